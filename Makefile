@@ -1,0 +1,44 @@
+# Symposium: `make pipeline` sets everything up and runs the main job, `make test` sets everything up and tests.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help pipeline test ui check bench clean environment
+.DEFAULT_GOAL := help
+
+help: ## say what each target does
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+
+# torch comes first: whatever is installed later finds it and does not draw another build.
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	@echo "Installing into $(VENV) (some minutes, once) ..."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check $$(grep -E '^torch==' requirements.lock)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+environment: $(VENV)/.installed
+
+pipeline: environment ## from nothing to a verdict: prepare, warm-start, audit, train, sweep, select, test, report
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m flows.experiment
+
+ui: environment ## Prefect and MLflow on 127.0.0.1, with the deployments served
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m flows.serve
+
+check: environment ## lint, format, types, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check ## everything that `check` does, and the tests
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+bench: environment ## measure, and write tables to benchmarks/results/
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks
+
+clean: ## remove what runs have produced (data, models, results, servers' files), keep the environment
+	rm -rf data models results report compare.html .symposium .dvc/tmp

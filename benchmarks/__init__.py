@@ -1,0 +1,1 @@
+"""Measurements that are made on purpose, not in tests: speed, calibration, overheads."""

@@ -1,0 +1,296 @@
+"""Simulated experiments whose truth is known: the cases of the calibration, and of the test that keeps them right.
+
+Every case is a function of a random generator that returns one outcome: rejected (for tests), covered (for intervals).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.simulated_data import CODES, FAMILIES, Rng, crossed, families, inside, passed_shares, records, rejected
+from pipeline_lib.evaluation import bootstrap, effects
+from pipeline_lib.evaluation import tests_of_difference as tests
+from pipeline_lib.evaluation.clusters import clustered_mean, t_interval
+from pipeline_lib.evaluation.comparison import measure as measure_comparison
+from pipeline_lib.evaluation.curves import curve
+from pipeline_lib.evaluation.multiplicity import dunnett, holm
+from pipeline_lib.evaluation.selection import choose
+from pipeline_lib.evaluation.sequential import bounds
+from pipeline_lib.evaluation.training_runs import new_runs
+from pipeline_lib.settings.evaluate import VerdictSettings
+
+QUICK = VerdictSettings(resamples=200)
+ERROR, COVERAGE, UPPER = (0.04, 0.06), (0.93, 0.97), (0.0, 0.06)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One simulation.
+
+    Attributes:
+        group: heading in the table and the figure.
+        name: what is tested.
+        accepted: rates between these are right.
+        draw: one simulated outcome.
+        share: how many of the runs asked for are made (slow cases make fewer).
+    """
+
+    group: str
+    name: str
+    accepted: tuple[float, float]
+    draw: Callable[[Rng], bool]
+    share: float = 1.0
+
+
+def _welch_unequal(rng: Rng) -> bool:
+    return rejected(tests.welch(rng.normal(0, 1, 20), rng.normal(0, 3, 40)).p)
+
+
+def _paired_simple(rng: Rng) -> bool:
+    return rejected(tests.paired(rng.normal(0, 1, 30), np.arange(30)).p)
+
+
+def _paired_families(rng: Rng) -> bool:
+    return rejected(tests.paired(families(rng), CODES).p)
+
+
+def _paired_skewed(rng: Rng) -> bool:
+    p = rng.beta(1, 3, CODES.size)
+    return rejected(tests.paired(passed_shares(rng, p) - passed_shares(rng, p), CODES).p)
+
+
+def _ignoring_families(rng: Rng) -> bool:
+    d = families(rng)
+    return rejected(tests.paired(d, np.arange(d.size)).p)
+
+
+def _permutation_labels(rng: Rng) -> bool:
+    return rejected(
+        tests.permutation_independent(rng.exponential(1, 15), rng.exponential(1, 15), 499, int(rng.integers(1 << 30))).p
+    )
+
+
+def _permutation_signs(rng: Rng) -> bool:
+    return rejected(tests.sign_flips(families(rng), CODES, 499, int(rng.integers(1 << 30))).p)
+
+
+def _boschloo(rng: Rng) -> bool:
+    a, b = rng.binomial(30, 0.4, 2)
+    return rejected(tests.rates_independent(int(a), 30, int(b), 30).p)
+
+
+def _mcnemar(rng: Rng) -> bool:
+    p = rng.beta(1, 1, 120)
+    return rejected(tests.rates_paired(rng.random(120) < p, rng.random(120) < p).p)
+
+
+def _dunnett_any(rng: Rng) -> bool:
+    found = dunnett(
+        {str(i): rng.standard_normal(24) for i in range(5)}, rng.standard_normal(24), int(rng.integers(1 << 30))
+    )
+    return any(rejected(p) for p in found.values())
+
+
+def _runs_three(rng: Rng) -> bool:
+    return rejected(new_runs(crossed(rng, 3, 0.08), 0.95).p)
+
+
+def _runs_eight(rng: Rng) -> bool:
+    return rejected(new_runs(crossed(rng, 8, 0.08), 0.95).p)
+
+
+def _runs_ignored(rng: Rng) -> bool:
+    pairing = crossed(rng, 3, 0.08)
+    return rejected(tests.paired(pairing.a_means.mean(axis=0), CODES).p)
+
+
+def _whole_comparison(rng: Rng) -> bool:
+    p = np.clip(rng.beta(2, 3, CODES.size), 0.05, 0.95)
+    a = {s: records(rng.binomial(6, p[:, None], (p.size, 3)) / 6, s) for s in range(2)}
+    b = records(rng.binomial(6, p[:, None], (p.size, 3)) / 6, 9)
+    return rejected(measure_comparison(a, b, QUICK, "tests_passed", ("a", "b")).difference.p)
+
+
+def _holm_family(rng: Rng, correct: bool = True) -> bool:
+    """One selected team against three others: the comparisons share the selected team's noise."""
+    selected = families(rng)
+    p = [tests.paired(selected - families(rng), CODES).p for _ in range(3)]
+    return any(rejected(q) for q in (holm(p) if correct else p))
+
+
+def _select_then_test(rng: Rng, naive: bool = False) -> bool:
+    """Fifteen checkpoints as good as the base, 30 episodes each; the best is compared with the base."""
+    validation = rng.normal(0.5, 0.3, (15, 30))
+    error = validation.std(axis=1, ddof=1) / math.sqrt(30)
+    best = int(choose(validation.mean(axis=1), error, np.ones(15, dtype=bool), "best_mean"))
+    looked_at = validation[best] if naive else rng.normal(0.5, 0.3, 30)
+    return rejected(tests.welch(looked_at, rng.normal(0.5, 0.3, 30)).p)
+
+
+def _looks(rng: Rng, z: list[float]) -> bool:
+    """Three looks at equal steps."""
+    score = np.cumsum(rng.standard_normal(3)) / np.sqrt(np.arange(1, 4))
+    return bool((np.abs(score) > z).any())
+
+
+def _equivalence_at_margin(rng: Rng) -> bool:
+    test = tests.paired(families(rng, mean=0.1), CODES)
+    return rejected(tests.equivalence(test, 0.1, 0.05).p)
+
+
+def _t_coverage(rng: Rng) -> bool:
+    found = t_interval(families(rng, 0.3), CODES, 0.95)
+    return inside(found.low, found.high, 0.3)
+
+
+def _bootstrap_coverage(rng: Rng) -> bool:
+    d = families(rng, 0.3)
+    draws = bootstrap.clustered_bootstrap(d, CODES, 1000, int(rng.integers(1 << 30)))[:, 0]
+    found = bootstrap.interval(draws, float(d.mean()), FAMILIES, 0.95, "")
+    return inside(found.low, found.high, 0.3)
+
+
+def _g_independent(rng: Rng) -> bool:
+    found = effects.hedges_g(rng.normal(0.8, 1, 15), rng.normal(0, 1, 15))
+    return inside(found.low, found.high, 0.8)
+
+
+def _g_dependent(rng: Rng) -> bool:
+    common = rng.normal(0, math.sqrt(0.6), 40)
+    a, b = (common + rng.normal(m, math.sqrt(0.4), 40) for m in (0.8, 0.0))
+    d = clustered_mean(a - b, np.arange(40))
+    sd = math.sqrt((a.var(ddof=1) + b.var(ddof=1)) / 2)
+    found = effects.standardised(d.mean, d.se, 39, sd, 78, 0.95)
+    return inside(found.low, found.high, 0.8)
+
+
+def _improvement_coverage(rng: Rng) -> bool:
+    shift = rng.normal(0.5, 0.5, CODES.size)
+    u = effects.probability_of_improvement(
+        shift + rng.standard_normal((8, CODES.size)), rng.standard_normal((8, CODES.size))
+    )
+    draws = bootstrap.clustered_bootstrap(u, CODES, 1000, int(rng.integers(1 << 30)))[:, 0]
+    found = bootstrap.interval(draws, float(u.mean()), FAMILIES, 0.95, "")
+    return inside(found.low, found.high, float(stats.norm.cdf(0.5 / math.sqrt(2 + 0.25))))
+
+
+def _wilson_coverage(rng: Rng) -> bool:
+    p = rng.uniform(0.05, 0.95)
+    found = tests.wilson(int(rng.binomial(60, p)), 60)
+    return inside(found.low, found.high, p)
+
+
+def _newcombe_coverage(rng: Rng) -> bool:
+    a, b = rng.binomial(50, 0.6), rng.binomial(50, 0.3)
+    found = tests.rates_independent(int(a), 50, int(b), 50)
+    return inside(found.low, found.high, 0.3)
+
+
+TASKS = np.linspace(0, 1, 20)
+
+
+def _stratified_coverage(rng: Rng) -> bool:
+    """Ten runs trained separately for each of twenty tasks, as rliable means it."""
+    x = TASKS + 0.3 * rng.standard_normal((10, 20))
+    found = bootstrap.stratified_interval(x, "iqm", 1000, int(rng.integers(1 << 30)), 0.95)
+    return inside(found.low, found.high, 0.5)
+
+
+def _iqm_crossed_coverage(rng: Rng) -> bool:
+    d = crossed(rng, 10, 0.1, 0.5).a_means
+    draws = bootstrap.crossed_bootstrap(d, CODES, "iqm", 1000, int(rng.integers(1 << 30)))
+    found = bootstrap.interval(draws, effects.interquartile_mean(d), FAMILIES, 0.95, "")
+    return inside(found.low, found.high, 0.5)
+
+
+def _new_runs_coverage(rng: Rng) -> bool:
+    found = new_runs(crossed(rng, 5, 0.15, 0.5), 0.95)
+    return inside(found.low, found.high, 0.5)
+
+
+def _welch_coverage(rng: Rng) -> bool:
+    found = tests.welch(rng.normal(1, 1, 12), rng.normal(0, 3, 30))
+    return inside(found.low, found.high, 1.0)
+
+
+def _band_coverage(rng: Rng, pointwise: bool = False) -> bool:
+    """Does the band hold all eight checkpoints at once?  They share problems, so they are correlated."""
+    truth = np.linspace(0.2, 0.8, 8)
+    means = truth[:, None] + families(rng) + 0.3 * rng.standard_normal((8, CODES.size))
+    settings = QUICK.model_copy(update={"resamples": 1000, "seed": int(rng.integers(1 << 30))})
+    points, _ = curve(list(range(8)), means, CODES, settings)
+    if pointwise:
+        return all(inside(p.low, p.high, t) for p, t in zip(points, truth, strict=True))
+    return all(inside(p.band_low, p.band_high, t) for p, t in zip(points, truth, strict=True))
+
+
+NULL, MANY, HOLDS, WRONG = (
+    "False positives, no difference",
+    "Several tests, looks, checkpoints",
+    "Coverage of 95 % intervals",
+    "What goes wrong otherwise",
+)
+CASES = [
+    Case(NULL, "Welch, unequal variances and sizes", ERROR, _welch_unequal),
+    Case(NULL, "paired t, 30 problems", ERROR, _paired_simple),
+    Case(NULL, "paired t, 24 families of 4", ERROR, _paired_families),
+    Case(NULL, "paired t, skewed test fractions", ERROR, _paired_skewed),
+    Case(NULL, "whole comparison, from episodes", ERROR, _whole_comparison, 0.3),
+    Case(NULL, "permutation of labels, skewed", ERROR, _permutation_labels),
+    Case(NULL, "permutation of signs, families", ERROR, _permutation_signs, 0.5),
+    Case(NULL, "other training runs, 3 runs", ERROR, _runs_three),
+    Case(NULL, "other training runs, 8 runs", ERROR, _runs_eight),
+    Case(NULL, "Boschloo, exact (at most 5 %)", UPPER, _boschloo, 0.3),
+    Case(NULL, "McNemar, exact (at most 5 %)", UPPER, _mcnemar, 0.5),
+    Case(MANY, "Dunnett, any of 5 checkpoints", ERROR, _dunnett_any, 0.2),
+    Case(MANY, "Holm, any of 3 comparisons", (0.0, 0.055), _holm_family, 0.3),
+    Case(MANY, "select the best of 15, then test", ERROR, _select_then_test),
+    Case(MANY, "three looks, O'Brien-Fleming bounds", ERROR, lambda rng: _looks(rng, OBF)),
+    Case(MANY, "three looks, Pocock bounds", ERROR, lambda rng: _looks(rng, POCOCK)),
+    Case(MANY, "EQUIVALENT at the margin (at most 5 %)", (0.0, 0.055), _equivalence_at_margin),
+    Case(HOLDS, "mean, Student t, families", COVERAGE, _t_coverage),
+    Case(HOLDS, "mean, clustered bootstrap", COVERAGE, _bootstrap_coverage),
+    Case(HOLDS, "difference, Welch", COVERAGE, _welch_coverage),
+    Case(HOLDS, "Hedges' g, independent groups", COVERAGE, _g_independent, 0.5),
+    Case(HOLDS, "Hedges' g, paired", COVERAGE, _g_dependent, 0.5),
+    Case(HOLDS, "probability of improvement", COVERAGE, _improvement_coverage, 0.5),
+    Case(HOLDS, "rate, Wilson", COVERAGE, _wilson_coverage),
+    Case(HOLDS, "difference of rates, Newcombe", COVERAGE, _newcombe_coverage, 0.3),
+    Case(HOLDS, "IQM, stratified bootstrap, 10 runs", COVERAGE, _stratified_coverage, 0.3),
+    Case(HOLDS, "IQM, runs and families, 10 runs", COVERAGE, _iqm_crossed_coverage, 0.3),
+    Case(HOLDS, "other training runs, 5 runs", COVERAGE, _new_runs_coverage),
+    Case(HOLDS, "band over 8 checkpoints, all at once", COVERAGE, _band_coverage, 0.5),
+    Case(WRONG, "paired t that ignores families", (0.1, 1.0), _ignoring_families),
+    Case(WRONG, "3 runs taken for the procedure", (0.1, 1.0), _runs_ignored),
+    Case(WRONG, "3 comparisons, uncorrected", (0.07, 1.0), lambda rng: _holm_family(rng, correct=False), 0.5),
+    Case(WRONG, "best of 15, tested on the same data", (0.16, 0.22), lambda rng: _select_then_test(rng, naive=True)),
+    Case(WRONG, "three looks at z = 1.96", (0.09, 0.13), lambda rng: _looks(rng, [1.96] * 3)),
+    Case(WRONG, "any of 8 pointwise intervals misses", (0.1, 1.0), lambda rng: not _band_coverage(rng, True), 0.5),
+]  # fmt: skip
+OBF, POCOCK = bounds(3), bounds(3, shape="pocock")
+
+
+def measure(case: Case, runs: int, seed: int = 0) -> dict[str, Any]:
+    """Run one case and return its rate with the Monte Carlo interval (Wilson, 95 %)."""
+    n = max(1, int(runs * case.share))
+    rng = np.random.default_rng([seed, CASES.index(case)])
+    # statsmodels collects garbage in every call of multipletests, which is most of the time of a simulation.
+    with patch("gc.collect"):
+        hits = sum(bool(case.draw(rng)) for _ in range(n))
+    limits = tests.wilson(hits, n)
+    return {
+        "group": case.group,
+        "name": case.name,
+        "accepted": case.accepted,
+        "runs": n,
+        "rate": hits / n,
+        "low": limits.low,
+        "high": limits.high,
+    }

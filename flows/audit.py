@@ -1,0 +1,19 @@
+"""Stage ``audit``: does the reward have a degenerate maximum?  ``python -m flows.audit``."""
+
+from prefect import flow
+
+from pipeline_lib.settings import load_params
+from tasks.auditing import audit_reward
+from tasks.stage import main, stage
+
+
+@flow(name="audit")
+def audit() -> None:
+    """Try scripted teams and the base policy on the reward, and write the verdict that training asks for."""
+    params = load_params()
+    with stage("audit", params) as run:
+        audit_reward(params, run)
+
+
+if __name__ == "__main__":
+    main(audit)

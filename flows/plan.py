@@ -1,0 +1,107 @@
+"""How many problems, samples and seeds does a wanted difference need?  Asked before any GPU time.
+
+python -m flows.plan --difference 0.02 0.05          # variances from results/test, if a test has been run
+python -m flows.plan --between 0.05 --within 0.1     # or given by hand, squared natural units
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from pipeline_lib.evaluation.planning import Variances, requirements, variances
+from pipeline_lib.settings import Params, load_params
+from tasks.arms import TEAM, seeds_of
+from tasks.endings import end
+from tasks.episode_files import read_episodes, tested_file
+
+
+def plan(arguments: argparse.Namespace) -> None:
+    """Print what each wanted difference needs."""
+    params = load_params()
+    pilot = from_hand(arguments) if arguments.between is not None else from_pilot(params)
+    console = Console()
+    console.print(
+        f"Variances: {pilot.between:.4f} between problems, {pilot.within_a:.4f} and {pilot.within_b:.4f} within a "
+        f"problem, {pilot.runs:.4f} between training runs."
+    )
+    table = Table(title=f"To see a difference at alpha {params.verdict.alpha} with power {params.verdict.power}")
+    headings = {
+        "difference": "wanted",
+        "samples": "samples",
+        "runs": "seeds",
+        "problems": "problems",
+        "problems_new_runs": "new seeds",
+        "test_episodes": "test",
+        "sweep_episodes": "sweep",
+        "optimism": "luck",
+    }
+    for heading in headings.values():
+        table.add_column(heading, justify="right")
+    rows = requirements(
+        pilot,
+        arguments.difference,
+        arguments.samples,
+        arguments.seeds,
+        params.verdict.alpha,
+        params.verdict.power,
+        params.train.steps // params.train.checkpoint_every,
+    )
+    for row in rows:
+        table.add_row(*(_text(row[key]) for key in headings))
+    console.print(table)
+    console.print(
+        "problems: to speak of the teams trained. new seeds: problems needed to speak of training runs not made "
+        "(a dash: more seeds are needed). test, sweep: episodes. luck: what the best of equal checkpoints owes to it."
+    )
+
+
+def from_hand(arguments: argparse.Namespace) -> Variances:
+    """Return the variances given on the command line."""
+    return Variances(arguments.between, arguments.within, arguments.within, arguments.between_runs)
+
+
+def from_pilot(params: Params) -> Variances:
+    """Return the variances of the last test of this project.
+
+    Raises:
+        FileNotFoundError: no test has been run; the message says what to do.
+    """
+    seeds = seeds_of(params, TEAM)
+    files = [tested_file(TEAM, "base"), *(tested_file(TEAM, "selected", seed) for seed in seeds)]
+    if missing := [file for file in files if not file.exists()]:
+        raise FileNotFoundError(
+            f"{missing[0]}: no pilot; run `make pipeline` once (small is enough), or give --between and --within"
+        )
+    selected = {seed: read_episodes(tested_file(TEAM, "selected", seed)) for seed in seeds}
+    return variances(selected, read_episodes(files[0]), params.evaluate.metric)
+
+
+def _text(value: float | int | None) -> str:
+    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else f"{value:,}"
+
+
+def parse() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--difference", type=float, nargs="+", default=[0.02, 0.05, 0.1], help="wanted true differences"
+    )
+    parser.add_argument("--samples", type=int, nargs="+", default=[1, 4, 16], help="episodes per problem")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 3, 5], help="training runs")
+    parser.add_argument("--between", type=float, help="variance between problems of the true difference")
+    parser.add_argument("--within", type=float, default=0.0, help="variance of episodes within a problem")
+    parser.add_argument("--between-runs", type=float, default=0.0, help="variance between training runs")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    wanted = parse()
+    try:
+        plan(wanted)
+    except BaseException as error:
+        end(error)
+    sys.exit(0)

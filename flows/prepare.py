@@ -1,0 +1,26 @@
+"""Stage ``prepare``: problems, split and with a manifest.  ``python -m flows.prepare``."""
+
+from prefect import flow
+
+from pipeline_lib.problems.splits import prepare as prepare_problems
+from pipeline_lib.settings import load_params
+from tasks.arms import PROBLEMS
+from tasks.stage import main, stage
+
+
+@flow(name="prepare")
+def prepare() -> None:
+    """Write the problems of every split and their manifest."""
+    params = load_params()
+    with stage("prepare", params) as run:
+        manifest = prepare_problems(params.problems, PROBLEMS)
+        rows = [
+            {"split": split, "problems": entry["count"], "families": entry["families"], "digest": entry["digest"][:12]}
+            for split, entry in manifest["splits"].items()
+        ]
+        run.table("splits", rows, "Problems by split; no problem is in two")
+        run.log(0, {f"problems/{row['split']}": float(row["problems"]) for row in rows})
+
+
+if __name__ == "__main__":
+    main(prepare)

@@ -1,0 +1,19 @@
+"""Stage ``report``: one page for people, and the same series for ``dvc plots``.  ``python -m flows.report``."""
+
+from prefect import flow
+
+from pipeline_lib.settings import load_params
+from tasks.reporting import make_report
+from tasks.stage import main, stage
+
+
+@flow(name="report")
+def report() -> None:
+    """Gather what every stage wrote and build the page."""
+    params = load_params()
+    with stage("report", params) as run:
+        make_report(params, run)
+
+
+if __name__ == "__main__":
+    main(report)

@@ -1,0 +1,78 @@
+"""``make ui``: a Prefect server, an MLflow server and the deployments, until Ctrl-C.
+
+This process only supervises: it imports neither Prefect nor MLflow, starts the three as children, says where they are,
+and ends all of them, whatever happens to itself.
+"""
+
+import contextlib
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from tasks.endings import end
+from tasks.environment import child_environment, places, server_url
+from tasks.processes import start
+from tasks.servers import MLFLOW_PORT, PREFECT_PORT, Server, ServerError, announced, start_mlflow, start_prefect
+
+
+def main() -> None:
+    """Run until Ctrl-C (status 0), or until one of the children ends or cannot start (message, status 1)."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        if url := server_url("prefect"):
+            raise ServerError(
+                f"it runs already: Prefect {url}, MLflow {server_url('mlflow')}; end it with Ctrl-C there"
+            )
+        with contextlib.ExitStack() as children:
+            _run(children)
+    except KeyboardInterrupt:
+        print("\nall ended")
+    except BaseException as error:
+        end(error)
+
+
+def _run(children: contextlib.ExitStack) -> None:
+    print("starting Prefect and MLflow ...", flush=True)
+    prefect = start_prefect()
+    children.callback(prefect.stop)
+    mlflow = start_mlflow()
+    children.callback(mlflow.stop)
+    servers = (prefect, mlflow)
+    for server in servers:
+        server.wait_until_healthy()
+    children.enter_context(announced({server.name: server.url for server in servers}))
+    runner = _serve(prefect.url)
+    children.callback(runner.stop)
+    for server, port in ((prefect, PREFECT_PORT), (mlflow, MLFLOW_PORT)):
+        if not server.url.endswith(f":{port}"):
+            print(f"port {port} is taken, so {server.name} uses another")
+    print(f"Prefect  {prefect.url}/v2/deployments")
+    print(f"MLflow   {mlflow.url}")
+    print(f"Ctrl-C ends both; their words are in {prefect.log.parent}", flush=True)
+    while True:
+        for child in (*servers, runner):
+            if child.process.poll() is not None:
+                raise ServerError(f"{child.name} ended with status {child.process.returncode}; see {child.log}")
+        time.sleep(0.5)
+
+
+def _serve(prefect: str) -> Server:
+    """Start the process that offers the deployments and runs what is started in the UI."""
+    environment = child_environment(
+        PREFECT_API_URL=f"{prefect}/api", PREFECT_RUNNER_POLL_FREQUENCY="3", PREFECT_RUNNER_SERVER_ENABLE="false"
+    )
+    log = places().home / "logs" / "deployments.log"
+    with log.open("wb") as output:
+        process = start([sys.executable, "-m", "flows.deployments"], environment, Path.cwd(), output)
+    return Server("deployments", prefect, process, log)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main()

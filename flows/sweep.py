@@ -1,0 +1,23 @@
+"""Stages ``sweep`` and ``sweep_single``: every checkpoint on validation.  ``python -m flows.sweep --seed 0``."""
+
+from prefect import flow
+
+from pipeline_lib.settings import load_params
+from tasks.arguments import arm_and_seed
+from tasks.left_out import is_left_out, leave_out_sweep
+from tasks.stage import main, stage
+from tasks.sweeping import sweep_arm
+
+
+@flow(name="sweep")
+def sweep(arm: str, seed: int) -> None:
+    """Evaluate the base and every checkpoint of one run; only checkpoints not evaluated before cost anything."""
+    params = load_params()
+    if is_left_out(params, arm, seed):
+        return leave_out_sweep(arm, seed)
+    with stage(f"sweep {arm}", params, seed) as run:
+        sweep_arm(params, arm, seed, run)
+
+
+if __name__ == "__main__":
+    main(sweep, **arm_and_seed(__doc__))

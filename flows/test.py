@@ -1,0 +1,19 @@
+"""Stage ``test``: base, selected, last and baselines on the held-out split.  ``python -m flows.test``."""
+
+from prefect import flow
+
+from pipeline_lib.settings import load_params
+from tasks.stage import main, stage
+from tasks.testing import test_teams
+
+
+@flow(name="test")
+def test() -> None:
+    """Play every team once on the test split, with the same problems and sampling seeds."""
+    params = load_params()
+    with stage("test", params) as run:
+        test_teams(params, run)
+
+
+if __name__ == "__main__":
+    main(test)

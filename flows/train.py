@@ -1,0 +1,36 @@
+"""Stages ``train`` and ``train_single``: one training run.  ``python -m flows.train --arm team --seed 0``."""
+
+from prefect import flow
+
+from pipeline_lib.settings import load_params
+from tasks.arguments import arm_and_seed
+from tasks.companions import is_companion
+from tasks.endings import end
+from tasks.left_out import is_left_out, leave_out_training
+from tasks.stage import main, stage
+from tasks.training import train_along, train_arm, training_identity
+
+
+@flow(name="train")
+def train(arm: str, seed: int) -> None:
+    """Train the team by MAGRPO, or the single agent by GRPO; checkpoints go to ``models/trained/<arm>-<seed>``."""
+    params = load_params()
+    if is_left_out(params, arm, seed):
+        return leave_out_training(arm, seed)
+    with stage(f"train {arm}", params, seed, training_identity(params, arm, seed)) as run:
+        train_arm(params, arm, seed, run)
+
+
+def along(arm: str, seed: int) -> None:
+    """Take part in a run that another process leads (``train.processes``, ``accelerate launch``)."""
+    try:
+        train_along(arm, seed)
+    except BaseException as error:
+        end(error)
+
+
+if __name__ == "__main__":
+    if is_companion():
+        along(**arm_and_seed(__doc__))
+    else:
+        main(train, **arm_and_seed(__doc__))

@@ -1,0 +1,21 @@
+"""Stage ``warm_start``: the base policy that every agent starts from.  ``python -m flows.warm_start``."""
+
+from prefect import flow
+
+from pipeline_lib.policies.warm_start import build_base
+from pipeline_lib.settings import load_params
+from tasks.arms import BASE, PROBLEMS
+from tasks.stage import main, stage
+
+
+@flow(name="warm_start")
+def warm_start() -> None:
+    """Build and warm-start the embedded policy, or note which pretrained one is used."""
+    params = load_params()
+    with stage("warm_start", params) as run:
+        facts = build_base(params.policy, PROBLEMS, BASE, run.progress)
+        run.log(0, {f"base/{name}": float(value) for name, value in facts.items() if isinstance(value, int | float)})
+
+
+if __name__ == "__main__":
+    main(warm_start)

@@ -1,0 +1,105 @@
+"""The audit of a philosophers' reward: ladder, lint, searches, dry run, and the habits of the base policy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline_lib.audit.philosophers_dry_run import Floats, dry_run
+from pipeline_lib.audit.philosophers_ladder import philosophers_ladder
+from pipeline_lib.audit.philosophers_lint import lint
+from pipeline_lib.audit.philosophers_search import search_policies, search_rules
+from pipeline_lib.audit.result import Check, Rung
+from pipeline_lib.environments.environment import Environment, Outcome
+from pipeline_lib.environments.philosophers.memoryless import CLASSES, seen
+from pipeline_lib.environments.philosophers.replies import read_reply
+from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.state import State
+from pipeline_lib.environments.philosophers.table import INVALID, WAIT
+from pipeline_lib.problems.scenarios import Scenario
+
+Progress = Callable[[int, int, str], None]
+
+
+def audit_philosophers(
+    environment: Philosophers,
+    scenarios: Sequence[Scenario],
+    seed: int,
+    habits: Mapping[str, Floats] | None = None,
+    progress: Progress = lambda done, total, text: None,
+) -> tuple[list[Rung], list[Check]]:
+    """Make every check that needs no model.
+
+    Args:
+        environment: what is about to be trained in.
+        scenarios: training scenarios.
+        seed: seed of all draws.
+        habits: further starts of the dry run by name, see `Habits`.
+        progress: called after each piece of work.
+
+    Returns:
+        The ladder, best reward first, and the checks.
+    """
+    reward, settings = environment.reward, environment.settings
+    sequential = settings.mode == "sequential"
+    rungs, checks = philosophers_ladder(reward, scenarios, sequential, settings.deadlock_ends, seed)
+    progress(1, 5, "scripted policies")
+    checks += lint(reward)
+    progress(2, 5, "outcomes of the reward")
+    checks += search_policies(reward, sequential)
+    progress(3, 5, "memoryless policies")
+    checks += search_rules()
+    progress(4, 5, "rules of the table")
+    checks += dry_run(reward, scenarios, sequential, seed, habits)
+    progress(5, 5, "training in miniature")
+    return rungs, checks
+
+
+class Habits(Environment[Scenario, State]):
+    """Passes everything on to the philosophers' environment and counts what the players do in which situation."""
+
+    def __init__(self, environment: Philosophers) -> None:
+        self._inner = environment
+        self._counts: Counter[tuple[int, int]] = Counter()
+        self.turns, self.reward_bounds = environment.turns, environment.reward_bounds
+
+    def logits(self) -> Floats:
+        """Return the counted habits as (9, 4) logits; half a count is added everywhere."""
+        counts = np.full((CLASSES, 4), 0.5)
+        for (situation, action), count in self._counts.items():
+            counts[situation, WAIT if action == INVALID else action] += count
+        return np.log(counts / counts.sum(axis=1, keepdims=True))
+
+    def agents(self, problem: Scenario) -> tuple[str, ...]:
+        """Return the names of the philosophers."""
+        return self._inner.agents(problem)
+
+    def start(self, problem: Scenario, seed: int = 0) -> State:
+        """Return the laid table."""
+        return self._inner.start(problem, seed)
+
+    def acting(self, state: State) -> Sequence[int] | None:
+        """Return who acts."""
+        return self._inner.acting(state)
+
+    def observe(self, state: State, agent: int) -> str:
+        """Return what a philosopher sees."""
+        return self._inner.observe(state, agent)
+
+    def step(self, states: Sequence[State], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[State]]:
+        """Count the actions of the hungry and pass them on."""
+        tables: dict[int, Any] = {}
+        for state, actions in zip(states, joint_actions, strict=True):
+            if self._inner.talking(state):
+                continue
+            key = id(state.board)
+            if key not in tables:
+                tables[key] = seen(state.table)
+            movers = self._inner.acting(state)
+            for i in range(len(actions)) if movers is None else movers:
+                if state.table.eating[i, state.column] == 0:
+                    self._counts[int(tables[key][i, state.column]), read_reply(actions[i]).action] += 1
+        return self._inner.step(states, joint_actions)

@@ -1,0 +1,182 @@
+"""Two exhaustive searches: over small policies for what the reward likes best, and over the rules for a free lunch.
+
+The policy search plays every pair of deterministic policies without memory (one for even, one for odd seats) and asks
+which one the reward would choose.  The rule search computes the most meals by dynamic programming *through the step
+function that training uses* and compares it with the optimum of the rules as `optimum` knows them; a difference is a
+bug of the environment that training would find and exploit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline_lib.audit.result import Check, Status
+from pipeline_lib.environments.philosophers.memoryless import all_tables, play_teams
+from pipeline_lib.environments.philosophers.optimum import most_meals
+from pipeline_lib.environments.philosophers.rewards import Reward
+from pipeline_lib.environments.philosophers.rules import step as trained_step
+from pipeline_lib.environments.philosophers.state import best_meals, lay_table
+from pipeline_lib.environments.philosophers.summary import summarise
+from pipeline_lib.environments.philosophers.table import Table, make_table
+from pipeline_lib.problems.scenarios import dpbench
+from pipeline_lib.problems.seating import make_graph
+
+Step = Callable[[Table, npt.NDArray[np.int8]], Table]
+
+#: Tables of the policy search and of the rule search.
+POLICY_SIZES = (3, 5)
+RULE_SIZES = (3, 4, 5)
+
+#: Teams played side by side.
+_CHUNK = 432 * 48
+
+
+def search_policies(reward: Reward, sequential: bool) -> list[Check]:
+    """Find what the reward likes best among all pairs of memoryless policies.
+
+    Returns:
+        ``policies_N`` per table size: FAIL if the most rewarded pair eats less than half of what the best pair eats,
+        or if some pair without a meal is rewarded more than most of the pairs that eat without deadlock.
+    """
+    checks = []
+    for n in POLICY_SIZES:
+        scenario = dpbench(n)
+        optimum = best_meals(scenario, sequential)[0]
+        start = lay_table(scenario, sequential)
+        rewards, meals, stuck = [], [], []
+        count = len(all_tables())
+        teams = np.arange(count * count)
+        even = (np.arange(n) % 2 == 0)[:, None]
+        for low in range(0, len(teams), _CHUNK):
+            part = teams[low : low + _CHUNK]
+            table = start.select(np.zeros(len(part), np.intp))
+            after = play_teams(table, np.where(even, part // count, part % count))
+            rewards.append(reward.total(summarise(after, optimum)))
+            meals.append(after.meals.sum(axis=0))
+            stuck.append(after.deadlocked)
+        checks.append(_judge(n, np.concatenate(rewards), np.concatenate(meals), np.concatenate(stuck)))
+    return checks
+
+
+def _judge(
+    n: int, rewards: npt.NDArray[np.float64], meals: npt.NDArray[np.int64], stuck: npt.NDArray[np.bool_]
+) -> Check:
+    best = int(np.lexsort((meals, rewards))[-1])
+    most = int(meals.max())
+    none = rewards[meals == 0]
+    eating = rewards[(meals > 0) & ~stuck]
+    beaten = float((eating < none.max() - 1e-9).mean()) if len(none) and len(eating) else 0.0
+    numbers = {
+        "best_reward": float(rewards[best]),
+        "best_meals": int(meals[best]),
+        "most_meals": most,
+        "best_reward_without_meals": float(none.max()) if len(none) else None,
+        "share_of_eating_pairs_beaten": beaten,
+        "best_pair": [int(best // len(all_tables())), int(best % len(all_tables()))],
+    }
+    name = f"policies_{n}"
+    if meals[best] < 0.5 * most:
+        return Check(
+            name,
+            Status.FAIL,
+            f"Of all pairs of memoryless policies for {n} philosophers the reward likes best one that has "
+            f"{meals[best]} meals (reward {rewards[best]:.3f}); another has {most}.",
+            numbers,
+        )
+    if beaten > 0.5:
+        return Check(
+            name,
+            Status.FAIL,
+            f"For {n} philosophers a pair of policies without a single meal earns {none.max():.3f}, more than "
+            f"{beaten:.0%} of the pairs that eat without deadlock.",
+            numbers,
+        )
+    status = Status.WARN if beaten > 0.1 else Status.PASS
+    return Check(
+        name,
+        status,
+        f"For {n} philosophers the most rewarded pair of memoryless policies has {meals[best]} of at most {most} "
+        f"meals; a pair without meals beats {beaten:.0%} of those that eat.",
+        numbers,
+    )
+
+
+def search_rules(step: Step = trained_step, horizon: int = 30) -> list[Check]:
+    """Compare the most meals that the step function allows with the most that the rules allow.
+
+    Args:
+        step: the step function of training.
+        horizon: steps of an episode.
+
+    Returns:
+        ``rules_N`` per table size: FAIL if they differ.
+    """
+    checks = []
+    for n in RULE_SIZES:
+        found, allowed = reachable_meals(n, horizon, step), most_meals(make_graph("ring", n), horizon)[0]
+        numbers = {"found": found, "allowed": allowed}
+        if found != allowed:
+            relation = "serves" if found > allowed else "only serves"
+            sentence = (
+                f"The environment {relation} {found} meals to {n} philosophers in {horizon} steps, the rules allow "
+                f"{allowed}: training would find out."
+            )
+            checks.append(Check(f"rules_{n}", Status.FAIL, sentence, numbers))
+        else:
+            sentence = f"Nobody can get more than the {allowed} meals that the rules allow {n} philosophers."
+            checks.append(Check(f"rules_{n}", Status.PASS, sentence, numbers))
+    return checks
+
+
+def reachable_meals(philosophers: int, horizon: int, step: Step) -> int:
+    """Return the most meals on a ring, by dynamic programming through ``step`` over all joint actions."""
+    n = philosophers
+    joint = np.array(list(itertools.product(range(4), repeat=n)), np.int8).T  # (N, J)
+    start = make_table(make_graph("ring", n), [list(range(n))], horizon)
+    known: dict[bytes, int] = {_code(start)[0]: 0}
+    tables = [start]
+    follows: list[npt.NDArray[np.intp]] = []
+    gains: list[npt.NDArray[np.int32]] = []
+    over: list[bool] = [False]
+    place = 0
+    while place < len(tables):
+        before = tables[place].select(np.zeros(joint.shape[1], np.intp))
+        after = step(before, joint)
+        codes = _code(after)
+        targets = np.empty(len(codes), np.intp)
+        for column, code in enumerate(codes):
+            if code not in known:
+                known[code] = len(tables)
+                tables.append(_anew(start, after, column))
+                over.append(bool(after.deadlocked[column]))
+            targets[column] = known[code]
+        reached = np.unique(targets)
+        gained = (after.meals - before.meals).sum(axis=0)
+        # Different joint actions may lead to one configuration with different meals: keep the best.
+        best = np.full(len(tables), -1, np.int32)
+        np.maximum.at(best, targets, gained.astype(np.int32))
+        follows.append(reached)
+        gains.append(best[reached])
+        place += 1
+    values = np.zeros(len(tables), np.int32)
+    for _ in range(horizon):
+        values = np.array(
+            [0 if over[i] else int((gains[i] + values[follows[i]]).max()) for i in range(len(tables))], np.int32
+        )
+    return int(values[0])
+
+
+def _code(table: Table) -> list[bytes]:
+    stacked = np.concatenate([table.left, table.right, table.eating > 0, table.deadlocked[None]]).astype(np.uint8)
+    return [column.tobytes() for column in np.ascontiguousarray(stacked.T)]
+
+
+def _anew(start: Table, table: Table, column: int) -> Table:
+    """Return one configuration as a table whose clock has not started."""
+    one = table.select([column])
+    return dataclasses.replace(start, left=one.left, right=one.right, eating=one.eating)

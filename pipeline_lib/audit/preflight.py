@@ -1,0 +1,163 @@
+"""The base policy under the reward: is there a signal, and does it point at what is wanted?
+
+A collapse depends on where training starts: a reward with a degenerate maximum may be harmless from one base policy
+and ruin another.  So the real base policy plays some groups before anything is trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline_lib.audit.result import Check, Status
+from pipeline_lib.environments.environment import Environment
+from pipeline_lib.policies.policy import Team
+from pipeline_lib.rollouts.engine import Engine, Sampling
+from pipeline_lib.training.collect import Collector, Problem
+from pipeline_lib.training.experience import Experience
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Episodes of the base policy; arrays of shape (groups, G), NaN where an episode got no reward.
+
+    Attributes:
+        rewards: reward of each whole episode.
+        metrics: the last turn's metrics by name.
+    """
+
+    rewards: Floats
+    metrics: dict[str, Floats]
+
+
+def play_base(
+    environment: Environment[Any, Any],
+    problems: Sequence[Problem],
+    team: Team,
+    engine: Engine,
+    sampling: Sampling,
+    group_size: int,
+    seed: int,
+) -> Played:
+    """Let the base policy play ``group_size`` episodes of every problem."""
+    collector = Collector(environment, team, engine, sampling, group_size, tree=False, seed=seed)
+    return episodes_of(collector.collect(problems, step=0), group_size)
+
+
+def episodes_of(experience: Experience, group_size: int) -> Played:
+    """Add up the turns of every episode; the first turn's decisions come problem by problem, G each."""
+    episode: list[int] = []
+    totals: list[float] = []
+    last: list[dict[str, float]] = []
+    for decision in experience.decisions:
+        if decision.parent is None:
+            episode.append(len(totals))
+            totals.append(0.0)
+            last.append({})
+        else:
+            episode.append(episode[decision.parent])
+        here = episode[-1]
+        totals[here] += float("nan") if decision.reward is None else decision.reward
+        last[here] = dict(decision.metrics) or last[here]
+    names = sorted({name for row in last for name in row})
+    shape = (-1, group_size)
+    return Played(
+        np.array(totals).reshape(shape),
+        {name: np.array([row.get(name, np.nan) for row in last]).reshape(shape) for name in names},
+    )
+
+
+def preflight(played: Played, wanted: str, words: str, idle: Sequence[str] = ()) -> list[Check]:
+    """Check what the base policy would learn.
+
+    Args:
+        played: episodes of the base policy.
+        wanted: the metric that reward should stand for.
+        words: that metric in words.
+        idle: metrics that measure doing nothing; being paid for those is the study's collapse.
+
+    Returns:
+        ``base_signal``: FAIL if no group has any variance of reward, WARN if few have; ``base_alignment``: FAIL if
+        reward falls with what is wanted, WARN if they hardly go together; ``base_idleness`` for each idle metric: FAIL
+        if reward rises with it while what is wanted does not.
+    """
+    checks = [_signal(played), _alignment(played, wanted, words)]
+    return checks + [_idleness(played, wanted, words, name) for name in idle if name in played.metrics]
+
+
+def within(first: Floats, second: Floats) -> float | None:
+    """Return the correlation of two quantities within groups (group means removed), or None if one never varies."""
+    usable = ~(np.isnan(first) | np.isnan(second))
+    a, b = _centred(first, usable), _centred(second, usable)
+    spread = float(np.sqrt((a**2).sum() * (b**2).sum()))
+    return float((a * b).sum() / spread) if spread > 1e-12 else None
+
+
+def _centred(values: Floats, usable: npt.NDArray[np.bool_]) -> Floats:
+    known = np.where(usable, values, 0.0)
+    means = known.sum(axis=1) / np.maximum(usable.sum(axis=1), 1)
+    return np.where(usable, values - means[:, None], 0.0)
+
+
+def _signal(played: Played) -> Check:
+    spread = np.array([np.ptp(row[~np.isnan(row)]) if (~np.isnan(row)).any() else 0.0 for row in played.rewards])
+    flat = float((spread <= 1e-9).mean())
+    numbers = {"flat_share": flat, "groups": len(spread), "mean_reward": float(np.nanmean(played.rewards))}
+    if flat == 1.0:
+        return Check(
+            "base_signal",
+            Status.FAIL,
+            f"All {len(spread)} groups of the base policy earn the same: no gradient.",
+            numbers,
+        )
+    status = Status.WARN if flat > 0.8 else Status.PASS
+    return Check(
+        "base_signal",
+        status,
+        f"{flat:.0%} of the base policy's groups have no variance of reward and teach nothing.",
+        numbers,
+    )
+
+
+def _alignment(played: Played, wanted: str, words: str) -> Check:
+    if wanted not in played.metrics:
+        return Check("base_alignment", Status.WARN, f"The base policy's episodes say nothing of {words}.")
+    found = within(played.rewards, played.metrics[wanted])
+    mean = float(np.nanmean(played.metrics[wanted]))
+    numbers = {"correlation": found, "mean": mean}
+    if found is None:
+        return Check(
+            "base_alignment",
+            Status.WARN,
+            f"Within its groups the base policy never differs in {words} (mean {mean:.2f}), or always earns the same.",
+            numbers,
+        )
+    noise = 2 / np.sqrt(played.rewards.size)
+    if found < -noise:
+        status, verb = Status.FAIL, "falls"
+    else:
+        status, verb = (Status.WARN, "hardly rises") if found < 0.2 else (Status.PASS, "rises")
+    sentence = f"Within the base policy's groups reward {verb} with {words} (correlation {found:.2f})."
+    return Check("base_alignment", status, sentence, numbers)
+
+
+def _idleness(played: Played, wanted: str, words: str, idle: str) -> Check:
+    paid = within(played.rewards, played.metrics[idle])
+    costs = within(played.metrics[wanted], played.metrics[idle])
+    numbers = {"reward": paid, wanted: costs}
+    noise = 2 / np.sqrt(played.rewards.size)
+    if paid is not None and paid > max(noise, 0.1) and (costs is None or costs < noise):
+        return Check(
+            f"base_{idle}",
+            Status.FAIL,
+            f"The base policy earns more the higher its {idle} (correlation {paid:.2f}), and {words} gains nothing "
+            "from it: training starts towards doing nothing.",
+            numbers,
+        )
+    return Check(f"base_{idle}", Status.PASS, f"The base policy is not paid for its {idle}.", numbers)

@@ -1,0 +1,115 @@
+"""What an audit says: checks with a status, a plain sentence and the numbers behind it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Status(StrEnum):
+    """How bad it is."""
+
+    PASS = "PASS"
+    WARN = "WARN"
+    FAIL = "FAIL"
+
+
+_ORDER = (Status.PASS, Status.WARN, Status.FAIL)
+
+
+def worst(statuses: Sequence[Status]) -> Status:
+    """Return the worst of some statuses; PASS for none."""
+    return max(statuses, key=_ORDER.index, default=Status.PASS)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question and its answer.
+
+    Attributes:
+        name: short and stable, for example ``ladder``.
+        status: PASS, WARN or FAIL.
+        sentence: the answer in words; it names the offending policy where there is one.
+        numbers: JSON-like facts behind the answer.
+    """
+
+    name: str
+    status: Status
+    sentence: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A scripted team on the ladder.
+
+    Attributes:
+        name: what it does, for example ``wait``.
+        role: ``degenerate`` (must not pay), ``working`` (must pay) or ``other`` (shown for comparison).
+        episodes: episodes played that got a reward.
+        reward: mean reward of an episode.
+        error: standard error of that mean; 0 for a single episode.
+        outcome: mean of what is wanted (share of tests passed, meals relative to the optimum).
+        terms: mean of every reward term.
+        metrics: means of further quantities.
+    """
+
+    name: str
+    role: str
+    episodes: int
+    reward: float
+    error: float
+    outcome: float
+    terms: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """The audit of one reward in one environment.
+
+    Attributes:
+        status: the worst status of any check.
+        environment: kind of environment.
+        summary: one sentence for people in a hurry.
+        checks: every check that was made, in the order made.
+        ladder: the scripted teams, best reward first.
+        identity: digests of settings and problems, and the seed, so that a later reader knows what was audited.
+        seconds: wall time of the audit.
+    """
+
+    status: Status
+    environment: str
+    summary: str
+    checks: tuple[Check, ...]
+    ladder: tuple[Rung, ...]
+    identity: Mapping[str, Any]
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as a JSON object."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> AuditResult:
+        """Rebuild a result from `to_json`; unknown or missing keys raise TypeError, unknown statuses ValueError."""
+        values: dict[str, Any] = dict(value)
+        values["status"] = Status(values["status"])
+        values["checks"] = tuple(Check(**{**check, "status": Status(check["status"])}) for check in values["checks"])
+        values["ladder"] = tuple(Rung(**rung) for rung in values["ladder"])
+        return cls(**values)
+
+
+def conclude(checks: Sequence[Check]) -> tuple[Status, str]:
+    """Return the status of all checks together, and the sentence that says why."""
+    status = worst([check.status for check in checks])
+    failed = [check for check in checks if check.status is Status.FAIL]
+    warned = [check for check in checks if check.status is Status.WARN]
+    if failed:
+        return status, f"{len(failed)} of {len(checks)} checks fail. {failed[0].sentence}"
+    if warned:
+        return status, f"No check fails, {len(warned)} of {len(checks)} warn. {warned[0].sentence}"
+    return status, f"All {len(checks)} checks pass: nothing that was tried pays without doing the task."

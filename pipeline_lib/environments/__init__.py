@@ -1,0 +1,1 @@
+"""Environments: cooperative Dec-POMDPs in which a team of language models acts."""

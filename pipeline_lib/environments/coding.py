@@ -1,0 +1,240 @@
+"""The coding environment: a helper and a main agent write one function each, and the program they make is tested.
+
+Promises: programs run in the sandbox and nowhere else; hidden tests give the reward and nothing else does; agents are
+shown visible tests only, run in a process that never saw a hidden one; a failure of the sandbox gives no reward rather
+than a bad one.  Everything that a call of `CodingEnvironment.step` has to run goes to the sandbox in at most two
+batches: programs first, then the ablations of those whose main function calls the helper and that pass something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.environments.environment import Environment, Outcome
+from pipeline_lib.environments.feedback import next_observation, notes_for, one_line
+from pipeline_lib.environments.program import Program, build_program
+from pipeline_lib.environments.rewards import Facts, make_reward, total
+from pipeline_lib.evaluation.schemes import convention, schemes
+from pipeline_lib.problems.problem import CodingProblem
+from pipeline_lib.sandbox import Executor, Job, Status, Verdict
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.environment import CodingEnvironment as CodingSettings
+
+AGENTS = {"pair": ("helper", "main"), "single": ("single",)}
+
+#: Rewards closer than this count as equal, so that rounding cannot keep an episode from ending.
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What happened in one turn: every agent's text, and what each was told of it afterwards."""
+
+    actions: tuple[str, ...]
+    notes: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CodingState:
+    """Where an episode stands: the problem, and the turns played."""
+
+    problem: CodingProblem
+    turns: tuple[Turn, ...] = ()
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One joint action on its way to an outcome.
+
+    ``verdicts`` are those of the program on hidden tests (``hidden``) and on visible ones (``visible``), of a program
+    that returns None (``none``), and of the program without its helper (``ablated``), as far as they were asked for.
+    """
+
+    state: CodingState
+    actions: tuple[str, ...]
+    program: Program
+    last: bool
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+
+    @property
+    def failure(self) -> str | None:
+        """Return what the sandbox said when it failed, or None if it did not."""
+        failed = (v for v in self.verdicts.values() if v.status is Status.INFRA_ERROR)
+        return next((verdict.error or "the sandbox failed" for verdict in failed), None)
+
+    def passed(self, kind: str = "hidden") -> float:
+        """Return the share of cases passed; a program that there was no use in running passes none."""
+        return (self.verdicts[kind].fraction or 0.0) if kind in self.verdicts else 0.0
+
+    def facts(self) -> Facts:
+        """Return what the reward depends on."""
+        passed = self.passed()
+        needs_helper = "ablated" in self.verdicts and self.passed("ablated") < passed
+        return Facts(self.program, passed, self.passed("none"), needs_helper)
+
+    def job(self, code: str) -> Job:
+        """Return the job of running ``code`` on the hidden tests."""
+        problem = self.state.problem
+        return Job(problem.id, code, problem.hidden_tests, problem.entry_point, problem.prelude)
+
+
+class CodingEnvironment(Environment[CodingProblem, CodingState]):
+    """Two functions by two agents (team ``pair``), or both by one (``single``), tested together.
+
+    Metrics of an outcome: ``tests_passed`` in [0, 1]; ``all_passed``, ``syntax``, ``cooperation``, ``calls_helper``,
+    ``ignores_helper`` and ``thin_wrapper``, each 0 or 1; ``structure`` in [0, 1].  A single agent has nobody to
+    cooperate with: its ``cooperation`` is always 0.
+    """
+
+    def __init__(self, settings: CodingSettings, executor: Callable[[], Executor]) -> None:
+        """Make the environment; the sandbox is started by the first step.
+
+        Args:
+            settings: the ``environment`` section.
+            executor: makes the sandbox.
+        """
+        self.turns = settings.turns
+        self._agents = AGENTS[settings.team]
+        self._feedback = settings.feedback
+        self._reward = make_reward(settings.reward, settings.team)
+        self.reward_bounds = self._reward.bounds
+        self._enough = settings.stop_at * self.reward_bounds[1] - _TOLERANCE
+        self._make_executor = executor
+        self._executor: Executor | None = None
+
+    def agents(self, problem: CodingProblem) -> tuple[str, ...]:
+        """Return ``("helper", "main")`` or ``("single",)``."""
+        return self._agents
+
+    def start(self, problem: CodingProblem, seed: int = 0) -> CodingState:
+        """Return the state before the first turn; there is no chance in this environment.
+
+        Raises:
+            ValueError: the problem has no observation for one of the team's agents.
+        """
+        missing = [agent for agent in self._agents if agent not in problem.observations]
+        if missing:
+            raise ValueError(
+                f"problem {problem.id} has no observation for agent {missing[0]!r} (it has: "
+                f"{', '.join(problem.observations) or 'none'}); choose another environment.team"
+            )
+        return CodingState(problem)
+
+    def observe(self, state: CodingState, agent: int) -> str:
+        """Return the agent's first observation, in later turns followed by its own last code and the notes on it."""
+        first = state.problem.observations[self._agents[agent]]
+        if not state.turns:
+            return first
+        last = state.turns[-1]
+        return next_observation(first, last.actions[agent], last.notes[agent])
+
+    def step(self, states: Sequence[CodingState], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[CodingState]]:
+        """Join, run and reward; see the class for metrics.
+
+        ``details`` holds ``status`` (of the program on the hidden tests; ``missing`` without an entry point),
+        ``error`` (a line, may quote hidden tests: for people, never for agents), ``schemes``, ``convention`` and
+        ``conflicts``.
+
+        Raises:
+            BadTests: the tests of a problem hold nothing that a program could fail; the message names the problem.
+        """
+        attempts = [self._attempt(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
+        self._run([(attempt, kind, job) for attempt in attempts for kind, job in self._programs(attempt)])
+        self._run([(attempt, "ablated", job) for attempt in attempts for job in _ablation(attempt)])
+        return [self._outcome(attempt) for attempt in attempts]
+
+    def close(self) -> None:
+        """End the sandbox's processes; a later step starts new ones."""
+        if self._executor is not None:
+            self._executor.close()
+            self._executor = None
+
+    def _attempt(self, state: CodingState, actions: Sequence[str]) -> _Attempt:
+        if len(actions) != len(self._agents):
+            raise ValueError(f"got {len(actions)} actions for the {len(self._agents)} agents of {state.problem.id}")
+        program = build_program(tuple(actions), state.problem.entry_point)
+        return _Attempt(state, tuple(actions), program, last=len(state.turns) + 1 >= self.turns)
+
+    def _programs(self, attempt: _Attempt) -> Iterator[tuple[str, Job]]:
+        """Yield the jobs of the first batch."""
+        if not attempt.program.main.defined:
+            return
+        problem = attempt.state.problem
+        job = attempt.job(attempt.program.code)
+        yield "hidden", job
+        if self._feedback == "tests" and not attempt.last and problem.visible_tests:
+            # A job of its own: a program that has seen hidden inputs could repeat them where agents read them.
+            yield "visible", replace(job, tests=problem.visible_tests)
+        if self._reward.needs_baseline:
+            yield "none", replace(job, code=f"def {problem.entry_point}(*args, **kwargs):\n    return None\n")
+
+    def _run(self, wanted: Sequence[tuple[_Attempt, str, Job]]) -> None:
+        """Run jobs and note their verdicts; equal jobs are run once, the executor sees to that."""
+        if not wanted:
+            return
+        if self._executor is None:
+            self._executor = self._make_executor()
+        verdicts = self._executor.run([job for _, _, job in wanted])
+        for (attempt, kind, _), verdict in zip(wanted, verdicts, strict=True):
+            attempt.verdicts[kind] = verdict
+
+    def _outcome(self, attempt: _Attempt) -> Outcome[CodingState]:
+        program = attempt.program
+        told = self._feedback == "tests" and not attempt.last
+        visible = attempt.verdicts.get("visible")
+        notes = tuple(notes_for(role, program, visible) if told else () for role in program.roles)
+        state = replace(attempt.state, turns=(*attempt.state.turns, Turn(attempt.actions, notes)))
+        if attempt.failure is not None:
+            details = {"status": Status.INFRA_ERROR.value, "error": one_line(attempt.failure)}
+            return Outcome(None, {}, {}, state, done=True, details=details)
+        facts = attempt.facts()
+        terms = self._reward.terms(facts)
+        reward = total(terms)
+        return Outcome(
+            reward=reward,
+            terms=terms,
+            metrics=_metrics(facts),
+            state=state,
+            done=attempt.last or reward >= self._enough,
+            details=_details(attempt),
+        )
+
+
+def _ablation(attempt: _Attempt) -> list[Job]:
+    """Return the job that shows whether the helper matters, if there is a question."""
+    ablated = attempt.program.ablated
+    if ablated is None or attempt.failure is not None or attempt.passed() == 0:
+        return []
+    return [attempt.job(ablated)]
+
+
+def _metrics(facts: Facts) -> dict[str, float]:
+    program = facts.program
+    pair = len(program.roles) > 1
+    return {
+        "tests_passed": facts.passed,
+        "all_passed": float(facts.passed >= 1.0),
+        "structure": facts.structure,
+        "syntax": float(program.parses),
+        "cooperation": float(pair and facts.needs_helper),
+        "calls_helper": float(program.calls_helper),
+        "ignores_helper": float(program.ignores_helper),
+        "thin_wrapper": float(program.thin_wrapper),
+    }
+
+
+def _details(attempt: _Attempt) -> dict[str, Any]:
+    program, hidden = attempt.program, attempt.verdicts.get("hidden")
+    details: dict[str, Any] = {"status": "missing" if hidden is None else hidden.status.value}
+    if hidden is not None and hidden.error:
+        details["error"] = one_line(hidden.error)
+    if program.calls_helper:
+        entry_point = attempt.state.problem.entry_point
+        details["schemes"] = sorted(schemes(program.parts[-1], entry_point))
+        details["convention"] = convention(program.parts[0])
+    if program.conflicts:
+        details["conflicts"] = list(program.conflicts)
+    return details

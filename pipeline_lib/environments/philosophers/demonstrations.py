@@ -1,0 +1,87 @@
+"""What the embedded model is shown before it learns at the table: everybody takes left, then right, and slips often.
+
+The demonstrated habit is the one that deadlocks: take the left fork until it is in hand, then the right one, whatever
+is free.  A share of the actions is a slip instead, drawn by lot, so every observation and every action occurs.  Most
+of a philosopher's slips are of one kind of its own (its number decides which): nobody gains from that, but a model
+that all share learns from the start that the number matters.  Observations are those of the ``compact`` prompt, met
+while such philosophers play training scenarios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pipeline_lib.environments.philosophers import text
+from pipeline_lib.environments.philosophers.play import lay_batches
+from pipeline_lib.environments.philosophers.rules import step
+from pipeline_lib.environments.philosophers.state import Board
+from pipeline_lib.environments.philosophers.table import LEFT, RIGHT, Table
+from pipeline_lib.problems.demonstrations import Demonstration
+from pipeline_lib.problems.scenarios import Scenario
+from pipeline_lib.storage import digest
+
+#: Share of a philosopher's slips that are of its own kind; at one half, shared weights often never used the number.
+OWN_SLIPS = 0.8
+
+
+def demonstrate_philosophers(
+    scenarios: Sequence[Scenario], count: int, mistakes: float, seed: int
+) -> list[Demonstration]:
+    """Return ``count`` demonstrations; the same arguments give the same list.
+
+    Args:
+        scenarios: training scenarios.
+        count: how many.
+        mistakes: share in [0, 1) of actions drawn by lot.
+        seed: fixes every draw.
+
+    Raises:
+        ValueError: there are no scenarios.
+    """
+    if not scenarios:
+        raise ValueError("there are no scenarios to demonstrate")
+    rng = np.random.default_rng(int(digest(["philosophers", seed])[:15], 16))
+    found: list[Demonstration] = []
+    while len(found) < count:
+        for batch in lay_batches(scenarios, sequential=False):
+            table = batch.table
+            own = np.array([s.labels or range(s.philosophers) for s in batch.scenarios]).T % 4  # (N, B)
+            while not table.done.all():
+                by_lot = rng.random(table.left.shape) < mistakes
+                habit = np.where(table.left, RIGHT, LEFT)
+                slip = np.where(rng.random(habit.shape) < OWN_SLIPS, own, rng.integers(0, 4, habit.shape))
+                actions = np.where(by_lot, slip, habit).astype(np.int8)
+                found += _written(table, batch.scenarios, actions, by_lot, rng)
+                table = step(table, actions)
+    chosen = rng.permutation(len(found))[:count]
+    return [found[i] for i in chosen]
+
+
+def _written(
+    table: Table,
+    scenarios: Sequence[Scenario],
+    actions: np.ndarray,
+    by_lot: np.ndarray,
+    rng: np.random.Generator,
+) -> list[Demonstration]:
+    """Return what one philosopher of every unfinished episode saw and did."""
+    board = Board(table)
+    found = []
+    for column in np.flatnonzero(~table.done).tolist():
+        seat = int(rng.integers(table.graph.philosophers))
+        labels = scenarios[column].labels
+        view = board.view(seat, column, labels[seat] if labels else None)
+        if view.eating:
+            continue  # nobody is asked while eating
+        found.append(
+            Demonstration(
+                role="philosopher",
+                observation=text.compact(view),
+                action=text.LETTERS[int(actions[seat, column])],
+                convention="left then right",
+                mistake="by lot" if by_lot[seat, column] else "",
+            )
+        )
+    return found

@@ -1,0 +1,143 @@
+"""Rewards of an episode as sums of named terms.
+
+A reward looks at what happened so far (`Summary`) and returns its weighted terms.  The reward of a turn is the
+increment of that sum, so the turns of an episode add up to the reward of the whole, whatever the turns are; there is
+one definition for training, evaluation, audit and report.
+
+`SoundReward` is the default.  `SumReward` adds up terms of the library `TERMS` by weight: the four-term family that
+reproduces the published failure is one of them, and the audit refuses it.  Terms whose name ends in ``_vacuous``
+are best when nothing happens; they are there to show what goes wrong.  A reward of your own is a subclass of `Reward`
+with two methods.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+
+import numpy as np
+
+from pipeline_lib.environments.philosophers.summary import Floats, Summary, ratio
+
+
+class Reward(ABC):
+    """What an episode is worth."""
+
+    @abstractmethod
+    def terms(self, summary: Summary) -> dict[str, Floats]:
+        """Return the weighted terms of the episodes so far, each of shape (B,); their sum is the reward."""
+
+    @abstractmethod
+    def bounds(self) -> tuple[float, float]:
+        """Return the least and the greatest reward that an episode can have."""
+
+    def total(self, summary: Summary) -> Floats:
+        """Return the sum of the terms, (B,)."""
+        return np.sum(list(self.terms(summary).values()), axis=0, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class SoundReward(Reward):
+    """Meals relative to the optimum, discounted by unfairness, less a deadlock penalty that shrinks with survival.
+
+    * ``meals``: meals / optimum * (1/2 + fairness / 2), in [0, 1]; 0 when nobody ate, and the first meal always
+      raises it.
+    * ``deadlock``: -weight * (share of the horizon that was lost).  An early deadlock is worse than a late one, so
+      a team that always ends in deadlock still has something to learn from.
+    * ``invalid``: -weight * (unparseable actions / decisions of a full episode).  There is no bonus for parsing.
+    """
+
+    deadlock: float = 0.1
+    invalid: float = 1.0
+
+    def terms(self, summary: Summary) -> dict[str, Floats]:
+        """Return ``meals``, ``deadlock`` and ``invalid``."""
+        return {
+            "meals": TERMS["fair_meals"](summary),
+            "deadlock": -self.deadlock * TERMS["early_deadlock"](summary),
+            "invalid": -self.invalid * TERMS["invalid"](summary),
+        }
+
+    def bounds(self) -> tuple[float, float]:
+        """Return (-deadlock - invalid, 1)."""
+        return -self.deadlock - self.invalid, 1.0
+
+
+@dataclass(frozen=True)
+class SumReward(Reward):
+    """Terms of the library `TERMS` by weight, optionally clipped.
+
+    Attributes:
+        weights: weight by term name.
+        clip: least and greatest reward of an episode, or None; what clipping takes away is a term of its own.
+
+    Raises:
+        ValueError: a term that is not in the library, or no term at all.
+    """
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    clip: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.weights:
+            raise ValueError(f"a reward needs at least one term; known terms: {', '.join(TERMS)}")
+        for name in self.weights:
+            if name not in TERMS:
+                raise ValueError(f"there is no reward term {name!r}; known terms: {', '.join(TERMS)}")
+
+    def terms(self, summary: Summary) -> dict[str, Floats]:
+        """Return the weighted terms, and ``clip`` if the sum is clipped."""
+        found = {name: weight * TERMS[name](summary) for name, weight in self.weights.items()}
+        if self.clip is not None:
+            total = np.sum(list(found.values()), axis=0, dtype=np.float64)
+            found["clip"] = np.clip(total, *self.clip) - total
+        return found
+
+    def bounds(self) -> tuple[float, float]:
+        """Return the clip, or the sums of the negative and of the positive weights (every term lies in [0, 1])."""
+        if self.clip is not None:
+            return self.clip
+        return sum(min(w, 0.0) for w in self.weights.values()), sum(max(w, 0.0) for w in self.weights.values())
+
+
+#: The library of terms, each in [0, 1] for every episode and every moment of it.
+TERMS: dict[str, Callable[[Summary], Floats]] = {
+    # What is wanted.
+    "meals": lambda s: s.share,
+    "fair_meals": lambda s: s.share * (0.5 + 0.5 * s.fairness()),
+    "fair_meals_without_deadlock": lambda s: s.share * s.fairness() * (1.0 - s.deadlocked),
+    "minimum_share": lambda s: s.philosophers * s.meals.min(axis=0) / s.optimum,
+    "fairness": lambda s: s.fairness(),
+    # What is not wanted; give these a negative weight.
+    "deadlock": lambda s: s.deadlocked.astype(np.float64),
+    "early_deadlock": lambda s: 1.0 - s.deadlock_time,
+    "starvation": lambda s: s.starving / s.philosophers,
+    "invalid": lambda s: s.counts.invalid / s.full,
+    "failed": lambda s: s.counts.failed / s.full,
+    # Best when nothing happens.
+    "no_deadlock_vacuous": lambda s: (~s.deadlocked).astype(np.float64),
+    "fairness_vacuous": lambda s: s.fairness(without_meals=1.0),
+    "success_vacuous": lambda s: ratio(s.counts.taken, s.counts.taken + s.counts.failed, empty=1.0),
+    "efficiency_vacuous": lambda s: np.minimum(ratio(2.0 * s.total_meals, s.counts.taken, empty=1.0), 1.0),
+}
+
+
+def custom_reward(path: str, options: Mapping[str, float]) -> Reward:
+    """Make a reward of your own: ``path`` is ``package.module:ClassName``, ``options`` are its keyword arguments.
+
+    Raises:
+        ValueError: there is no such module or class, it is no `Reward`, or it does not take these options.
+    """
+    module_name, _, class_name = path.partition(":")
+    try:
+        made = getattr(import_module(module_name), class_name)(**options)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"environment.reward.path: cannot make {path!r} with options {dict(options)}: {error}; expected "
+            "'package.module:ClassName' of a subclass of pipeline_lib.environments.philosophers.rewards.Reward"
+        ) from error
+    if not isinstance(made, Reward):
+        raise ValueError(f"environment.reward.path: {path} is a {type(made).__name__}, which is no Reward")
+    return made

@@ -1,0 +1,251 @@
+"""Dining philosophers behind the `Environment` seam: one turn is one step of the table, or one round of messages.
+
+The reward of a turn is the increment of the reward of the whole episode (`rewards`), so the turns of an episode sum
+up to it.  A message round moves nobody and is worth nothing by itself.  In sequential mode only the mover acts.
+
+Thousands of states step together: states that came out of one step share one table, and a step gathers the columns
+it needs.  States are values; several continuations of one state may be played.  Nothing here is random: chance is in
+the scenario and in the policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipeline_lib.environments.environment import Environment, Outcome
+from pipeline_lib.environments.philosophers import text
+from pipeline_lib.environments.philosophers.replies import Reply, intent, read_reply
+from pipeline_lib.environments.philosophers.rewards import Reward, SoundReward, SumReward, custom_reward
+from pipeline_lib.environments.philosophers.rules import step as move
+from pipeline_lib.environments.philosophers.state import (
+    Board,
+    State,
+    best_meals,
+    episode_details,
+    lay_table,
+    side_by_side,
+)
+from pipeline_lib.environments.philosophers.summary import metrics, summarise
+from pipeline_lib.environments.philosophers.table import WAIT
+from pipeline_lib.problems.scenarios import Scenario
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.philosophers import MealsReward, PhilosophersEnvironment
+
+#: An episode has at most this many turns; scenarios end much earlier, at their horizon.
+MOST_TURNS = 100_000
+
+_read = lru_cache(maxsize=4096)(read_reply)
+
+
+class Philosophers(Environment[Scenario, State]):
+    """A table of philosophers as a cooperative task for language models.
+
+    Args:
+        settings: the ``environment`` section.
+
+    Raises:
+        ValueError: the reward names a term that does not exist, or a class that cannot be made.
+    """
+
+    turns = MOST_TURNS
+
+    def __init__(self, settings: PhilosophersEnvironment) -> None:
+        self.settings = settings
+        self.reward = make_reward(settings.reward)
+        least, greatest = self.reward.bounds()
+        # A turn moves the episode's reward from one value within its bounds to another, the first turn from 0.
+        self.reward_bounds = (min(least, least - greatest), max(greatest, greatest - least))
+
+    def agents(self, problem: Scenario) -> tuple[str, ...]:
+        """Return P0, P1, ... in seating order, whatever numbers the philosophers go by."""
+        return tuple(f"P{seat}" for seat in range(problem.philosophers))
+
+    def start(self, problem: Scenario, seed: int = 0) -> State:
+        """Return the laid table; there is no chance left for ``seed`` to fix."""
+        table = lay_table(problem, self.settings.mode == "sequential", self.settings.deadlock_ends)
+        return State(
+            scenario=problem,
+            board=Board(table),
+            column=0,
+            optimum=best_meals(problem, table.sequential)[0],
+            earned={},
+            said=("",) * problem.philosophers,
+        )
+
+    def acting(self, state: State) -> Sequence[int] | None:
+        """Return who is asked: the mover in sequential mode, else everybody who is not eating.
+
+        What an eater answers would change nothing, so there is nothing to be learned from it.  With messages everybody
+        is asked, because everybody may speak.
+        """
+        if state.table.sequential and not self.talking(state):
+            return (int(state.table.mover()[state.column]),)
+        return None if self.settings.message_rounds else state.board.hungry(state.column)
+
+    def observe(self, state: State, agent: int) -> str:
+        """Return what a philosopher sees, worded as the settings say."""
+        view = self._view(state, agent)
+        if self.settings.prompt == "compact":
+            return text.compact(view)
+        limit = self.settings.message_limit if self.settings.message_rounds else 0
+        neighbours = state.scenario.plan.neighbours[agent]
+        return text.full(
+            view,
+            self.settings.prompt,
+            state.scenario.wording,
+            state.table.sequential,
+            [(self._name(state, other), state.said[other]) for other in neighbours] if limit else (),
+            [past[agent] for past in state.past],
+            limit,
+            self.talking(state),
+        )
+
+    def step(self, states: Sequence[State], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[State]]:
+        """Apply one joint action, or one round of messages, to each state."""
+        outcomes: list[Outcome[State] | None] = [None] * len(states)
+        together: dict[tuple[str, int], list[int]] = {}
+        for index, state in enumerate(states):
+            if self.talking(state):
+                outcomes[index] = self._talk(state, joint_actions[index])
+            else:
+                together.setdefault((state.scenario.graph, state.scenario.philosophers), []).append(index)
+        for indices in together.values():
+            moved = self._move([states[i] for i in indices], [joint_actions[i] for i in indices])
+            for index, outcome in zip(indices, moved, strict=True):
+                outcomes[index] = outcome
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def _move(self, states: list[State], joint_actions: list[Sequence[str]]) -> list[Outcome[State]]:
+        before = side_by_side(states)
+        movers = [self.acting(state) for state in states]
+        limit = self.settings.message_limit if self.settings.message_rounds else 0
+        replies: list[dict[int, Reply]] = [
+            {i: _read(action, limit) for i, action in enumerate(actions) if who is None or i in who}
+            for actions, who in zip(joint_actions, movers, strict=True)
+        ]
+        codes = np.full(before.left.shape, WAIT, np.int8)
+        for column, read in enumerate(replies):
+            for i, reply in read.items():
+                codes[i, column] = reply.action
+        after = move(before, codes)
+        summary = summarise(after, [state.optimum for state in states])
+        terms = {name: values.tolist() for name, values in self.reward.terms(summary).items()}
+        measured = {name: values.tolist() for name, values in metrics(summary).items()}
+        done = after.done.tolist()
+        board = Board(after)
+        outcomes = []
+        for column, (old, read) in enumerate(zip(states, replies, strict=True)):
+            earned = {name: values[column] for name, values in terms.items()}
+            gained = {name: value - old.earned.get(name, 0.0) for name, value in earned.items()}
+            state = State(
+                old.scenario, board, column, old.optimum, earned, 0, old.said, old.past, old.announced, old.cut
+            )
+            if limit:
+                state = self._with_messages(state, read)
+            if self.settings.memory:
+                state = self._remembering(old, state, read)
+            outcomes.append(
+                Outcome(
+                    reward=sum(gained.values()),
+                    terms=gained,
+                    metrics={name: values[column] for name, values in measured.items()} | _consistency(state),
+                    state=state,
+                    done=done[column],
+                    details=_details(state) if done[column] else {},
+                )
+            )
+        return outcomes
+
+    def _talk(self, old: State, actions: Sequence[str]) -> Outcome[State]:
+        replies = {i: read_reply(action, self.settings.message_limit) for i, action in enumerate(actions)}
+        state = State(
+            old.scenario,
+            old.board,
+            old.column,
+            old.optimum,
+            old.earned,
+            old.talks + 1,
+            tuple(replies[i].message for i in range(len(actions))),
+            old.past,
+            old.announced,
+            old.cut + sum(reply.message_cut for reply in replies.values()),
+        )
+        summary = summarise(old.table.select([old.column]), old.optimum)
+        return Outcome(
+            reward=0.0,
+            terms=dict.fromkeys(self.reward.terms(summary), 0.0),
+            metrics={name: float(values[0]) for name, values in metrics(summary).items()} | _consistency(state),
+            state=state,
+            done=False,
+        )
+
+    def _with_messages(self, state: State, replies: Mapping[int, Reply]) -> State:
+        said, (announced, kept) = list(state.said), state.announced
+        for i, reply in replies.items():
+            said[i] = reply.message
+            meant = intent(reply.message)
+            announced += meant is not None
+            kept += meant is not None and meant == reply.action
+        cut = state.cut + sum(reply.message_cut for reply in replies.values())
+        return replace(state, said=tuple(said), announced=(announced, kept), cut=cut)
+
+    def _remembering(self, old: State, state: State, replies: Mapping[int, Reply]) -> State:
+        """Add what was seen before this step to the memory, and forget what is too long ago."""
+        step = int(old.table.time[old.column])
+        seats = range(old.scenario.philosophers)
+        seen = [text.snapshot(self._view(old, i)) for i in seats]
+        if self.settings.memory_view == "everybody":
+            line = f"step {step}: " + "; ".join(f"{self._name(old, i)} {seen[i]}" for i in seats)
+            lines = (line,) * len(seen)
+        else:
+            lines = tuple(
+                f"step {step}: {seen[i]}"
+                + (f"; you chose {text.action_name(replies[i].action)}" if i in replies else "")
+                for i in seats
+            )
+        return replace(state, past=(*old.past, lines)[-self.settings.memory :])
+
+    def talking(self, state: State) -> bool:
+        """Return whether the next turn is a round of messages, in which nobody moves."""
+        return state.talks < self.settings.message_rounds - 1
+
+    @staticmethod
+    def _name(state: State, seat: int) -> str:
+        return f"P{state.scenario.labels[seat]}" if state.scenario.labels else "a philosopher"
+
+    @staticmethod
+    def _view(state: State, agent: int) -> text.View:
+        label = state.scenario.labels[agent] if state.scenario.labels else None
+        return state.board.view(agent, state.column, label)
+
+
+def make_reward(settings: MealsReward) -> Reward:
+    """Make the reward that the settings describe.
+
+    Raises:
+        ValueError: a term that does not exist, or a class that cannot be made.
+    """
+    if settings.kind == "sound":
+        return SoundReward(settings.deadlock, settings.invalid)
+    if settings.kind == "terms":
+        return SumReward(settings.weights, settings.clip)
+    return custom_reward(settings.path, settings.options)
+
+
+def _consistency(state: State) -> dict[str, float]:
+    announced, kept = state.announced
+    return {"message_consistency": kept / announced} if announced else {}
+
+
+def _details(state: State) -> dict[str, Any]:
+    return episode_details(state.scenario, state.table, state.column) | {
+        "messages_with_intent": state.announced[0],
+        "messages_kept": state.announced[1],
+        "messages_cut": state.cut,
+    }

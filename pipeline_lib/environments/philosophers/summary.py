@@ -1,0 +1,131 @@
+"""What happened in an episode so far, as the numbers that rewards, metrics and reports are made of.
+
+One definition for all of them.  Quantities that are quotients say what they are when nothing was counted: nothing
+that did not happen counts as good (DPBench calls a table where nobody eats perfectly fair; here its fairness is 0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline_lib.environments.philosophers.table import Counts, Table
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Facts of B episodes up to now; arrays of shape (B,) unless said otherwise.
+
+    Attributes:
+        meals: (N, B), meals begun by each philosopher.
+        deadlocked: whether a deadlock was seen.
+        deadlock_time: share of the horizon that had passed at the first deadlock, in (0, 1]; 1 without one.
+        time: share of the horizon that has passed, in [0, 1].
+        optimum: most meals possible on this table within the horizon, at least 1.
+        horizon: steps of a full episode.
+        full: decisions of a full episode (horizon times the philosophers that move per step).
+        counts: counters, see `Counts`.
+    """
+
+    meals: npt.NDArray[np.int32]
+    deadlocked: npt.NDArray[np.bool_]
+    deadlock_time: Floats
+    time: Floats
+    optimum: Floats
+    horizon: Floats
+    full: Floats
+    counts: Counts
+
+    @property
+    def philosophers(self) -> int:
+        """Return N."""
+        return int(self.meals.shape[0])
+
+    @property
+    def total_meals(self) -> Floats:
+        """Return all meals of the table."""
+        return self.meals.sum(axis=0).astype(np.float64)
+
+    @property
+    def share(self) -> Floats:
+        """Return meals relative to the optimum, in [0, 1]."""
+        return self.total_meals / self.optimum
+
+    @property
+    def starving(self) -> Floats:
+        """Return the number of philosophers that had no meal."""
+        return (self.meals == 0).sum(axis=0).astype(np.float64)
+
+    def fairness(self, without_meals: float = 0.0) -> Floats:
+        """Return one minus the normalised Gini coefficient of the meals, in [0, 1]; see `fairness`."""
+        return fairness(self.meals, without_meals)
+
+
+def summarise(table: Table, optimum: npt.ArrayLike) -> Summary:
+    """Read the facts off a table; ``optimum`` is (B,) or a number, at least 1."""
+    horizon = table.horizon.astype(np.float64)
+    movers = 1 if table.sequential else table.graph.philosophers
+    return Summary(
+        meals=table.meals,
+        deadlocked=table.deadlocked,
+        deadlock_time=np.where(table.deadlocked, table.deadlock_time / horizon, 1.0),
+        time=table.time / horizon,
+        optimum=np.broadcast_to(np.asarray(optimum, dtype=np.float64), horizon.shape),
+        horizon=horizon,
+        full=horizon * movers,
+        counts=table.counts,
+    )
+
+
+def fairness(meals: npt.NDArray[np.int32], without_meals: float = 0.0) -> Floats:
+    """Return 1 - G N / (N - 1) with G the Gini coefficient of the meals over philosophers.
+
+    Args:
+        meals: (N, B).
+        without_meals: the value where nobody ate; 0, because a table at which nothing happens is not a fair one.
+
+    Returns:
+        (B,), 1 when everybody ate equally often, 0 when one philosopher ate everything.
+    """
+    n = meals.shape[0]
+    ascending = np.sort(meals, axis=0).astype(np.float64)
+    total = ascending.sum(axis=0)
+    weighted = (np.arange(1, n + 1)[:, None] * ascending).sum(axis=0)
+    gini = 2 * weighted / (n * np.maximum(total, 1)) - (n + 1) / n
+    return np.where(total > 0, np.clip(1 - gini * n / (n - 1), 0, 1), without_meals)
+
+
+def ratio(numerator: npt.ArrayLike, denominator: npt.ArrayLike, empty: float) -> Floats:
+    """Return numerator / denominator, and ``empty`` where the denominator is 0."""
+    top, bottom = np.asarray(numerator, np.float64), np.asarray(denominator, np.float64)
+    return np.where(bottom > 0, top / np.where(bottom > 0, bottom, 1), empty)
+
+
+def metrics(summary: Summary) -> dict[str, Floats]:
+    """Return the unweighted quantities of the episodes so far, each of shape (B,).
+
+    ``meals``, ``meals_share`` (of the optimum), ``meals_per_step`` (per step of the horizon, not of the steps run),
+    ``deadlock`` 0/1, ``deadlocks``, ``fairness``, ``minimum_share`` (N times the fewest meals, of the optimum),
+    ``starvation`` (share of philosophers without a meal), ``livelock`` 0/1, ``wait_share``, ``invalid_share`` and
+    ``failed_share`` (of the decisions asked for) and ``survived`` (share of the horizon before the first deadlock).
+    """
+    counts, n = summary.counts, summary.philosophers
+    return {
+        "meals": summary.total_meals,
+        "meals_share": summary.share,
+        "meals_per_step": summary.total_meals / summary.horizon,
+        "deadlock": summary.deadlocked.astype(np.float64),
+        "deadlocks": counts.deadlocks.astype(np.float64),
+        "fairness": summary.fairness(),
+        "minimum_share": n * summary.meals.min(axis=0) / summary.optimum,
+        "starvation": summary.starving / n,
+        "livelock": counts.livelock.astype(np.float64),
+        "wait_share": ratio(counts.waits, counts.decisions, 0.0),
+        "invalid_share": ratio(counts.invalid, counts.decisions, 0.0),
+        "failed_share": ratio(counts.failed, counts.decisions, 0.0),
+        "survived": summary.deadlock_time,
+    }

@@ -1,0 +1,266 @@
+"""From a joint action to one program: what the agents wrote, joined on the syntax tree.
+
+Promises: imports, constants, classes, decorators and further functions of every agent stay; the helper agent's ``aux``
+and the main agent's entry point win over anything of that name the other wrote; other names that both define are kept
+apart.  The same texts give the same program, whatever their comments and spacing.  Nothing is executed here.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline_lib.environments.extraction import Extracted, ParseError, extract
+from pipeline_lib.environments.scopes import Function, bindings, import_name, module_references, rename, walk_own
+from pipeline_lib.environments.usage import MainModule, definitions
+from pipeline_lib.environments.wrapping import is_thin_wrapper
+
+#: Name of the function that the helper agent writes.
+HELPER = "aux"
+
+_STUB = f"def {HELPER}(*args, **kwargs):\n    return None"
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What one agent was to write, and did.
+
+    Attributes:
+        function: name of the function expected of the agent.
+        defined: it is there, as a function, lambda, class or import.
+        returns: it is there and returns (or yields) something other than a bare None.
+        functions: all functions the agent defined at the top level.
+        error: what could not be parsed in the agent's text.
+    """
+
+    function: str
+    defined: bool
+    returns: bool
+    functions: tuple[str, ...]
+    error: ParseError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A joint action as one program.
+
+    Attributes:
+        code: its source; empty when no agent wrote anything that parses.
+        ablated: the source with the helper replaced by a stub that returns None; None unless the main function uses a
+            helper that the helper agent defined.
+        parts: the part of the source that each agent contributed, in acting order.
+        roles: one per agent, in acting order.
+        conflicts: names that more than one agent defined, and what became of them.
+        calls_helper: the main function calls the helper agent's function, or hands it to something that will.
+        ignores_helper: it does, and throws every value away.
+        thin_wrapper: it adds nothing to the helper; see `pipeline_lib.environments.wrapping`.
+    """
+
+    code: str
+    ablated: str | None
+    parts: tuple[str, ...]
+    roles: tuple[Role, ...]
+    conflicts: tuple[str, ...] = ()
+    calls_helper: bool = False
+    ignores_helper: bool = False
+    thin_wrapper: bool = False
+
+    @property
+    def parses(self) -> bool:
+        """Tell whether everything the agents wrote was understood."""
+        return all(role.error is None for role in self.roles)
+
+    @property
+    def main(self) -> Role:
+        """Return the role of the agent that writes the entry point."""
+        return self.roles[-1]
+
+
+@functools.lru_cache(maxsize=4096)
+def build_program(texts: tuple[str, ...], entry_point: str) -> Program:
+    """Join what the agents wrote.
+
+    Args:
+        texts: the helper agent's text and the main agent's, or that of a single agent who writes everything.
+        entry_point: the function that the tests call.
+    """
+    if len(texts) not in (1, 2):
+        raise ValueError(f"a program is written by one or two agents, got {len(texts)} texts")
+    main = _part(texts[-1], entry_point, entry_point)
+    if len(texts) == 1:
+        return Program(main.source, None, (main.source,), (main.role,), (), *main.usage)
+    helper = _part(texts[0], HELPER, entry_point)
+    sources: tuple[str, ...] = (helper.source, main.source)
+    conflicts: tuple[str, ...] = ()
+    if helper.names & main.names or entry_point in helper.names:
+        sources, conflicts = _separated(texts, entry_point, helper.role.defined)
+    # Without a helper that the other agent wrote there is nobody to work with.
+    calls, ignores, wraps = main.usage if helper.role.defined else (False, False, False)
+    return Program(
+        code=_joined(sources),
+        ablated=_joined((sources[0], _STUB, sources[1])) if calls else None,
+        parts=sources,
+        roles=(helper.role, main.role),
+        conflicts=conflicts,
+        calls_helper=calls,
+        ignores_helper=ignores,
+        thin_wrapper=wraps,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one agent wrote: its source, the module-level names it binds, and (calls, ignores, wraps) the helper."""
+
+    role: Role
+    source: str
+    names: frozenset[str]
+    usage: tuple[bool, bool, bool]
+
+
+@functools.lru_cache(maxsize=8192)
+def _part(text: str, function: str, entry_point: str) -> _Part:
+    """Read one agent's text; many joint actions of a group share it."""
+    try:
+        extracted = extract(text, (HELPER, entry_point))
+        source = _source(extracted.body)
+        role = _role(extracted, function)
+        names = frozenset(name for name, _ in bindings(extracted.body))
+        usage = _usage(extracted.body, entry_point) if function == entry_point else (False, False, False)
+        return _Part(role, source, names, usage)
+    except RecursionError:
+        error = ParseError(1, 1, "nested too deeply")
+    except ValueError:
+        # The tree holds a formatted string that has no source form in this version of Python.
+        error = ParseError(1, 1, "cannot be written as source")
+    return _Part(Role(function, False, False, (), error), "", frozenset(), (False, False, False))
+
+
+def _usage(body: Sequence[ast.stmt], entry_point: str) -> tuple[bool, bool, bool]:
+    if not any(isinstance(node, ast.Name) and node.id == HELPER for statement in body for node in ast.walk(statement)):
+        return False, False, False
+    module = MainModule(body, HELPER)
+    uses = module.uses_of_helper(entry_point)
+    return bool(uses), bool(uses) and not any(uses), bool(uses) and is_thin_wrapper(module, entry_point)
+
+
+def _role(extracted: Extracted, function: str) -> Role:
+    meaning = definitions(extracted.body)
+    names = tuple(name for name, node in meaning.items() if isinstance(node, Function))
+    name, seen = function, set()
+    while isinstance(node := meaning.get(name), ast.Name) and name not in seen:
+        seen.add(name)
+        name = node.id
+    defined = node is not None and not isinstance(
+        node, (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.Name)
+    )
+    return Role(function, defined, defined and _returns_value(node), names, extracted.error)
+
+
+def _returns_value(node: ast.AST | None) -> bool:
+    """Tell whether a definition can give its caller anything but None; what is not a function gets the benefit."""
+    if isinstance(node, ast.Lambda):
+        return not _is_none(node.body)
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return True
+    own = list(walk_own(node.body))
+    return any(
+        isinstance(inner, (ast.Yield, ast.YieldFrom)) or (isinstance(inner, ast.Return) and not _is_none(inner.value))
+        for inner in own
+    )
+
+
+def _is_none(value: ast.expr | None) -> bool:
+    return value is None or (isinstance(value, ast.Constant) and value.value is None)
+
+
+def _separated(texts: Sequence[str], entry_point: str, helper_defined: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return both agents' sources with the names that both bind resolved, and what was done about each."""
+    helper, main = (list(extract(text, (HELPER, entry_point)).body) for text in texts)
+    conflicts = []
+    in_helper, in_main = _meanings(helper), _meanings(main)
+    if helper_defined and HELPER in in_main:
+        main = _Without(HELPER).apply(main)
+        conflicts.append(f"{HELPER}: the helper's is used, the main agent's is left out")
+    taken = {*in_helper, *in_main, *(name.id for name in module_references([*helper, *main]))}
+    renamed = {}
+    for name, meaning in in_helper.items():
+        if name == HELPER or (name != entry_point and in_main.get(name, meaning) == meaning):
+            continue
+        renamed[name] = _fresh(f"{name}_of_helper", taken)
+        if name == entry_point:
+            conflicts.append(f"{name}: the main agent's is used, the helper's is not")
+        else:
+            conflicts.append(f"{name}: both agents' are kept, each for its own use")
+    rename(helper, renamed)
+    return (_source(helper), _source(main)), tuple(conflicts)
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _meanings(body: Sequence[ast.stmt]) -> dict[str, str]:
+    """Return what each module-level name is bound to, in a form that can be compared between agents."""
+    found: dict[str, list[str]] = {}
+    for statement in body:
+        for name, node in bindings([statement]):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                module = f"{'.' * node.level}{node.module}." if isinstance(node, ast.ImportFrom) else ""
+                parts = [module + alias.name for alias in node.names if import_name(alias) == name]
+                meaning = f"import {' '.join(parts)}"
+            else:
+                meaning = ast.dump(statement)
+            found.setdefault(name, []).append(meaning)
+    return {name: "\n".join(meanings) for name, meanings in found.items()}
+
+
+class _Without(ast.NodeTransformer):
+    """Removes the module-level bindings of one name: definitions, assignments and imports."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def apply(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """Return the statements that are left."""
+        kept = [self.visit(statement) for statement in body]
+        return [statement for statement in kept if not isinstance(statement, ast.Pass)]
+
+    def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.stmt:
+        # The bodies of other definitions are scopes of their own: not visited.
+        return ast.copy_location(ast.Pass(), node) if node.name == self._name else node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _definition
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        given = {target.id for target in node.targets if isinstance(target, ast.Name)}
+        return ast.copy_location(ast.Pass(), node) if given == {self._name} else node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        given = isinstance(node.target, ast.Name) and node.target.id == self._name
+        return ast.copy_location(ast.Pass(), node) if given else node
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> ast.stmt:
+        node.names = [alias for alias in node.names if import_name(alias) != self._name]
+        return node if node.names else ast.copy_location(ast.Pass(), node)
+
+    visit_Import = visit_ImportFrom = _import
+
+
+def _source(body: Sequence[ast.stmt]) -> str:
+    return ast.unparse(ast.Module(body=list(body), type_ignores=[]))
+
+
+def _joined(sources: Sequence[str]) -> str:
+    """Return sources one after the other, with imports from ``__future__`` first, as Python demands."""
+    whole = "\n\n".join(source for source in sources if source)
+    if "__future__" not in whole:
+        return whole
+    body = ast.parse(whole).body
+    future = [s for s in body if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
+    return _source([*future, *(s for s in body if s not in future)])

@@ -1,0 +1,135 @@
+"""The terms of the coding reward, each defined once; training, evaluation and report all read them from here.
+
+A reward turns the facts of one joint action (`Facts`: what the syntax tree, the hidden tests and the ablation say)
+into named, weighted terms whose sum is the reward.  It never sees text and never runs anything.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pipeline_lib.environments.program import Program
+    from pipeline_lib.settings.environment import CodingReward, SoundCodingReward
+
+Team = Literal["pair", "single"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of one joint action.
+
+    Attributes:
+        program: the joined program.
+        passed: share of the hidden tests that it passes, in [0, 1].
+        passed_by_none: share that a program which always returns None passes, in [0, 1].
+        needs_helper: the main function calls the helper, and passes fewer hidden tests with the helper replaced by a
+            stub that returns None.
+    """
+
+    program: Program
+    passed: float
+    passed_by_none: float = 0.0
+    needs_helper: bool = False
+
+    @property
+    def structure(self) -> float:
+        """Return the share of the required functions that are defined and return a value, in [0, 1]."""
+        roles = self.program.roles
+        return sum(role.returns for role in roles) / len(roles)
+
+
+class Reward(ABC):
+    """Named, weighted terms.
+
+    Attributes:
+        bounds: least and greatest sum of the terms that can occur; both are reached.
+        needs_baseline: `Facts.passed_by_none` is used and must be measured.
+    """
+
+    bounds: tuple[float, float]
+    needs_baseline: bool = False
+
+    @abstractmethod
+    def terms(self, facts: Facts) -> dict[str, float]:
+        """Return every term by name, the ones that are 0 included; the reward is their sum."""
+
+
+class SoundReward(Reward):
+    """The default: syntax tree, hidden tests and ablation; nothing is gained by text that only looks right.
+
+    - ``structure``: share of the required functions (of a single agent: the entry point) that are defined and return
+      a value;
+    - ``syntax``: everything the agents wrote parses;
+    - ``tests``: share of the hidden tests passed;
+    - ``cooperation`` (pairs only): the main function calls the helper, and fewer tests pass without it.
+
+    What remains open to a team that can solve the problem in one function: a main function that asks the helper for
+    something trivial and fails on purpose without it.  Problems that neither agent can solve alone leave no gain in it.
+    """
+
+    def __init__(self, weights: SoundCodingReward, team: Team) -> None:
+        self._weights = weights
+        self._cooperation = weights.cooperation if team == "pair" else 0.0
+        self.needs_baseline = weights.above_none
+        self.bounds = (0.0, weights.structure + weights.syntax + weights.tests + self._cooperation)
+
+    def terms(self, facts: Facts) -> dict[str, float]:
+        """Return the four terms; see the class."""
+        return {
+            "structure": self._weights.structure * facts.structure,
+            "syntax": self._weights.syntax * facts.program.parses,
+            "tests": self._weights.tests * self._tests(facts),
+            "cooperation": self._cooperation * facts.needs_helper,
+        }
+
+    def _tests(self, facts: Facts) -> float:
+        if not self._weights.above_none or facts.passed_by_none >= 1.0:
+            return facts.passed
+        # A program that does worse than one that returns None is not worth less than it.
+        return max(0.0, facts.passed - facts.passed_by_none) / (1.0 - facts.passed_by_none)
+
+
+class PaperReward(Reward):
+    """The published reward (arXiv 2508.04652): at most 4.0 for a pair, 2.1 for a single agent.
+
+    - ``structure``: 0.4 for a helper and 0.6 for a main function that return a value; without the latter, no more;
+    - ``syntax``: 0.5 if everything parses; otherwise, no more;
+    - ``tests``: 1.0 times the share of the hidden tests passed;
+    - ``cooperation``: if any test passes and the main function calls the helper: 0.5, and 1.0 unless it is a thin
+      wrapper, less 0.5 if every value of the helper is thrown away.
+
+    The values and gates are the published ones.  The published code reads them off the text (a comment ``# aux(``
+    counts as a call, a dummy statement hides a wrapper, the penalty never applies); here they mean what they say.  What
+    is left of its weakness is its own: 1.5 of 4.0 need a call of the helper, not a helper that is needed.
+    """
+
+    def __init__(self, team: Team) -> None:
+        self._pair = team == "pair"
+        self.bounds = (0.0, 4.0 if self._pair else 2.1)
+
+    def terms(self, facts: Facts) -> dict[str, float]:
+        """Return the four terms; see the class."""
+        terms = dict.fromkeys(("structure", "syntax", "tests", "cooperation"), 0.0)
+        program = facts.program
+        terms["structure"] = 0.4 * (self._pair and program.roles[0].returns) + 0.6 * program.main.returns
+        if not program.main.returns or not program.parses:
+            return terms
+        terms["syntax"] = 0.5
+        terms["tests"] = facts.passed
+        if self._pair and facts.passed > 0 and program.calls_helper:
+            terms["cooperation"] = 0.5 + 1.0 * (not program.thin_wrapper) - 0.5 * program.ignores_helper
+        return terms
+
+
+def make_reward(settings: CodingReward, team: Team) -> Reward:
+    """Return the reward that the settings describe."""
+    return PaperReward(team) if settings.kind == "paper" else SoundReward(settings, team)
+
+
+def total(terms: Mapping[str, float]) -> float:
+    """Return the reward that terms amount to; nobody adds them up in another way."""
+    return float(sum(terms.values()))

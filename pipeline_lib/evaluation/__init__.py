@@ -1,0 +1,1 @@
+"""Evaluation: episodes, metrics, cooperation schemes, statistics, selection and verdicts."""

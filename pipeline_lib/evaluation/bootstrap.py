@@ -1,0 +1,221 @@
+"""The bootstrap that scipy lacks: whole clusters are drawn, paired over everything, and it is fast.
+
+A resample of clusters is a vector of counts, so ten thousand resampled means of many checkpoints are one matrix
+product.  The interquartile mean of a resample comes from cumulated counts over the values sorted once.
+All checkpoints (or arms) share the draws, which is what makes differences and maxima of them right.
+
+Percentile intervals of few clusters are too narrow by sqrt((G-1)/G) and by normal instead of t quantiles; `interval`
+widens the percentiles accordingly (Hesterberg 2015, "expanded percentile").
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from pipeline_lib.evaluation.clusters import ONE_CLUSTER, Codes
+from pipeline_lib.evaluation.results import Estimate, EvaluationError
+
+Array = NDArray[np.float64]
+
+
+def cluster_counts(clusters: int, resamples: int, rng: np.random.Generator) -> Array:
+    """Return how often each cluster is drawn: (resamples, clusters), rows summing to ``clusters``."""
+    if clusters < 1 or resamples < 1:
+        raise EvaluationError(f"cannot draw {resamples} resamples of {clusters} clusters")
+    return rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=resamples).astype(float)
+
+
+def cluster_totals(values: ArrayLike, clusters: Codes) -> tuple[Array, Array]:
+    """Return sums and sizes per cluster of several paired rows.
+
+    Args:
+        values: (rows, n); a row is a checkpoint or an arm.
+        clusters: (n,) cluster of each column.
+
+    Returns:
+        sums (rows, G) and sizes (G,).
+    """
+    x = np.atleast_2d(np.asarray(values, float))
+    groups = int(clusters.max()) + 1
+    membership = np.zeros((x.shape[1], groups))
+    membership[np.arange(x.shape[1]), clusters] = 1.0
+    return x @ membership, membership.sum(axis=0)
+
+
+def clustered_means(values: ArrayLike, clusters: Codes, counts: Array) -> Array:
+    """Return the resampled means of each row: (resamples, rows), from counts of `cluster_counts`.
+
+    ``values`` are as in `cluster_totals`.
+    """
+    sums, sizes = cluster_totals(values, clusters)
+    return np.asarray((counts @ sums.T) / (counts @ sizes)[:, None])
+
+
+def clustered_bootstrap(values: ArrayLike, clusters: Codes, resamples: int, seed: int) -> Array:
+    """Draw whole clusters with replacement and return the mean of every row: (resamples, rows)."""
+    counts = cluster_counts(int(clusters.max()) + 1, resamples, np.random.default_rng(seed))
+    return clustered_means(values, clusters, counts)
+
+
+def interval(draws: Array, value: float, clusters: int, level: float, method: str) -> Estimate:
+    """Return ``value`` with the expanded percentile interval of its resampled ``draws`` (resamples,)."""
+    if clusters < 2:
+        return Estimate(value, None, None, level, method, clusters, ONE_CLUSTER)
+    if np.ptp(draws) <= 1e-12 * max(1.0, abs(value)):
+        return Estimate(value, None, None, level, method, clusters, "every resample gives the same value")
+    tail = expanded_tail((1 - level) / 2, clusters, clusters - 1)
+    low, high = np.quantile(draws, [tail, 1 - tail])
+    return Estimate(value, float(low), float(high), level, method, clusters)
+
+
+def expanded_tail(tail: float, units: int, df: int) -> float:
+    """Return the percentile that makes up for few resampled units: Phi(sqrt(n / (n-1)) t_df^{-1}(tail))."""
+    return float(stats.norm.cdf(math.sqrt(units / (units - 1)) * stats.t.ppf(tail, df)))
+
+
+def simultaneous_factor(draws: Array, level: float, clusters: int) -> float:
+    """Return c such that mean +- c standard errors covers all rows at once with probability ``level``.
+
+    The max-|t| method: the ``level`` quantile over resamples of the greatest standardised deviation among the rows,
+    stretched by t / normal quantiles for few clusters.
+
+    Args:
+        draws: (resamples, rows) resampled means with common draws.
+        level: simultaneous confidence level.
+        clusters: number of clusters drawn.
+    """
+    deviation = draws - draws.mean(axis=0)
+    sd = deviation.std(axis=0)
+    moving = sd > 1e-12
+    if not moving.any():
+        return 0.0
+    greatest = np.abs(deviation[:, moving] / sd[moving]).max(axis=1)
+    tail = (1 - level) / 2
+    pointwise = float(-stats.t.ppf(tail, clusters - 1))
+    stretch = pointwise / float(-stats.norm.ppf(tail))
+    return max(pointwise, float(np.quantile(greatest, level)) * stretch)
+
+
+def stratified_bootstrap(
+    values: ArrayLike, statistic: Literal["mean", "iqm"], resamples: int, seed: int, chunk: int = 2_000_000
+) -> Array:
+    """Resample runs independently inside each task, as rliable does (Agarwal et al. 2021).
+
+    Right for runs that were trained per task.  Where one trained team answers all problems its runs are shared by the
+    tasks and this interval is too narrow: use `crossed_bootstrap`.
+
+    Args:
+        values: (runs, tasks).
+        statistic: ``mean`` or ``iqm`` over all runs and tasks.
+        resamples: number of resamples.
+        seed: seed of the draws.
+        chunk: most values held at a time (memory, not results).
+
+    Returns:
+        (resamples,) the statistic of each resample.
+    """
+    x = np.asarray(values, float)
+    runs, tasks = x.shape
+    rng = np.random.default_rng(seed)
+    step = max(1, chunk // x.size)
+    # Column-wise flat index of value (run, task) is task * runs + run, so an offset per task turns runs into cells.
+    flat, offset = x.T.ravel(), np.arange(tasks, dtype=np.int32) * runs
+    result = np.empty(resamples)
+    for start in range(0, resamples, step):
+        size = min(step, resamples - start)
+        cells = rng.integers(runs, size=(size, tasks, runs), dtype=np.int32)
+        cells += offset[None, :, None]
+        if statistic == "mean":
+            result[start : start + size] = flat[cells].mean(axis=(1, 2))
+            continue
+        cells += (np.arange(size, dtype=np.int32) * x.size)[:, None, None]
+        counts = np.bincount(cells.ravel(), minlength=size * x.size).reshape(size, x.size)
+        result[start : start + size] = weighted_iqm(flat, counts)
+    return result
+
+
+def stratified_interval(
+    values: ArrayLike, statistic: Literal["mean", "iqm"], resamples: int, seed: int, level: float
+) -> Estimate:
+    """Return mean or interquartile mean over runs and tasks with its interval from the stratified bootstrap.
+
+    rliable's is the plain percentile interval, which covers less than 93 % instead of 95 % with ten runs; here the
+    percentiles are expanded, with tasks x (runs - 1) degrees of freedom.
+    """
+    x = np.asarray(values, float)
+    runs, tasks = x.shape
+    method = "stratified bootstrap over runs within tasks, percentiles"
+    value = float(x.mean()) if statistic == "mean" else float(stats.trim_mean(x, 0.25, axis=None))
+    if runs < 2:
+        return Estimate(value, None, None, level, method, runs, "one run only, so nothing says how runs vary")
+    draws = stratified_bootstrap(x, statistic, resamples, seed)
+    if np.ptp(draws) == 0:
+        return Estimate(value, None, None, level, method, runs, "the runs do not vary within any task")
+    tail = expanded_tail((1 - level) / 2, runs, tasks * (runs - 1))
+    low, high = np.quantile(draws, [tail, 1 - tail])
+    return Estimate(value, float(low), float(high), level, method, runs)
+
+
+def weighted_iqm(values: Array, counts: NDArray[np.number]) -> Array:
+    """Return the interquartile mean of multisets given by counts.
+
+    Args:
+        values: (n,) the distinct cells.
+        counts: (resamples, n) how often each is in the multiset; rows may have different sums.
+
+    Returns:
+        (resamples,) mean after dropping floor(N/4) of the N elements at each end.
+    """
+    order = np.argsort(values, kind="stable")
+    reach = np.cumsum(counts[:, order], axis=1, dtype=float)
+    total = reach[:, -1:]
+    cut = np.floor(total * 0.25)
+    inside = np.clip(reach, cut, total - cut)
+    inside[:, 1:] -= inside[:, :-1].copy()
+    inside[:, 0] -= cut[:, 0]
+    return np.asarray(inside @ values[order] / (total - 2 * cut)[:, 0])
+
+
+def crossed_bootstrap(
+    values: ArrayLike,
+    clusters: Codes,
+    statistic: Literal["mean", "iqm"],
+    resamples: int,
+    seed: int,
+    draw_runs: bool = True,
+) -> Array:
+    """Resample whole runs and whole clusters of problems, independently of each other (Owen 2007).
+
+    Right where each run (a training seed) answers all problems.
+
+    Args:
+        values: (runs, problems).
+        clusters: (problems,) cluster of each problem.
+        statistic: ``mean`` or ``iqm`` over all runs and problems.
+        resamples: number of resamples.
+        seed: seed of the draws.
+        draw_runs: resample runs too; otherwise the statement is about these very runs.
+
+    Returns:
+        (resamples,) the statistic of each resample.
+    """
+    x = np.asarray(values, float)
+    runs = x.shape[0]
+    rng = np.random.default_rng(seed)
+    run_counts = cluster_counts(runs, resamples, rng) if draw_runs else np.ones((resamples, runs))
+    problem_counts = cluster_counts(int(clusters.max()) + 1, resamples, rng)[:, clusters]
+    if statistic == "mean":
+        top = np.einsum("rs,sp,rp->r", run_counts, x, problem_counts, optimize=True)
+        return np.asarray(top / (runs * problem_counts.sum(axis=1)))
+    result = np.empty(resamples)
+    step = max(1, 2_000_000 // x.size)
+    for start in range(0, resamples, step):
+        part = slice(start, min(start + step, resamples))
+        counts = run_counts[part, :, None] * problem_counts[part, None, :]
+        result[part] = weighted_iqm(x.ravel(), counts.reshape(-1, x.size))
+    return result

@@ -1,0 +1,127 @@
+"""Curves over checkpoints: means on common problems, pointwise intervals, and a band that covers them all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline_lib.evaluation.bootstrap import cluster_counts, cluster_totals, clustered_means, simultaneous_factor
+from pipeline_lib.evaluation.clusters import Codes, clustered_mean, encode, t_interval
+from pipeline_lib.evaluation.multiplicity import dunnett
+from pipeline_lib.evaluation.results import EvaluationError, Result
+from pipeline_lib.evaluation.table import Table, problem_means
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.evaluate import VerdictSettings
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Point(Result):
+    """One checkpoint on the validation curve.
+
+    Attributes:
+        step: training step; 0 is the base.
+        mean: mean of the primary metric over problems.
+        se: clustered standard error, or None.
+        low: lower limit of the pointwise interval, or None.
+        high: its upper limit, or None.
+        band_low: lower limit of the band that covers all checkpoints at once, or None.
+        band_high: its upper limit, or None.
+        p_base: Dunnett's p against the base, for exploration only, or None.
+        faults: guards it fails, in words; one that fails any is not selected.
+    """
+
+    step: int
+    mean: float
+    se: float | None
+    low: float | None
+    high: float | None
+    band_low: float | None
+    band_high: float | None
+    p_base: float | None = None
+    faults: tuple[str, ...] = ()
+
+
+def common_means(tables: Sequence[Table], whose: str) -> tuple[Array, Codes, list[str]]:
+    """Return (tables, problems) means on the problems that all have, their clusters, and notes."""
+    rows = []
+    for table in tables:
+        means = problem_means(table)[0]
+        rows.append({p: means[i] for i, p in enumerate(table.problems) if not np.isnan(means[i])})
+    usable = sorted(set(rows[0]).intersection(*rows))
+    if not usable:
+        raise EvaluationError(f"{whose}: no problem was evaluated for all checkpoints; evaluate the missing ones")
+    every = set().union(*(table.problems for table in tables))
+    notes = []
+    if len(usable) < len(every):
+        notes.append(
+            f"{whose}: {len(every) - len(usable)} of {len(every)} problems lack a checkpoint and were left out"
+        )
+    if len(usable) == 1:
+        notes.append(f"{whose}: one problem only, so nothing is known of others; evaluate more validation problems")
+    family = {p: f for table in tables for p, f in zip(table.problems, table.families, strict=True)}
+    return np.array([[row[p] for p in usable] for row in rows]), encode([family[p] for p in usable]), notes
+
+
+def curve(steps: Sequence[int], means: Array, clusters: Codes, verdict: VerdictSettings) -> tuple[list[Point], Array]:
+    """Return the points of a curve with pointwise intervals and simultaneous band, and the resamples behind it."""
+    level = 1 - verdict.alpha
+    groups = int(clusters.max()) + 1
+    counts = cluster_counts(groups, verdict.resamples, np.random.default_rng(verdict.seed))
+    factor = simultaneous_factor(clustered_means(means, clusters, counts), level, groups) if groups > 1 else 0.0
+    points = []
+    for step, row in zip(steps, means, strict=True):
+        estimate = t_interval(row, clusters, level)
+        assert estimate.value is not None
+        if estimate.low is None:
+            points.append(Point(step, estimate.value, None, None, None, None, None))
+            continue
+        se = clustered_mean(row, clusters).se
+        points.append(
+            Point(
+                step,
+                estimate.value,
+                se,
+                estimate.low,
+                estimate.high,
+                estimate.value - factor * se,
+                estimate.value + factor * se,
+            )
+        )
+    return points, counts
+
+
+def against_base(
+    tables: Sequence[Table], steps: Sequence[int], base: Table | None, verdict: VerdictSettings
+) -> dict[int, float | None]:
+    """Return Dunnett's p of each checkpoint against the base, on family means."""
+    if base is None or not set(base.problems).intersection(*(table.problems for table in tables)):
+        return {}
+    means, clusters, _ = common_means([base, *tables], "base and checkpoints")
+    sums, sizes = cluster_totals(means, clusters)
+    families = sums / sizes
+    found = dunnett({str(step): row for step, row in zip(steps, families[1:], strict=True)}, families[0], verdict.seed)
+    return {step: found[str(step)] for step in steps}
+
+
+def pooled_curve(
+    tables: Sequence[Sequence[Table]], steps: Sequence[int], verdict: VerdictSettings
+) -> tuple[Point, ...]:
+    """Return the curve of means over training seeds, at common steps and problems."""
+    if not steps:
+        return ()
+    flat, clusters, _ = common_means([table for row in tables for table in row], "the curve over training seeds")
+    means = flat.reshape(len(tables), len(steps), -1).mean(axis=0)
+    return tuple(curve(steps, means, clusters, verdict)[0])
+
+
+def base_point(base: Table, verdict: VerdictSettings) -> Point:
+    """Return the base as the point at step 0."""
+    means, clusters, _ = common_means([base], "the base")
+    return curve([0], means, clusters, verdict)[0][0]

@@ -1,0 +1,112 @@
+"""Effect sizes that scipy and statsmodels lack in exact form.
+
+Hedges' g uses the pooled standard deviation, the exact small-sample factor J (a ratio of gamma functions, not the
+1 - 3/(4 df - 1) of most packages) and an interval from the noncentral t distribution.  The interquartile mean is
+that of rliable (Agarwal et al. 2021), the probability of improvement likewise.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
+
+from pipeline_lib.evaluation.noncentral import noncentrality_interval
+from pipeline_lib.evaluation.results import Effect, EvaluationError
+
+Array = NDArray[np.float64]
+
+
+def hedges_correction(df: float) -> float:
+    """Return the exact small-sample factor J = Gamma(df/2) / (sqrt(df/2) Gamma((df-1)/2)) (Hedges 1981); df > 1."""
+    if df <= 1:
+        raise EvaluationError(f"Hedges' correction needs more than one degree of freedom, got {df}")
+    return float(np.exp(special.gammaln(df / 2) - special.gammaln((df - 1) / 2)) / math.sqrt(df / 2))
+
+
+def standardised(difference: float, se: float, t_df: float, sd: float, df: float, level: float) -> Effect:
+    """Return Hedges' g of a difference whose standard error and test are known.
+
+    With ``se = sd sqrt(1/n1 + 1/n2)`` and ``t_df = df = n1 + n2 - 2`` this is the textbook interval for two independent
+    groups; with the standard error of a paired or clustered difference it is Algina & Keselman's (2003) interval for
+    dependent groups.
+
+    Args:
+        difference: mean difference.
+        se: its standard error, > 0.
+        t_df: degrees of freedom of difference / se.
+        sd: the standard deviation that serves as unit, > 0.
+        df: degrees of freedom with which ``sd`` was estimated (for the factor J).
+        level: confidence level.
+    """
+    d = difference / sd
+    low, high = noncentrality_interval(difference / se, t_df, level)
+    factor = hedges_correction(df)
+    unit = se / sd * factor
+    return Effect(
+        g=factor * d, low=low * unit, high=high * unit, level=level, d=d, correction=factor, sd=sd, df=df,
+        method="Hedges' g, exact factor, interval from the noncentral t distribution",
+    )  # fmt: skip
+
+
+def hedges_g_from_summaries(
+    mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int, level: float = 0.95
+) -> Effect:
+    """Return Hedges' g of two independent groups, from means, standard deviations (ddof 1) and sizes."""
+    if min(n1, n2) < 2:
+        return no_effect("an arm has fewer than two observations, so its variation is unknown", level)
+    df = n1 + n2 - 2
+    sd = math.sqrt(((n1 - 1) * sd1**2 + (n2 - 1) * sd2**2) / df)
+    if sd <= 1e-12 * max(abs(mean1), abs(mean2), 1e-300):
+        return no_effect("no variation within the arms, so there is no unit to measure the difference in", level)
+    return standardised(mean1 - mean2, sd * math.sqrt(1 / n1 + 1 / n2), df, sd, df, level)
+
+
+def hedges_g(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Effect:
+    """Return Hedges' g of two independent groups of observations."""
+    x, y = np.asarray(a, float), np.asarray(b, float)
+    if min(x.size, y.size) < 2:
+        return no_effect("an arm has fewer than two observations, so its variation is unknown", level)
+    return hedges_g_from_summaries(
+        float(x.mean()), float(x.std(ddof=1)), x.size, float(y.mean()), float(y.std(ddof=1)), y.size, level
+    )
+
+
+def hedges_variance(effect: Effect, n1: int, n2: int) -> float | None:
+    """Return the large-sample variance of g, J^2 [(n1+n2)/(n1 n2) + d^2 / (2 (n1+n2))] (Borenstein 2009, ch. 4)."""
+    if effect.d is None or effect.correction is None:
+        return None
+    return effect.correction**2 * ((n1 + n2) / (n1 * n2) + effect.d**2 / (2 * (n1 + n2)))
+
+
+def no_effect(reason: str, level: float) -> Effect:
+    """Return an effect size that does not exist, with the reason."""
+    return Effect(None, None, None, level, None, None, None, None, "Hedges' g", reason)
+
+
+def interquartile_mean(values: ArrayLike) -> float:
+    """Return the mean of all values after dropping floor(n/4) from each end (rliable's IQM)."""
+    return float(stats.trim_mean(np.asarray(values, float), 0.25, axis=None))
+
+
+def probability_of_improvement(a: ArrayLike, b: ArrayLike) -> Array:
+    """Return, per task, the probability that a random run of ``a`` beats one of ``b``; ties count one half.
+
+    Args:
+        a: (runs, tasks); NaN marks a missing run.
+        b: (other runs, the same tasks).
+
+    Returns:
+        (tasks,) Mann-Whitney U / (n m); their mean is rliable's probability of improvement.
+    """
+    x, y = np.asarray(a, float), np.asarray(b, float)
+    result = np.empty(x.shape[1])
+    for task in range(x.shape[1]):
+        left, right = x[:, task], y[:, task]
+        left, right = left[~np.isnan(left)], right[~np.isnan(right)]
+        ordered = np.sort(right)
+        below, upto = np.searchsorted(ordered, left, "left"), np.searchsorted(ordered, left, "right")
+        result[task] = (below + upto).sum() / (2 * left.size * right.size)
+    return result

@@ -1,0 +1,45 @@
+"""One episode as evaluation keeps it: a row of the long table that every statistic starts from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRecord:
+    """What happened in one episode.
+
+    Attributes:
+        problem: id of the problem.
+        family: cluster of the problem (the unit that is resampled).
+        sample: number of the episode among those of its problem, from 0; with the same sampling seed, sample j of a
+            problem is paired between any two teams.
+        reward: undiscounted sum of the turns' rewards, or None when the infrastructure failed.
+        turns: turns played.
+        terms: reward terms summed over turns.
+        metrics: the last turn's metrics (``tests_passed``, ``all_passed``, ``cooperation``, ...).
+        tokens: tokens sampled by all agents.
+        details: JSON-like facts for the report (scheme, status).
+    """
+
+    problem: str
+    family: str
+    sample: int
+    reward: float | None
+    turns: int
+    terms: Mapping[str, float]
+    metrics: Mapping[str, float]
+    tokens: int
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as a JSON object with one key per attribute."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> EpisodeRecord:
+        """Rebuild a record from `to_json`; unknown or missing keys raise TypeError."""
+        return cls(**value)

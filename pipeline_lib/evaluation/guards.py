@@ -1,0 +1,102 @@
+"""Checkpoints that must not win, however good their metric looks.
+
+A reward can be maximal where nothing happens.  A guard compares one metric of a checkpoint with a limit, or with the
+base team's; the fingerprint check finds teams that do the same thing everywhere.  Guards on metrics that an
+environment does not report say so instead of passing silently.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.metrics import by_problem, describe, value_of
+from pipeline_lib.evaluation.results import Result
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.evaluate import EvaluateSettings, Guard
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded(Result):
+    """What the guards say of one team.
+
+    Attributes:
+        failures: one sentence per guard that failed; empty when all passed.
+        not_measured: metrics of guards that the environment does not report.
+        identical: greatest share of episodes that are the same in every recorded respect, in [0, 1].
+    """
+
+    failures: tuple[str, ...]
+    not_measured: tuple[str, ...]
+    identical: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the team may be selected and be called better."""
+        return not self.failures
+
+
+def check_guards(
+    records: Sequence[EpisodeRecord], base: Sequence[EpisodeRecord], settings: EvaluateSettings
+) -> Guarded:
+    """Hold one team's episodes against the guards in the settings; ``base`` may be empty when there is no base."""
+    failures: list[str] = []
+    missing: list[str] = []
+    for guard in settings.guards:
+        value = _mean(records, guard.metric)
+        if value is None:
+            missing.append(guard.metric)
+            continue
+        if sentence := _fault(guard, value, _mean(base, guard.metric)):
+            failures.append(sentence)
+    identical = identical_share(records)
+    if identical > settings.identical_share:
+        failures.append(
+            f"{100 * identical:.0f} % of its episodes are the same in every recorded respect (at most "
+            f"{100 * settings.identical_share:.0f} % may be): it does one thing whatever the problem"
+        )
+    return Guarded(tuple(failures), tuple(missing), identical)
+
+
+def identical_share(records: Sequence[EpisodeRecord]) -> float:
+    """Return the share of episodes that equal the most common one in reward, turns, terms, metrics and tokens.
+
+    Episodes of one problem only say nothing about this, so fewer than two problems give 0.
+    """
+    kept = [record for record in records if record.reward is not None]
+    if len({record.problem for record in kept}) < 2:
+        return 0.0
+    prints = Counter(
+        (r.reward, r.turns, r.tokens, tuple(sorted(r.terms.items())), tuple(sorted(r.metrics.items()))) for r in kept
+    )
+    return max(prints.values()) / len(kept)
+
+
+def _mean(records: Sequence[EpisodeRecord], metric: str) -> float | None:
+    groups = by_problem(records)
+    if not groups or any(metric not in record.metrics for group in groups.values() for record in group):
+        return None
+    means = [np.mean([value_of(record, metric) or 0.0 for record in group]) for group in groups.values()]
+    return float(np.mean(means))
+
+
+def _fault(guard: Guard, value: float, base: float | None) -> str:
+    info = describe(guard.metric)
+    sign = 1 if guard.better == "higher" else -1
+    if guard.limit is not None and sign * (value - guard.limit) < 0:
+        return (
+            f"{info.label} is {info.text(value)}; it must be at {'least' if sign > 0 else 'most'} "
+            f"{info.text(guard.limit)}"
+        )
+    if guard.slack is not None and base is not None and sign * (value - base) < -guard.slack:
+        return (
+            f"{info.label} is {info.text(value)}, worse than the base's {info.text(base)} by more than "
+            f"{info.text(guard.slack)}"
+        )
+    return ""

@@ -1,0 +1,71 @@
+"""Several tests at once: Holm for the verdicts, Benjamini-Hochberg for exploratory tables, Dunnett for all against one.
+
+A test without an answer (p is None) stays in the family as p = 1: leaving it out would make the others easier.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from pipeline_lib.evaluation.results import EvaluationError
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return Holm's (1979) adjusted p values, in input order; they control the family-wise error rate."""
+    from statsmodels.stats.multitest import multipletests
+
+    filled = _filled(p_values)
+    if not filled.size:
+        return []
+    # The method must be named: statsmodels' default is Holm-Sidak.
+    adjusted = multipletests(filled, method="holm")[1]
+    return [None if p is None else float(q) for p, q in zip(p_values, adjusted, strict=True)]
+
+
+def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return Benjamini & Hochberg's (1995) adjusted p values, which control the false-discovery rate."""
+    filled = _filled(p_values)
+    if not filled.size:
+        return []
+    adjusted = stats.false_discovery_control(filled, method="bh")
+    return [None if p is None else float(q) for p, q in zip(p_values, adjusted, strict=True)]
+
+
+def dunnett(treatments: Mapping[str, ArrayLike], control: ArrayLike, seed: int) -> dict[str, float | None]:
+    """Return Dunnett's two-sided p values of each treatment against one control (equal variances, independent arms).
+
+    Args:
+        treatments: observations by name.
+        control: observations of the control.
+        seed: seed of the quasi-Monte-Carlo integration.
+
+    Returns:
+        p by name; None where nothing varies or an arm has fewer than two observations.
+    """
+    arms = [np.asarray(values, float) for values in treatments.values()]
+    base = np.asarray(control, float)
+    everything = [*arms, base]
+    if min(arm.size for arm in everything) < 2 or all(np.ptp(arm) == 0 for arm in everything):
+        return dict.fromkeys(treatments)
+    with warnings.catch_warnings():
+        # An arm without variation is fine here, the variance is pooled; scipy warns of it.
+        warnings.filterwarnings("ignore", "Precision loss occurred", RuntimeWarning)
+        found = stats.dunnett(*arms, control=base, rng=np.random.default_rng(seed))
+    return {name: float(p) for name, p in zip(treatments, found.pvalue, strict=True)}
+
+
+def family_wise_error(tests: int, alpha: float) -> float:
+    """Return the chance of at least one false positive in independent uncorrected tests."""
+    return 1 - (1 - alpha) ** tests
+
+
+def _filled(p_values: Sequence[float | None]) -> np.ndarray:
+    filled = np.array([1.0 if p is None else p for p in p_values])
+    if filled.size and not ((filled >= 0) & (filled <= 1)).all():
+        raise EvaluationError(f"p values must lie in [0, 1], got {list(p_values)}")
+    return filled

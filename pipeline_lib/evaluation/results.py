@@ -1,0 +1,132 @@
+"""What statistics return: small immutable values that know how to become JSON and never hold NaN.
+
+A question that the data cannot answer (no variation, a single problem, nothing in common) is answered in words: the
+numbers are None and ``degenerate`` says why.  Questions that make no sense at all raise `EvaluationError`, whose
+message says what to do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+class EvaluationError(ValueError):
+    """The episodes or settings given cannot be evaluated; the message names the culprit and says what to do."""
+
+
+class Result:
+    """Base of all results: refuses NaN and infinities, converts to JSON."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
+            value = getattr(self, field.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise EvaluationError(f"{type(self).__name__}.{field.name} is {value}: say it in `degenerate` instead")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as a JSON object with one key per attribute."""
+        return {f.name: to_json(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+
+def to_json(value: Any) -> Any:
+    """Return results, mappings, sequences and numpy scalars as plain JSON values; mapping keys become text."""
+    if isinstance(value, Result):
+        return value.to_json()
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    if hasattr(value, "item"):
+        return value.item()
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate(Result):
+    """A number with an interval.
+
+    Attributes:
+        value: the estimate, or None when there is none.
+        low: lower limit of the interval, or None.
+        high: upper limit, or None.
+        level: confidence level of the interval, in (0, 1).
+        method: how the interval was made.
+        n: how many independent units (clusters) it rests on.
+        degenerate: why there is no number or no interval; empty when there is.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    level: float
+    method: str
+    n: int
+    degenerate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult(Result):
+    """A test of "no difference", or of "a difference as large as the margin".
+
+    Attributes:
+        method: which test, on what.
+        estimate: the difference tested (first minus second), or None.
+        low: lower limit of its confidence interval, or None.
+        high: upper limit, or None.
+        level: confidence level of the interval.
+        statistic: the test statistic, or None.
+        df: its degrees of freedom, or None when it has none.
+        p: two-sided p value (for equivalence: the greater of the two one-sided ones), or None.
+        se: standard error of the estimate, or None.
+        n: independent units (pairs, clusters) per arm.
+        degenerate: why there is no p value; empty when there is one.
+    """
+
+    __test__ = False  # the name starts with Test, and it is no test case of pytest
+
+    method: str
+    estimate: float | None
+    low: float | None
+    high: float | None
+    level: float
+    statistic: float | None
+    df: float | None
+    p: float | None
+    se: float | None
+    n: tuple[int, ...]
+    degenerate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect(Result):
+    """A standardised mean difference.
+
+    Attributes:
+        g: Hedges' g (first minus second, small-sample factor applied), or None.
+        low: lower limit of g's interval, or None.
+        high: upper limit, or None.
+        level: confidence level.
+        d: Cohen's d, before the factor.
+        correction: the factor J.
+        sd: standard deviation used as the unit (pooled).
+        df: degrees of freedom of the factor.
+        method: how the interval was made.
+        degenerate: why there is no effect size; empty when there is one.
+    """
+
+    g: float | None
+    low: float | None
+    high: float | None
+    level: float
+    d: float | None
+    correction: float | None
+    sd: float | None
+    df: float | None
+    method: str
+    degenerate: str = ""

@@ -1,0 +1,134 @@
+"""The pieces of a test's summary: each team's metrics, problem by problem, shrinkage, and what follows in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipeline_lib.evaluation.bootstrap import crossed_bootstrap, interval
+from pipeline_lib.evaluation.clusters import clustered_mean, encode
+from pipeline_lib.evaluation.comparison import Comparison
+from pipeline_lib.evaluation.effects import interquartile_mean
+from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.guards import check_guards
+from pipeline_lib.evaluation.metrics import describe, summarise_team
+from pipeline_lib.evaluation.plan import refuse_overlap
+from pipeline_lib.evaluation.results import Estimate, EvaluationError, to_json
+from pipeline_lib.evaluation.table import Episodes, Table, problem_means, tabulate
+from pipeline_lib.evaluation.tests_of_difference import welch_clustered
+
+if TYPE_CHECKING:
+    from pipeline_lib.evaluation.clusters import Codes
+    from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
+
+#: From how many training runs on the bootstrap may resample them: with fewer its intervals are too narrow (calibrated).
+RUNS_TO_RESAMPLE = 8
+
+
+def faults(
+    selected: Mapping[int, Sequence[EpisodeRecord]], base: Sequence[EpisodeRecord], evaluate: EvaluateSettings
+) -> list[str]:
+    """Return the guards that fail on the test split, with the training seed."""
+    return [
+        f"training seed {seed}: {failure}"
+        for seed, records in selected.items()
+        for failure in check_guards(records, base, evaluate).failures
+    ]
+
+
+def other_runs(comparison: Comparison) -> str:
+    """Say what the test supports about training runs that were not made."""
+    test, info = comparison.new_runs, describe(comparison.metric)
+    if test.p is None or test.low is None or test.high is None or test.estimate is None:
+        return f"Nothing can be said of other training runs: {test.degenerate}."
+    level = f"{100 * test.level:.0f} % interval {info.difference(test.low)} to {info.difference(test.high)}"
+    if test.low > 0 or test.high < 0:
+        return f"The same is to be expected of other training runs: mean {info.difference(test.estimate)} ({level})."
+    return f"Other training runs may well show no difference: mean {info.difference(test.estimate)} ({level})."
+
+
+def price(against_last: Comparison) -> str:
+    """Say what taking the last checkpoint would have cost."""
+    info, difference = describe(against_last.metric), against_last.difference
+    if difference.estimate is None:
+        return against_last.sentence
+    if difference.low is None or difference.high is None:
+        return f"Taking the last checkpoint instead would change the result by {info.difference(-difference.estimate)}."
+    return (
+        f"Taking the last checkpoint instead would change the result by {info.difference(-difference.estimate)} "
+        f"({100 * difference.level:.0f} % interval {info.difference(-difference.high)} to "
+        f"{info.difference(-difference.low)})."
+    )
+
+
+def team(episodes: Episodes, evaluate: EvaluateSettings, verdict: VerdictSettings) -> dict[str, Any]:
+    """Return one team's metrics: means over training seeds, interquartile mean, counts, cooperation schemes."""
+    groups = list(episodes.values()) if isinstance(episodes, Mapping) else [episodes]
+    summaries = [summarise_team(group, evaluate.pass_k) for group in groups]
+    names = set.intersection(*(set(summary["overall"]) for summary in summaries))
+    return {
+        "metrics": {name: float(np.mean([s["overall"][name] for s in summaries])) for name in sorted(names)},
+        "episodes": sum(summary["episodes"] for summary in summaries),
+        "lost": sum(summary["lost"] for summary in summaries),
+        "tokens": float(np.mean([summary["tokens"] for summary in summaries])),
+        **{key: _mean_shares([s[key] for s in summaries]) for key in ("schemes", "status", "details")},
+        "iqm": to_json(_iqm(episodes, evaluate.metric, verdict)),
+    }
+
+
+def _mean_shares(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Average mappings over training seeds; a name that one of them lacks counts 0 there."""
+    names = sorted({name for part in parts for name in part})
+    return {name: float(np.mean([part.get(name, 0.0) for part in parts])) for name in names}
+
+
+def _iqm(episodes: Episodes, metric: str, verdict: VerdictSettings) -> Estimate:
+    """Return the interquartile mean over training runs and problems, resampling both where there are enough runs."""
+    means, clusters = _complete(tabulate(episodes, metric))
+    over_runs = means.shape[0] >= RUNS_TO_RESAMPLE
+    draws = crossed_bootstrap(means, clusters, "iqm", verdict.resamples, verdict.seed, over_runs)
+    method = f"interquartile mean, bootstrap over families{' and training runs' if over_runs else ''}"
+    return interval(draws, interquartile_mean(means), int(clusters.max()) + 1, 1 - verdict.alpha, method)
+
+
+def by_problem(teams: Mapping[str, Episodes], metric: str) -> dict[str, dict[str, float]]:
+    """Return the mean of the metric by problem and team, over training seeds."""
+    rows: dict[str, dict[str, float]] = {}
+    for name, episodes in teams.items():
+        table = tabulate(episodes, metric, name)
+        for problem, values in zip(table.problems, problem_means(table).T, strict=True):
+            if not np.isnan(values).any():
+                rows.setdefault(problem, {})[name] = float(values.mean())
+    return dict(sorted(rows.items()))
+
+
+def shrinkage(
+    validation: Mapping[int, Sequence[EpisodeRecord]],
+    test: Mapping[int, Sequence[EpisodeRecord]],
+    metric: str,
+    verdict: VerdictSettings,
+) -> dict[str, Any]:
+    """Compare the selected checkpoints' validation means with their test means: what the choice owed to luck."""
+    tables = tabulate(validation, metric, "the validation episodes"), tabulate(test, metric, "the test episodes")
+    refuse_overlap({"validation": tables[0].problems, "test": tables[1].problems})
+    means = []
+    for table in tables:
+        values, clusters = _complete(table)
+        means.append(clustered_mean(values.mean(axis=0), clusters))
+    test_result = welch_clustered(means[0], means[1], 1 - verdict.alpha)
+    return {
+        "validation": means[0].mean,
+        "test": means[1].mean,
+        "difference": to_json(test_result),
+    }
+
+
+def _complete(table: Table) -> tuple[np.ndarray, Codes]:
+    """Return (seeds, problems) means on the problems that every training seed has, and their clusters."""
+    means = problem_means(table)
+    usable = np.flatnonzero(~np.isnan(means).any(axis=0))
+    if not usable.size:
+        raise EvaluationError("no problem has an episode that was not lost; evaluate again")
+    return means[:, usable], encode([table.families[i] for i in usable])

@@ -1,0 +1,220 @@
+"""From episodes to arrays: which episodes are compared with which, and what had to be left out.
+
+Two teams are paired by (problem, sample): with the same sampling seed, sample j of a problem is the same draw of chance
+for both.  A pair with one side lost is left out on both sides and counted.  Each problem counts the same; problems of a
+family form a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline_lib.evaluation.clusters import Codes, encode
+from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.metrics import value_of
+from pipeline_lib.evaluation.results import EvaluationError
+from pipeline_lib.storage import digest
+
+Array = NDArray[np.float64]
+
+#: Episodes of a trained team by training seed, or of a team that no training seed belongs to (the base).
+Episodes: TypeAlias = Mapping[int, Sequence[EpisodeRecord]] | Sequence[EpisodeRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All values of one metric of one team.
+
+    Attributes:
+        seeds: training seeds, or ``(None,)`` for a team without.
+        problems: problem ids, sorted.
+        families: family of each problem.
+        values: (seeds, problems, samples); NaN where an episode is missing or was lost.
+        lost: episodes lost to the infrastructure.
+    """
+
+    seeds: tuple[int | None, ...]
+    problems: tuple[str, ...]
+    families: tuple[str, ...]
+    values: Array
+    lost: int
+
+    @property
+    def trained(self) -> bool:
+        """Whether the team has training seeds, over which one may generalise."""
+        return self.seeds != (None,)
+
+
+def tabulate(episodes: Episodes, metric: str, name: str = "the team") -> Table:
+    """Arrange one team's episodes.
+
+    Raises:
+        EvaluationError: there are no episodes, an episode occurs twice, a problem has two families, or a value is
+            not a number.
+    """
+    groups: dict[int | None, Sequence[EpisodeRecord]]
+    groups = {seed: episodes[seed] for seed in sorted(episodes)} if isinstance(episodes, Mapping) else {None: episodes}
+    if not groups or not all(groups.values()):
+        empty = next((f" of training seed {s}" for s, records in groups.items() if not records and s is not None), "")
+        raise EvaluationError(f"there are no episodes of {name}{empty}; evaluate it first")
+    family: dict[str, str] = {}
+    for records in groups.values():
+        for record in records:
+            if family.setdefault(record.problem, record.family) != record.family:
+                raise EvaluationError(
+                    f"problem {record.problem} belongs to family '{family[record.problem]}' in one episode and to "
+                    f"'{record.family}' in another; the episodes come from different data, evaluate them again"
+                )
+    problems = tuple(sorted(family))
+    place = {problem: i for i, problem in enumerate(problems)}
+    samples = 1 + max(record.sample for records in groups.values() for record in records)
+    values = np.full((len(groups), len(problems), samples), np.nan)
+    seen = np.zeros(values.shape, dtype=bool)
+    for s, (seed, records) in enumerate(groups.items()):
+        for record in records:
+            cell = (s, place[record.problem], record.sample)
+            if seen[cell]:
+                whose = name if seed is None else f"{name}, training seed {seed}"
+                raise EvaluationError(
+                    f"{whose}: episode {record.sample} of problem {record.problem} occurs twice; two evaluations were "
+                    "mixed, keep one"
+                )
+            seen[cell] = True
+            value = value_of(record, metric)
+            if value is not None:
+                values[cell] = value
+    lost = int((seen & np.isnan(values)).sum())
+    return Table(tuple(groups), problems, tuple(family[problem] for problem in problems), values, lost)
+
+
+def problem_means(table: Table) -> Array:
+    """Return (seeds, problems) means over samples; NaN where a seed has no episode of a problem."""
+    present = ~np.isnan(table.values)
+    count = present.sum(axis=2)
+    total = np.where(present, table.values, 0.0).sum(axis=2)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """Two teams on the same problems.
+
+    Attributes:
+        problems: ids of the problems both have, sorted.
+        clusters: (problems,) family code of each.
+        a: (rows, problems, samples) values of the first team, NaN where left out; a row is a training seed.
+        b: (rows, problems, samples) values of the second.
+        aligned: row i of ``a`` belongs to row i of ``b``: the same training seed, or a team that has none repeated.
+        seeds: training seeds of the aligned rows (or of ``a`` when not aligned); ``(None,)`` when neither has any.
+        trained: whether the first, and the second, team has training seeds.
+        episodes: episodes used, of the first and the second team.
+        notes: in words, what was left out.
+    """
+
+    problems: tuple[str, ...]
+    clusters: Codes
+    a: Array
+    b: Array
+    aligned: bool
+    seeds: tuple[int | None, ...]
+    trained: tuple[bool, bool]
+    episodes: tuple[int, int]
+    notes: tuple[str, ...]
+
+    @property
+    def a_means(self) -> Array:
+        """(rows, problems) means over samples."""
+        return np.asarray(np.nanmean(self.a, axis=2))
+
+    @property
+    def b_means(self) -> Array:
+        """(rows, problems) means over samples."""
+        return np.asarray(np.nanmean(self.b, axis=2))
+
+
+def pair(a: Table, b: Table, names: tuple[str, str] = ("the first team", "the second team")) -> Pairing:
+    """Pair two teams by problem and sample, and by training seed where both have the same ones.
+
+    Raises:
+        EvaluationError: they have no problem in common, or disagree about families.
+    """
+    common = sorted(set(a.problems) & set(b.problems))
+    if not common:
+        raise EvaluationError(
+            f"{names[0]} and {names[1]} have no problem in common; evaluate both on the same split of the same data"
+        )
+    rows_a, rows_b = _places(a, common), _places(b, common)
+    families = [a.families[i] for i in rows_a]
+    for problem, left, right in zip(common, families, (b.families[i] for i in rows_b), strict=True):
+        if left != right:
+            raise EvaluationError(
+                f"problem {problem} belongs to family '{left}' for {names[0]} and '{right}' for {names[1]}; they were "
+                "evaluated on different data, evaluate both again"
+            )
+    samples = min(a.values.shape[2], b.values.shape[2])
+    x, y = a.values[:, rows_a, :samples], b.values[:, rows_b, :samples]
+    aligned = a.seeds == b.seeds or not (a.trained and b.trained)
+    dropped = 0
+    if aligned:
+        # One mask: a pair counts when both sides are there.  A team without seeds meets every seed of the other.
+        x, y = np.broadcast_arrays(x, y)
+        missing = np.isnan(x) | np.isnan(y)
+        dropped = int((missing & ~(np.isnan(x) & np.isnan(y))).sum())
+        x, y = np.where(missing, np.nan, x), np.where(missing, np.nan, y)
+    usable = (~np.isnan(x)).any(axis=2).all(axis=0) & (~np.isnan(y)).any(axis=2).all(axis=0)
+    if not usable.any():
+        raise EvaluationError(
+            f"no problem has an episode of both {names[0]} and {names[1]} that was not lost; evaluate both again"
+        )
+    kept = np.flatnonzero(usable)
+    x, y = x[:, kept], y[:, kept]
+    return Pairing(
+        problems=tuple(common[i] for i in kept),
+        clusters=encode([families[i] for i in kept]),
+        a=x,
+        b=y,
+        aligned=aligned,
+        seeds=a.seeds if a.trained else b.seeds,
+        trained=(a.trained, b.trained),
+        episodes=(_episodes(x, a.trained), _episodes(y, b.trained)),
+        notes=_left_out(a, b, len(common), kept.size, dropped, names),
+    )
+
+
+def problems_digest(problems: Iterable[str]) -> str:
+    """Return the digest by which a plan names the problems of a split: that of their sorted ids."""
+    return digest(sorted(set(problems)))
+
+
+def _places(table: Table, problems: Sequence[str]) -> list[int]:
+    place = {problem: i for i, problem in enumerate(table.problems)}
+    return [place[problem] for problem in problems]
+
+
+def _episodes(values: Array, trained: bool) -> int:
+    present = ~np.isnan(values)
+    return int(present.sum() if trained else present.any(axis=0).sum())
+
+
+def _left_out(a: Table, b: Table, common: int, usable: int, dropped: int, names: tuple[str, str]) -> tuple[str, ...]:
+    notes = []
+    for table, name in ((a, names[0]), (b, names[1])):
+        if extra := len(table.problems) - common:
+            notes.append(f"{extra} of {len(table.problems)} problems of {name} have no partner and were left out")
+        if table.lost:
+            notes.append(f"{table.lost} episodes of {name} were lost to the infrastructure and were left out")
+    if common > usable:
+        notes.append(f"{common - usable} of {common} problems have no complete pair and were left out")
+    if dropped:
+        notes.append(f"{dropped} episodes were left out because their partner is missing")
+    if a.values.shape[2] != b.values.shape[2]:
+        notes.append(
+            f"{names[0]} has up to {a.values.shape[2]} episodes per problem and {names[1]} {b.values.shape[2]}; "
+            f"the first {min(a.values.shape[2], b.values.shape[2])} of each were compared"
+        )
+    return tuple(notes)

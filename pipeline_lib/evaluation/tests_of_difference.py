@@ -1,0 +1,193 @@
+"""Is there a difference, or none that matters?  Tests of scipy and statsmodels, degenerate data answered in words.
+
+Two independent groups: `welch`, `permutation_independent`, `rates_independent` (Boschloo).  Pairs, possibly in
+clusters: `paired` (Student t on clustered differences), `sign_flips` (permutation), `rates_paired` (McNemar).  No
+difference that matters: `equivalence` (two one-sided tests).  One rate: `wilson`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from pipeline_lib.evaluation.clusters import ClusteredMean, Codes, clustered_mean
+from pipeline_lib.evaluation.results import Estimate, EvaluationError, TestResult
+
+TOO_FEW = "an arm has fewer than two observations, so its variation is unknown; evaluate more problems"
+NO_WITHIN = "no variation within either arm: every arm counts as one observation (n_eff = 1)"
+
+
+def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> TestResult:
+    """Compare two independent groups without assuming equal variances (Welch 1947)."""
+    x, y = np.asarray(a, float), np.asarray(b, float)
+    if min(x.size, y.size) < 2:
+        return _no_answer("Welch's t test", (x.size, y.size), level, TOO_FEW)
+    return welch_from_summaries(
+        float(x.mean()), float(x.std(ddof=1)), x.size, float(y.mean()), float(y.std(ddof=1)), y.size, level
+    )
+
+
+def welch_from_summaries(
+    mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int, level: float = 0.95
+) -> TestResult:
+    """Welch's test from means, standard deviations (ddof 1) and sizes."""
+    method = "Welch's t test"
+    if min(n1, n2) < 2:
+        return _no_answer(method, (n1, n2), level, TOO_FEW, mean1 - mean2)
+    if math.hypot(sd1, sd2) <= 1e-12 * max(abs(mean1), abs(mean2), 1e-300):
+        return _no_answer(method, (n1, n2), level, NO_WITHIN, mean1 - mean2)
+    t, p = stats.ttest_ind_from_stats(mean1, sd1, n1, mean2, sd2, n2, equal_var=False)
+    v1, v2 = sd1**2 / n1, sd2**2 / n2
+    df = (v1 + v2) ** 2 / (v1**2 / (n1 - 1) + v2**2 / (n2 - 1))
+    return _student(method, mean1 - mean2, math.sqrt(v1 + v2), df, (n1, n2), level, float(t), float(p))
+
+
+def welch_clustered(a: ClusteredMean, b: ClusteredMean, level: float = 0.95) -> TestResult:
+    """Welch's test of two means with clustered standard errors, the cluster being the unit."""
+    if min(a.clusters, b.clusters) < 2:
+        return _no_answer(
+            "Welch's t test", (a.clusters, b.clusters), level, a.degenerate or b.degenerate, a.mean - b.mean
+        )
+    return welch_from_summaries(
+        a.mean, a.se * math.sqrt(a.clusters), a.clusters, b.mean, b.se * math.sqrt(b.clusters), b.clusters, level
+    )
+
+
+def paired(differences: ArrayLike, clusters: Codes, level: float = 0.95) -> TestResult:
+    """Test that the mean of paired differences is 0; Student t on G - 1 degrees of freedom, G clusters.
+
+    With one difference per cluster this is scipy's `ttest_rel`.
+    """
+    result = clustered_mean(differences, clusters)
+    method = "paired t test, clustered"
+    if result.degenerate:
+        return _no_answer(method, (result.clusters,), level, result.degenerate, result.mean)
+    t = result.mean / result.se
+    df = result.clusters - 1
+    return _student(method, result.mean, result.se, df, (result.clusters,), level, t, float(2 * stats.t.sf(abs(t), df)))
+
+
+def permutation_independent(a: ArrayLike, b: ArrayLike, resamples: int, seed: int, level: float = 0.95) -> TestResult:
+    """Compare two means by shuffling labels; exact when there are few enough shuffles, else p = (b + 1) / (n + 1)."""
+    x, y = np.asarray(a, float), np.asarray(b, float)
+    method = "permutation test of means, labels shuffled"
+    if min(x.size, y.size) < 2:
+        return _no_answer(method, (x.size, y.size), level, TOO_FEW)
+    difference = float(x.mean() - y.mean())
+    if np.ptp(np.concatenate([x, y])) == 0:
+        return _no_answer(method, (x.size, y.size), level, "all observations are equal", difference)
+    found = stats.permutation_test(
+        (x, y),
+        lambda u, v, axis: u.mean(axis=axis) - v.mean(axis=axis),
+        vectorized=True,
+        n_resamples=resamples,
+        batch=max(1, 4_000_000 // (x.size + y.size)),
+        rng=np.random.default_rng(seed),
+    )
+    return TestResult(
+        method, difference, None, None, level, None, None, float(found.pvalue), None, (x.size, y.size)
+    )  # fmt: skip
+
+
+def sign_flips(differences: ArrayLike, clusters: Codes, resamples: int, seed: int, level: float = 0.95) -> TestResult:
+    """Test paired differences by flipping the signs of whole clusters; exact for few clusters."""
+    x = np.asarray(differences, float)
+    method = "permutation test, signs of clusters flipped"
+    groups = int(clusters.max()) + 1
+    totals = np.bincount(clusters, weights=x, minlength=groups)
+    mean = float(x.mean())
+    known = clustered_mean(x, clusters)
+    if known.degenerate:
+        return _no_answer(method, (groups,), level, known.degenerate, mean)
+    found = stats.permutation_test(
+        (totals,),
+        lambda u, axis: u.sum(axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=resamples,
+        batch=max(1, 4_000_000 // groups),
+        rng=np.random.default_rng(seed),
+    )
+    return TestResult(method, mean, None, None, level, None, None, float(found.pvalue), None, (groups,))
+
+
+def equivalence(test: TestResult, margin: float, alpha: float) -> TestResult:
+    """Test that a difference is smaller than ``margin`` either way (TOST, Schuirmann 1987).
+
+    Args:
+        test: a t test of the difference (`welch`, `paired`, ...); its estimate, standard error and df are used.
+        margin: smallest difference that would matter, > 0.
+        alpha: level; the interval returned is the matching 1 - 2 alpha one, which lies inside the margin exactly when
+            p <= alpha.
+    """
+    if margin <= 0:
+        raise EvaluationError(f"the margin is the smallest difference that would matter; got {margin}, need > 0")
+    method = f"two one-sided t tests, margin {margin:g}"
+    if test.se is None or test.df is None or test.estimate is None:
+        return _no_answer(method, test.n, 1 - 2 * alpha, test.degenerate, test.estimate)
+    upper = float(stats.t.sf((test.estimate + margin) / test.se, test.df))
+    lower = float(stats.t.cdf((test.estimate - margin) / test.se, test.df))
+    half = float(stats.t.ppf(1 - alpha, test.df)) * test.se
+    t = min(test.estimate + margin, margin - test.estimate) / test.se
+    return TestResult(
+        method, test.estimate, test.estimate - half, test.estimate + half, 1 - 2 * alpha, t, test.df,
+        max(upper, lower), test.se, test.n,
+    )  # fmt: skip
+
+
+def wilson(successes: int, n: int, level: float = 0.95) -> Estimate:
+    """Return a rate with Wilson's interval (1927), which is right at 0 and 1 too (0 of n: about 3/n at most)."""
+    if not 0 <= successes <= n or n < 1:
+        raise EvaluationError(f"{successes} successes in {n} episodes: need 0 <= successes <= n and n >= 1")
+    limits = stats.binomtest(successes, n).proportion_ci(confidence_level=level, method="wilson")
+    return Estimate(successes / n, float(limits.low), float(limits.high), level, "Wilson", n)
+
+
+def rates_independent(successes1: int, n1: int, successes2: int, n2: int, level: float = 0.95) -> TestResult:
+    """Compare two independent rates: Boschloo's exact test, Newcombe's interval of the difference."""
+    from statsmodels.stats.proportion import confint_proportions_2indep
+
+    first, second = wilson(successes1, n1, level), wilson(successes2, n2, level)
+    assert first.value is not None and second.value is not None
+    method = "Boschloo's exact test, Newcombe interval"
+    if successes1 + successes2 in (0, n1 + n2):
+        word = "never" if successes1 == 0 else "always"
+        return _no_answer(method, (n1, n2), level, f"it {word} happened in either arm", first.value - second.value)
+    found = stats.boschloo_exact([[successes1, successes2], [n1 - successes1, n2 - successes2]])
+    low, high = confint_proportions_2indep(
+        successes1, n1, successes2, n2, compare="diff", method="newcomb", alpha=1 - level
+    )
+    return TestResult(
+        method, first.value - second.value, float(low), float(high), level, float(found.statistic), None,
+        float(found.pvalue), None, (n1, n2),
+    )  # fmt: skip
+
+
+def rates_paired(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> TestResult:
+    """Compare two paired 0/1 outcomes by McNemar's exact test on the pairs that differ."""
+    from statsmodels.stats.contingency_tables import mcnemar
+
+    x, y = np.asarray(a, bool), np.asarray(b, bool)
+    only_a, only_b = int((x & ~y).sum()), int((~x & y).sum())
+    method = "McNemar's exact test"
+    difference = (only_a - only_b) / x.size
+    if only_a + only_b == 0:
+        return _no_answer(method, (x.size,), level, "both arms agree on every pair", difference)
+    found = mcnemar([[int((x & y).sum()), only_a], [only_b, int((~x & ~y).sum())]], exact=True)
+    return TestResult(
+        method, difference, None, None, level, float(found.statistic), None, float(found.pvalue), None, (x.size,)
+    )  # fmt: skip
+
+
+def _student(
+    method: str, estimate: float, se: float, df: float, n: tuple[int, ...], level: float, t: float, p: float
+) -> TestResult:
+    half = float(stats.t.ppf((1 + level) / 2, df)) * se
+    return TestResult(method, estimate, estimate - half, estimate + half, level, t, df, p, se, n)
+
+
+def _no_answer(method: str, n: tuple[int, ...], level: float, reason: str, estimate: float | None = None) -> TestResult:
+    return TestResult(method, estimate, None, None, level, None, None, None, None, n, reason)

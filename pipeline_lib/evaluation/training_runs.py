@@ -1,0 +1,80 @@
+"""What would another training run show?  Inference over training seeds and problems at once.
+
+The teams at hand are certain knowledge; that the *procedure* yields such teams is a wider claim, about seeds that were
+not run.  Runs and problems are crossed random effects: the variance of the mean difference is that over runs, plus that
+over (clusters of) problems, minus their interaction, which both contain (Cameron, Gelbach & Miller 2011; in a balanced
+design the classical analysis of variance), with Satterthwaite's degrees of freedom.  Fewer than three runs of a trained
+team support no such claim.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from pipeline_lib.evaluation.bootstrap import cluster_totals
+from pipeline_lib.evaluation.clusters import Codes, clustered_mean
+from pipeline_lib.evaluation.results import TestResult
+from pipeline_lib.evaluation.table import Pairing
+
+Array = NDArray[np.float64]
+
+LEAST_RUNS = 3
+METHOD = "t test over training runs and problems (crossed random effects)"
+
+
+def new_runs(pairing: Pairing, level: float) -> TestResult:
+    """Test the mean difference as a statement about new training runs on new problems.
+
+    Returns:
+        The test, or in ``degenerate`` why there is none (too few runs, one family, no variation at all).
+    """
+    a, b = pairing.a_means, pairing.b_means
+    differences = a.mean(axis=0) - b.mean(axis=0)
+    parts = [a - b] if pairing.aligned else [a, b]
+    runs = tuple(part.shape[0] for part in parts)
+    over_problems = clustered_mean(differences, pairing.clusters)
+    mean = over_problems.mean
+
+    def no_answer(reason: str) -> TestResult:
+        return TestResult(METHOD, mean, None, None, level, None, None, None, None, runs, reason)
+
+    if not any(pairing.trained):
+        return no_answer("neither team was trained")
+    if min(runs) < LEAST_RUNS:
+        return no_answer(
+            f"{' and '.join(str(n) for n in runs)} training run{'s' if runs != (1,) else ''}: a statement about other "
+            f"runs needs at least {LEAST_RUNS}; this result is about the checkpoints tested"
+        )
+    if over_problems.clusters < 2:
+        return no_answer(over_problems.degenerate)
+    pieces = [(over_problems.se**2, over_problems.clusters - 1.0)]
+    for part in parts:
+        pieces.append((float(part.mean(axis=1).var(ddof=1)) / part.shape[0], part.shape[0] - 1.0))
+    interactions = [_interaction(part, pairing.clusters) for part in parts]
+    variance = sum(value for value, _ in pieces) - sum(value for value, _ in interactions)
+    # Subtracting an estimate can overshoot; the variance is never below its greatest part.
+    variance = max(variance, *(value for value, _ in pieces))
+    if variance <= 1e-28 * max(1.0, mean * mean):
+        return no_answer("no variation between runs or problems, so there is nothing to estimate an interval from")
+    df = variance**2 / sum(value**2 / freedom for value, freedom in (*pieces, *interactions))
+    se = math.sqrt(variance)
+    t = mean / se
+    half = float(stats.t.ppf((1 + level) / 2, df)) * se
+    return TestResult(
+        METHOD, mean, mean - half, mean + half, level, t, df, float(2 * stats.t.sf(abs(t), df)), se,
+        (*runs, over_problems.clusters),
+    )  # fmt: skip
+
+
+def _interaction(values: Array, clusters: Codes) -> tuple[float, float]:
+    """Return the variance of the mean that is due to run x cluster interaction, and its degrees of freedom."""
+    runs, problems = values.shape
+    groups = int(clusters.max()) + 1
+    rest = values - values.mean(axis=1, keepdims=True) - values.mean(axis=0, keepdims=True) + values.mean()
+    totals, _ = cluster_totals(rest, clusters)
+    freedom = (runs - 1.0) * (groups - 1.0)
+    return float((totals**2).sum()) / (runs * problems) ** 2 * runs * groups / freedom, freedom

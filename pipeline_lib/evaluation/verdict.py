@@ -1,0 +1,141 @@
+"""Is one team better than another?  One word, one sentence, and the whole test as one JSON value.
+
+`compare` takes the episodes of two teams; `summarise_test` the selected team, base, last checkpoint and all baselines,
+as one family of comparisons.  What the words mean is in `family`, how the numbers are made in `comparison`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.evaluation.comparison import Comparison, measure
+from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.family import decide, identical
+from pipeline_lib.evaluation.plan import Plan, check_plan
+from pipeline_lib.evaluation.results import EvaluationError, to_json
+from pipeline_lib.evaluation.summary import by_problem, faults, other_runs, price, shrinkage, team
+from pipeline_lib.evaluation.table import Episodes, problems_digest
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
+
+SELECTED, BASE, LAST = "selected", "base", "last"
+
+
+def compare(
+    a: Episodes,
+    b: Episodes,
+    settings: VerdictSettings,
+    metric: str = "tests_passed",
+    names: tuple[str, str] = ("the first team", "the second team"),
+    faults: Sequence[str] = (),
+) -> Comparison:
+    """Compare two teams on the same problems and say which is better, as a family of one comparison.
+
+    Args:
+        a: the first team's episodes by training seed, or a plain list for a team that no training seed belongs to.
+        b: the second's.
+        settings: alpha, margin, power, resamples and seed.
+        metric: primary metric; greater is better.
+        names: how the sentence calls them.
+        faults: guards that the first team fails; with any, it is never called improved.
+
+    Raises:
+        EvaluationError: nothing in common to compare, a value that is not a number, an episode twice.
+    """
+    return decide({"": measure(a, b, settings, metric, names, faults)})[""]
+
+
+def summarise_test(
+    selected: Mapping[int, Sequence[EpisodeRecord]],
+    base: Sequence[EpisodeRecord],
+    last: Mapping[int, Sequence[EpisodeRecord]],
+    baselines: Mapping[str, Episodes],
+    selected_steps: Mapping[int, int],
+    last_steps: Mapping[int, int],
+    evaluate: EvaluateSettings,
+    verdict: VerdictSettings,
+    validation: Mapping[int, Sequence[EpisodeRecord]] | None = None,
+    plan: Plan | None = None,
+) -> dict[str, Any]:
+    """Compare the selected team with everything else on the test split, and give the verdicts.
+
+    Args:
+        selected: test episodes of the selected checkpoint, by training seed.
+        base: test episodes of the base.
+        last: test episodes of the last checkpoint, by training seed.
+        baselines: further teams by name, for example ``{"single-agent GRPO": {0: episodes}}``; a plain list for one
+            that was not trained.
+        selected_steps: step selected, by training seed.
+        last_steps: last step, by training seed.
+        evaluate: metric, guards, k of pass@k.
+        verdict: alpha, margin, power, resamples, seed.
+        validation: validation episodes of the selected checkpoints, for the shrinkage from validation to test.
+        plan: the plan; without one the result says that there was none.
+
+    Returns:
+        A JSON object: ``verdict`` and ``sentence`` of the primary comparison (against the base), ``comparisons`` (by
+        name, each a `Comparison`), ``teams`` (metrics overall, IQM with interval), ``problems`` (mean of the primary
+        metric by problem and team), ``shrinkage``, ``price_of_the_default``, ``design`` and ``plan``.
+
+    Raises:
+        EvaluationError: no test episodes, nothing in common, a value that is not a number, or validation problems
+            among the test problems.
+    """
+    if not selected:
+        raise EvaluationError("there are no test episodes of a selected checkpoint; run the test stage first")
+    teams: dict[str, Episodes] = {SELECTED: selected, BASE: base, LAST: last, **baselines}
+    failed = faults(selected, base, evaluate)
+    names = {BASE: "the base", LAST: "the last checkpoint"}
+    measured = {
+        name: measure(
+            selected, episodes, verdict, evaluate.metric, ("the selected team", names.get(name, name)), failed
+        )
+        for name, episodes in teams.items()
+        if name != SELECTED
+    }
+    decided = decide(measured)
+    default = price(decided[LAST])
+    if dict(selected_steps) == dict(last_steps):
+        default = "The checkpoint selected is the last one in every training run, so the default costs nothing."
+        decided[LAST] = identical(decided[LAST], default)
+    primary = decided[BASE]
+    result = {
+        "verdict": primary.verdict,
+        "sentence": primary.sentence,
+        "metric": evaluate.metric,
+        "difference": primary.difference.estimate,
+        "low": primary.difference.low,
+        "high": primary.difference.high,
+        "p": primary.p_adjusted,
+        "hedges_g": primary.effect.g,
+        "other_runs": other_runs(primary),
+        "price_of_the_default": default,
+        "comparisons": to_json(decided),
+        "teams": {name: team(episodes, evaluate, verdict) for name, episodes in teams.items()},
+        "problems": by_problem(teams, evaluate.metric),
+        "shrinkage": shrinkage(validation, selected, evaluate.metric, verdict) if validation else None,
+        "design": {
+            "metric": evaluate.metric,
+            "select": evaluate.select,
+            "alpha": verdict.alpha,
+            "margin": verdict.margin,
+            "power": verdict.power,
+            "correction": "holm",
+            "resamples": verdict.resamples,
+            "resampling_seed": verdict.seed,
+            "training_seeds": sorted(selected),
+            "selected": {str(seed): step for seed, step in sorted(selected_steps.items())},
+            "test_problems": problems_digest(record.problem for records in selected.values() for record in records),
+            "test_samples": 1 + max(record.sample for records in selected.values() for record in records),
+            "comparisons": [name for name in teams if name != SELECTED],
+            "stop_rule": "fixed",
+        },
+    }
+    result["plan"] = (
+        to_json(check_plan(result, plan))
+        if plan
+        else {"followed": False, "deviations": ["there was no plan"], "plan": ""}
+    )
+    return result

@@ -1,0 +1,1 @@
+"""Policies: the language models of a team; building, loading, adapters, chat templates, warm start."""

@@ -1,0 +1,41 @@
+"""The note beside every base policy: which settings it was made from, and whether they are still the ones asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.policies.policy import PolicyError
+from pipeline_lib.storage import digest, read_json
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.policy import Policy as PolicySettings
+
+BASE_FILE = "base.json"
+
+
+def base_digest(settings: PolicySettings) -> str:
+    """Return the digest of the settings that the base depends on (not who shares it or which adapter it gets)."""
+    return digest(settings.model_dump(mode="json", exclude={"adapter", "parameters"}))
+
+
+def check_base(settings: PolicySettings, base: Path) -> dict[str, Any]:
+    """Return what ``base.json`` says, if the base was made from these settings.
+
+    Raises:
+        PolicyError: there is no base in the folder, or it was made from other settings.
+    """
+    path = base / BASE_FILE
+    try:
+        facts: dict[str, Any] = read_json(path)
+    except FileNotFoundError:
+        raise PolicyError(
+            f"{path}: there is no base policy; make it first (`dvc repro` does), or `dvc pull` it"
+        ) from None
+    if facts.get("kind") != settings.kind:
+        raise PolicyError(
+            f"{path}: the base is of kind {facts.get('kind')!r}, policy.kind is {settings.kind!r}; make it again"
+        )
+    if facts.get("settings") != base_digest(settings):
+        raise PolicyError(f"{path}: the base was made from other policy settings than the present ones; make it again")
+    return facts

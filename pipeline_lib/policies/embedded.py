@@ -1,0 +1,70 @@
+"""The embedded model: Qwen3's architecture at a size that trains on one CPU core in seconds.
+
+It exists so that the whole chain runs anywhere, without a hub and without a GPU, through the very code that real
+models go through.  It knows nothing until it was warm-started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.policy import EmbeddedPolicy
+
+#: Attention implementation that is fastest together with `one_fast_core`.
+ATTENTION = "eager"
+
+
+def make_config(settings: EmbeddedPolicy, vocabulary: int, **tokens: Any) -> Qwen3Config:
+    """Return the shape of the model; ``tokens`` are the ids of special tokens (``eos_token_id``, ...)."""
+    return Qwen3Config(
+        vocab_size=vocabulary,
+        hidden_size=settings.hidden_size,
+        intermediate_size=settings.mlp_size,
+        num_hidden_layers=settings.layers,
+        num_attention_heads=settings.heads,
+        num_key_value_heads=settings.kv_heads,
+        head_dim=settings.hidden_size // settings.heads,
+        max_position_embeddings=settings.context,
+        tie_word_embeddings=True,
+        **tokens,
+    )
+
+
+def make_model(settings: EmbeddedPolicy, tokenizer: PreTrainedTokenizerBase) -> Qwen3ForCausalLM:
+    """Return an untrained model in float32 with tied embeddings; weights follow from ``settings.seed``."""
+    config = make_config(
+        settings,
+        len(tokenizer),
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        model = Qwen3ForCausalLM(config)
+    model.set_attn_implementation(ATTENTION)
+    return model
+
+
+@contextmanager
+def one_fast_core() -> Iterator[None]:
+    """Run torch on one thread with the fastest float32 matrix products, and restore both settings afterwards.
+
+    At this size a second thread gains nothing on a quiet machine and loses much on a busy one, and results are the
+    same bytes only for the same number of threads.  The reduced precision is that of TF32 or bfloat16 products where
+    the processor has units for it; elsewhere products stay exact and merely take a faster path.
+    """
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    torch.set_num_threads(1)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(precision)

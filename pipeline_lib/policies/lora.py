@@ -1,0 +1,115 @@
+"""LoRA adapters (arXiv 2106.09685) through peft: attach, share the base, merge out of place.
+
+Every policy has a model object of its own with one adapter in it, so nobody has to switch adapters before a forward
+pass; the frozen weights below are the same tensors in memory for all policies that start from the same base.
+Adapters are float32 whatever the base is.  Merging never touches the trained model: in-place merging and unmerging
+drifts in bfloat16.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.lora import Linear
+from torch import Tensor, nn
+
+from pipeline_lib.policies.policy import Policy, PolicyError
+from pipeline_lib.storage import digest
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from pipeline_lib.settings.policy import LoraAdapter
+
+ADAPTER = "default"
+_FINGERPRINT_VALUES = 512
+
+
+def attach(base: PreTrainedModel, settings: LoraAdapter, name: str, seed: int) -> PeftModel:
+    """Return a model with a fresh adapter on ``base``, whose weights are shared and frozen, not copied.
+
+    Args:
+        base: a plain model; it stays as it is but for its parameters being frozen.
+        settings: rank, scale and targets.
+        name: the policy's name; with ``seed`` it fixes the adapter's first weights.
+        seed: training seed.
+
+    Raises:
+        PolicyError: a target names no linear layer of the model.
+    """
+    linear = {path.rpartition(".")[2] for path, module in base.named_modules() if isinstance(module, nn.Linear)}
+    if unknown := [target for target in settings.targets if target not in linear]:
+        raise PolicyError(
+            f"policy.adapter.targets: {type(base).__name__} has no linear layer {unknown[0]!r}; "
+            f"it has {', '.join(sorted(linear))}"
+        )
+    alpha: Any = settings.alpha  # peft declares an int and computes with any number
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=alpha,
+        target_modules=list(settings.targets),
+        lora_dropout=0.0,
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(digest(["adapter", name, seed])[:15], 16))
+        model = get_peft_model(_twin(base), config, adapter_name=ADAPTER)
+    assert isinstance(model, PeftModel)
+    return model
+
+
+def is_adapted(policy: Policy) -> bool:
+    """Say whether the policy trains an adapter rather than all its weights."""
+    return isinstance(policy.model, PeftModel)
+
+
+def merged_state(policy: Policy) -> dict[str, Tensor]:
+    """Return full weights under the plain model's names, an adapter added out of place.
+
+    Weights that no adapter touches, and all weights of a policy without one, are the model's own tensors: copy them
+    before changing anything.  Sums are made in float32 and rounded once to the base's dtype.
+    """
+    model: Any = policy.model
+    if not is_adapted(policy):
+        return dict(model.state_dict())
+    plain = model.get_base_model()
+    state: dict[str, Tensor] = {
+        key.replace(".base_layer.", "."): value for key, value in plain.state_dict().items() if ".lora_" not in key
+    }
+    with torch.no_grad():
+        for path, module in plain.named_modules():
+            if isinstance(module, Linear):
+                weight = state[f"{path}.weight"]
+                delta = module.get_delta_weight(ADAPTER)  # [out, in]
+                state[f"{path}.weight"] = (weight.float() + delta.float()).to(weight.dtype)
+    return state
+
+
+def base_fingerprint(policy: Policy) -> str:
+    """Return a digest by which an adapter recognises its base, the same whether that is float32 or bfloat16.
+
+    It covers every weight's name and shape and at most 512 evenly spaced values of each, so that it takes no time on
+    large models; two bases that differ elsewhere only are not told apart.
+    """
+    model: Any = policy.model
+    plain = model.get_base_model() if is_adapted(policy) else model
+    sha = hashlib.sha256()
+    for key, value in sorted(plain.state_dict().items()):
+        if ".lora_" in key:
+            continue
+        flat = value.detach().reshape(-1)
+        values = flat[:: max(1, flat.numel() // _FINGERPRINT_VALUES)].to(torch.bfloat16)
+        sha.update(f"{key.replace('.base_layer.', '.')} {list(value.shape)}".encode())
+        sha.update(values.view(torch.int16).cpu().numpy().tobytes())
+    return sha.hexdigest()
+
+
+def _twin(model: PreTrainedModel) -> PreTrainedModel:
+    """Return a copy of the module tree that holds the very same parameters and buffers."""
+    shared = [*model.parameters(), *model.buffers()]
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})

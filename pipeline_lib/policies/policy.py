@@ -1,0 +1,85 @@
+"""A policy is one trainable language model with its tokenizer; a team says which agent uses which policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+class PolicyError(ValueError):
+    """A policy cannot be built, loaded, saved or restored; the message says which, why, and what to do."""
+
+
+@dataclass(slots=True)
+class Policy:
+    """One language model that is prompted, sampled and trained.
+
+    Attributes:
+        name: key of the policy in its team (an agent's name, or ``team`` when all agents share it).
+        model: the causal language model that is trained; a ``PeftModel`` when it carries a LoRA adapter.
+        tokenizer: its tokenizer; observations are encoded with `encode` and nowhere else.
+        chat: wrap observations in the tokenizer's chat template.
+        stop_strings: texts that end an action, for base models that do not emit an end token.
+        version: number of optimiser steps applied; engines compare it with their rollout copy's.
+    """
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    chat: bool = False
+    stop_strings: tuple[str, ...] = ()
+    version: int = 0
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        """Return the token ids that end an action."""
+        configured: Any = getattr(self.model.generation_config, "eos_token_id", None)
+        ids = configured if isinstance(configured, (list, tuple)) else [configured]
+        found = {int(i) for i in [*ids, self.tokenizer.eos_token_id] if i is not None}
+        return tuple(sorted(found))
+
+    def encode(self, observation: str) -> tuple[int, ...]:
+        """Return the prompt's token ids: the chat template's if ``chat``, else the text followed by nothing."""
+        if self.chat:
+            turn = [{"role": "user", "content": observation}]
+            # Qwen3's template would otherwise leave room for a chain of thought longer than an action may be
+            encoded: Any = self.tokenizer.apply_chat_template(
+                turn, add_generation_prompt=True, return_dict=True, enable_thinking=False
+            )
+        else:
+            encoded = self.tokenizer(observation)
+        return tuple(int(i) for i in encoded["input_ids"])
+
+    def decode(self, ids: tuple[int, ...] | list[int]) -> str:
+        """Return the text of sampled ids without special tokens and without cleaning up spaces."""
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    def trainable(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """Yield the names and parameters that training updates (all, or the adapter's)."""
+        return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
+
+
+@dataclass(slots=True)
+class Team:
+    """The policies of a team and who uses which.
+
+    Attributes:
+        policies: policies by name.  One entry named ``team`` when parameters are shared by all agents.
+        uses: policy name by agent name; agents not named use ``team``.
+    """
+
+    policies: dict[str, Policy]
+    uses: Mapping[str, str]
+
+    def policy_of(self, agent: str) -> Policy:
+        """Return the policy that plays ``agent``.
+
+        Raises:
+            KeyError: neither the agent nor a shared policy ``team`` is known.
+        """
+        return self.policies[self.uses.get(agent, "team")]

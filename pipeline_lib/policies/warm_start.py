@@ -1,0 +1,203 @@
+"""Makes the base policy of a run: the embedded model by supervised training, or a note of which model is loaded.
+
+Training imitates demonstrations; only the tokens of the action and the end token after it count in the loss.  The
+output folder appears at once and complete, or not at all; the same settings and problems give the same bytes on the
+same machine.  For a pretrained policy nothing is copied: ``base.json`` records what was found.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from pipeline_lib.environments.philosophers.demonstrations import demonstrate_philosophers
+from pipeline_lib.policies.base import BASE_FILE, base_digest
+from pipeline_lib.policies.embedded import make_model, one_fast_core
+from pipeline_lib.policies.tokenizer import train_tokenizer
+from pipeline_lib.problems.content import ProblemsError
+from pipeline_lib.problems.demonstrations import Demonstration, demonstrate
+from pipeline_lib.problems.generated import draw_problems
+from pipeline_lib.problems.problem import CodingProblem
+from pipeline_lib.problems.splits import load_manifest, load_split
+from pipeline_lib.storage import digest, new_folder, write_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase, Qwen3ForCausalLM
+
+    from pipeline_lib.settings.policy import EmbeddedPolicy, Policy
+
+Progress = Callable[[int, int, str], None]
+
+_WARM_UP_STEPS = 20
+_DECAY_SHARE = 0.3
+_BUCKET_BATCHES = 16
+_REPORT_EVERY = 10
+_OTHERS = 512
+
+
+def _demonstrate_others(
+    problems: Sequence[CodingProblem], count: int, mistakes: float, seed: int
+) -> list[Demonstration]:
+    """Return demonstrations on generated problems in place of ``problems``, which nobody demonstrates."""
+    return demonstrate(draw_problems("train", _OTHERS, seed=seed), count, mistakes, seed)
+
+
+#: Who shows the embedded model what to do, by source of the problems.
+DEMONSTRATED: dict[str, Callable[[Sequence[Any], int, float, int], list[Demonstration]]] = {
+    "generated": demonstrate,
+    "scenarios": demonstrate_philosophers,
+    # so small a model cannot learn programming from a hundred problems: it learns what two functions look like
+    **dict.fromkeys(("humaneval", "coophumaneval", "mbpp"), _demonstrate_others),
+}
+
+Example = tuple[list[int], int]  # token ids, number of them that are the prompt
+
+
+def build_base(
+    settings: Policy, problems_folder: Path, output: Path, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Make the base policy and write it to ``output``; a folder that is there is replaced in the end.
+
+    Args:
+        settings: the ``policy`` section.
+        problems_folder: prepared problems; only the training split is demonstrated.
+        output: an ordinary transformers folder (embedded), with ``base.json`` beside the weights.
+        progress: called with (done, total, text).
+
+    Returns:
+        What ``base.json`` says: ``kind``, ``settings`` (a digest of what the base depends on) and facts about it.
+
+    Raises:
+        ProblemsError: the problems are missing or cannot be demonstrated.
+        PolicyError: a pretrained model cannot be found.
+    """
+    facts: dict[str, Any]
+    if settings.kind == "pretrained":
+        from pipeline_lib.policies.pretrained import describe_models
+
+        facts = {"kind": settings.kind, "settings": base_digest(settings), "models": describe_models(settings)}
+        with new_folder(output) as folder:
+            write_json(folder / BASE_FILE, facts)
+        return facts
+    source = load_manifest(problems_folder)["source"]
+    problems = load_split(problems_folder, "train")
+    warm = settings.warm_start
+    demonstrations = DEMONSTRATED[source](problems, warm.steps * warm.batch, warm.mistakes, settings.seed)
+    with one_fast_core():
+        prompts = _observations(problems)
+        corpus = [text for d in demonstrations for text in (d.observation, d.action)]
+        tokenizer = train_tokenizer([*corpus, *prompts], settings.vocabulary, settings.context)
+        everything = [*prompts, *_observations(load_split(problems_folder, "validation"))]
+        _check_room([*everything, *_observations(load_split(problems_folder, "test"))], tokenizer, settings.context)
+        model = make_model(settings, tokenizer)
+        losses = _train(model, _encode(demonstrations, tokenizer, settings.context), settings, progress)
+    tail = losses[-50:]
+    facts = {
+        "kind": settings.kind,
+        "settings": base_digest(settings),
+        "problems": digest([problem.id for problem in problems]),
+        "steps": warm.steps,
+        "demonstrations": len(demonstrations),
+        "first_loss": round(losses[0], 6),
+        "last_loss": round(sum(tail) / len(tail), 6),
+        "parameters": model.num_parameters(),
+        "vocabulary": len(tokenizer),
+    }
+    with new_folder(output) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        write_json(folder / BASE_FILE, facts)
+    return facts
+
+
+def _observations(problems: Sequence[Any]) -> list[str]:
+    """Return what agents will be prompted with in the first turn, where the problem alone says it."""
+    return [
+        text for problem in problems if isinstance(problem, CodingProblem) for text in problem.observations.values()
+    ]
+
+
+def _check_room(observations: Sequence[str], tokenizer: PreTrainedTokenizerBase, context: int) -> None:
+    longest = max((len(ids) for ids in tokenizer(list(observations))["input_ids"]), default=0) if observations else 0
+    if longest >= context:
+        raise ProblemsError(
+            f"policy.context: the longest observation takes {longest} tokens, but the context holds {context}; set it "
+            f"to {longest} and rollouts.max_new_tokens at least"
+        )
+
+
+def _encode(demonstrations: Sequence[Demonstration], tokenizer: PreTrainedTokenizerBase, context: int) -> list[Example]:
+    """Return token ids as a policy meets them: the observation by itself, then the action, then the end token."""
+    texts = list(dict.fromkeys(text for d in demonstrations for text in (d.observation, d.action)))
+    ids: dict[str, list[int]] = dict(zip(texts, tokenizer(texts)["input_ids"], strict=True))
+    end = tokenizer.eos_token_id
+    examples = [([*ids[d.observation], *ids[d.action], end], len(ids[d.observation])) for d in demonstrations]
+    longest = max(len(ids) for ids, _ in examples)
+    if longest > context:
+        raise ProblemsError(
+            f"policy.context: a demonstration takes {longest} tokens, but the context holds {context}; "
+            "set it higher, or use easier problems.levels"
+        )
+    return examples
+
+
+def _train(
+    model: Qwen3ForCausalLM, examples: list[Example], settings: EmbeddedPolicy, progress: Progress | None
+) -> list[float]:
+    """Run AdamW over the examples once; return the loss (nats per token) of every step."""
+    steps = settings.warm_start.steps
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1.0, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+    losses: list[float] = []
+    model.train()
+    for step, batch in enumerate(_batches(examples, settings.warm_start.batch, settings.seed)):
+        for group in optimiser.param_groups:
+            group["lr"] = settings.warm_start.learning_rate * _schedule(step, steps)
+        loss = _loss(model, batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+        losses.append(loss.item())
+        if progress is not None and ((step + 1) % _REPORT_EVERY == 0 or step + 1 == steps):
+            progress(step + 1, steps, f"warm start: loss {losses[-1]:.3f}")
+    model.eval()
+    return losses
+
+
+def _loss(model: Qwen3ForCausalLM, batch: Sequence[Example]) -> torch.Tensor:
+    """Return the mean negative log-probability of action and end tokens.
+
+    Rows are padded on the right, where causal attention keeps padding from being seen; logits are computed only
+    where a counted token is predicted.
+    """
+    width = max(len(ids) for ids, _ in batch)
+    ids = torch.zeros(len(batch), width, dtype=torch.long)  # [rows, width]
+    counted = torch.zeros(len(batch), width, dtype=torch.bool)  # [rows, width]
+    for row, (tokens, prompt) in enumerate(batch):
+        ids[row, : len(tokens)] = torch.tensor(tokens)
+        counted[row, prompt : len(tokens)] = True
+    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state  # [rows, width, hidden]
+    logits = model.lm_head(hidden[:, :-1][counted[:, 1:]])  # [counted tokens, vocabulary]
+    return cross_entropy(logits, ids[counted])
+
+
+def _batches(examples: list[Example], size: int, seed: int) -> Iterator[list[Example]]:
+    """Yield batches of similar length in random order: padding costs time and teaches nothing."""
+    rng = random.Random(digest(["batches", seed]))
+    for start in range(0, len(examples), size * _BUCKET_BATCHES):
+        bucket = sorted(examples[start : start + size * _BUCKET_BATCHES], key=lambda example: len(example[0]))
+        batches = [bucket[first : first + size] for first in range(0, len(bucket), size)]
+        rng.shuffle(batches)
+        yield from batches
+
+
+def _schedule(step: int, steps: int) -> float:
+    """Return the learning rate as a share of its peak: linear warm-up, constant, linear decay to the end."""
+    warm_up = min(_WARM_UP_STEPS, max(1, steps // 10))
+    decay = max(1, round(steps * _DECAY_SHARE))
+    return min(1.0, (step + 1) / warm_up, (steps - step) / decay)

@@ -1,0 +1,1 @@
+"""Where problems come from: generators and datasets, their splits and manifests."""

@@ -1,0 +1,220 @@
+"""Published coding problems: HumanEval, CoopHumanEval and MBPP, from the hub or from a file.
+
+Two layouts are understood, by the fields that a dataset has: HumanEval's (``prompt``, ``test``, ``entry_point`` and,
+if given, ``canonical_solution``) and MBPP's (``prompt`` or ``text``, ``code``, ``test_list`` and imports or set-up for
+the tests).  What a prompt imports or defines besides the function that is asked for belongs to the problem.  Every
+split that the source was published with is pooled; `splits` deals the problems out anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.problems.content import ProblemsError
+from pipeline_lib.problems.problem import CodingProblem
+from pipeline_lib.problems.prompts import observations
+from pipeline_lib.problems.tests_split import as_check, split_tests
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.problems import DatasetProblems
+
+#: Hub id and subset of each dataset as published.
+HUB = {
+    "humaneval": ("openai/openai_humaneval", None),
+    "coophumaneval": ("OpenMLRL/CoopHumanEval", None),
+    "mbpp": ("google-research-datasets/mbpp", "sanitized"),
+}
+
+_FORMATS = {".jsonl": "json", ".jsonl.gz": "json", ".json": "json", ".parquet": "parquet"}
+_HUMANEVAL_FIELDS = ("task_id", "prompt", "test", "entry_point")
+_MBPP_FIELDS = ("task_id", "code", "test_list")
+
+Row = Mapping[str, Any]
+
+
+def read_dataset(settings: DatasetProblems) -> list[CodingProblem]:
+    """Return the problems of a dataset in published order.
+
+    Raises:
+        ProblemsError: the source is not there, is empty, lacks a field, or a problem in it cannot be used; the
+            message names the problem.
+    """
+    rows, source = _read_rows(settings)
+    if not rows:
+        raise ProblemsError(f"{source}: the dataset is empty")
+    problems = []
+    for number, row in enumerate(rows):
+        try:
+            problems.append(_problem(row, settings))
+        except ProblemsError as error:
+            raise ProblemsError(f"{source}: problem {row.get('task_id', number)}: {error}") from None
+    return problems
+
+
+def _read_rows(settings: DatasetProblems) -> tuple[list[Row], str]:
+    """Return the rows and a name of the source for messages."""
+    import datasets
+
+    # two bars per file say nothing about problems; progress is reported by whoever prepares them
+    datasets.disable_progress_bars()
+    if settings.source and _looks_like_a_file(settings.source):
+        path = Path(settings.source).expanduser()
+        layout = next((_FORMATS[end] for end in _FORMATS if path.name.endswith(end)), None)
+        if layout is None:
+            raise ProblemsError(f"problems.source: {path}: expected a file ending in {', '.join(_FORMATS)}")
+        if not path.is_file():
+            raise ProblemsError(f"problems.source: {path}: there is no such file (looked in {Path.cwd()})")
+        if layout == "json" and _is_empty(path):
+            return [], str(path)
+        with tempfile.TemporaryDirectory() as cache:
+            try:
+                table = datasets.load_dataset(layout, data_files=str(path), cache_dir=cache, split="train")
+            except Exception as error:  # the library wraps whatever the parser raises
+                raise ProblemsError(
+                    f"problems.source: {path}: not readable as {layout} ({_first_line(error)})"
+                ) from None
+            return list(table), str(path)
+    name, subset = (settings.source, None) if settings.source else HUB[settings.kind]
+    if name == HUB["mbpp"][0]:
+        subset = HUB["mbpp"][1]
+    try:
+        published = datasets.load_dataset(name, subset, revision=settings.revision)
+    except Exception as error:  # no network, no such dataset, no such revision: the library has no common type
+        raise ProblemsError(
+            f"problems.source: the hub did not give {name!r} ({_first_line(error)}); without a connection, set "
+            "problems.source to the path of a .jsonl, .jsonl.gz, .json or .parquet file"
+        ) from None
+    return [row for split in published.values() for row in split], name
+
+
+def _is_empty(path: Path) -> bool:
+    """Say whether a JSON file holds no row, for which the library has no words."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return file.read(64).strip() in (b"", b"[]")
+    except OSError:
+        return False
+
+
+def _looks_like_a_file(source: str) -> bool:
+    return Path(source).exists() or source.startswith((".", "/", "~")) or source.endswith(tuple(_FORMATS))
+
+
+def _problem(row: Row, settings: DatasetProblems) -> CodingProblem:
+    if all(row.get(field) is not None for field in ("test", "entry_point")):
+        return _humaneval_problem(row, settings)
+    if row.get("test_list") is not None:
+        return _mbpp_problem(row, settings)
+    raise ProblemsError(
+        f"has the fields {', '.join(sorted(row))}; expected {', '.join(_HUMANEVAL_FIELDS)} (HumanEval), or prompt or "
+        f"text, {', '.join(_MBPP_FIELDS)} (MBPP)"
+    )
+
+
+def _humaneval_problem(row: Row, settings: DatasetProblems) -> CodingProblem:
+    prompt, name = _field(row, "prompt"), _field(row, "entry_point")
+    tree = _parse(prompt, "the prompt") if _parses(prompt) else _parse(f"{prompt.rstrip()}\n    pass\n", "the prompt")
+    function = _definition(tree, name, "the prompt")
+    lines = prompt.splitlines(keepends=True)
+    first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)]) - 1
+    before, after = "".join(lines[:first]), "".join(lines[function.end_lineno or len(lines) :])
+    visible, hidden = split_tests(as_check(_field(row, "test"), name), name, settings.visible_tests)
+    solution = row.get("canonical_solution")
+    return CodingProblem(
+        id=str(_field(row, "task_id")),
+        source=settings.kind,
+        family=str(_field(row, "task_id")),
+        level=1,
+        entry_point=name,
+        observations=observations(prompt, function),
+        prelude=f"{before.strip()}\n\n{after.strip()}".strip(),
+        visible_tests=visible,
+        hidden_tests=hidden,
+        reference={name: "".join(lines[first:]) + solution} if solution else {},
+    )
+
+
+def _mbpp_problem(row: Row, settings: DatasetProblems) -> CodingProblem:
+    text = row.get("prompt") or row.get("text")
+    if not text:
+        raise ProblemsError(f"the field prompt (or text) is missing; it has {', '.join(sorted(row))}")
+    code, asserts = _field(row, "code").replace("\r\n", "\n"), [str(line) for line in _field(row, "test_list")]
+    tree = _parse(code, "the field code")
+    name = _called(_parse("\n".join(asserts), "test_list"), tree)
+    visible, hidden = split_tests(as_check("\n".join(asserts), name), name, settings.visible_tests)
+    setup = [*(row.get("test_imports") or ()), row.get("test_setup_code") or ""]
+    function = _definition(tree, name, "the field code")
+    task = f"{text.strip()}\nThe function is called {name}."
+    return CodingProblem(
+        id=f"MBPP/{_field(row, 'task_id')}",
+        source=settings.kind,
+        family=f"MBPP/{row['task_id']}",
+        level=1,
+        entry_point=name,
+        observations=observations(task, function, _seen(asserts, visible, name)),
+        prelude="\n".join(line for line in setup if line.strip()),
+        visible_tests=visible,
+        hidden_tests=hidden,
+        reference={name: code},
+    )
+
+
+def _seen(asserts: Sequence[str], visible: str, name: str) -> list[str]:
+    """Return the tests as published that are among the visible ones."""
+    bodies = [as_check(test, name).partition("\n")[2].rstrip("\n") for test in asserts]
+    return [test for test, body in zip(asserts, bodies, strict=True) if body in visible]
+
+
+def _field(row: Row, name: str) -> Any:
+    value = row.get(name)
+    if value is None or value == "":
+        raise ProblemsError(f"the field {name} is missing; it has {', '.join(sorted(row))}")
+    return value
+
+
+def _parses(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def _parse(source: str, what: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        raise ProblemsError(f"{what} is not Python ({error})") from None
+
+
+def _definition(tree: ast.Module, name: str, what: str) -> ast.FunctionDef:
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    if not found:
+        raise ProblemsError(f"{what} does not define the entry point {name!r}")
+    return found[-1]
+
+
+def _called(tests: ast.Module, code: ast.Module) -> str:
+    """Return the function that the tests call and the code defines."""
+    defined: Sequence[str] = [node.name for node in code.body if isinstance(node, ast.FunctionDef)]
+    calls = [node.func for node in ast.walk(tests) if isinstance(node, ast.Call)]
+    called = {function.id for function in calls if isinstance(function, ast.Name)}
+    found = [name for name in defined if name in called]
+    if not found:
+        raise ProblemsError(
+            f"the tests call none of the functions that the code defines ({', '.join(defined) or 'none'})"
+        )
+    return found[-1]
+
+
+def _first_line(error: BaseException) -> str:
+    """Return the first line of the first error in a chain of them."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]

@@ -1,0 +1,192 @@
+"""Generated coding problems that need two functions and two agents.
+
+``main(xs)`` filters a list of integers, maps what is left and reduces it to one integer.  The helper is told the
+filter and the map but not the reduction, the main agent the map and the reduction but not the filter: a Dec-POMDP in
+which neither can solve a problem alone, because problems with the same observation have different answers.  A single
+agent is told everything.
+
+Tests come from running the reference solution on inputs that are chosen to tell it from near misses (a filter left
+out, a map left out or applied twice, a constant off by one, another reduction).  Inputs always keep at least two
+items, so reductions never see an empty list.  Splits are kept apart by family: the combination of kinds of a test
+problem never occurs in training, though each kind does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.problems.concepts import FILTERS, REDUCTIONS, Piece, pieces
+from pipeline_lib.problems.inputs import MISHAPS, choose_inputs
+from pipeline_lib.problems.problem import CodingProblem
+from pipeline_lib.problems.recipe import ENTRY_POINT, HELPER, Recipe, draw
+from pipeline_lib.storage import digest
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.problems import GeneratedProblems
+
+#: Upper ends of the shares of families that train, validation and test draw from.
+FAMILY_SHARES = {"train": 0.7, "validation": 0.8, "test": 1.0}
+
+#: What the roles of a pair are not told.
+_PARTLY_TOLD = {"helper": ("reductions", REDUCTIONS), "main": ("filters", FILTERS)}
+
+#: Draws in a row without a new problem after which a split counts as exhausted.
+_PATIENCE = 20_000
+
+
+def generate(settings: GeneratedProblems) -> dict[str, list[CodingProblem]]:
+    """Return the problems of all splits; the same settings give the same problems.
+
+    Raises:
+        ValueError: a split is larger than the number of distinct problems that can be found for it.
+    """
+    rng = random.Random(digest(["problems", settings.seed]))
+    tests = (settings.visible_tests, settings.hidden_tests)
+    return {
+        split: draw_problems(split, getattr(settings.sizes, split), settings.levels, settings.seed, rng, tests)
+        for split in FAMILY_SHARES
+    }
+
+
+def draw_problems(
+    split: str,
+    size: int,
+    levels: Sequence[int] = (1,),
+    seed: int = 0,
+    rng: random.Random | None = None,
+    tests: tuple[int, int] = (2, 6),
+) -> list[CodingProblem]:
+    """Return different problems of one split.
+
+    Args:
+        split: ``train``, ``validation`` or ``test``; only its families are used.
+        size: how many.
+        levels: levels to draw from; they take turns, so that each has its share.
+        seed: fixes which split a family belongs to.
+        rng: where draws come from; by default one that follows from ``seed``.
+        tests: numbers of visible and hidden tests.
+
+    Raises:
+        ValueError: there are not so many; the message says how many were found.
+    """
+    rng = rng or random.Random(digest(["problems", seed, split]))
+    problems: dict[str, CodingProblem] = {}
+    degenerate: set[str] = set()
+    known_open: dict[str, bool] = {}
+    in_vain = 0
+    while len(problems) < size:
+        in_vain += 1
+        if in_vain > _PATIENCE:
+            raise ValueError(
+                f"problems.sizes.{split}: asked for {size}, but only {len(problems)} different problems were found "
+                f"at levels {list(levels)}; ask for fewer or add levels"
+            )
+        recipe = draw(levels[len(problems) % len(levels)], rng)
+        if recipe.name in problems or recipe.name in degenerate or split_of(recipe.family, seed) != split:
+            continue
+        problem = make_problem(recipe, *tests)
+        if problem is None or not all(_leaves_open(role, recipe, problem, known_open) for role in _PARTLY_TOLD):
+            degenerate.add(recipe.name)
+            continue
+        problems[recipe.name] = problem
+        in_vain = 0
+    return list(problems.values())
+
+
+@lru_cache(maxsize=65536)
+def split_of(family: str, seed: int) -> str:
+    """Return the only split in which problems of a family may occur."""
+    share = int(digest(["family", seed, family])[:12], 16) / 16**12
+    return next(split for split, end in FAMILY_SHARES.items() if share < end)
+
+
+def recipe_of(problem: CodingProblem) -> Recipe:
+    """Return what a generated problem was made from.
+
+    Raises:
+        ValueError: the problem was not generated.
+    """
+    return Recipe.parse(problem.id.removeprefix("generated/"))
+
+
+def make_problem(recipe: Recipe, visible: int, hidden: int) -> CodingProblem | None:
+    """Return a problem with tests, or None when the recipe is degenerate.
+
+    Degenerate is what no inputs can be found for (contradicting filters), and what a program that ignores a part of
+    it passes too many hidden tests of.  The inputs depend on the recipe alone.
+    """
+    chosen = choose_inputs(recipe, hidden, visible)
+    if chosen is None:
+        return None
+    reference = recipe.reference()
+    solve = _run_reference(reference)
+    tests = [(xs, solve(list(xs))) for xs in chosen]
+    return CodingProblem(
+        id=f"generated/{recipe.name}",
+        source="generated",
+        family=recipe.family,
+        level=recipe.level,
+        entry_point=ENTRY_POINT,
+        observations=observations(recipe),
+        prelude="",
+        visible_tests=_check_source(tests[hidden:]),
+        hidden_tests=_check_source(tests[:hidden]),
+        reference=reference,
+    )
+
+
+def _leaves_open(role: str, recipe: Recipe, problem: CodingProblem, known: dict[str, bool]) -> bool:
+    """Say whether there is another problem with the role's observation and other answers.
+
+    ``known`` remembers what was found out about observations.
+    """
+    observation = problem.observations[role]
+    if observation not in known:
+        field, kinds = _PARTLY_TOLD[role]
+        rest: tuple[Piece, ...] = getattr(recipe, field)[1:]
+        visible, hidden = (tests.count("assert") for tests in (problem.visible_tests, problem.hidden_tests))
+        changes: list[dict[str, Any]] = [{field: (piece, *rest)} for piece in pieces(kinds)]
+        twins = (make_problem(replace(recipe, **change), visible, hidden) for change in changes)
+        known[observation] = any(
+            twin is not None and not _solves(problem, twin) and not _solves(twin, problem) for twin in twins
+        )
+    return known[observation]
+
+
+def _solves(solved: CodingProblem, other: CodingProblem) -> bool:
+    """Say whether one problem's reference passes the other's hidden tests."""
+    namespace: dict[str, Any] = {}
+    exec(other.hidden_tests, namespace)
+    try:
+        namespace["check"](_run_reference(solved.reference))
+    except (AssertionError, *MISHAPS):
+        return False
+    return True
+
+
+def observations(recipe: Recipe) -> dict[str, str]:
+    """Return what the roles are told; short, because the embedded model reads them on a CPU."""
+    return {
+        "helper": f"{HELPER}: {recipe.filter_phrase}, {recipe.map_phrase}\n",
+        "main": f"{ENTRY_POINT}: chosen items, {recipe.map_phrase}, {recipe.reduce_phrase}\n",
+        "single": f"both: {recipe.filter_phrase}, {recipe.map_phrase}, {recipe.reduce_phrase}\n",
+    }
+
+
+def _run_reference(reference: Mapping[str, str]) -> Callable[[list[int]], int]:
+    namespace: dict[str, Any] = {}
+    for source in reference.values():
+        exec(source, namespace)
+    program: Callable[[list[int]], int] = namespace[ENTRY_POINT]
+    return program
+
+
+def _check_source(tests: Sequence[tuple[list[int], int]]) -> str:
+    if not tests:
+        return ""
+    lines = [f"    assert candidate({xs}) == {answer}" for xs, answer in tests]
+    return "\n".join(["def check(candidate):", *lines, ""])

@@ -1,0 +1,152 @@
+"""Inputs that tell a generated problem's solution from programs that are nearly right.
+
+Near misses leave out a filter, a map or a reduction, map twice, have a constant off by one, or reduce otherwise.
+Which inputs are chosen follows from the recipe alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from pipeline_lib.problems.recipe import Recipe
+from pipeline_lib.storage import digest
+
+#: What a wrong program made of this project's concepts may raise: its list can be empty.
+MISHAPS = (ArithmeticError, IndexError, ValueError)
+
+_VALUES = range(-30, 31)
+_CANDIDATES = 16
+
+Program = Callable[[list[int]], int]
+Test = tuple[list[int], int]  # input, right answer
+
+
+def choose_inputs(recipe: Recipe, hidden: int, visible: int) -> list[list[int]] | None:
+    """Return inputs for the hidden and, after them, the visible tests, or None when the recipe is degenerate.
+
+    Greedy: the next input is the one that catches the near misses caught least so far; inputs with an answer that
+    occurred already come last.  So the hidden inputs are the more telling ones.
+    """
+    candidates = _candidates(recipe, max(_CANDIDATES, 2 * (hidden + visible)))
+    if candidates is None:
+        return None
+    parts = [_program(part) for part in recipe.parts()]
+    if any(2 * sum(_differs(part, test) for test in candidates) < hidden for part in parts):
+        return None
+    others = [*recipe.neighbours()]
+    if recipe.switch is None:
+        # what comes of a helper and a main function that both map
+        others.append(replace(recipe, maps=recipe.maps * 2))
+    near_misses = [*parts, *(_program(other) for other in others)]
+    caught = [[n for n, program in enumerate(near_misses) if _differs(program, test)] for test in candidates]
+    weights = [1.0] * len(near_misses)
+    answers: set[int] = set()
+    chosen: list[int] = []
+    while len(chosen) < min(hidden + visible, len(candidates)):
+        left = [number for number in range(len(candidates)) if number not in chosen]
+        best = max(left, key=lambda c: (candidates[c][1] not in answers, sum(weights[n] for n in caught[c])))
+        for n in caught[best]:
+            weights[n] /= 2
+        answers.add(candidates[best][1])
+        chosen.append(best)
+    if _too_easy(recipe, [candidates[number] for number in chosen[:hidden]]):
+        return None
+    return [candidates[number][0] for number in chosen]
+
+
+def _candidates(recipe: Recipe, count: int) -> list[Test] | None:
+    """Return random inputs with a few items inside the filter and a few outside, or None where there are not enough."""
+    rng = random.Random(digest(["inputs", recipe.name]))
+    holds = _condition(recipe)
+    inside = [x for x in _VALUES if holds(x)]
+    outside = [x for x in _VALUES if not holds(x)]
+    if len(inside) < 3 or len(outside) < 3:
+        return None
+    edges = _edges(recipe)
+    program = _program(recipe)
+    found: dict[tuple[int, ...], int] = {}
+    for _ in range(count):
+        xs = _pick(inside, edges, rng.randint(3, 4), rng) + _pick(outside, edges, rng.randint(2, 3), rng)
+        rng.shuffle(xs)
+        found[tuple(xs)] = program(xs)
+    return [(list(xs), answer) for xs, answer in found.items()]
+
+
+def _edges(recipe: Recipe) -> set[int]:
+    """Return the values that would be judged otherwise if a filter's constant were one more or one less."""
+    others = [_condition(other) for other in recipe.neighbours() if other.filters != recipe.filters]
+    holds = _condition(recipe)
+    return {x for x in _VALUES if any(other(x) != holds(x) for other in others)}
+
+
+def _pick(values: list[int], edges: set[int], count: int, rng: random.Random) -> list[int]:
+    """Return up to ``count`` different values, half of the time one of them from the edges."""
+    near = [x for x in values if x in edges]
+    first = [rng.choice(near)] if near and rng.random() < 0.5 else []
+    rest = [x for x in values if x not in first]
+    return first + rng.sample(rest, min(len(rest), count - len(first)))
+
+
+def _too_easy(recipe: Recipe, tests: Sequence[Test]) -> bool:
+    """Say whether a program that ignores something passes too many tests.
+
+    A constant, or a program without the filters or without the maps, must fail most; one that leaves out a single
+    piece must fail half.
+    """
+
+    def passes(other: Recipe) -> int:
+        program = _program(other)
+        return sum(not _differs(program, test) for test in tests)
+
+    if len(tests) == 1:
+        return False
+    constant = Counter(answer for _, answer in tests).most_common(1)[0][1]
+    ignorant = max(constant, passes(replace(recipe, filters=())), passes(replace(recipe, maps=(), switch=None)))
+    return 2 * ignorant >= max(len(tests), 3) or any(2 * passes(part) > len(tests) for part in recipe.parts())
+
+
+def _differs(program: Program, test: Test) -> bool:
+    xs, answer = test
+    try:
+        return program(xs) != answer
+    except MISHAPS:
+        return True
+
+
+def _program(recipe: Recipe) -> Program:
+    """Return the recipe as a function; put together from its pieces, which is faster than compiling its source."""
+    filters = [_compiled("x", piece.code) for piece in recipe.filters]
+    maps = [_compiled("x", piece.code) for piece in recipe.maps]
+    switch = _compiled("x", recipe.switch.code) if recipe.switch else None
+    reductions = [_compiled("ys", piece.code) for piece in recipe.reductions]
+
+    def program(xs: list[int]) -> int:
+        for holds in filters:
+            xs = [x for x in xs if holds(x)]
+        if switch is not None:
+            yes, no = maps
+            xs = [yes(x) if switch(x) else no(x) for x in xs]
+        else:
+            for change in maps:
+                xs = [change(x) for x in xs]
+        first, *others = (reduction(xs) for reduction in reductions)
+        return int(first - sum(others))
+
+    return program
+
+
+def _condition(recipe: Recipe) -> Callable[[int], bool]:
+    filters = [_compiled("x", piece.code) for piece in recipe.filters]
+    return lambda x: all(holds(x) for holds in filters)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(parameter: str, code: str) -> Callable[[Any], Any]:
+    """Return a function made of one of this package's own expressions; nothing untrusted comes here."""
+    function: Callable[[Any], Any] = eval(f"lambda {parameter}: {code}")
+    return function

@@ -1,0 +1,46 @@
+"""What a coding problem is, whatever dataset it comes from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class CodingProblem:
+    """One dataset item that a team solves by writing Python functions.
+
+    Attributes:
+        id: unique within its source, for example ``generated/even-square-max-17`` or ``HumanEval/0``.
+        source: where it comes from: ``generated``, ``humaneval``, ``coophumaneval``, ``mbpp``.
+        family: cluster of related problems (the combination of concepts for generated ones, else the id).
+        level: difficulty, 1 is easiest.
+        entry_point: name of the function that the tests call.
+        observations: what each role is shown, keyed ``helper``, ``main`` and ``single``.
+        prelude: trusted source that belongs to the problem (imports and functions its prompt defines).
+        visible_tests: source of ``def check(candidate)`` whose results agents may be shown as feedback.
+        hidden_tests: source of ``def check(candidate)`` that gives reward and evaluation.
+        reference: a known solution as source, keyed by function name (``aux`` where there is one, and the entry point).
+    """
+
+    id: str
+    source: str
+    family: str
+    level: int
+    entry_point: str
+    observations: Mapping[str, str]
+    prelude: str
+    visible_tests: str
+    hidden_tests: str
+    reference: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the problem as a JSON object with one key per attribute."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> CodingProblem:
+        """Rebuild a problem from `to_json`; unknown or missing keys raise TypeError."""
+        return cls(**value)

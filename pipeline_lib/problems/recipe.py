@@ -1,0 +1,195 @@
+"""A generated problem before it has tests: which filters, maps and reductions it is made of.
+
+A recipe gives the reference solution, the phrases that observations are put together from, and its own name: the
+id of a problem can be parsed back into the recipe, so files need not store it twice.  It says nothing about inputs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pipeline_lib.problems.concepts import FILTERS, KINDS, MAPS, REDUCTIONS, Piece, substitute
+
+ENTRY_POINT = "main"
+HELPER = "aux"
+LEVELS = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Filter a list of integers, map what is left, reduce it to one integer.
+
+    Attributes:
+        filters: all must hold for an item to be chosen.
+        maps: applied one after the other; with a ``switch``, the first where it holds and the second elsewhere.
+        reductions: one, or two of which the second is subtracted from the first.
+        switch: the condition between two maps, if any.
+    """
+
+    filters: tuple[Piece, ...]
+    maps: tuple[Piece, ...]
+    reductions: tuple[Piece, ...]
+    switch: Piece | None = None
+
+    @property
+    def level(self) -> int:
+        """Return the difficulty, 1 to 4: 1 one of each; 2 a second filter or map; 3 both; 4 also a switch."""
+        if self.switch is not None:
+            return 4
+        return len(self.filters) + len(self.maps) - 1
+
+    @property
+    def condition(self) -> str:
+        """Return the filters as one expression over ``x``."""
+        return " and ".join(piece.code for piece in self.filters) or "True"
+
+    @property
+    def mapped(self) -> str:
+        """Return the maps as one expression over ``x``."""
+        if self.switch is not None:
+            yes, no = self.maps
+            return f"{yes.code} if {self.switch.code} else {no.code}"
+        code = "x"
+        for piece in self.maps:
+            code = substitute(piece.code, "x", code)
+        return code
+
+    @property
+    def reduced(self) -> str:
+        """Return the reduction as one expression over ``ys``."""
+        first, *rest = (piece.code for piece in self.reductions)
+        return " - ".join([first, *(f"({code})" if " - " in code else code for code in rest)])
+
+    @property
+    def filter_phrase(self) -> str:
+        """Return what the helper and a single agent are told of the filters."""
+        return "items " + " and ".join(piece.phrase for piece in self.filters)
+
+    @property
+    def map_phrase(self) -> str:
+        """Return what every agent is told of the maps."""
+        if self.switch is not None:
+            yes, no = self.maps
+            return f"if {self.switch.phrase} {yes.phrase} else {no.phrase}"
+        return ", ".join(piece.phrase for piece in self.maps)
+
+    @property
+    def reduce_phrase(self) -> str:
+        """Return what the main and a single agent are told of the reduction."""
+        return " without ".join(piece.phrase for piece in self.reductions)
+
+    @property
+    def family(self) -> str:
+        """Return the combination of kinds without constants: the unit that splits keep apart."""
+        return _name(self, constants=False)
+
+    @property
+    def name(self) -> str:
+        """Return the combination with constants; `parse` reads it back."""
+        return _name(self, constants=True)
+
+    @classmethod
+    def parse(cls, name: str) -> Recipe:
+        """Rebuild a recipe from `name`.
+
+        Raises:
+            ValueError: the text is not the name of a recipe.
+        """
+        parts = name.split("/")
+        if len(parts) != 3:
+            raise ValueError(f"{name!r} is not a recipe; expected filters/maps/reductions, such as over3/square/sum")
+        filters, maps, reductions = parts
+        switch, _, branches = maps.rpartition(":")
+        return cls(
+            filters=tuple(Piece.parse(label) for label in filters.split("+")),
+            maps=tuple(Piece.parse(label) for label in branches.split("+")),
+            reductions=tuple(Piece.parse(label) for label in reductions.split("+")),
+            switch=Piece.parse(switch) if switch else None,
+        )
+
+    def reference(self) -> dict[str, str]:
+        """Return the solution as source by function name: `HELPER` filters and maps, `ENTRY_POINT` reduces."""
+        return {
+            HELPER: helper_source(f"[{self.mapped} for x in xs if {self.condition}]"),
+            ENTRY_POINT: main_source(self),
+        }
+
+    def parts(self) -> Iterator[Recipe]:
+        """Yield the recipes that leave out one filter, one map, one branch of the switch or one of two reductions."""
+        for number in range(len(self.filters)):
+            yield replace(self, filters=_without(self.filters, number))
+        for number in range(len(self.maps)):
+            yield replace(self, maps=_without(self.maps, number), switch=None)
+        if self.switch is None and len(self.maps) > 1:
+            yield replace(self, maps=())
+        if len(self.reductions) > 1:
+            for number in range(len(self.reductions)):
+                yield replace(self, reductions=_without(self.reductions, number))
+
+    def neighbours(self) -> Iterator[Recipe]:
+        """Yield recipes that differ from this one in one constant by one, or in one reduction."""
+        for field, pieces in (("filters", self.filters), ("maps", self.maps), ("reductions", self.reductions)):
+            for number, piece in enumerate(pieces):
+                others: list[Piece] = []
+                if piece.k is not None:
+                    others += [Piece(piece.kind, piece.k - 1), Piece(piece.kind, piece.k + 1)]
+                if piece.kind in REDUCTIONS:
+                    others += [Piece(kind) for kind in REDUCTIONS if kind != piece.kind]
+                for other in others:
+                    changed: dict[str, Any] = {field: (*pieces[:number], other, *pieces[number + 1 :])}
+                    yield replace(self, **changed)
+
+
+def _without(pieces: tuple[Piece, ...], number: int) -> tuple[Piece, ...]:
+    return (*pieces[:number], *pieces[number + 1 :])
+
+
+def main_source(recipe: Recipe, chosen: str = f"{HELPER}(xs)") -> str:
+    """Return the main function's source, given the expression for the list that it reduces."""
+    if recipe.reduced.count("ys") == 1:
+        return f"def {ENTRY_POINT}(xs):\n    return {substitute(recipe.reduced, 'ys', chosen)}"
+    return f"def {ENTRY_POINT}(xs):\n    ys = {chosen}\n    return {recipe.reduced}"
+
+
+def helper_source(value: str, parameter: str = "xs") -> str:
+    """Return the helper function's source, given the expression it returns."""
+    return f"def {HELPER}({parameter}):\n    return {value}"
+
+
+def draw(level: int, rng: random.Random) -> Recipe:
+    """Return a random recipe of a level: kinds uniform, then constants uniform.
+
+    It may be a degenerate one (no item can be even and odd); making its tests finds that out.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"there is no level {level}; levels are {', '.join(map(str, LEVELS))}")
+    two_filters = level >= 3 or (level == 2 and rng.random() < 0.5)
+    two_maps = level >= 3 or (level == 2 and not two_filters)
+    kinds = rng.sample(list(FILTERS), 1 + two_filters + (level == 4))
+    switch = _draw_constant(kinds.pop(), rng) if level == 4 else None
+    return Recipe(
+        # "over 3 and even" and "even and over 3" are one problem, so filters have one order
+        filters=tuple(_draw_constant(kind, rng) for kind in sorted(kinds, key=list(FILTERS).index)),
+        maps=tuple(_draw_constant(kind, rng) for kind in rng.sample(list(MAPS), 1 + two_maps)),
+        reductions=tuple(Piece(kind) for kind in rng.sample(list(REDUCTIONS), 2 if level == 4 else 1)),
+        switch=switch,
+    )
+
+
+def _draw_constant(kind: str, rng: random.Random) -> Piece:
+    constants = KINDS[kind].constants
+    return Piece(kind, rng.choice(constants) if constants else None)
+
+
+def _name(recipe: Recipe, constants: bool) -> str:
+    def join(pieces: Sequence[Piece]) -> str:
+        return "+".join(piece.label if constants else piece.kind for piece in pieces)
+
+    maps = join(recipe.maps) if recipe.switch is None else f"{join([recipe.switch])}:{join(recipe.maps)}"
+    return f"{join(recipe.filters)}/{maps}/{join(recipe.reductions)}"

@@ -1,0 +1,104 @@
+"""Parts the tests of a dataset problem into those agents may see and those that give reward.
+
+The unit is the case as the sandbox counts it: an ``assert`` in the syntax tree that does not hold by itself.  Both
+parts keep every other statement, so what an assert relies on is there; together they have all cases, each once.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+
+from pipeline_lib.problems.content import ProblemsError
+from pipeline_lib.sandbox.tests_source import BadTests, count_cases
+
+
+def as_check(source: str, entry_point: str) -> str:
+    """Return tests as ``def check(candidate)``; bare asserts on ``entry_point`` are put into one.
+
+    Raises:
+        ProblemsError: the source does not parse.
+    """
+    tree = _parse(source)
+    if any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in tree.body):
+        return source
+    renamed = _Renamed(entry_point).visit(tree)
+    body = "\n".join(ast.unparse(node) for node in renamed.body) or "pass"
+    return "def check(candidate):\n" + "\n".join(f"    {line}" for line in body.splitlines()) + "\n"
+
+
+def split_tests(source: str, entry_point: str, visible: int) -> tuple[str, str]:
+    """Return the visible and the hidden tests: the first ``visible`` cases, and the rest, of which one is always left.
+
+    Args:
+        source: defines ``check(candidate)``.
+        entry_point: name of the function under test.
+        visible: how many cases may be seen; the visible tests are empty when it comes to none.
+
+    Raises:
+        ProblemsError: the source does not parse or holds no case.
+    """
+    tree = _parse(source)
+    cases = [number for number, node in enumerate(_asserts(tree)) if _is_case(node, entry_point)]
+    if not cases:
+        raise ProblemsError("the tests hold no assert that a program could fail")
+    seen = cases[: min(visible, len(cases) - 1)]
+    if not seen:
+        return "", source
+    hidden = [number for number in cases if number not in seen]
+    return _keep(source, seen), _keep(source, hidden)
+
+
+def _parse(source: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        raise ProblemsError(f"the tests do not parse: {error}") from None
+
+
+def _asserts(tree: ast.AST) -> list[ast.Assert]:
+    """Return the asserts in the order in which they stand in the source."""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+
+def _is_case(node: ast.Assert, entry_point: str) -> bool:
+    try:
+        return count_cases(ast.unparse(node), entry_point) == 1
+    except BadTests:
+        return False
+
+
+def _keep(source: str, numbers: Collection[int]) -> str:
+    """Return the source with only the asserts of these numbers."""
+    tree = ast.parse(source)
+    dropped = {id(node) for number, node in enumerate(_asserts(tree)) if number not in numbers}
+    return ast.unparse(ast.fix_missing_locations(_Without(dropped).visit(tree))) + "\n"
+
+
+class _Without(ast.NodeTransformer):
+    """Replaces some asserts by ``pass``, which keeps a block from becoming empty."""
+
+    def __init__(self, dropped: set[int]) -> None:
+        self.dropped = dropped
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        """Return the assert or ``pass``."""
+        return ast.copy_location(ast.Pass(), node) if id(node) in self.dropped else node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        """Return the function without the ``pass`` that its other statements make superfluous."""
+        self.generic_visit(node)
+        node.body = [child for child in node.body if not isinstance(child, ast.Pass)] or [ast.Pass()]
+        return node
+
+
+class _Renamed(ast.NodeTransformer):
+    """Lets tests call ``candidate`` instead of the function by its name."""
+
+    def __init__(self, entry_point: str) -> None:
+        self.entry_point = entry_point
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Return the name, or ``candidate``."""
+        return ast.copy_location(ast.Name("candidate", node.ctx), node) if node.id == self.entry_point else node

@@ -1,0 +1,28 @@
+"""Protocols: how a team answers.  One file each; `make_protocol` finds them by name."""
+
+from __future__ import annotations
+
+from pipeline_lib.protocols.decentralised import Decentralised
+from pipeline_lib.protocols.naive_concatenation import NaiveConcatenation
+from pipeline_lib.protocols.one_round_discussion import OneRoundDiscussion
+from pipeline_lib.protocols.protocol import Ask, Protocol, Seat, Speak
+from pipeline_lib.protocols.sequential_pipeline import SequentialPipeline
+from pipeline_lib.protocols.single_model import SingleModel
+
+PROTOCOLS: dict[str, type[Protocol]] = {
+    protocol.name: protocol
+    for protocol in (Decentralised, SingleModel, NaiveConcatenation, SequentialPipeline, OneRoundDiscussion)
+}
+
+__all__ = ["PROTOCOLS", "Ask", "Protocol", "Seat", "Speak", "make_protocol"]
+
+
+def make_protocol(name: str) -> Protocol:
+    """Return the protocol called ``name``.
+
+    Raises:
+        ValueError: there is none; the message lists those there are.
+    """
+    if name not in PROTOCOLS:
+        raise ValueError(f"unknown protocol {name!r}; accepted: {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[name]()

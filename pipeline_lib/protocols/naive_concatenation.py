@@ -1,0 +1,16 @@
+"""The naive-concatenation baseline: agents answer once, side by side, and what they wrote is put together as it is."""
+
+from __future__ import annotations
+
+from pipeline_lib.protocols.decentralised import Decentralised
+
+
+class NaiveConcatenation(Decentralised):
+    """One decentralised turn and no more: no feedback is read and nothing is revised.
+
+    Putting the texts together is the environment's affair in every protocol, so in an environment of one turn this
+    is the same as `Decentralised`; what makes it a baseline is a team that was not trained to work together.
+    """
+
+    name = "naive_concatenation"
+    turns = 1

@@ -1,0 +1,173 @@
+"""Several experiments on one page: which improved by how much, and which settings they differ in.
+
+The rows come from wherever runs are kept (MLflow); nothing is tested anew.  Whoever runs many experiments finds a good
+one by luck, so the p values of all runs shown are corrected as one family (Holm), and the page says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.metrics import describe
+from pipeline_lib.evaluation.multiplicity import holm
+from pipeline_lib.evaluation.results import EvaluationError
+from pipeline_lib.evaluation.sentences import p_text
+from pipeline_lib.report.page import render
+from pipeline_lib.report.style import BLUE, GREEN, GREY, INK, RED, Figure, Table, figure, percent, wrap
+from pipeline_lib.report.text import sentence_only, typeset
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+COLOURS = {"IMPROVED": BLUE, "WORSE": RED, "EQUIVALENT": GREEN, "INCONCLUSIVE": GREY}
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One experiment, as its tracked parent run describes it.
+
+    Attributes:
+        name: name of the run.
+        verdict: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE.
+        sentence: the verdict in words.
+        metric: primary metric.
+        base: its mean before training, on the test split.
+        selected: its mean after.
+        difference: selected minus base.
+        low: lower limit of the difference, or None.
+        high: upper limit, or None.
+        p: p value of the difference, or None.
+        plan: digest of the evaluation plan.
+        problems: digest of the problems.
+        settings: flat settings, ``section.key`` and value.
+        identity: further names and ids.
+    """
+
+    name: str
+    verdict: str
+    sentence: str
+    metric: str
+    base: float
+    selected: float
+    difference: float
+    low: float | None
+    high: float | None
+    p: float | None
+    plan: str = ""
+    problems: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    identity: Mapping[str, str] = field(default_factory=dict)
+
+
+def build_comparison(rows: Sequence[RunRow], output: Path, title: str = "Runs compared") -> None:
+    """Write the page that compares runs to ``output``.
+
+    Raises:
+        EvaluationError: there are no runs, or they do not share a primary metric.
+    """
+    if not rows:
+        raise EvaluationError("there are no finished runs to compare; run the pipeline to its verdict first")
+    if len(metrics := sorted({row.metric for row in rows})) > 1:
+        raise EvaluationError(f"the runs have different primary metrics ({', '.join(metrics)}); compare runs of one")
+    ordered = sorted(rows, key=lambda row: (-row.difference, row.name))
+    context = {
+        "title": title,
+        "rows": [
+            {"name": r.name, "verdict": r.verdict, "sentence": typeset(sentence_only(r.sentence))} for r in ordered
+        ],
+        "warnings": warnings(ordered),
+        "effects": effects(ordered),
+        "numbers": numbers(ordered),
+        "settings": differing_settings(ordered),
+        "identity": [(row.name, list(row.identity.items())) for row in ordered if row.identity],
+    }
+    storage.write_text(output, render("compare.html.j2", context))
+
+
+def warnings(rows: Sequence[RunRow]) -> list[str]:
+    """Return what keeps these runs from being compared at face value."""
+    found = []
+    if len({row.problems for row in rows if row.problems}) > 1:
+        found.append("The runs were tested on different problems, so their means are not comparable one to one.")
+    if len({row.plan for row in rows if row.plan}) > 1:
+        found.append("The runs were evaluated under different plans (samples, seeds, margin or problems differ).")
+    if len(rows) > 1:
+        found.append(
+            f"The best of {len(rows)} runs looks better than it is. p values are corrected over all runs on this page; "
+            "to claim that one setting beats another, test the two against each other on fresh problems."
+        )
+    return found
+
+
+def numbers(rows: Sequence[RunRow]) -> Table:
+    """Return the numbers of all runs, p values corrected as one family."""
+    info = describe(rows[0].metric)
+    adjusted = holm([row.p for row in rows])
+    cells = [
+        [
+            row.name,
+            row.verdict,
+            info.text(row.base),
+            info.text(row.selected),
+            typeset(info.difference(row.difference)),
+            "no interval"
+            if row.low is None or row.high is None
+            else typeset(f"{info.difference(row.low)} to {info.difference(row.high)}"),
+            typeset(p_text(p).removeprefix("p ").removeprefix("= ")),
+        ]
+        for row, p in zip(rows, adjusted, strict=True)
+    ]
+    return Table(("run", "verdict", "base", "selected", "difference", "interval", "p (Holm, all runs)"), cells)
+
+
+def differing_settings(rows: Sequence[RunRow]) -> Table:
+    """Return the settings in which the runs differ, one row each."""
+    keys = sorted({key for row in rows for key in row.settings})
+    cells = []
+    for key in keys:
+        values = [row.settings.get(key) for row in rows]
+        if len({json.dumps(value, sort_keys=True, default=str) for value in values}) > 1:
+            cells.append([key, *("–" if value is None else str(value) for value in values)])
+    return Table(("setting", *(row.name for row in rows)), cells)
+
+
+def effects(rows: Sequence[RunRow]) -> Figure:
+    """Draw every run from base to selected, with the interval of the difference."""
+    info = describe(rows[0].metric)
+
+    def paint(canvas: Canvas, narrow: bool) -> None:
+        axes = canvas.subplots()
+        for y, row in enumerate(rows):
+            colour = COLOURS.get(row.verdict, INK)
+            axes.plot([row.base, row.selected], [y, y], color="#C3CBD4", linewidth=2.2, zorder=1)
+            if row.low is not None and row.high is not None:
+                axes.plot(
+                    [row.base + row.low, row.base + row.high], [y, y], color=colour, linewidth=6, alpha=0.35, zorder=2
+                )
+            axes.plot(row.base, y, "o", color=GREY, markersize=6, zorder=3)
+            axes.plot(row.selected, y, "D", color=colour, markersize=6.5, zorder=4)
+            if not narrow:
+                text = f"{info.difference(row.difference)}  {row.verdict}"
+                axes.text(1.02, y, typeset(text), transform=axes.get_yaxis_transform(), va="center", color=colour)
+        axes.set_yticks(range(len(rows)), [wrap(row.name, 16 if narrow else 34) for row in rows])
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.grid(visible=True, axis="x")
+        axes.set_xlabel(info.label)
+        if info.share:
+            percent(axes.xaxis)
+
+    height = 0.9 + 0.42 * len(rows)
+    return figure(
+        "runs",
+        "Before and after, run by run",
+        "Circles: base; diamonds: selected team; thick lines: intervals of the difference, drawn from the base.",
+        paint,
+        numbers(rows),
+        (7.6, height),
+        (3.7, height + 0.1),
+    )

@@ -1,0 +1,48 @@
+"""What an experiment cost: tokens, seconds and, where somebody measured it, energy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline_lib.report.data import ReportData
+from pipeline_lib.report.style import Table
+
+COLUMNS = {"seconds": "seconds", "tokens": "tokens sampled", "energy_kwh": "energy (kWh)"}
+
+
+def costs(data: ReportData) -> Table:
+    """Return seconds, tokens and energy of every part, as far as known."""
+    known = {key: title for key, title in COLUMNS.items() if any(key in cost for cost in data.costs.values())}
+    rows = [
+        [name, *(round(float(cost[key]), 1) if key in cost else None for key in known)]
+        for name, cost in data.costs.items()
+    ]
+    return Table(("part", *known.values()), rows)
+
+
+def one_episode(data: ReportData) -> Table:
+    """Return what one test episode costs each team: tokens sampled, read, and sampled one after another."""
+    columns = {
+        "prompt_tokens": "prompt tokens",
+        "critical_path_tokens": "tokens one after another",
+        "requests": "requests",
+    }
+    teams = data.verdict["teams"]
+    known = {key: title for key, title in columns.items() if any(key in team["details"] for team in teams.values())}
+    rows: list[list[Any]] = [
+        [name, round(team["tokens"], 1), *(_rounded(team["details"].get(key)) for key in known)]
+        for name, team in teams.items()
+    ]
+    return Table(("team", "tokens sampled", *known.values()), rows)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
+def energy(data: ReportData) -> str:
+    """Say what is known about energy."""
+    measured = [cost["energy_kwh"] for cost in data.costs.values() if "energy_kwh" in cost]
+    if measured:
+        return f"Energy: {sum(measured):.3g} kWh, as measured by the machine."
+    return "Energy was not measured."

@@ -1,0 +1,204 @@
+"""One experiment as one self-contained HTML page: the verdict first, then everything it rests on.
+
+The page loads nothing: style and figures are inside, there is no script, and its own security policy forbids requests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.metrics import MetricInfo, describe
+from pipeline_lib.report import cost_tables, result_figures, training_figures
+from pipeline_lib.report.data import ReportData
+from pipeline_lib.report.style import Table
+from pipeline_lib.report.text import cell, sentence_only, typeset
+
+TEMPLATES = Path(__file__).parent / "templates"
+FIRST_METRICS = ("tests_passed", "all_passed", "reward")
+AT_K = ("pass@", "pass^", "accuracy@", "cooperation@")
+
+
+def build_report(data: ReportData, output: Path) -> None:
+    """Write the page of one experiment to ``output``; parents are made."""
+    verdict, info = data.verdict, describe(data.metric)
+    primary = verdict["comparisons"]["base"]
+    difference = primary["difference"]
+    after, before = primary["means"]
+    context = {
+        "name": data.name,
+        "verdict": verdict,
+        "sentence": typeset(sentence_only(verdict["sentence"])),
+        "before": info.text(before["value"]),
+        "before_range": _between(before, info.text),
+        "after": info.text(after["value"]),
+        "after_range": _between(after, info.text),
+        "difference": typeset(info.difference(verdict["difference"])),
+        "difference_range": typeset(_between(difference, info.difference)),
+        "findings": _findings(data),
+        "per_seed": _per_seed(data),
+        "learning": training_figures.learning(data),
+        "terms": training_figures.terms(data),
+        "lengths": training_figures.lengths(data),
+        "time": training_figures.time_spent(data),
+        "sweep": result_figures.sweep(data),
+        "checkpoints": result_figures.checkpoint_metrics(data),
+        "forest": result_figures.forest(data),
+        "problems": result_figures.problems(data),
+        "behaviour": result_figures.behaviour(data),
+        "faults": [
+            f"Step {point['step']} of seed {seed}: {'; '.join(point['faults'])}"
+            for seed, chosen in data.selection["seeds"].items()
+            for point in chosen["curve"]
+            if point["faults"]
+        ],
+        "comparisons": [
+            {"name": _name(name), "verdict": found["verdict"], "sentence": typeset(sentence_only(found["sentence"]))}
+            for name, found in verdict["comparisons"].items()
+            if name != "base"
+        ],
+        "teams": _teams(data),
+        "costs": cost_tables.costs(data),
+        "episode_costs": cost_tables.one_episode(data),
+        "energy": cost_tables.energy(data),
+        "audit": data.audit,
+        "ladder": _ladder(data.audit),
+        "plan": _plan(data.plan),
+        "identity": list(data.identity.items()),
+        "settings": yaml.safe_dump(dict(data.settings), sort_keys=False, width=100) if data.settings else "",
+    }
+    storage.write_text(output, render("page.html.j2", context))
+
+
+def render(template: str, context: Mapping[str, Any]) -> str:
+    """Return a page from a template of this package, style included; text is escaped, an unknown name is an error."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["cell"] = cell
+    css = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    return environment.get_template(template).render(css=css, **context)
+
+
+def _findings(data: ReportData) -> list[dict[str, Any]]:
+    """Return what a reader must know beside the verdict, one line each."""
+    verdict, info = data.verdict, describe(data.metric)
+    primary = verdict["comparisons"]["base"]
+    level = f"{100 * primary['difference']['level']:.0f} %"
+    items: list[dict[str, Any]] = [
+        {"mark": "→", "text": verdict["other_runs"]},
+        {"mark": "→", "text": verdict["price_of_the_default"]},
+    ]
+    if shrinkage := verdict.get("shrinkage"):
+        lost = shrinkage["validation"] - shrinkage["test"]
+        items.append(
+            {
+                "mark": "→",
+                "text": f"From validation to test the selected checkpoints went from "
+                f"{info.text(shrinkage['validation'])} to {info.text(shrinkage['test'])} ({info.difference(-lost)}).",
+            }
+        )
+    items.append(
+        {
+            "mark": "→",
+            "text": f"It rests on {primary['problems']} problems in {primary['families']} families, "
+            f"{primary['episodes'][0]:,} episodes of the selected team and {primary['episodes'][1]:,} of the base, "
+            f"{len(data.selection['seeds'])} training seeds; {level} intervals.",
+        }
+    )
+    plan = verdict["plan"]
+    if plan["followed"]:
+        items.append({"mark": "✓", "text": f"The plan fixed before the sweep ({plan['plan'][:12]}) was followed."})
+    else:
+        items.append({"mark": "!", "bad": True, "text": f"The plan was not followed: {'; '.join(plan['deviations'])}."})
+    for note in (*primary["notes"], *data.selection["notes"]):
+        items.append({"mark": "!", "text": f"{note[:1].upper()}{note[1:]}."})
+    return [{"bad": False, **item, "text": typeset(str(item["text"]))} for item in items]
+
+
+def _per_seed(data: ReportData) -> Table:
+    """Return one row per training seed: the choice, and its test alone."""
+    info = describe(data.metric)
+    tested = {str(found["seed"]): found for found in data.verdict["comparisons"]["base"]["per_seed"]}
+    rows = []
+    for seed, chosen in data.selection["seeds"].items():
+        found = tested.get(str(seed))
+        result: list[str | None] = [None] * 4
+        if found:
+            difference = found["difference"]
+            result = [
+                info.text(found["mean_b"]),
+                info.text(found["mean_a"]),
+                typeset(info.difference(difference["estimate"])),
+                typeset(_between(difference, info.difference).removesuffix(" points")),
+            ]
+        repeats = chosen["repeats"].get(str(chosen["step"]), 0.0)
+        luck = chosen["optimism"]
+        rows.append(
+            [
+                int(seed),
+                chosen["step"],
+                info.text(chosen["mean"]),
+                *result,
+                f"{100 * repeats:.0f} %",
+                None if luck is None else typeset(info.difference(luck)),
+            ]
+        )
+    columns = ("seed", "step", "validation", "base", "selected", "difference", "interval", "repeats", "luck")
+    return Table(columns, rows)
+
+
+def _teams(data: ReportData) -> Table:
+    """Return all metrics of all teams on the test split."""
+    teams = data.verdict["teams"]
+    common = set.intersection(*(set(team["metrics"]) for team in teams.values()))
+    first = [name for name in dict.fromkeys((data.metric, *FIRST_METRICS)) if name in common]
+    at_k = sorted((n for n in common if n.startswith(AT_K)), key=_by_k)
+    rest = sorted(common - set(first) - set(at_k))
+    at_k = [name for name in at_k if name == "pass@1" or _by_k(name)[1] > 1]  # with k = 1 the others say nothing new
+    rows: list[list[Any]] = []
+    for name in (*first, *at_k, *rest):
+        share = name not in first and "reward" not in name and name in at_k
+        info = describe(name) if not share else MetricInfo(name, share=True)
+        rows.append([info.label, *(info.text(teams[team]["metrics"][name]) for team in teams)])
+    info = describe(data.metric)
+    rows.insert(1, [f"{info.label}, interquartile mean", *(info.text(team["iqm"]["value"]) for team in teams.values())])
+    rows.append(["episodes", *(team["episodes"] for team in teams.values())])
+    rows.append(["episodes lost", *(team["lost"] for team in teams.values())])
+    return Table(("metric", *(_name(name) for name in teams)), rows)
+
+
+def _by_k(name: str) -> tuple[int, int]:
+    head = next((head for head in AT_K if name.startswith(head)), name)
+    return AT_K.index(head) if head in AT_K else len(AT_K), int(re.sub(r"\D", "", name) or 0)
+
+
+def _ladder(audit: Mapping[str, Any] | None) -> Table:
+    rows = [[rung["name"], rung.get("role", ""), rung["reward"]] for rung in (audit or {}).get("ladder", ())]
+    return Table(("scripted team", "role", "reward"), rows)
+
+
+def _plan(plan: Mapping[str, Any] | None) -> list[tuple[str, Any]]:
+    if plan is None:
+        return []
+    return [
+        (key.replace("_", " "), storage.canonical_json(value) if isinstance(value, dict | list) else value)
+        for key, value in plan.items()
+    ]
+
+
+def _between(limits: Mapping[str, Any], show: Any) -> str:
+    if limits["low"] is None or limits["high"] is None:
+        return "no interval"
+    return f"{show(limits['low']).removesuffix(' %').removesuffix(' points')} to {show(limits['high'])}"
+
+
+def _name(team: str) -> str:
+    return {"base": "the base", "last": "the last checkpoint", "selected": "selected"}.get(team, team)

@@ -1,0 +1,246 @@
+"""The numbers behind every figure, as tables; the page shows them, and `write_plots` stores them for ``dvc plots``."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline_lib import storage
+from pipeline_lib.report.data import ReportData
+from pipeline_lib.report.style import Table
+
+#: Metrics that describe how a team behaves rather than how well it does, as far as an environment reports them.
+BEHAVIOUR = (
+    "cooperation",
+    "calls_helper",
+    "ignores_helper",
+    "thin_wrapper",
+    "structure",
+    "syntax",
+    "deadlock",
+    "wait_share",
+    "invalid_share",
+    "failed_share",
+    "starvation",
+    "livelock",
+    "fairness",
+)
+
+
+#: What is drawn over checkpoints beside the primary metric, as far as an environment reports it.
+SHOWN_OVER_CHECKPOINTS = (
+    "tests_passed", "all_passed", "cooperation", "syntax", "meals_share", "deadlock", "wait_share", "invalid_share",
+)  # fmt: skip
+
+
+def step_series(
+    train: Mapping[int, Sequence[Mapping[str, float]]], name: str
+) -> tuple[list[int], list[list[float | None]]]:
+    """Return the steps of all seeds and, per step, the value of each seed (None where it has none)."""
+    values = {seed: {int(row["step"]): float(row[name]) for row in rows if name in row} for seed, rows in train.items()}
+    steps = sorted({step for found in values.values() for step in found})
+    return steps, [[values[seed].get(step) for seed in sorted(values)] for step in steps]
+
+
+def learning(data: ReportData) -> Table:
+    """Reward and primary metric of every training step: the mean over seeds, then each seed, then baselines' seeds."""
+    names = {"reward": "reward/mean"}
+    if data.metric != "reward":
+        names[data.metric] = f"metrics/{data.metric}"
+    columns: dict[str, dict[int, float]] = {}
+    for title, name in names.items():
+        columns[title] = dict(zip(*_means(data.train, name), strict=True))
+    for team, train in {"": data.train, **data.baseline_train}.items():
+        for title, name in names.items():
+            for seed, rows in sorted(train.items()):
+                column = f"{title} {team} seed {seed}".replace("  ", " ")
+                columns[column] = {int(row["step"]): float(row[name]) for row in rows if name in row}
+    columns = {title: values for title, values in columns.items() if values}
+    steps = sorted({step for values in columns.values() for step in values})
+    return Table(("step", *columns), [[step, *(values.get(step) for values in columns.values())] for step in steps])
+
+
+def sweep(data: ReportData) -> Table:
+    """Validation mean of every checkpoint, with pointwise interval and band; then the mean over seeds."""
+    columns = ("seed", "step", "mean", "low", "high", "band low", "band high", "selected")
+    rows: list[list[Any]] = []
+    if base := data.selection.get("base"):
+        rows.append(["base", 0, *_limits(base), ""])
+    for seed, chosen in data.selection["seeds"].items():
+        for point in chosen["curve"]:
+            mark = "selected" if point["step"] == chosen["step"] else "last" if point["step"] == chosen["last"] else ""
+            rows.append([str(seed), point["step"], *_limits(point), mark])
+    rows += [["mean over seeds", point["step"], *_limits(point), ""] for point in data.selection["curve"]]
+    return Table(columns, rows)
+
+
+def sweep_curve(data: ReportData) -> Table:
+    """Validation mean over seeds at every step with interval and band, the base at step 0, then each seed's mean."""
+    seeds = {seed: {p["step"]: p["mean"] for p in found["curve"]} for seed, found in data.selection["seeds"].items()}
+    points = [*([data.selection["base"]] if data.selection.get("base") else []), *data.selection["curve"]]
+    rows = [[p["step"], *_limits(p), *(found.get(p["step"]) for found in seeds.values())] for p in points]
+    return Table(("step", "mean", "low", "high", "band_low", "band_high", *(f"seed {seed}" for seed in seeds)), rows)
+
+
+def checkpoint_metrics(data: ReportData) -> Table:
+    """Metrics in [0, 1] of every checkpoint on the validation split, mean over training seeds."""
+    every = [metrics for by_step in data.sweep.values() for metrics in by_step.values()]
+    common = set.intersection(*(set(metrics) for metrics in every)) if every else set()
+    names = [name for name in SHOWN_OVER_CHECKPOINTS if name in common]
+    steps = sorted({step for by_step in data.sweep.values() for step in by_step})
+    rows: list[list[Any]] = []
+    for step in steps:
+        present = [by_step[step] for by_step in data.sweep.values() if step in by_step]
+        rows.append([step, *(sum(metrics[name] for metrics in present) / len(present) for name in names)])
+    return Table(("step", *names), rows)
+
+
+def effects(data: ReportData) -> Table:
+    """Difference to each other team, with interval, effect size and verdict."""
+    columns = ("against", "difference", "low", "high", "p (Holm)", "Hedges' g", "P(better)", "verdict")
+    rows = []
+    for name, found in data.verdict["comparisons"].items():
+        difference = found["difference"]
+        rows.append(
+            [
+                name,
+                difference["estimate"],
+                difference["low"],
+                difference["high"],
+                found["p_adjusted"],
+                found["effect"]["g"],
+                found["improvement"]["value"],
+                found["verdict"],
+            ]
+        )
+    return Table(columns, rows)
+
+
+def problems(data: ReportData) -> Table:
+    """Primary metric of every test problem before and after, in order of the base's."""
+    rows = [
+        [name, values["base"], values["selected"], values["selected"] - values["base"]]
+        for name, values in data.verdict["problems"].items()
+        if "base" in values and "selected" in values
+    ]
+    rows.sort(key=lambda row: (row[1], row[2], row[0]))
+    return Table(("problem", "base", "selected", "difference"), rows)
+
+
+def terms(data: ReportData) -> Table:
+    """Each reward term at every training step, mean over seeds."""
+    names = sorted({key for rows in data.train.values() for row in rows for key in row if key.startswith("terms/")})
+    series = {name: dict(zip(*_means(data.train, name), strict=True)) for name in names}
+    steps = sorted({step for found in series.values() for step in found})
+    return Table(
+        ("step", *(name.removeprefix("terms/") for name in names)),
+        [[step, *(series[name].get(step) for name in names)] for step in steps],
+    )
+
+
+def behaviour(data: ReportData) -> Table:
+    """Behaviour metrics of base and selected team on the test split."""
+    before, after = (data.verdict["teams"][team]["metrics"] for team in ("base", "selected"))
+    return Table(
+        ("metric", "base", "selected"),
+        [[name, before[name], after[name]] for name in BEHAVIOUR if name in before and name in after],
+    )
+
+
+def schemes(data: ReportData) -> Table:
+    """Share of test episodes that show each cooperation scheme, by team."""
+    teams = {name: data.verdict["teams"][name]["schemes"] for name in ("base", "selected")}
+    names = sorted({scheme for found in teams.values() for scheme in found})
+    return Table(("scheme", *teams), [[name, *(found.get(name, 0.0) for found in teams.values())] for name in names])
+
+
+def lengths(data: ReportData) -> Table:
+    """Mean length of an action and the share cut off at every training step, mean over seeds."""
+    columns = {"tokens per action": "actions/length_mean", "share cut off": "actions/truncated_share"}
+    series = {title: dict(zip(*_means(data.train, name), strict=True)) for title, name in columns.items()}
+    steps = sorted({step for found in series.values() for step in found})
+    return Table(("step", *columns), [[step, *(series[title].get(step) for title in columns)] for step in steps])
+
+
+TIMES = {
+    "sampling": "time/generation_s",
+    "waiting for programs": "time/waiting_s",
+    "update": "time/update_s",
+    "new weights to the engine": "time/refresh_s",
+}
+
+
+def time_per_seed(data: ReportData) -> Table:
+    """Seconds of each training run by what they were spent on."""
+    rows = []
+    for team, train in {"team": data.train, **data.baseline_train}.items():
+        for seed in sorted(train):
+            parts = [sum(float(row.get(name, 0.0)) for row in train[seed]) for name in TIMES.values()]
+            total = sum(float(row.get("time/step_s", 0.0)) for row in train[seed])
+            tokens = sum(float(row.get("actions/tokens", 0.0)) for row in train[seed])
+            rows.append([f"{team}, seed {seed}", *parts, max(0.0, total - sum(parts)), total, int(tokens)])
+    return Table(("run", *(f"{name} (s)" for name in TIMES), "other (s)", "all (s)", "tokens sampled"), rows)
+
+
+def write_plots(data: ReportData, folder: Path) -> list[Path]:
+    """Write each table as CSV for ``dvc plots``, and the headline numbers as JSON.
+
+    Returns:
+        The files written: ``learning.csv``, ``sweep.csv``, ``checkpoints.csv``, ``effects.csv``, ``problems.csv``,
+        ``terms.csv``, ``behaviour.csv``, ``schemes.csv``, ``lengths.csv``, ``time.csv`` and ``headline.json``.
+    """
+    tables = {
+        "learning": learning,
+        "sweep": sweep_curve,
+        "checkpoints": checkpoint_metrics,
+        "effects": effects,
+        "problems": problems,
+        "terms": terms,
+        "behaviour": behaviour,
+        "schemes": schemes,
+        "lengths": lengths,
+        "time": time_per_seed,
+    }
+    written = []
+    for name, make in tables.items():
+        written.append(folder / f"{name}.csv")
+        storage.write_text(written[-1], _csv(make(data)))
+    primary = data.verdict["comparisons"]["base"]
+    written.append(folder / "headline.json")
+    storage.write_json(
+        written[-1],
+        {
+            "verdict": data.verdict["verdict"],
+            "metric": data.metric,
+            "base": primary["means"][1]["value"],
+            "selected": primary["means"][0]["value"],
+            "difference": data.verdict["difference"],
+            "low": data.verdict["low"],
+            "high": data.verdict["high"],
+        },
+    )
+    return written
+
+
+def _means(train: Mapping[int, Sequence[Mapping[str, float]]], name: str) -> tuple[list[int], list[float]]:
+    steps, values = step_series(train, name)
+    means = []
+    for row in values:
+        present = [value for value in row if value is not None]
+        means.append(sum(present) / len(present))
+    return steps, means
+
+
+def _limits(point: Mapping[str, Any]) -> list[float | None]:
+    return [point[key] for key in ("mean", "low", "high", "band_low", "band_high")]
+
+
+def _csv(table: Table) -> str:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows([["" if cell is None else cell for cell in row] for row in table.rows])
+    return buffer.getvalue()

@@ -1,0 +1,183 @@
+"""How figures look: colours that everybody can tell apart, text that inherits the page's font, SVG that stands alone.
+
+Every figure is drawn twice, wide and narrow, and the page shows the one that fits, so that labels have their proper
+size on a phone and on paper.  Colours are those of Okabe & Ito (2008), dark enough on white; what a colour says, a
+marker or a label says too.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY, INK = (
+    "#0072B2", "#D98200", "#00805E", "#C44E00", "#A8558A", "#56B4E9", "#6B6B6B", "#1C2024",
+)  # fmt: skip
+CYCLE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY, INK)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+FAINT = "#E3E6EA"
+
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "symposium",
+    "font.family": ["DejaVu Sans"],  # laid out in a wide font, shown in the page's own
+    "font.size": 9.0,
+    "axes.titlesize": 9.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9.0,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": "#8A9099",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": FAINT,
+    "grid.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "xtick.color": "#4A4F57",
+    "ytick.color": "#4A4F57",
+    "text.color": INK,
+    "lines.linewidth": 1.8,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+}
+
+#: Draws one figure; the flag says whether it is the narrow one.
+Painter = Callable[["Canvas", bool], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The numbers behind a figure.
+
+    Attributes:
+        columns: headings, with units.
+        rows: cells; numbers are formatted by the page.
+    """
+
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure ready for the page.
+
+    Attributes:
+        id: short name, unique on the page.
+        title: what it shows, as a heading.
+        caption: how to read it.
+        wide: SVG for screens and paper.
+        narrow: SVG for phones.
+        table: the numbers behind it.
+    """
+
+    id: str
+    title: str
+    caption: str
+    wide: str
+    narrow: str
+    table: Table
+
+
+def figure(
+    name: str,
+    title: str,
+    caption: str,
+    paint: Painter,
+    table: Table,
+    wide: tuple[float, float] = (7.6, 3.2),
+    narrow: tuple[float, float] = (3.7, 3.1),
+) -> Figure:
+    """Draw a figure in both widths (inches)."""
+    return Figure(
+        name,
+        title,
+        caption,
+        _svg(paint, wide, False, f"{name}-w", title),
+        _svg(paint, narrow, True, f"{name}-n", title),
+        table,
+    )
+
+
+def _svg(paint: Painter, size: tuple[float, float], narrow: bool, prefix: str, title: str) -> str:
+    """Return one drawing as an SVG element whose ids are its own and whose size is left to the page."""
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure as Canvas
+
+    with matplotlib.rc_context(_STYLE):
+        canvas = Canvas(figsize=size, layout="constrained")
+        FigureCanvasSVG(canvas)
+        paint(canvas, narrow)
+        buffer = io.StringIO()
+        canvas.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', text)
+    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", text)
+    text = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{prefix}-\1"', text)
+    opening = text[: text.index(">") + 1]
+    box = re.search(r'viewBox="[^"]+"', opening)
+    assert box is not None  # matplotlib always writes one
+    label = title.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {box.group(0)} role="img" aria-label="{label}">'
+    return head + text[len(opening) :].strip()
+
+
+def percent(axis: Any) -> None:
+    """Label an axis of shares in per cent."""
+    from matplotlib.ticker import PercentFormatter
+
+    axis.set_major_formatter(PercentFormatter(1.0, decimals=None, symbol=" %"))
+
+
+def end_labels(axes: Axes, labels: Sequence[tuple[float, str, str]], x: float, spacing: float = 0.075) -> None:
+    """Write names at the right end of lines, moved apart where they would overlap.
+
+    Args:
+        axes: the axes; its limits must be final.
+        labels: (y, text, colour) of each line.
+        x: where the lines end.
+        spacing: least distance of two names, as a share of the axis.
+    """
+    low, high = axes.get_ylim()
+    gap = (high - low) * spacing
+    ordered = sorted(labels)
+    placed: list[float] = []
+    for y, _, _ in ordered:
+        placed.append(max(y, placed[-1] + gap) if placed else y)
+    if placed and placed[-1] > high:  # the topmost would leave the figure: push all that follow downwards
+        placed[-1] = max(high, ordered[-1][0])
+        for i in range(len(placed) - 2, -1, -1):
+            placed[i] = min(placed[i], placed[i + 1] - gap)
+    for (_, text, colour), at in zip(ordered, placed, strict=True):
+        axes.annotate(
+            text, (x, at), xytext=(5, 0), textcoords="offset points", va="center", color=colour, fontsize=8.5,
+            annotation_clip=False,
+        )  # fmt: skip
+
+
+def wrap(text: str, width: int) -> str:
+    """Break a label into lines of at most ``width`` characters, between words."""
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}".strip()
+    return "\n".join(lines)

@@ -1,0 +1,45 @@
+"""Numbers and sentences as a reader wants to see them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+POWER = re.compile(r"(\d(?:\.\d+)?)e([+−-]?)0*(\d+)")
+#: Only after a comparison sign: a digest may look like a power of ten.
+P_VALUE = re.compile(r"(?<=[<=] )" + POWER.pattern)
+
+
+def cell(value: Any) -> str:
+    """Return a table cell: a dash for nothing, four significant digits, thousands set apart."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        if value != 0 and abs(value) < 1e-4:
+            return POWER.sub(_power, typeset(f"{value:.1e}"))
+        return typeset(f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}")
+    return str(value)
+
+
+def typeset(text: str) -> str:
+    """Give a sentence real minus signs and powers of ten, and keep numbers and their units on one line."""
+    text = P_VALUE.sub(_power, text)
+    text = re.sub(r"(?<![\w-])-(?=\d)", "−", text)
+    return re.sub(r"(?<=\d) (?=%|points)|(?<=\bp) (?=[<=])|(?<=[<=]) (?=\d)", "\N{NO-BREAK SPACE}", text)
+
+
+def _power(match: re.Match[str]) -> str:
+    digits = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+    mantissa, sign, exponent = match.groups()
+    power = f"10{(sign.replace('+', '').replace('−', '-') + exponent).translate(digits)}"
+    return power if mantissa == "1" else f"{mantissa}·{power}"
+
+
+def sentence_only(text: str) -> str:
+    """Drop the verdict word from a sentence, for places that show the word by itself."""
+    rest = re.sub(r"^[A-Z]{5,}: ", "", text)
+    return f"{rest[:1].upper()}{rest[1:]}"

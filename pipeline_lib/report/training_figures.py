@@ -1,0 +1,163 @@
+"""Figures of training: learning curves, reward terms, lengths, where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pipeline_lib.evaluation.metrics import describe
+from pipeline_lib.report import series
+from pipeline_lib.report.data import ReportData
+from pipeline_lib.report.style import BLUE, CYCLE, ORANGE, Figure, end_labels, figure, percent, wrap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+Train = Mapping[int, Sequence[Mapping[str, float]]]
+
+
+def learning(data: ReportData) -> Figure | None:
+    """Draw reward and primary metric over training, a thin line per seed and the range over seeds as a band."""
+    panels = [("reward/mean", "reward", False)]
+    if data.metric != "reward":
+        info = describe(data.metric)
+        panels.insert(0, (f"metrics/{data.metric}", info.label, info.share))
+    panels = [panel for panel in panels if series.step_series(data.train, panel[0])[0]]
+    if not panels:
+        return None
+    teams = {"team": (data.train, BLUE), **{n: (t, ORANGE) for n, t in data.baseline_train.items()}}
+
+    def paint(canvas: Canvas, narrow: bool) -> None:
+        shape = (len(panels), 1) if narrow else (1, len(panels))
+        all_axes = canvas.subplots(*shape, squeeze=False).ravel()
+        for axes, (name, label, share) in zip(all_axes, panels, strict=True):
+            for team, (train, colour) in teams.items():
+                _band(axes, train, name, colour, team)
+            axes.set_title(label)
+            axes.set_xlabel("training step")
+            axes.set_xlim(left=0)
+            if share:
+                percent(axes.yaxis)
+                axes.set_ylim(-0.02, 1.02)
+        if len(teams) > 1:
+            all_axes[0].legend(loc="lower right" if panels[0][2] else "best")
+
+    count = len(data.train)
+    band = f"thick line: mean of {count} training seeds; thin lines: each; shaded: their range" if count > 1 else ""
+    return figure(
+        "learning",
+        "Learning",
+        f"On training problems, sampled as in training. {_sentence(band)}".strip(),
+        paint,
+        series.learning(data),
+        (7.6, 3.0),
+        (3.7, 2.6 * len(panels)),
+    )
+
+
+def terms(data: ReportData) -> Figure | None:
+    """Draw each reward term over training."""
+    table = series.terms(data)
+    if len(table.columns) < 2:
+        return None
+
+    def paint(canvas: Canvas, narrow: bool) -> None:
+        axes = canvas.subplots()
+        steps = [row[0] for row in table.rows]
+        for i in range(len(table.columns) - 1):
+            values = [row[i + 1] for row in table.rows]
+            axes.plot(steps, values, color=CYCLE[i % len(CYCLE)], linestyle=("-", "--", "-.", ":")[i % 4])
+        axes.set_xlabel("training step")
+        axes.set_ylabel("reward (weighted)")
+        axes.set_xlim(0, steps[-1])
+        ends = [(table.rows[-1][i + 1], name, CYCLE[i % len(CYCLE)]) for i, name in enumerate(table.columns[1:])]
+        end_labels(axes, [end for end in ends if end[0] is not None], steps[-1])
+
+    return figure(
+        "terms",
+        "Reward, term by term",
+        "The weighted terms add up to the reward. Mean over training seeds.",
+        paint,
+        table,
+    )
+
+
+def lengths(data: ReportData) -> Figure | None:
+    """Draw the mean length of actions over training."""
+    table = series.lengths(data)
+    if not table.rows:
+        return None
+
+    def paint(canvas: Canvas, narrow: bool) -> None:
+        axes = canvas.subplots()
+        _band(axes, data.train, "actions/length_mean", BLUE, "team")
+        axes.set_xlabel("training step")
+        axes.set_ylabel("tokens per action")
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+
+    return figure(
+        "lengths",
+        "Length of actions",
+        "Tokens that one agent samples in one turn. A sudden rise or collapse is an early sign of a degenerate policy.",
+        paint,
+        table,
+        (7.6, 2.4),
+        (3.7, 2.4),
+    )
+
+
+def time_spent(data: ReportData) -> Figure | None:
+    """Draw where the seconds of each training run went."""
+    table = series.time_per_seed(data)
+    if not any(row[-2] for row in table.rows):
+        return None
+    names = [column.removesuffix(" (s)") for column in table.columns[1:-2]]
+
+    def paint(canvas: Canvas, narrow: bool) -> None:
+        axes = canvas.subplots()
+        left = [0.0] * len(table.rows)
+        colours = (BLUE, "#E8B04A", "#4FA88F", "#C9A2BA", "#C4C8CE")
+        for i, name in enumerate(names):
+            widths = [row[i + 1] for row in table.rows]
+            axes.barh(
+                range(len(widths)), widths, left=left, color=colours[i], height=0.62, label=name, edgecolor="white"
+            )
+            left = [a + b for a, b in zip(left, widths, strict=True)]
+        axes.set_yticks(range(len(table.rows)), [wrap(row[0], 16 if narrow else 60) for row in table.rows])
+        axes.invert_yaxis()
+        axes.grid(axis="x")
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel("seconds")
+        canvas.legend(loc="outside lower center", ncols=2 if narrow else 3)
+
+    height = 1.1 + 0.32 * len(table.rows)
+    return figure(
+        "time",
+        "Where training time went",
+        "Wall-clock seconds of each training run.",
+        paint,
+        table,
+        (7.6, height + 0.1),
+        (3.7, height + 0.5),
+    )
+
+
+def _band(axes: Axes, train: Train, name: str, colour: str, label: str) -> None:
+    """Draw each seed thinly, their mean thickly, and shade the range between the least and the greatest."""
+    steps, values = series.step_series(train, name)
+    if not steps:
+        return
+    complete = [(step, [v for v in row if v is not None]) for step, row in zip(steps, values, strict=True)]
+    if len(train) > 1:
+        axes.fill_between(
+            steps, [min(row) for _, row in complete], [max(row) for _, row in complete], color=colour, alpha=0.13, lw=0
+        )
+        for i in range(len(train)):
+            axes.plot(steps, [row[i] for row in values], color=colour, linewidth=0.6, alpha=0.55)  # type: ignore[arg-type]
+    axes.plot(steps, [sum(row) / len(row) for _, row in complete], color=colour, label=label)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else ""

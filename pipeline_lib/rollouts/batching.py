@@ -1,0 +1,272 @@
+"""Continuous batching with exact sharing: who is in which slot, what is drawn, who is finished.
+
+Promise: every action is drawn from its own uniforms, so what is drawn does not depend on what else is in the batch
+(up to rounding of the logits); equal work is done once.  Actions of one prompt (of a group, or of requests that
+happen to have the same prompt) share a slot for as long as their tokens are equal and fork, by a copy of the cache,
+when they part; this is exact, because equal prefixes have equal logits.  A slot that falls free is filled at once.
+Slots in use are kept contiguous, so the model never computes an idle row.
+
+It knows nothing of requests, texts or policies: token ids and uniforms in, token ids and log-probabilities out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pipeline_lib.rollouts.distribution import draw
+from pipeline_lib.rollouts.rollout_model import Ints, Prefill, RolloutModel
+
+if TYPE_CHECKING:
+    from pipeline_lib.rollouts.engine import Sampling
+
+#: Most prompt tokens (padded) run through the model at once; bounds the memory of a prefill.
+PREFILL_TOKENS = 4096
+
+
+@dataclass(slots=True)
+class Work:
+    """What is to be drawn.
+
+    Attributes:
+        prompts: distinct prompts.
+        owner: ``[members]`` index of the prompt of every action (member).
+        uniforms: ``[members, steps]`` fp32.
+        limits: ``[prompts]`` most tokens per action, at least 1, at most ``steps``.
+        ends: ``[vocabulary]`` bool, tokens that end an action.
+        stops: says whether token ids end with (or contain) a stop string; None when there are none.
+    """
+
+    prompts: Sequence[tuple[int, ...]]
+    owner: Ints
+    uniforms: npt.NDArray[np.float32]
+    limits: Ints
+    ends: npt.NDArray[np.bool_]
+    stops: Callable[[list[int]], bool] | None
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Members that drew the same first token and wait for a slot."""
+
+    prefill: Prefill
+    row: int
+    token: int
+    members: Ints
+
+
+@dataclass(slots=True)
+class _Groups:
+    """Members that share their tokens so far: the same slot until they part.
+
+    ``members`` are sorted by group; group g has ``counts[g]`` of them, is in slot ``rows[g]`` (after a draw: came from
+    it, or from a prefill's row; groups from the same row are neighbours) and continues with ``tokens[g]``.
+    """
+
+    members: Ints
+    counts: Ints
+    rows: Ints
+    tokens: Ints
+
+    def first(self) -> Ints:
+        """Return one member of each group."""
+        return self.members[np.cumsum(self.counts) - self.counts]
+
+
+class Batch:
+    """One call's worth of drawing with one model.
+
+    Attributes:
+        tokens: ``[members, steps]`` int64 drawn ids (beyond ``lengths``: undefined).
+        logprobs: ``[members, steps]`` fp32.
+        lengths: ``[members]`` number of ids drawn.
+        stopped: ``[members]`` bool, ended by an end token or stop string (otherwise by its limit).
+        leaf: ``[members]`` the member whose ids are equal and stand for this one's.
+        prompt_tokens: tokens prefilled.
+        computed_tokens: tokens that went through the model one by one.
+    """
+
+    def __init__(
+        self,
+        model: RolloutModel,
+        work: Work,
+        sampling: Sampling,
+        rows: int,
+        first_logits: dict[tuple[int, ...], torch.Tensor],
+    ) -> None:
+        self.model, self.work, self.sampling, self.rows = model, work, sampling, rows
+        self.first_logits = first_logits
+        members, steps = work.uniforms.shape
+        self.tokens = np.zeros((members, steps), dtype=np.int64)
+        self.logprobs = np.zeros((members, steps), dtype=np.float32)
+        self.lengths = np.zeros(members, dtype=np.int64)
+        self.stopped = np.zeros(members, dtype=bool)
+        self.leaf = np.arange(members)
+        self.prompt_tokens = self.computed_tokens = 0
+        self._limits = work.limits[work.owner]
+        self._prompt_lengths = np.array([len(p) for p in work.prompts], dtype=np.int64)[work.owner]
+        self._single = bool((work.limits == 1).all())
+
+    @torch.inference_mode()
+    def run(self) -> Batch:
+        """Draw everything; returns itself."""
+        waves = self._waves()
+        waiting: deque[_Waiting] = deque()
+        groups: _Groups | None = None
+        if not self._single:
+            self.model.reserve(self.rows, int((self._prompt_lengths + self._limits).max()))
+        while True:
+            in_flight = len(groups.members) if groups is not None else 0
+            while not waiting and (in_flight < self.rows) and (wave := next(waves, None)) is not None:
+                waiting.extend(wave)
+            admitted = self._admit(waiting, in_flight)
+            groups = self._arrange(groups, admitted)
+            if groups is None:
+                return self
+            tokens, positions = groups.tokens, (self._prompt_lengths + self.lengths - 1)[groups.first()]
+            by_slot = np.empty_like(groups.rows)
+            by_slot[groups.rows] = np.arange(len(groups.rows))
+            logits = self.model.step(tokens[by_slot], positions[by_slot])
+            self.computed_tokens += len(tokens)
+            groups = self._draw(logits, np.repeat(groups.rows, groups.counts), groups.members)
+
+    def _waves(self) -> Iterator[list[_Waiting]]:
+        """Prefill prompts, shortest first, a bounded number of tokens at a time; draw first tokens."""
+        work = self.work
+        order = np.argsort(work.owner, kind="stable")
+        bounds = np.searchsorted(work.owner[order], np.arange(len(work.prompts) + 1))
+        by_length = sorted(range(len(work.prompts)), key=lambda p: len(work.prompts[p]))
+        known = [p for p in by_length if self._single and work.prompts[p] in self.first_logits]
+        if known:
+            logits = torch.stack([self.first_logits[work.prompts[p]] for p in known])
+            yield self._first_tokens(Prefill(logits, None), known, order, bounds)
+        unknown = [p for p in by_length if not (self._single and work.prompts[p] in self.first_logits)]
+        start = 0
+        while start < len(unknown):
+            end = start + 1
+            while end < len(unknown) and len(work.prompts[unknown[end]]) * (end + 1 - start) <= PREFILL_TOKENS:
+                end += 1
+            wave = unknown[start:end]
+            prefill = self.model.prefill([work.prompts[p] for p in wave], keep=not self._single)
+            self.prompt_tokens += sum(len(work.prompts[p]) for p in wave)
+            if self._single:
+                self.first_logits.update(zip((work.prompts[p] for p in wave), prefill.logits, strict=True))
+            yield self._first_tokens(prefill, wave, order, bounds)
+            start = end
+
+    def _first_tokens(self, prefill: Prefill, wave: list[int], order: Ints, bounds: Ints) -> list[_Waiting]:
+        """Draw the first token of all members of the prompts in ``wave``; return those that go on."""
+        members = np.concatenate([order[bounds[p] : bounds[p + 1]] for p in wave])
+        rows = np.repeat(np.arange(len(wave)), [bounds[p + 1] - bounds[p] for p in wave])
+        groups = self._draw(prefill.logits, rows, members)
+        if groups is None:
+            return []
+        found: list[_Waiting] = []
+        ends = np.cumsum(groups.counts)
+        for row, token, start, end in zip(groups.rows, groups.tokens, ends - groups.counts, ends, strict=True):
+            for part in range(start, end, self.rows):  # more members than slots: served in parts
+                part_members = groups.members[part : min(end, part + self.rows)]
+                found.append(_Waiting(prefill, int(row), int(token), part_members))
+        return found
+
+    def _draw(self, logits: torch.Tensor, rows: Ints, members: Ints) -> _Groups | None:
+        """Draw a token for each member from its row of ``logits``, record it, and return the groups that go on."""
+        step = self.lengths[members]
+        one_each = len(rows) == len(logits) and bool((rows == np.arange(len(rows))).all())
+        device = logits.device
+        uniforms = torch.from_numpy(self.work.uniforms[members, step]).to(device)
+        chosen = None if one_each else torch.from_numpy(rows).to(device)
+        drawn, drawn_logprobs = draw(logits, chosen, uniforms, self.sampling)
+        ids, logprobs = drawn.cpu().numpy(), drawn_logprobs.cpu().numpy()
+        self.tokens[members, step] = ids
+        self.logprobs[members, step] = logprobs
+        self.lengths[members] = step + 1
+
+        groups = self._group(rows, ids, members, parted=len(rows) == len(logits))
+        first, counts, tokens = groups.first(), groups.counts, groups.tokens
+        self.leaf[groups.members] = np.repeat(first, counts)
+        ended = self.work.ends[tokens]
+        if self.work.stops is not None:
+            for g in np.flatnonzero(~ended):
+                ended[g] = self.work.stops(self.tokens[first[g], : self.lengths[first[g]]].tolist())
+        self.stopped[groups.members] = np.repeat(ended, counts)
+        going = ~ended & (self.lengths[first] < self._limits[first])
+        if going.all():
+            return groups
+        if not going.any():
+            return None
+        kept = groups.members[np.repeat(going, counts)]
+        return _Groups(kept, counts[going], groups.rows[going], tokens[going])
+
+    @staticmethod
+    def _group(rows: Ints, ids: Ints, members: Ints, parted: bool) -> _Groups:
+        """Put members together that came from the same row and drew the same token; ``parted``: none share a row."""
+        if parted:
+            return _Groups(members, np.ones(len(members), dtype=np.int64), rows, ids)
+        order = np.lexsort((ids, rows))
+        rows, ids, members = rows[order], ids[order], members[order]
+        starts = np.flatnonzero(np.concatenate(([True], (rows[1:] != rows[:-1]) | (ids[1:] != ids[:-1]))))
+        return _Groups(members, np.diff(np.append(starts, len(members))), rows[starts], ids[starts])
+
+    def _admit(self, waiting: deque[_Waiting], in_flight: int) -> list[_Waiting]:
+        """Take as many waiting groups as have a slot for each of their members (so a fork always finds one)."""
+        admitted: list[_Waiting] = []
+        if in_flight and not self.model.refills:
+            return admitted
+        while waiting and in_flight + len(waiting[0].members) <= self.rows:
+            if admitted and not self.model.refills and waiting[0].prefill is not admitted[0].prefill:
+                break
+            admitted.append(waiting.popleft())
+            in_flight += len(admitted[-1].members)
+        return admitted
+
+    def _arrange(self, groups: _Groups | None, admitted: list[_Waiting]) -> _Groups | None:
+        """Give every group a slot so that slots 0..n-1 are in use; ``rows`` of the result are slots.
+
+        A group keeps its slot if it is the first of those that shared it and the slot is below n.  The others are
+        copied into holes; no hole is anybody's source, so the copies are independent of each other.
+        """
+        old = len(groups.rows) if groups is not None else 0
+        count = old + len(admitted)
+        if count == 0:
+            return None
+        slots = np.empty(count, dtype=np.int64)
+        stays = np.zeros(count, dtype=bool)
+        if groups is not None:
+            stays[:old] = np.concatenate(([True], groups.rows[1:] != groups.rows[:-1])) & (groups.rows < count)
+            slots[:old] = groups.rows
+        used = np.zeros(count, dtype=bool)
+        used[slots[stays]] = True
+        sources = slots[:old][~stays[:old]]
+        slots[~stays] = np.flatnonzero(~used)
+        if groups is not None:
+            self.model.move(sources, slots[:old][~stays[:old]], count)
+        if not admitted:
+            assert groups is not None
+            return _Groups(groups.members, groups.counts, slots, groups.tokens)
+        at = old
+        while at < count:  # one copy per prefill the admitted come from
+            prefill = admitted[at - old].prefill
+            end = at
+            while end < count and admitted[end - old].prefill is prefill:
+                end += 1
+            rows = np.array([w.row for w in admitted[at - old : end - old]], dtype=np.int64)
+            self.model.place(prefill, rows, slots[at:end])
+            at = end
+        members = [w.members for w in admitted]
+        counts = np.array([len(m) for m in members], dtype=np.int64)
+        tokens = np.array([w.token for w in admitted], dtype=np.int64)
+        if groups is None:
+            return _Groups(np.concatenate(members), counts, slots, tokens)
+        return _Groups(
+            np.concatenate([groups.members, *members]),
+            np.concatenate([groups.counts, counts]),
+            slots,
+            np.concatenate([groups.tokens, tokens]),
+        )

@@ -1,0 +1,169 @@
+"""The fast path: an own forward pass for the Llama family (Llama, Qwen2, Qwen3) with a static key/value cache.
+
+Promise: the logits of transformers' own forward pass up to rounding, in fp32 and bf16, on CPU and CUDA.  A step moves
+no cache: keys and values are written and read in place.  Nothing relies on padding: prompts are laid out from the
+left, and a mask by length hides what lies behind.
+
+Not promised: sliding windows, rotary embeddings that depend on the length, quantised weights (`unsupported`); such
+models take `generic_model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from pipeline_lib.rollouts.cuda_graphs import StepGraphs
+from pipeline_lib.rollouts.decoder_weights import Shape, Weights, fuse, turns, unsupported
+from pipeline_lib.rollouts.kernels import causal_attention, kernels_for, turn
+from pipeline_lib.rollouts.rollout_model import Ints, Prefill, RolloutModel
+from pipeline_lib.rollouts.slot_cache import SlotCache
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+__all__ = ["FusedDecoder", "unsupported"]
+
+#: Where kernels are compiled for each size, rows come in multiples of this.
+ROWS_GRAIN = 8
+Attend = Callable[[int, "Tensor"], "Tensor"]
+
+
+class FusedDecoder(RolloutModel):
+    """Rollout copy of a Llama-family model with fused weights and a static cache."""
+
+    refills = True
+
+    def __init__(self, model: PreTrainedModel, dtype: torch.dtype, graphs: bool = True) -> None:
+        """Make an empty copy with the shapes of ``model``; `refresh` fills it.
+
+        Args:
+            model: the plain model.
+            dtype: type of the copy's weights.
+            graphs: on CUDA, run steps by captured graphs.
+        """
+        self.shape = Shape.of(model.config)
+        self.context, self.vocabulary = self.shape.context, self.shape.vocabulary
+        self.device, self.dtype = model.device, dtype
+        self._kernels = kernels_for(self.device, dtype, self.shape.eps, (self.shape.width, self.shape.head_size))
+        self._turns = turns(model, self.device)
+        self._cache = SlotCache(self.shape, self.device, dtype)
+        self._weights: Weights | None = None
+        self._graphs = StepGraphs(self._step) if graphs and self.device.type == "cuda" else None
+
+    def refresh(self, state: Mapping[str, Tensor]) -> None:
+        """Fuse the weights of ``state`` (a plain model's ``state_dict``)."""
+        self._weights = fuse(state, self.shape, self.device, self.dtype, self._kernels.fold, self._weights)
+
+    def prefill(self, prompts: Sequence[tuple[int, ...]], keep: bool) -> Prefill:
+        """Run prompts laid out from the left; causality hides what lies to their right."""
+        shape, given, needed = self.shape, len(prompts), max(len(p) for p in prompts)
+        count, longest = self._rows(given, given + ROWS_GRAIN), self._rows(needed, self.context)
+        ids = np.zeros((count, longest), dtype=np.int64)
+        for row, prompt in zip(ids, prompts, strict=False):
+            row[: len(prompt)] = prompt
+        last = np.arange(count) * longest
+        last[:given] += [len(p) - 1 for p in prompts]
+        kept_shape = (shape.depth, 2, given, shape.kv_heads, needed, shape.head_size)
+        kept = torch.empty(kept_shape, dtype=self.dtype, device=self.device) if keep else None
+
+        def attend(layer: int, states: Tensor) -> Tensor:
+            states = states.view(count, longest, -1, shape.head_size).transpose(1, 2)  # [prompts, heads, tokens, size]
+            query, key, value = states.split([shape.heads, shape.kv_heads, shape.kv_heads], dim=1)
+            if kept is not None:
+                kept[layer, 0], kept[layer, 1] = key[:given, :, :needed], value[:given, :, :needed]
+            return causal_attention(query, key, value).transpose(1, 2).reshape(count * longest, -1)
+
+        tokens = torch.from_numpy(ids.ravel()).to(self.device)
+        hidden = self._forward(tokens, self._turns[:longest].repeat(count, 1), attend)
+        logits = self._logits(hidden[torch.from_numpy(last).to(self.device)])
+        return Prefill(logits[:given], kept)
+
+    def reserve(self, slots: int, length: int) -> None:
+        """Make room in the cache."""
+        self._cache.reserve(slots, length)
+
+    def place(self, prefill: Prefill, rows: Ints, slots: Ints) -> None:
+        """Copy the prompts' keys and values into their slots."""
+        self._cache.place(prefill.cache, rows, slots)
+
+    def move(self, sources: Ints, targets: Ints, count: int) -> None:
+        """Copy whole slots."""
+        self._cache.move(sources, targets)
+
+    def step(self, tokens: Ints, positions: Ints) -> Tensor:
+        """Append one token per slot; every slot attends over its own length."""
+        cache, active, needed = self._cache, len(tokens), int(positions.max()) + 1
+        cache.lengthen(needed, active)
+        spare = self._rows(active, cache.slots) - active  # slots that nobody uses
+        ids, where = (torch.from_numpy(np.pad(array, (0, spare))).to(self.device) for array in (tokens, positions))
+        if self._graphs is not None:
+            return self._graphs(ids, where, needed, cache.slots, cache.longest, cache.address)
+        return self._step(ids, where, cache.length(needed))[:active]
+
+    def _rows(self, needed: int, most: int) -> int:
+        """Round a number of rows up to one of few sizes.
+
+        oneDNN compiles a kernel for each size it has not met, which takes as long as a step or two; and it keeps only
+        so many.
+        """
+        if not self._kernels.compiles:
+            return needed
+        grain = ROWS_GRAIN if needed <= 64 else 2 * ROWS_GRAIN
+        return min(-(-needed // grain) * grain, most)
+
+    def _step(self, ids: Tensor, where: Tensor, length: int) -> Tensor:
+        """Do the device's part of a step, attending over the first ``length`` positions of the slots."""
+        shape, cache, active, share = self.shape, self._cache, len(ids), self.shape.heads // self.shape.kv_heads
+        places = cache.places(where)
+        hidden = torch.arange(length, device=self.device) > where[:, None]  # [active, length]
+        mask = torch.zeros(hidden.shape, dtype=self.dtype, device=self.device).masked_fill_(hidden, float("-inf"))
+        mask = mask[:, None, None, :].expand(active, shape.kv_heads, 1, length).reshape(-1, 1, length)
+        scale = shape.head_size**-0.5
+
+        def attend(layer: int, states: Tensor) -> Tensor:
+            cache.write(layer, places, states[:, shape.heads :].reshape(-1, shape.head_size))
+            keys, values = cache.read(layer, active, length)
+            query = states[:, : shape.heads].reshape(-1, share, shape.head_size)
+            weights = torch.baddbmm(mask, query, keys.transpose(1, 2), alpha=scale)  # [rows * kv heads, share, length]
+            weights = weights.softmax(-1, dtype=torch.float32).to(self.dtype)
+            return torch.bmm(weights, values).view(active, -1)
+
+        return self._logits(self._forward(ids, self._turns[where], attend))
+
+    def _forward(self, ids: Tensor, rotations: Tensor, attend: Attend) -> Tensor:
+        """Run all layers on ``[tokens]`` and return ``[tokens, width]``.
+
+        Args:
+            ids: token ids.
+            rotations: ``[tokens, head size / 2]`` complex64, what turns each token's queries and keys.
+            attend: mixes values; takes the layer's number and ``[tokens, heads + 2 kv heads, head size]``.
+        """
+        ops, rotated, rotations = self._kernels, self.shape.heads + self.shape.kv_heads, rotations[:, None]
+        weights = self._loaded()
+        hidden = functional.embedding(ids, weights.embedding)
+        for number, layer in enumerate(weights.layers):
+            qkv = ops.linear(ops.normed(hidden, layer.attention_norm), layer.qkv, layer.qkv_bias)
+            states = qkv.view(len(ids), -1, self.shape.head_size)
+            turning = states[:, :rotated]
+            straight = turning if layer.heads_norm is None else ops.normed(turning, layer.heads_norm)
+            turn(straight, rotations, turning)
+            hidden = ops.linear_add(attend(number, states), layer.out, layer.out_bias, hidden)
+            mlp = ops.linear(ops.normed(hidden, layer.mlp_norm), layer.gate_up, layer.gate_up_bias)
+            gate, up = mlp.chunk(2, dim=-1)
+            hidden = ops.linear_add(functional.silu(gate).mul_(up), layer.down, layer.down_bias, hidden)
+        return hidden
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """Return ``[tokens, vocabulary]`` fp32."""
+        weights = self._loaded()
+        return self._kernels.linear(self._kernels.normed(hidden, weights.norm), weights.head, None).float()
+
+    def _loaded(self) -> Weights:
+        assert self._weights is not None, "refresh comes first"
+        return self._weights

@@ -1,0 +1,108 @@
+"""The distribution actions are drawn from: the one place that knows temperature, top-k and top-p.
+
+Promise: engines draw from, and training computes log-probabilities under, what `scaled_logits` returns, so the two
+can only differ by rounding of the logits.  It knows nothing of models, prompts or randomness: uniforms are given.
+Not promised: that an inference server of somebody else filters in the same order; such engines are measured.
+
+Greedy (temperature 0) has no distribution to speak of (the chosen token has probability 1), so its log-probabilities
+are the model's own: temperature 1, full vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pipeline_lib.rollouts.engine import Sampling
+
+
+def scaled_logits(logits: Tensor, sampling: Sampling, keep: Tensor | None = None) -> Tensor:
+    """Apply temperature, then top-k, then top-p; dropped tokens become -inf.
+
+    Args:
+        logits: ``[..., vocabulary]``, any float type; computed in fp32.  Gradients flow through kept tokens.
+        sampling: the settings of the distribution.
+        keep: optional ``[...]`` token ids that stay in the support whatever the filters say.  Training passes the
+            drawn ids: rounding can put a token on the other side of a filter's edge, and -inf is no log-probability.
+
+    Returns:
+        ``[..., vocabulary]`` fp32 whose softmax is the sampling distribution.
+    """
+    scaled = logits.float()
+    if sampling.temperature > 0 and sampling.temperature != 1:
+        scaled = scaled / sampling.temperature
+    if sampling.temperature == 0 or (sampling.top_k <= 0 and sampling.top_p >= 1):
+        return scaled
+    dropped = _dropped(scaled.detach(), sampling)
+    if keep is not None:
+        dropped = dropped.scatter(-1, keep.unsqueeze(-1), False)
+    return scaled.masked_fill(dropped, float("-inf"))
+
+
+def _dropped(scaled: Tensor, sampling: Sampling) -> Tensor:
+    """Return a ``[..., vocabulary]`` mask of tokens outside the top-k or the nucleus; the likeliest always stays.
+
+    Equal logits are ordered by token id, so exactly k tokens survive top-k.
+    """
+    ordered, ids = scaled.sort(dim=-1, descending=True, stable=True)
+    beyond = torch.zeros_like(ordered, dtype=torch.bool)
+    if 0 < sampling.top_k < ordered.shape[-1]:
+        beyond[..., sampling.top_k :] = True
+        ordered = ordered.masked_fill(beyond, float("-inf"))
+    if sampling.top_p < 1:
+        mass = ordered.softmax(-1)
+        beyond |= mass.cumsum(-1) - mass >= sampling.top_p  # the token that crosses the edge is still in
+    return torch.empty_like(beyond).scatter_(-1, ids, beyond)
+
+
+def log_probabilities(logits: Tensor, sampling: Sampling) -> Tensor:
+    """Return the log-probability of every token, ``[..., vocabulary]`` fp32 (natural log; -inf when dropped)."""
+    return scaled_logits(logits, sampling).log_softmax(-1)
+
+
+def sampled_logprobs(logits: Tensor, ids: Tensor, sampling: Sampling) -> Tensor:
+    """Return the log-probability of drawn ids under the sampling distribution; always finite, differentiable.
+
+    Args:
+        logits: ``[..., vocabulary]``.
+        ids: ``[...]`` int64, the drawn tokens.
+        sampling: the settings they were drawn with.
+
+    Returns:
+        ``[...]`` fp32.
+    """
+    scaled = scaled_logits(logits, sampling, keep=ids)
+    return scaled.gather(-1, ids.unsqueeze(-1)).squeeze(-1) - scaled.logsumexp(-1)
+
+
+def draw(logits: Tensor, rows: Tensor | None, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """Draw one token per uniform by inverting the cumulative distribution.
+
+    Args:
+        logits: ``[rows, vocabulary]``.
+        rows: ``[draws]`` int64, which row each uniform draws from; None means one draw per row, in order.
+        uniforms: ``[draws]`` fp32 in [0, 1), of at most 23 bits (so that ``u * total < total`` in fp32).
+        sampling: the settings of the distribution; temperature 0 takes the likeliest token.
+
+    Returns:
+        Token ids ``[draws]`` int64 and their log-probabilities ``[draws]`` fp32.
+    """
+    probabilities = scaled_logits(logits, sampling).softmax(-1)
+    if sampling.temperature == 0:
+        best, ids = probabilities.max(-1)
+        return (ids, best.log()) if rows is None else (ids[rows], best.log()[rows])
+    cumulative = probabilities.cumsum(-1)
+    if rows is not None:
+        cumulative = cumulative.index_select(0, rows)
+    targets = uniforms.unsqueeze(-1) * cumulative[:, -1:]
+    ids = torch.searchsorted(cumulative, targets, right=True).squeeze(-1)
+    lines = torch.arange(len(ids), device=ids.device) if rows is None else rows
+    chosen = probabilities[lines, ids]
+    if ids.is_cuda and bool((impossible := chosen == 0).any()):  # a parallel sum need not grow in its last bits
+        ids = torch.where(impossible, probabilities.argmax(-1)[lines], ids)
+        chosen = probabilities[lines, ids]
+    return ids, chosen.log()

@@ -1,0 +1,155 @@
+"""The seam between sampling and everything that needs samples.
+
+An engine knows nothing of problems, rewards or teams: it holds rollout copies of named policies, samples
+continuations of token ids, and says with which log-probability each token was drawn *under the distribution that
+was sampled from* (temperature, top-p and top-k included), so that training can use the same numbers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipeline_lib.policies.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """The distribution actions are drawn from.
+
+    Attributes:
+        temperature: > 0 divides the logits; 0 means greedy, with the model's own log-probabilities (temperature 1).
+        top_p: nucleus mass in (0, 1]; 1 keeps the full support.
+        top_k: number of most likely tokens kept; 0 keeps all.
+        max_new_tokens: most tokens per action, the end token included.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    max_new_tokens: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Sample ``n`` actions for one prompt.
+
+    Attributes:
+        policy: name of the policy (a key of the team's policies).
+        prompt: token ids of the prompt, never empty.
+        n: number of actions to draw (the group size in training).
+        seed: fixes the draws of this request whatever else is in the batch; action j uses (seed, j).
+    """
+
+    policy: str
+    prompt: tuple[int, ...]
+    n: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One agent's completion.
+
+    Attributes:
+        ids: sampled token ids, ending with the end token if (and only if) the policy chose it; never padded.
+        logprobs: natural-log probability of each id under the sampling distribution; same length as ``ids``.
+        text: ``ids`` decoded without special tokens, cut before a stop string.
+        finish: ``stop`` (end token or stop string) or ``length``.
+    """
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    text: str
+    finish: str
+
+
+@dataclass(slots=True)
+class Counters:
+    """What an engine has done since it was made or last reset.
+
+    ``generated_tokens`` counts tokens delivered (after sharing identical work), ``computed_tokens`` those that went
+    through the model one by one, ``prompt_tokens`` those prefilled; ``seconds`` is wall time inside `generate`.
+    """
+
+    requests: int = 0
+    actions: int = 0
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+    computed_tokens: int = 0
+    seconds: float = 0.0
+    extra: dict[str, float] = field(default_factory=dict)
+
+
+class EngineError(RuntimeError):
+    """The engine cannot serve a request (prompt too long, server down, weights of another shape); says what to do."""
+
+
+class Engine(ABC):
+    """Samples actions from named policies."""
+
+    counters: Counters
+
+    @abstractmethod
+    def load(self, policies: Mapping[str, Policy]) -> None:
+        """Take rollout copies of all policies (adapters merged out of place)."""
+
+    @abstractmethod
+    def update(self, policy: Policy) -> None:
+        """Refresh the rollout copy of one policy after an optimiser step; later samples come from the new weights."""
+
+    @abstractmethod
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:
+        """Return ``n`` actions per request, in input order.
+
+        Raises:
+            EngineError: a prompt does not fit the context, a policy is unknown, or its rollout copy is older than
+                the policy's version.
+        """
+
+    def close(self) -> None:
+        """Free memory, processes and connections; calling it twice is fine."""
+
+
+def unknown_policy(name: str, loaded: Iterable[str]) -> EngineError:
+    """Return what to raise when a policy is asked for that was never loaded."""
+    return EngineError(f"policy {name!r} is not loaded (loaded: {sorted(loaded)}); call load first")
+
+
+def require_current(policy: Policy, version: int) -> None:
+    """Check that a rollout copy of ``version`` is of the policy's present one.
+
+    Raises:
+        EngineError: it is not; sampling from stale weights would not be on-policy.
+    """
+    if version != policy.version:
+        raise EngineError(
+            f"the rollout copy of policy {policy.name!r} has version {version}, the policy {policy.version}: "
+            f"call update after every optimiser step"
+        )
+
+
+def check_prompt(name: str, prompt_tokens: int, n: int, context: int) -> None:
+    """Check that a request can be served.
+
+    Args:
+        name: the policy.
+        prompt_tokens: length of the prompt.
+        n: actions asked for.
+        context: most tokens of prompt and action together.
+
+    Raises:
+        EngineError: the prompt is empty or leaves no room for an action, or no action is asked for.
+    """
+    if prompt_tokens == 0:
+        raise EngineError(f"a prompt for policy {name!r} has no tokens; an observation must not be empty")
+    if prompt_tokens >= context:
+        raise EngineError(
+            f"a prompt for policy {name!r} has {prompt_tokens} tokens, and its context is {context}, which must hold "
+            f"prompt and action: shorten the observation, or use a model with a longer context"
+        )
+    if n < 1:
+        raise EngineError(f"a request for policy {name!r} asks for {n} actions; ask for 1 or more")

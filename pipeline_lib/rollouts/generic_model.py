@@ -1,0 +1,130 @@
+"""The general path: any causal language model that transformers loads, through its own forward pass.
+
+Promise: same actions as the fast path where both apply (up to rounding).  Prompts are padded on the left here, with
+attention mask and positions given explicitly, so the tokenizer's padding side does not matter.  Prompts are run once
+and their cache is shared by their group; finished sequences leave the batch; slots are filled only when all are free.
+A model whose cache cannot be rearranged by row (recurrent states) is run without a cache: slow, but right.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+from pipeline_lib.rollouts.rollout_model import Ints, Prefill, RolloutModel
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+
+class GenericModel(RolloutModel):
+    """Rollout copy that calls transformers."""
+
+    refills = False
+
+    def __init__(self, model: PreTrainedModel, dtype: torch.dtype) -> None:
+        """Make a copy of ``model`` that is never trained; `refresh` brings its weights up to date."""
+        config: Any = model.config.get_text_config()
+        plain: Any = copy.deepcopy(model)
+        plain = plain.unload() if hasattr(plain, "unload") else plain  # a PeftModel gives back its base
+        self._model = plain.to(dtype=dtype).eval().requires_grad_(False)
+        self.context = int(getattr(config, "max_position_embeddings", None) or 2**31)
+        self.vocabulary, self.device = int(config.vocab_size), model.device
+        accepted = inspect.signature(plain.forward).parameters
+        self._takes_positions = "position_ids" in accepted
+        self._last_only = "logits_to_keep" in accepted
+        self._cached = _row_cache(self._model)
+        self._cache: Any = None  # transformers' cache of the active slots, or their token ids when there is none
+        self._mask = torch.zeros(0)
+
+    def refresh(self, state: Mapping[str, Tensor]) -> None:
+        """Copy the weights; names must be those of the plain model."""
+        self._model.load_state_dict(dict(state), strict=False)
+
+    def prefill(self, prompts: Sequence[tuple[int, ...]], keep: bool) -> Prefill:
+        """Run prompts padded on the left."""
+        longest = max(len(p) for p in prompts)
+        ids = torch.zeros((len(prompts), longest), dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, prompt in enumerate(prompts):
+            ids[row, longest - len(prompt) :] = torch.tensor(prompt)
+            mask[row, longest - len(prompt) :] = 1
+        ids, mask = ids.to(self.device), mask.to(self.device)
+        if not self._cached:
+            return Prefill(self._uncached(ids, mask), (ids, mask))
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        result = self._call(ids, mask, positions, None)
+        return Prefill(result.logits[:, -1].float(), (result.past_key_values, mask) if keep else None)
+
+    def _call(self, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any) -> Any:
+        extra: dict[str, Any] = {"position_ids": positions} if self._takes_positions else {}
+        if self._last_only:
+            extra["logits_to_keep"] = 1
+        return self._model(input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True, **extra)
+
+    def _uncached(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Return next-token logits of left-padded sequences, one sequence at a time, without padding or cache."""
+        sequences = [row[seen.bool()] for row, seen in zip(ids, mask, strict=True)]
+        return torch.stack([self._model(input_ids=s[None], use_cache=False).logits[0, -1].float() for s in sequences])
+
+    def reserve(self, slots: int, length: int) -> None:
+        """Forget what slots held; the cache grows by itself."""
+        self._cache = None
+
+    def place(self, prefill: Prefill, rows: Ints, slots: Ints) -> None:
+        """Copy prompts of one prefill into all slots in use."""
+        cache, mask = prefill.cache
+        chosen = np.empty(len(rows), dtype=np.int64)
+        chosen[slots] = rows
+        index = torch.from_numpy(chosen).to(self.device)
+        self._mask = mask[index]
+        if not self._cached:
+            self._cache = cache[index]
+            return
+        self._cache = copy.deepcopy(cache)
+        self._cache.batch_select_indices(index)
+
+    def move(self, sources: Ints, targets: Ints, count: int) -> None:
+        """Rearrange the cache so that slots 0..count-1 are in use."""
+        if self._cache is None or (not len(sources) and count == len(self._mask)):
+            return
+        chosen = np.arange(count)
+        chosen[targets] = sources
+        index = torch.from_numpy(chosen).to(self.device)
+        self._mask = self._mask[index]
+        if self._cached:
+            self._cache.batch_select_indices(index)
+        else:
+            self._cache = self._cache[index]
+
+    def step(self, tokens: Ints, positions: Ints) -> Tensor:
+        """Append one token per slot."""
+        ids = torch.from_numpy(tokens).to(self.device)[:, None]
+        self._mask = torch.cat([self._mask, torch.ones_like(ids)], dim=1)
+        if not self._cached:
+            self._cache = torch.cat([self._cache, ids], dim=1)
+            return self._uncached(self._cache, self._mask)
+        where = torch.from_numpy(positions).to(self.device)[:, None]
+        result = self._call(ids, self._mask, where, self._cache)
+        self._cache = result.past_key_values
+        return result.logits[:, -1].float()
+
+
+@torch.inference_mode()
+def _row_cache(model: PreTrainedModel) -> bool:
+    """Return whether the model's cache holds nothing but keys and values that can be selected by row.
+
+    Decided by running one token: recurrent layers carry states that padding would corrupt.
+    """
+    result: Any = model(input_ids=torch.zeros((1, 1), dtype=torch.long, device=model.device), use_cache=True)
+    cache = getattr(result, "past_key_values", None)
+    if cache is None or not hasattr(cache, "batch_select_indices"):
+        return False
+    return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in getattr(cache, "layers", [None]))

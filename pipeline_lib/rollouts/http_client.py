@@ -1,0 +1,147 @@
+"""JSON over HTTP with retries: what the engines that talk to a server have in common.
+
+A request that fails because the server is down, busy (429) or broken (5xx), takes too long, or answers with something
+that is not the JSON object asked for, is tried again after a pause that doubles each time (or as long as the server
+says).  A request the server refuses (any other 4xx) is not.  Every failure ends as an `EngineError` that says what was
+asked of whom, what came back and what to do.  Nothing is ever sent anywhere but to the URL given; redirects are
+refused, because they would take the key along.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from email.message import Message
+from typing import IO, Any, TypeVar
+
+from pipeline_lib.rollouts.engine import EngineError
+
+T = TypeVar("T")
+
+_LONGEST_PAUSE = 60.0
+_SHOWN = 300
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Turns a redirect into the HTTP error that it is for an API."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> None:
+        """Refuse."""
+
+
+@dataclass(slots=True)
+class HttpClient:
+    """Talks to one server.
+
+    Attributes:
+        url: what paths are appended to, for example ``http://127.0.0.1:8000/v1``.
+        key: sent as bearer token; empty for none.
+        retries: how often a failed request is tried again.
+        timeout: seconds a request may take.
+        pause: seconds before the first new try; doubles each time.
+        retried: how many tries failed and were repeated.
+    """
+
+    url: str
+    key: str = ""
+    retries: int = 5
+    timeout: float = 600.0
+    pause: float = 1.0
+    retried: int = 0
+    closing: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def post(self, path: str, body: dict[str, Any], read: Callable[[Any], T]) -> T:
+        """Send ``body`` and return what ``read`` makes of the JSON that comes back.
+
+        Args:
+            path: appended to the URL.
+            body: sent as JSON.
+            read: takes the answer apart; raises AttributeError, LookupError, TypeError or ValueError if it is not what
+                was asked for.
+
+        Raises:
+            EngineError: the request was refused, or failed each time.
+        """
+        return self._insist("POST", path, json.dumps(body).encode(), lambda raw: read(json.loads(raw)))
+
+    def command(self, path: str, body: dict[str, Any]) -> None:
+        """Send ``body`` and take any successful answer for a yes; see `post`."""
+        self._insist("POST", path, json.dumps(body).encode(), lambda raw: None)
+
+    def get(self, path: str, read: Callable[[Any], T]) -> T:
+        """Ask for ``path``; see `post`."""
+        return self._insist("GET", path, None, lambda raw: read(json.loads(raw)))
+
+    def _insist(self, method: str, path: str, body: bytes | None, read: Callable[[bytes], T]) -> T:
+        problem = ""
+        for attempt in range(self.retries + 1):
+            try:
+                return self._once(method, path, body, read)
+            except _Again as again:
+                problem = str(again)
+                if attempt == self.retries or self.closing.is_set():
+                    break
+                pause = self.pause * 2**attempt if again.wait is None else again.wait
+                with self._lock:
+                    self.retried += 1
+                self.closing.wait(min(pause, _LONGEST_PAUSE))
+        raise EngineError(
+            f"{self.url}{path}: {problem}; tried {self.retries + 1} times. Is the server running there, and is it one "
+            f"with an OpenAI-compatible API? What was finished before is kept; run the same command again"
+        )
+
+    def _once(self, method: str, path: str, body: bytes | None, read: Callable[[bytes], T]) -> T:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self.key:
+            headers["Authorization"] = f"Bearer {self.key}"
+        request = urllib.request.Request(self.url + path, body, headers, method=method)
+        try:
+            with urllib.request.build_opener(_NoRedirects).open(request, timeout=self.timeout) as answer:
+                raw: bytes = answer.read()
+        except urllib.error.HTTPError as error:
+            raise self._refusal(path, error) from None
+        except (OSError, EOFError) as error:  # URLError, timeouts and broken connections are OSErrors
+            raise _Again(f"no answer ({getattr(error, 'reason', error)})") from None
+        except Exception as error:  # http.client raises its own kinds for what is not HTTP
+            raise _Again(f"not an HTTP answer ({type(error).__name__}: {error})") from None
+        try:
+            return read(raw)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            raise _Again(f"the answer makes no sense: {raw[:_SHOWN]!r}") from None
+
+    def _refusal(self, path: str, error: urllib.error.HTTPError) -> Exception:
+        """Return what to raise for an HTTP status other than success."""
+        with error:
+            text = error.read(_SHOWN).decode(errors="replace").strip()
+        said = f"HTTP {error.code} {error.reason}: {text}"
+        if error.code in (408, 409, 425, 429) or error.code >= 500:
+            return _Again(said, _seconds(error.headers.get("Retry-After")))
+        hint = {
+            401: "check the key",
+            403: "check the key and what it may use",
+            404: "check the URL (it usually ends with /v1) and the model's name",
+        }.get(error.code, "the server does not accept this request")
+        return EngineError(f"{self.url}{path}: {said}; {hint}")
+
+
+class _Again(Exception):
+    """This try failed in a way that another may not; ``wait`` seconds if the server said so."""
+
+    def __init__(self, text: str, wait: float | None = None) -> None:
+        super().__init__(text)
+        self.wait = wait
+
+
+def _seconds(header: str | None) -> float | None:
+    """Return a Retry-After header's seconds; dates and nonsense are ignored."""
+    try:
+        return max(0.0, float(header)) if header else None
+    except ValueError:
+        return None

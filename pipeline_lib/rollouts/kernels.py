@@ -1,0 +1,184 @@
+"""The few operations a decoder layer is made of, in the fastest exact form torch has for the device.
+
+`PlainKernels` runs everywhere.  `LeanKernels` is for fp32 on the CPU, where a step of a small model is bound by the
+number of operations: norms take three of them (their weights having been multiplied into the next matrix), and
+residuals are added inside the matrix product.  Products go to MKL on Intel's processors, where a small one takes half
+the time it takes in oneDNN, and to oneDNN on others, where MKL is up to twice as slow.  Calling oneDNN directly leaves
+torch's process-wide matmul precision alone, which belongs to whoever trains.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+#: Longest sequence (tokens) whose attention is computed in the plain way on the CPU.
+PLAIN_TOKENS = 256
+
+
+class Kernels(ABC):
+    """Operations on ``[tokens, features]``.
+
+    ``fold`` says how `decoder_weights.fuse` must prepare the weights, ``compiles`` whether a number of rows that was
+    not met before costs a step or two.
+    """
+
+    fold: bool
+    compiles = False
+
+    @abstractmethod
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return ``x @ weight.T + bias``."""
+
+    @abstractmethod
+    def linear_add(self, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
+        """Return ``residual + x @ weight.T + bias``."""
+
+    @abstractmethod
+    def normed(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """Divide by the root mean square of the last dimension (arXiv 1910.07467) and multiply by ``weight``.
+
+        ``weight`` is ``[features]``, ``[heads, features]`` for ``x`` ``[tokens, heads, features]``, or None for ones.
+        """
+
+
+class PlainKernels(Kernels):
+    """Any device and type."""
+
+    fold = False
+
+    def __init__(self, eps: float) -> None:
+        self._eps = eps
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return ``x @ weight.T + bias``."""
+        return functional.linear(x, weight, bias)
+
+    def linear_add(self, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
+        """Return ``residual + x @ weight.T + bias``."""
+        return residual + functional.linear(x, weight, bias)
+
+    def normed(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """Divide by the root mean square and multiply by ``weight``."""
+        if weight is None or weight.dim() == 1:
+            return functional.rms_norm(x, x.shape[-1:], weight, self._eps)
+        return functional.rms_norm(x, x.shape[-1:], None, self._eps) * weight
+
+
+class LeanKernels(Kernels):
+    """fp32 on the CPU, with the BLAS that torch calls by default.
+
+    With n numbers, x / sqrt(mean(x^2) + eps) = sqrt(n) * x / hypot(|x|, sqrt(n eps)); the root of n is part of the
+    weights.
+    """
+
+    fold = True
+
+    def __init__(self, eps: float, widths: tuple[int, ...]) -> None:
+        self._floor = {width: torch.tensor((width * eps) ** 0.5) for width in widths}
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return ``x @ weight.T + bias``."""
+        return functional.linear(x, weight, bias)
+
+    def linear_add(self, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
+        """Return ``residual + x @ weight.T + bias``."""
+        return torch.addmm(residual if bias is None else residual + bias, x, weight.t())
+
+    def normed(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """Divide by the root of the sum of squares (floored) and multiply by ``weight``."""
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        normed = x / torch.hypot(length, self._floor[x.shape[-1]])
+        return normed if weight is None else normed * weight
+
+
+class OneDnnKernels(LeanKernels):
+    """The same with oneDNN's products."""
+
+    compiles = True
+
+    def __init__(self, eps: float, widths: tuple[int, ...]) -> None:
+        super().__init__(eps, widths)
+        self._product = torch.ops.mkldnn._linear_pointwise
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return ``x @ weight.T + bias``."""
+        product: Tensor = self._product(x, weight, bias, "none", [], "")
+        return product
+
+    def linear_add(self, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
+        """Return ``residual + x @ weight.T + bias``."""
+        total: Tensor = self._product.binary(x, residual, weight, bias, "add")
+        return total
+
+
+def kernels_for(device: torch.device, dtype: torch.dtype, eps: float, widths: tuple[int, ...]) -> Kernels:
+    """Return the fastest kernels; ``widths`` are the sizes of the dimensions that are normalised."""
+    if device.type != "cpu" or dtype != torch.float32:
+        return PlainKernels(eps)
+    if torch.backends.mkldnn.is_available() and not (torch.backends.mkl.is_available() and on_intel()):
+        return OneDnnKernels(eps, widths)
+    return LeanKernels(eps, widths)
+
+
+@functools.cache
+def on_intel() -> bool:
+    """Return whether this is known to be one of Intel's processors (a rule, not a timing: the choice must not vary)."""
+    with contextlib.suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
+        return any("GenuineIntel" in line for line in lines)
+    return False
+
+
+def turn(pairs: Tensor, turns: Tensor, out: Tensor) -> None:
+    """Rotate neighbouring pairs of the last dimension.
+
+    Args:
+        pairs: ``[tokens, heads, head size]`` real.
+        turns: ``[tokens, 1, head size / 2]`` complex64.
+        out: where the result goes, shaped like ``pairs`` (may be ``pairs`` itself).
+    """
+    if pairs.dtype == torch.float32:
+        shape = (*pairs.shape[:-1], -1, 2)
+        torch.mul(
+            torch.view_as_complex(pairs.view(shape)), turns, out=torch.view_as_complex(out.unflatten(-1, (-1, 2)))
+        )
+    else:
+        turned = torch.view_as_complex(pairs.float().unflatten(-1, (-1, 2))) * turns
+        out.copy_(torch.view_as_real(turned).flatten(-2))
+
+
+def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Let every token attend to itself and what is to its left.
+
+    Short sequences on the CPU are computed in the plain way, which is faster there than torch's fused kernel (several
+    times so when fast matrix products are switched on).
+
+    Args:
+        query: ``[sequences, heads, tokens, head size]``.
+        key: ``[sequences, kv heads, tokens, head size]``.
+        value: like ``key``.
+
+    Returns:
+        Like ``query``.
+    """
+    tokens, size = query.shape[2:]
+    if query.device.type != "cpu" or tokens > PLAIN_TOKENS:
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+    kv_heads, share = key.shape[1], query.shape[1] // key.shape[1]
+    rows = (
+        query.unflatten(1, (kv_heads, share)).flatten(2, 3).flatten(0, 1)
+    )  # [sequences * kv heads, share * tokens, size]
+    hidden = torch.ones(tokens, tokens, dtype=torch.bool).triu_(1).repeat(share, 1)
+    scores = torch.bmm(rows, key.flatten(0, 1).transpose(1, 2)).mul_(size**-0.5).masked_fill_(hidden, float("-inf"))
+    mixed = torch.bmm(scores.softmax(-1, dtype=torch.float32).to(value.dtype), value.flatten(0, 1))
+    return mixed.view(-1, kv_heads, share, tokens, size).flatten(1, 2)

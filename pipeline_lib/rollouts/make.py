@@ -1,0 +1,28 @@
+"""Which engine a settings section means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pipeline_lib.rollouts.engine import Engine
+    from pipeline_lib.settings.rollouts import Rollouts
+
+
+def make_engine(section: Rollouts) -> Engine:
+    """Return an engine without policies for the settings section ``rollouts``; call `Engine.load` next.
+
+    Raises:
+        EngineError: what the engine needs from its surroundings (a key) is not there.
+    """
+    if section.kind == "transformers":
+        from pipeline_lib.rollouts.transformers_engine import TransformersEngine
+
+        return TransformersEngine.from_settings(section)
+    if section.kind == "vllm":
+        from pipeline_lib.rollouts.vllm_engine import VllmEngine
+
+        return VllmEngine(section)
+    from pipeline_lib.rollouts.openai_engine import OpenAIEngine
+
+    return OpenAIEngine(section)

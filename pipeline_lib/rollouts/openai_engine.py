@@ -1,0 +1,138 @@
+"""The ``openai`` engine: teams on a server with an OpenAI-compatible API, for evaluation.
+
+Promise: every action is asked for until it is there or the server refuses; requests run side by side up to a limit;
+finished actions are kept on disk, so a killed evaluation continues where it was; tokens and money are counted.  Keys
+come from an environment variable and are never written anywhere.
+
+Not promised: seeds are sent, but whether they fix the actions is the server's business; log-probabilities are NaN
+unless ``api`` is ``tokens`` (then the server must run with ``--logprobs-mode processed_logprobs``).  Weights cannot be
+updated.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.rollouts.action_store import ActionStore
+from pipeline_lib.rollouts.engine import Action, Counters, Engine, EngineError, Request, Sampling, unknown_policy
+from pipeline_lib.rollouts.http_client import HttpClient
+from pipeline_lib.rollouts.openai_api import PATHS, question, read_answer
+
+if TYPE_CHECKING:
+    from pipeline_lib.policies.policy import Policy
+    from pipeline_lib.settings.rollouts import OpenAIRollouts
+
+_SEED_MASK = 2**31 - 1
+
+
+class OpenAIEngine(Engine):
+    """Samples from models on a server."""
+
+    def __init__(self, section: OpenAIRollouts) -> None:
+        """Make an engine for the settings section; the server is not asked anything yet.
+
+        Raises:
+            EngineError: the environment variable that should hold the key is not set.
+        """
+        key = os.environ.get(section.key_variable, "") if section.key_variable else ""
+        if section.key_variable and not key:
+            raise EngineError(
+                f"rollouts.key_variable: the environment variable {section.key_variable} is not set; put the server's "
+                f"key there, or set rollouts.key_variable to '' for a server that needs none"
+            )
+        self.counters = Counters()
+        self._section = section
+        self._client = HttpClient(section.url.rstrip("/"), key, section.retries, section.timeout)
+        self._store = ActionStore(Path(section.cache) if section.cache else None)
+        self._policies: dict[str, Policy] = {}
+        self._models: dict[str, str] = {}
+
+    def load(self, policies: Mapping[str, Policy]) -> None:
+        """Say which model plays which policy: the model named by the policy, else ``rollouts.models`` in order."""
+        names = list(self._section.models)
+        if len(names) == 1:
+            names *= len(policies)
+        for policy, name in zip(policies.values(), names + [""] * len(policies), strict=False):
+            name = getattr(policy.model, "name", "") or name
+            if not name:
+                raise EngineError(
+                    f"rollouts.models: {len(self._section.models)} models for {len(policies)} policies "
+                    f"({', '.join(policies)}); give one for all, or one per policy in this order"
+                )
+            if policy.chat and self._section.api != "tokens":
+                raise EngineError(
+                    f"policy {policy.name!r} applies a chat template, and so does the server; set policy.chat to never"
+                )
+            self._models[policy.name] = name
+        self._policies = dict(policies)
+
+    def update(self, policy: Policy) -> None:
+        """Refuse: a server's weights are not ours to change."""
+        raise EngineError(
+            "rollouts.kind openai cannot train: the server's weights stay as they are; use another engine"
+        )
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:
+        """Ask for everything that is not known yet."""
+        started = time.perf_counter()
+        for request in requests:
+            if request.policy not in self._policies:
+                raise unknown_policy(request.policy, self._policies)
+        extra = self.counters.extra
+        retried = self._client.retried
+        pool = ThreadPoolExecutor(self._section.concurrency, thread_name_prefix="openai")
+        try:
+            results = list(pool.map(lambda request: self._serve(request, sampling), requests))
+        except BaseException:
+            self._client.closing.set()  # what waits for a new try gives up
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+            self._client.closing.clear()
+        for actions, prompt_tokens, completion_tokens, asked in results:
+            self.counters.actions += len(actions)
+            self.counters.prompt_tokens += prompt_tokens
+            self.counters.computed_tokens += completion_tokens
+            self.counters.generated_tokens += completion_tokens
+            extra["asked"] = extra.get("asked", 0) + asked
+            extra["remembered"] = extra.get("remembered", 0) + len(actions) - asked
+            cost = prompt_tokens * self._section.price_prompt + completion_tokens * self._section.price_action
+            extra["cost"] = extra.get("cost", 0.0) + cost / 1e6
+        extra["retries"] = extra.get("retries", 0) + self._client.retried - retried
+        self.counters.requests += len(requests)
+        self.counters.seconds += time.perf_counter() - started
+        return [actions for actions, *_ in results]
+
+    def _serve(self, request: Request, sampling: Sampling) -> tuple[list[Action], int, int, int]:
+        """Return a request's actions, tokens of prompts and completions paid for, and number of actions asked for."""
+        policy, model = self._policies[request.policy], self._models[request.policy]
+        facts: dict[str, Any] = {"url": self._client.url, "api": self._section.api, "model": model}
+        facts |= {"prompt": request.prompt, "seed": request.seed, "stop": policy.stop_strings, **asdict(sampling)}
+        keys = [self._store.key({**facts, "action": number}) for number in range(request.n)]
+        found: list[Action | None] = [self._store.get(key) for key in keys]
+        missing = [number for number, action in enumerate(found) if action is None]
+        asked, prompt_tokens, completion_tokens = len(missing), 0, 0
+        while missing:
+            # Seeds of further questions lie far apart: servers use seed + i for action i of a question.
+            seed = (request.seed * 65_537 + missing[0]) & _SEED_MASK
+            body = question(self._section.api, model, policy, request.prompt, len(missing), seed, sampling)
+            read = partial(read_answer, self._section.api, policy, len(missing))
+            answer = self._client.post(PATHS[self._section.api], body, read)
+            prompt_tokens += answer.prompt_tokens
+            completion_tokens += answer.completion_tokens
+            for number, action in zip(missing, answer.actions, strict=False):
+                self._store.put(keys[number], action)
+                found[number] = action
+            missing = missing[len(answer.actions) :]
+        return [action for action in found if action is not None], prompt_tokens, completion_tokens, asked
+
+    def close(self) -> None:
+        """Stop waiting for the server."""
+        self._client.closing.set()

@@ -1,0 +1,200 @@
+"""The ``transformers`` engine: batched decoding in this process, on CPU or GPU.
+
+Promise: token ids from end to end (nothing is decoded and encoded again), log-probabilities under the distribution
+sampled from, the same actions for the same seeds whatever else is in the call, and an error instead of stale weights.
+It holds no state outside the object and leaves torch's process-wide settings alone; one object serves one thread.
+Not promised: the very same bits for other batch compositions (matrix products round differently by shape; a draw
+falls on the edge between two tokens about once in a million).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from pipeline_lib.rollouts.actions import cut_at_stop, decode_all, stop_test
+from pipeline_lib.rollouts.batching import Batch, Work
+from pipeline_lib.rollouts.decoder import FusedDecoder, unsupported
+from pipeline_lib.rollouts.engine import (
+    Action,
+    Counters,
+    Engine,
+    EngineError,
+    Request,
+    Sampling,
+    check_prompt,
+    require_current,
+    unknown_policy,
+)
+from pipeline_lib.rollouts.generic_model import GenericModel
+from pipeline_lib.rollouts.plain_weights import plain_model, plain_state
+from pipeline_lib.rollouts.random_draws import uniforms
+from pipeline_lib.rollouts.rollout_model import RolloutModel
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pipeline_lib.policies.policy import Policy
+    from pipeline_lib.settings.rollouts import TransformersRollouts
+
+#: Bytes of first-token logits remembered per policy until its weights change.
+FIRST_LOGITS_BYTES = 256 * 2**20
+#: Texts of token sequences remembered per policy.
+TEXTS = 2**16
+_SEED_MASK = 2**64 - 1
+
+
+@dataclass(slots=True)
+class _Copy:
+    """Rollout copy of a policy; ``version`` is that of the weights it holds."""
+
+    policy: Policy
+    model: RolloutModel
+    version: int
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    first_logits: dict[tuple[int, ...], Tensor] = field(default_factory=dict)
+    texts: dict[tuple[int, ...], str] = field(default_factory=dict)
+
+
+class TransformersEngine(Engine):
+    """Samples from own rollout copies of the policies."""
+
+    def __init__(
+        self, rows: int = 256, dtype: torch.dtype | None = None, fast: bool = True, graphs: bool = True
+    ) -> None:
+        """Make an engine without policies.
+
+        Args:
+            rows: actions of one policy in progress at a time; each has room in the key/value cache.
+            dtype: type of the rollout copies' weights; None keeps each policy's own.
+            fast: use the fused decoder where it applies; False always calls transformers' own forward pass.
+            graphs: on CUDA, the fused decoder runs its steps by captured graphs.
+        """
+        self.rows, self.dtype, self.fast, self.graphs = rows, dtype, fast, graphs
+        self.counters = Counters()
+        self._copies: dict[str, _Copy] = {}
+
+    @classmethod
+    def from_settings(cls, section: TransformersRollouts) -> TransformersEngine:
+        """Make the engine that ``rollouts`` asks for."""
+        dtype = None if section.dtype == "auto" else getattr(torch, section.dtype)
+        return cls(section.rows, dtype, graphs=section.cuda_graphs)
+
+    def load(self, policies: Mapping[str, Policy]) -> None:
+        """Take rollout copies; those of policies not named are dropped."""
+        self._copies = {}
+        for name, policy in policies.items():
+            plain = plain_model(policy)
+            dtype = self.dtype or plain.get_input_embeddings().weight.dtype
+            fused = self.fast and unsupported(plain) is None
+            model: RolloutModel
+            model = FusedDecoder(plain, dtype, self.graphs) if fused else GenericModel(policy.model, dtype)
+            self._copies[name] = _Copy(policy, model, -1)
+            self.update(policy)
+
+    def update(self, policy: Policy) -> None:
+        """Copy the policy's weights as they are now; everything remembered of the old ones is forgotten."""
+        copy = self._loaded(policy.name)
+        with torch.no_grad():
+            state = plain_state(policy)
+            shapes = {key: tuple(tensor.shape) for key, tensor in state.items()}
+            if copy.version >= 0 and shapes != copy.shapes:
+                different = sorted(k for k in {*shapes, *copy.shapes} if shapes.get(k) != copy.shapes.get(k))[0]
+                raise EngineError(
+                    f"policy {policy.name!r} has other weights than its rollout copy: {different} has shape "
+                    f"{shapes.get(different)}, the copy {copy.shapes.get(different)}; call load for another model"
+                )
+            copy.shapes = shapes
+            copy.model.refresh(state)
+        copy.policy, copy.version = policy, policy.version
+        copy.first_logits.clear()
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:
+        """Draw all actions; policies take turns, requests of one policy are batched."""
+        started = time.perf_counter()
+        by_policy: dict[str, list[int]] = {}
+        for index, request in enumerate(requests):
+            by_policy.setdefault(request.policy, []).append(index)
+        results: list[list[Action]] = [[] for _ in requests]
+        for name, indices in by_policy.items():
+            copy = self._loaded(name)
+            require_current(copy.policy, copy.version)
+            for index, actions in zip(
+                indices, self._serve(copy, [requests[i] for i in indices], sampling), strict=True
+            ):
+                results[index] = actions
+        self.counters.requests += len(requests)
+        self.counters.seconds += time.perf_counter() - started
+        return results
+
+    def close(self) -> None:
+        """Drop the rollout copies."""
+        self._copies = {}
+
+    def _loaded(self, name: str) -> _Copy:
+        if name not in self._copies:
+            raise unknown_policy(name, self._copies)
+        return self._copies[name]
+
+    def _serve(self, copy: _Copy, requests: list[Request], sampling: Sampling) -> list[list[Action]]:
+        """Draw the actions of requests to one policy."""
+        known: dict[tuple[int, ...], int] = {}
+        owners = [known.setdefault(request.prompt, len(known)) for request in requests]
+        prompts, context = list(known), copy.model.context
+        lengths = np.fromiter(map(len, prompts), dtype=np.int64, count=len(prompts))
+        fewest = min(request.n for request in requests)
+        for extreme in (lengths.min(), lengths.max()):
+            check_prompt(copy.policy.name, int(extreme), fewest, context)
+        counts = np.fromiter((request.n for request in requests), dtype=np.int64, count=len(requests))
+        seeds = np.fromiter((request.seed & _SEED_MASK for request in requests), dtype=np.uint64, count=len(requests))
+        ends = np.cumsum(counts)
+        numbers = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+        ends_action = np.zeros(copy.model.vocabulary, dtype=bool)
+        ends_action[[i for i in copy.policy.end_ids if i < copy.model.vocabulary]] = True
+        work = Work(
+            prompts=prompts,
+            owner=np.repeat(np.array(owners, dtype=np.int64), counts),
+            uniforms=uniforms(np.repeat(seeds, counts), numbers.astype(np.uint64), sampling.max_new_tokens),
+            limits=np.minimum(sampling.max_new_tokens, context - lengths),
+            ends=ends_action,
+            stops=stop_test(copy.policy),
+        )
+        limit = FIRST_LOGITS_BYTES // (4 * copy.model.vocabulary)
+        if len(copy.first_logits) + len(prompts) > limit:
+            copy.first_logits.clear()
+        batch = Batch(copy.model, work, sampling, self.rows, copy.first_logits).run()
+        leaves = _actions(copy, batch)
+        actions = [leaves[m] for m in batch.leaf.tolist()]
+        self.counters.actions += len(actions)
+        self.counters.prompt_tokens += batch.prompt_tokens
+        self.counters.generated_tokens += int(batch.lengths.sum())
+        self.counters.computed_tokens += batch.computed_tokens
+        starts = (ends - counts).tolist()
+        return [actions[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]
+
+
+def _actions(copy: _Copy, batch: Batch) -> dict[int, Action]:
+    """Return an action for each member that stands for all whose ids are equal; texts are decoded once per call."""
+    members = np.unique(batch.leaf).tolist()
+    lengths = batch.lengths.tolist()
+    ids = {m: tuple(batch.tokens[m, : lengths[m]].tolist()) for m in members}
+    texts = copy.texts
+    if len(texts) >= TEXTS:
+        texts.clear()
+    new = [i for i in dict.fromkeys(ids.values()) if i not in texts]
+    for key, text in zip(new, decode_all(copy.policy, new), strict=True):
+        texts[key] = cut_at_stop(text, copy.policy.stop_strings)
+    return {
+        m: Action(
+            ids=ids[m],
+            logprobs=tuple(batch.logprobs[m, : lengths[m]].tolist()),
+            text=texts[ids[m]],
+            finish="stop" if batch.stopped[m] else "length",
+        )
+        for m in members
+    }

@@ -1,0 +1,141 @@
+"""What a vLLM engine is started with: which policies share one, its arguments, its place, and files of weights."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import save_file
+
+from pipeline_lib.rollouts.engine import EngineError
+from pipeline_lib.rollouts.plain_weights import plain_model, plain_state
+from pipeline_lib.rollouts.vllm_hosts import Host, InsideHost, ServerHost, WorkerHost
+
+if TYPE_CHECKING:
+    from pipeline_lib.policies.policy import Policy
+    from pipeline_lib.settings.rollouts import VllmRollouts
+
+#: Ranks that vLLM has kernels for.
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+
+
+def sharing(policies: Mapping[str, Policy]) -> list[tuple[list[str], bool]]:
+    """Return the names of policies that share an engine, and whether they are adapters (on the same base)."""
+    adapted: dict[str, list[str]] = {}
+    alone: list[tuple[list[str], bool]] = []
+    for name, policy in policies.items():
+        if hasattr(policy.model, "peft_config"):
+            from pipeline_lib.policies.lora import base_fingerprint
+
+            adapted.setdefault(base_fingerprint(policy), []).append(name)
+        else:
+            alone.append(([name], False))
+    return [(names, True) for names in adapted.values()] + alone
+
+
+def weights_type(section: VllmRollouts, policy: Policy) -> torch.dtype:
+    """Return the type of a policy's weights in vLLM."""
+    found: torch.dtype = plain_model(policy).get_input_embeddings().weight.dtype
+    return found if section.dtype == "auto" else getattr(torch, section.dtype)
+
+
+def arguments(
+    section: VllmRollouts, policies: list[Policy], adapters: bool, engines: int, model: Path
+) -> dict[str, Any]:
+    """Return the arguments of ``vllm.LLM``.
+
+    Args:
+        section: settings.
+        policies: those the engine will serve.
+        adapters: they are adapters on one base.
+        engines: how many engines share the memory.
+        model: folder of the model.
+    """
+    found: dict[str, Any] = {
+        "model": str(model),
+        "runner": "generate",
+        "dtype": str(weights_type(section, policies[0])).removeprefix("torch."),
+        "logprobs_mode": "processed_logprobs",
+        "generation_config": "vllm",  # a model's own defaults (top-p, repetition penalty) must not interfere
+        "enable_prefix_caching": True,
+        "enforce_eager": section.eager,
+        "max_num_seqs": section.rows,
+        "tensor_parallel_size": section.tensor_parallel,
+        "gpu_memory_utilization": section.memory / engines,
+        "enable_sleep_mode": section.sleep,
+        "trust_remote_code": False,
+    }
+    if adapters:
+        models: list[Any] = [policy.model for policy in policies]
+        rank = max(int(config.r) for model_ in models for config in model_.peft_config.values())
+        if rank > RANKS[-1]:
+            raise EngineError(f"policy.adapter.rank: vLLM serves ranks up to {RANKS[-1]}, not {rank}")
+        found |= {"enable_lora": True, "max_lora_rank": next(r for r in RANKS if r >= rank)}
+        found |= {"max_loras": len(policies), "max_cpu_loras": 2 * len(policies)}
+    return found
+
+
+def make_host(section: VllmRollouts, engine: int, replica: int) -> Host:
+    """Return the place where an engine runs; it is not started yet.
+
+    Args:
+        section: settings.
+        engine: number of the engine.
+        replica: number of the replica.
+    """
+    if section.process == "inside":
+        return InsideHost()
+    if section.process == "server":
+        if engine >= len(section.urls):
+            raise EngineError(
+                f"rollouts.urls: {len(section.urls)} servers for {engine + 1} or more engines; policies with weights "
+                f"of their own (not adapters on one base) need a server each"
+            )
+        return ServerHost(section.urls[engine], section.concurrency, section.timeout)
+    environment = {}
+    if section.devices:
+        first = replica * section.tensor_parallel
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(
+            map(str, section.devices[first : first + section.tensor_parallel])
+        )
+    if section.cpu_cache_gib:
+        environment["VLLM_CPU_KVCACHE_SPACE"] = str(section.cpu_cache_gib)
+    return WorkerHost(section.python, environment)
+
+
+def exchange_folder(section: VllmRollouts) -> Path:
+    """Return a fresh folder for weights on their way: as set, else in memory where the system has such a place."""
+    memory = Path("/dev/shm")
+    place = Path(section.exchange) if section.exchange else memory if memory.is_dir() else None
+    if place is not None:
+        place.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix="symposium-weights-", dir=place)).resolve()
+
+
+def save_model(folder: Path, policy: Policy, adapters: bool, dtype: torch.dtype) -> None:
+    """Write all that vLLM needs to start: configuration, tokenizer, and weights (those below the adapter)."""
+    plain = plain_model(policy)
+    config = copy.deepcopy(plain.config)
+    config.architectures = [type(plain).__name__]  # absent from models that were never saved; vLLM goes by it
+    config.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+    state = plain.state_dict() if adapters else plain_state(policy)
+    base = {key.replace(".base_layer.", "."): value for key, value in state.items() if ".lora_" not in key}
+    save_weights(folder, base, dtype)
+
+
+def save_weights(folder: Path, state: Mapping[str, Any], dtype: torch.dtype) -> None:
+    """Write weights as safetensors.
+
+    Tied weights are written under both names: an engine that keeps a packed copy of the output layer goes on using the
+    old one if it is not named (seen with vLLM 0.32 on the CPU, off by nats without a word).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {key: value.detach().to("cpu", dtype, copy=True).contiguous() for key, value in state.items()}
+    if "lm_head.weight" not in tensors and "model.embed_tokens.weight" in tensors:
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

@@ -1,0 +1,119 @@
+"""What a call looks like on its way to a program and back, and what can be believed of what comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline_lib.sandbox.inside import values
+from pipeline_lib.sandbox.inside.recorder import CallFailed
+from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, Planned, rewritten_source
+
+_RESULTS = ("ok", "fail", "error", "timeout", "skipped")
+_TEXT, _NAME, _NAMES = 500, 100, 12  # most characters of a text and of a name, most names, that are kept
+
+_EXCEPTIONS: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (
+        *(ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, ImportError, LookupError),
+        *(IndexError, KeyError, MemoryError, ModuleNotFoundError, NameError, NotImplementedError, OSError),
+        *(FileExistsError, FileNotFoundError, PermissionError, TimeoutError, OverflowError, RecursionError),
+        *(ReferenceError, RuntimeError, StopIteration, SyntaxError, SystemError, TypeError, UnboundLocalError),
+        *(UnicodeError, ValueError, ZeroDivisionError, FloatingPointError, StopAsyncIteration, Exception),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception that a program says it raised.
+
+    Attributes:
+        names: of its class and the classes above it.
+        text: what ``str`` made of it.
+        line: of the program, 0 if unknown.
+        args: its arguments if they are plain values, else None.
+    """
+
+    names: tuple[str, ...]
+    text: str
+    line: int
+    args: tuple[Any, ...] | None
+
+    def describe(self) -> str:
+        """Return a line for people."""
+        return f"{self.names[0]}: {self.text}" + (f" (line {self.line})" if self.line else "")
+
+    def rebuild(self) -> BaseException:
+        """Return the nearest builtin exception, which tests may expect; `CallFailed` for exits and interrupts."""
+        kind = next((_EXCEPTIONS[name] for name in self.names if name in _EXCEPTIONS), None)
+        if kind is None:
+            return CallFailed("error", self.describe())
+        try:
+            error = kind(self.text) if self.args is None else kind(*self.args)
+        except (TypeError, ValueError):
+            error = kind(self.text)
+        error.__notes__ = [self.describe()]
+        return error
+
+
+def exception(rest: list[Any]) -> Raised:
+    """Return the exception that the parts of a reply describe, whatever they are."""
+    described = rest[0] if rest else None
+    if isinstance(described, list) and len(described) == 4:
+        names, text, line, args = described
+        if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
+            kept = tuple(name[:_NAME] for name in names[:_NAMES])
+            return Raised(kept, str(text)[:_TEXT], line if type(line) is int else 0, _arguments(args))
+    return Raised(("Exception",), "an exception without description", 0, None)
+
+
+def _arguments(form: Any) -> tuple[Any, ...] | None:
+    try:
+        args = values.decode(form)
+    except values.BadValue:
+        return None
+    return tuple(args) if isinstance(args, list) else None
+
+
+def request(number: int, in_place: bool, args: list[Any], kwargs: dict[str, Any]) -> bytes:
+    """Return the request of a call; raises CallFailed for arguments without a plain form."""
+    try:
+        forms, named = values.encode(args), values.encode(kwargs)
+    except values.BadValue as error:
+        raise CallFailed("error", f"the tests pass what cannot be sent: {error}") from None
+    plain = not kwargs and forms == args  # then the program need not decode them
+    return values.write_request(number, in_place, plain, forms, {} if plain else named)
+
+
+def inline_form(planned: Planned) -> dict[str, Any]:
+    """Return the tests in the form in which a program runs them itself."""
+    job, (plan,) = planned.job, planned.plans
+    return {
+        "source": rewritten_source(job.tests, job.entry_point),
+        "total": plan.total,
+        "unreached": plan.unreached,
+        "has_check": plan.has_check,
+        "recorder": CASES,
+        "failed": CALL_FAILED,
+    }
+
+
+def results(rest: list[Any], total: int) -> list[tuple[str, str]] | None:
+    """Return what a program says of tests it ran itself, None if it is not what such a program would say."""
+    try:
+        checked = [(result, text) for result, text in rest[0]]
+    except (IndexError, TypeError, ValueError):
+        return None
+    good = all(type(text) is str and result in _RESULTS for result, text in checked)
+    return checked if good and len(checked) == total else None
+
+
+def replace(ours: Any, theirs: Any) -> None:
+    """Give a mutable argument the content that the program's copy has after the call."""
+    if type(ours) is type(theirs):
+        if isinstance(ours, list | bytearray):
+            ours[:] = theirs
+        elif isinstance(ours, dict | set):
+            ours.clear()
+            ours.update(theirs)

@@ -1,0 +1,207 @@
+"""A jail that is a container: one per slot, long-lived, hardened, never ``exec``ed into.
+
+The container runs the fork server as its process 1, connects back through a socket in a folder that both sides see,
+and removes itself when the connection closes.  So it also ends when the judge, the broker or the trainer is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline_lib.sandbox import orphans
+from pipeline_lib.sandbox.runtime import ENVIRONMENT, FLAGS, user_of
+from pipeline_lib.sandbox.worker import JailError, Worker
+
+DEFAULT_IMAGE = "symposium-sandbox"
+LABEL = "symposium-sandbox"  # on containers: who they belong to; on images: what is in them
+PLACE = "/symposium"  # where an image has the fork server, and a container the socket
+_START_S = 60.0
+_CONTAINER_MB = 512  # beyond the limit of one program: fork server, temporary files
+_PIDS = 32  # beyond the threads of one program
+
+
+@contextmanager
+def daemon() -> Iterator[Any]:
+    """Yield a client of the Docker daemon.
+
+    Raises:
+        JailError: there is no SDK or no daemon, or it refuses; the message says what to do.
+    """
+    try:
+        import docker
+        import docker.errors
+        import requests
+    except ImportError as error:
+        raise JailError(f"the Docker SDK is not installed: pip install 'docker>=7.1' ({error})") from None
+    where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    client = None
+    try:
+        client = docker.DockerClient.from_env(timeout=30)
+        yield client
+    except docker.errors.ImageNotFound as error:
+        raise JailError(
+            f"the image does not exist: {error.explanation}; make it with `python -m pipeline_lib.sandbox build-image`"
+        ) from None
+    except docker.errors.APIError as error:
+        raise JailError(f"the Docker daemon at {where} refuses: {error.explanation or error}") from None
+    except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+        raise JailError(
+            f"no Docker daemon answers at {where}: start one, set DOCKER_HOST, or choose another backend ({error})"
+        ) from None
+    finally:
+        if client is not None:
+            client.close()
+
+
+def start_docker(slot: int, config: dict[str, Any]) -> Worker:
+    """Start a container with a fork server; see `jails.start_worker`."""
+    folder = Path(config["run_folder"]) / f"docker-{slot}-{config['flavour']}"
+    folder.mkdir(mode=0o711, exist_ok=True)
+    place = folder / "control"
+    with suppress(FileNotFoundError):
+        place.unlink()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(place))
+        place.chmod(0o666)  # the program's user must reach it; the folder's name is not to be guessed
+        listener.listen(1)
+        listener.settimeout(_START_S)
+        with daemon() as client:
+            image = client.images.get(config["image"])
+            packages = _check_image(config["image"], image, config["flavour"])
+            container = client.containers.run(image.id, **_options(slot, config, folder))
+            jail = DockerJail("docker", container.id)
+            try:
+                control = _accept(listener, client, jail, container.id)
+            except BaseException:
+                jail.kill()
+                raise
+    place.unlink()
+    inside = {
+        "path": None,
+        "packages": packages,
+        "scratch": "/tmp",
+        "uid": None,
+        "readable": ["/usr", "/lib", "/lib64", "/bin", "/opt", "/py", PLACE, "/dev/urandom"],
+        "writable": ["/tmp", "/dev/null"],
+        "threads_base": 0,
+        "filter": config["filters"].get("fork_server", ""),
+        "program_filter": config["filters"].get("program", ""),
+    }
+    try:
+        worker = Worker(jail, control, config | inside)
+    except JailError:
+        jail.kill()
+        raise
+    worker.facts["no_files"] = True  # the files in a container are those of its image, not of this machine
+    return worker
+
+
+@dataclass(slots=True)
+class DockerJail:
+    """A running container; ``host_pid`` is its first process where the daemon is on this machine."""
+
+    name: str
+    container: str
+    host_pid: int = 0
+
+    def kill(self) -> str:
+        """Remove the container and wait until it is gone."""
+        import docker.errors
+
+        with suppress(JailError), daemon() as client, suppress(docker.errors.NotFound):
+            with suppress(docker.errors.APIError):  # it is being removed already
+                client.api.remove_container(self.container, force=True, v=True)
+            client.api.wait(self.container, condition="removed", timeout=10)
+        return ""
+
+    def killed_from_outside(self) -> bool:
+        """Return True: nothing a program may do ends a fork server that is process 1 of its container."""
+        return True
+
+
+def remove_orphans() -> None:
+    """Remove containers of brokers that are dead; a daemon that does not answer is somebody else's concern."""
+    with suppress(JailError), daemon() as client:
+        import docker.errors
+
+        for container in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
+            host, _, owner = container.labels[LABEL].partition("/")
+            if host == os.uname().nodename and not orphans.alive(owner):
+                with suppress(docker.errors.APIError):
+                    container.remove(force=True, v=True)
+
+
+def _check_image(name: str, image: Any, flavour: str) -> list[str]:
+    """Return the folders with packages in the image; raises JailError if it was not made for this sandbox."""
+    from pipeline_lib.sandbox.image import contents_digest
+
+    labels = image.labels or {}
+    if labels.get(LABEL) != contents_digest():
+        raise JailError(
+            f"the image {name!r} was not built for this version of the sandbox; "
+            "build it again with `python -m pipeline_lib.sandbox build-image`"
+        )
+    packages = labels.get(f"{LABEL}.packages", "")
+    if flavour == "numpy" and not packages:
+        raise JailError(f"the image {name!r} has no numpy; build it where numpy is installed")
+    return [packages] if flavour == "numpy" else []
+
+
+def _options(slot: int, config: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return what the container may do: next to nothing."""
+    limits = config["limits"]
+    memory = f"{limits['memory_mb'] + config['extra_mb'] + _CONTAINER_MB}m"
+    uid = user_of(slot)
+    scratch = f"size={limits['file_mb']}m,nr_inodes=1024,mode=1777,noexec,nosuid,nodev"
+    return {
+        "entrypoint": ["python3", *FLAGS, f"{PLACE}/inside/zygote.py", f"{PLACE}/run/control"],
+        "command": [],
+        "stop_signal": "SIGKILL",  # process 1 ignores others, and a daemon that shuts down would wait for it
+        "detach": True,
+        "auto_remove": True,
+        "labels": {LABEL: f"{os.uname().nodename}/{orphans.identity(os.getppid())}"},
+        "environment": {name: value for name, value in ENVIRONMENT.items() if name != "PATH"},
+        "working_dir": "/tmp",
+        "user": f"{uid}:{uid}",
+        "network_mode": "none",
+        "ipc_mode": "none",
+        "read_only": True,
+        "tmpfs": {"/tmp": scratch},
+        "volumes": {str(folder): {"bind": f"{PLACE}/run", "mode": "ro"}},
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges"],
+        "pids_limit": limits["processes"] + _PIDS,
+        "mem_limit": memory,
+        "memswap_limit": memory,
+        "log_config": {"Type": "none"},
+        "runtime": config.get("runtime"),
+    }
+
+
+def _accept(listener: socket.socket, client: Any, jail: DockerJail, container: str) -> socket.socket:
+    """Wait until the fork server connects; raises JailError with the container's fate if it does not."""
+    from docker.errors import NotFound
+
+    listener.settimeout(0.2)
+    for _ in range(int(_START_S / 0.2)):
+        with suppress(TimeoutError):
+            control, _ = listener.accept()
+            with suppress(NotFound):
+                jail.host_pid = client.api.inspect_container(container)["State"]["Pid"]
+            return control
+        try:
+            state = client.api.inspect_container(container)["State"]
+        except NotFound:
+            state = {"Running": False, "ExitCode": "unknown"}
+        if not state["Running"] and state.get("Status") != "created":
+            raise JailError(
+                f"the container ended while starting (exit code {state['ExitCode']}); "
+                "its image needs python3, version 3.11 or newer, and the daemon must see this machine's files"
+            )
+    raise JailError("the fork server in the container does not connect; the daemon must see this machine's files")

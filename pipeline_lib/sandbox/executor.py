@@ -1,0 +1,207 @@
+"""The door to the sandbox: jobs in, verdicts out, in input order.
+
+Promises: one verdict per job; jobs that are equal but for their id run once; a job that cannot be run as it is (too
+long, not text) gets a verdict, and tests that cannot judge anything raise before anything runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from types import TracebackType
+from typing import Any
+
+from pipeline_lib.sandbox.backend import Backend
+from pipeline_lib.sandbox.backends import open_backend
+from pipeline_lib.sandbox.jobs import Job, Limits, Status, Verdict
+from pipeline_lib.sandbox.local import blank_verdict
+from pipeline_lib.sandbox.tests_source import BadTests, Planned, plan_job
+
+_CACHE_SIZE = 50_000
+
+
+class Executor:
+    """Runs untrusted programs.
+
+    Args:
+        backend: where programs run: ``process``, ``docker``, ``remote``, ``ray``, or ``auto`` for the strongest that
+            works on this machine.
+        slots: programs side by side (per node on Ray; on a server its own number counts); None or 0 means four per
+            core.
+        limits: what a program may use, unless its job says otherwise.
+        cache: how many verdicts to remember; 0 turns the cache off.
+        min_isolation: ``process``, ``docker``, ``auto``, ``ray``: weakest isolation that is accepted:
+            ``namespaces``, ``seccomp`` (the default) or ``rlimits``.
+        jail: ``process``: the kind of jail, ``bwrap``, ``unshare`` or ``bare``; by default the first that works.
+        image: ``docker``, ``auto``, ``ray``: made by ``python -m pipeline_lib.sandbox build-image``.
+        runtime: ``docker``: the containers' runtime, for example ``runsc``; by default the daemon's own.
+        address: ``remote``: of the server; ``ray``: of the cluster.
+        token: ``remote``: of the server; by default from ``token_file`` or the environment variable
+            ``SYMPOSIUM_SANDBOX_TOKEN``.
+        token_file: ``remote``: a file that holds the token.
+        patience_s: ``remote``: seconds to try when the server does not answer.
+        batch: ``ray``: jobs per task.
+        inner: ``ray``: the backend on each node.
+
+    Raises:
+        ValueError: an argument, or its value, is not accepted.
+        SandboxUnavailable: the backend cannot run here.
+    """
+
+    def __init__(
+        self,
+        backend: str = "process",
+        slots: int | None = None,
+        limits: Limits | None = None,
+        cache: int = _CACHE_SIZE,
+        *,
+        min_isolation: str | None = None,
+        jail: str | None = None,
+        image: str | None = None,
+        runtime: str | None = None,
+        address: str | None = None,
+        token: str | None = None,
+        token_file: str | None = None,
+        patience_s: float | None = None,
+        batch: int | None = None,
+        inner: str | None = None,
+    ) -> None:
+        self.limits = limits or Limits()
+        check_limits(self.limits)
+        self._cache: OrderedDict[str, Verdict] = OrderedDict()
+        self._cache_size = cache
+        self._lock = threading.Lock()
+        options = {
+            "min_isolation": min_isolation,
+            "jail": jail,
+            "image": image,
+            "runtime": runtime,
+            "address": address,
+            "token": token,
+            "token_file": token_file,
+            "patience_s": patience_s,
+            "batch": batch,
+            "inner": inner,
+        }
+        self._backend: Backend = open_backend(backend, slots or 0, self.limits, options)
+
+    def run(self, jobs: Sequence[Job]) -> list[Verdict]:
+        """Return the verdicts of ``jobs`` in input order.
+
+        Raises:
+            BadTests: the tests of a job cannot judge anything; the message names the job.
+        """
+        verdicts: list[Verdict | None] = [None] * len(jobs)
+        for index, verdict in self._stream(jobs):
+            verdicts[index] = verdict
+        return [verdict for verdict in verdicts if verdict is not None]
+
+    def stream(self, jobs: Sequence[Job]) -> Iterator[Verdict]:
+        """Yield the verdicts of ``jobs`` as they come; ``id`` says whose they are.  Raises as `run` does."""
+        for _, verdict in self._stream(jobs):
+            yield verdict
+
+    def health(self) -> dict[str, Any]:
+        """Return facts about the backend and the cache."""
+        return {"backend": self._backend.name, "cached": len(self._cache), **self._backend.health()}
+
+    def close(self) -> None:
+        """End every process of the sandbox; calling it twice is fine."""
+        self._backend.close()
+
+    def __enter__(self) -> Executor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _stream(self, jobs: Sequence[Job]) -> Iterator[tuple[int, Verdict]]:
+        places: dict[str, list[int]] = {}
+        ready: list[tuple[int, Verdict]] = []
+        pending: list[Planned] = []
+        for index, job in enumerate(jobs):
+            planned = self._check(job)
+            refused = self._refuse(planned)
+            if refused is not None:
+                ready.append((index, refused))
+                continue
+            key = job_key(job, self.limits)
+            known = self._recall(key)
+            if known is not None:
+                ready.append((index, replace(known, id=job.id)))
+                continue
+            if key not in places:
+                pending.append(Planned(replace(job, id=key), planned.plans))
+            places.setdefault(key, []).append(index)
+        yield from ready
+        for verdict in self._backend.execute(pending):
+            self._remember(verdict)
+            for index in places[verdict.id]:
+                yield index, replace(verdict, id=jobs[index].id)
+
+    def _recall(self, key: str) -> Verdict | None:
+        with self._lock:
+            known = self._cache.get(key)
+            if known is not None:
+                self._cache.move_to_end(key)
+            return known
+
+    def _remember(self, verdict: Verdict) -> None:
+        if verdict.status is Status.INFRA_ERROR or not self._cache_size:
+            return
+        with self._lock:
+            self._cache[verdict.id] = verdict
+            while len(self._cache) > self._cache_size:
+                self._cache.popitem(last=False)
+
+    def _check(self, job: Job) -> Planned:
+        """Return the job with its tests planned; raises for jobs that are the caller's mistake."""
+        for name in ("id", "code", "tests", "entry_point", "prelude", "visible_tests"):
+            value = getattr(job, name)
+            if not isinstance(value, str):
+                raise TypeError(f"job {job.id!r}: {name} is {type(value).__name__}; it must be str")
+        if not job.entry_point.isidentifier():
+            raise ValueError(f"job {job.id!r}: entry_point is {job.entry_point!r}; it must be a function's name")
+        if job.mode not in ("isolated", "inline"):
+            raise ValueError(f"job {job.id!r}: mode is {job.mode!r}; accepted: isolated, inline")
+        if job.limits is not None:
+            check_limits(job.limits)
+        try:
+            return plan_job(job)
+        except BadTests as error:
+            raise BadTests(f"job {job.id!r}: {error}") from error
+
+    def _refuse(self, planned: Planned) -> Verdict | None:
+        """Return a verdict for a program that is not worth starting, else None."""
+        job = planned.job
+        limit = (job.limits or self.limits).code_kb
+        try:
+            size = len(job.code.encode())
+        except UnicodeEncodeError as error:
+            return blank_verdict(planned, Status.LOAD_ERROR, f"the program is not valid text: {error}")
+        if size > limit << 10:
+            return blank_verdict(
+                planned, Status.LOAD_ERROR, f"the program is {size >> 10} KiB long, {limit} KiB are allowed"
+            )
+        return None
+
+
+def check_limits(limits: Limits) -> None:
+    """Raise ValueError unless every limit is positive."""
+    for name, value in asdict(limits).items():
+        if not value > 0:
+            raise ValueError(f"limits.{name} is {value}; it must be positive")
+
+
+def job_key(job: Job, limits: Limits) -> str:
+    """Return the digest of everything that determines a job's verdict."""
+    value = asdict(job)
+    del value["id"]
+    value["limits"] = asdict(job.limits or limits)
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,143 @@
+"""Makes the image for the ``docker`` backend: without a network from the interpreter at hand, or from an image.
+
+The image holds the interpreter with its standard library, the shared libraries it needs, numpy if it is installed,
+and the fork server.  A label says which version of the fork server, so that an old image is not used by mistake.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import IO
+
+from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE, LABEL, PLACE, daemon
+from pipeline_lib.sandbox.runtime import HOME, INSIDE, PACKAGES, VERSION, find_packages, find_runtime
+from pipeline_lib.sandbox.worker import JailError
+
+_SKIPPED = ("test", "tests", "site-packages", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "__pycache__")
+
+
+@lru_cache(maxsize=1)
+def contents_digest() -> str:
+    """Return a digest of the files that run inside a container."""
+    digest = hashlib.sha256()
+    for path in sorted(INSIDE.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def build_image(tag: str = DEFAULT_IMAGE, base: str | None = None) -> str:
+    """Build the image and return its id.
+
+    Args:
+        tag: its name.
+        base: an image with ``python3`` (3.11 or newer) in its path to put the fork server into; by default the image
+            is made of this machine's interpreter, its libraries and numpy.
+
+    Raises:
+        JailError: there is no daemon, or ``base`` does not exist.
+    """
+    with daemon() as client:
+        if base is not None:
+            return _build_from(client, tag, base)
+        with tempfile.TemporaryFile() as file:
+            packages = find_packages()
+            write_tar(file, packages)
+            file.seek(0)
+            settings = {f"ENV PATH={HOME}/bin", f"ENV LD_LIBRARY_PATH={HOME}/lib", *_labels(bool(packages))}
+            repository, _, version = tag.partition(":")
+            # Pieces, because the SDK sends a file's length and chunks it as well, which the daemon refuses.
+            answer = client.api.import_image_from_stream(
+                iter(lambda: file.read(1 << 20), b""),
+                repository=repository,
+                tag=version or "latest",
+                changes=sorted(settings),
+            )
+        return str(json.loads(answer.splitlines()[-1])["status"])
+
+
+def _labels(packages: bool) -> Iterable[str]:
+    yield f"LABEL {LABEL}={contents_digest()}"
+    if packages:
+        yield f"LABEL {LABEL}.packages={PACKAGES}"
+
+
+def _build_from(client: object, tag: str, base: str) -> str:
+    context = io.BytesIO()
+    lines = [f"FROM {base}", f"COPY inside {PLACE}/inside", *_labels(False)]
+    with tarfile.open(fileobj=context, mode="w") as tar:
+        tar.add(INSIDE, "inside", filter=_filter)
+        _add_text(tar, "Dockerfile", "\n".join(lines) + "\n")
+    context.seek(0)
+    from docker.errors import BuildError
+
+    try:
+        image, _ = client.images.build(fileobj=context, custom_context=True, tag=tag, rm=True)  # type: ignore[attr-defined]
+    except BuildError as error:
+        raise JailError(f"cannot build on {base!r}: {error}") from None
+    return str(image.id)
+
+
+def write_tar(file: IO[bytes], packages: list[str]) -> None:
+    """Write the image's files: interpreter, libraries, ``packages`` and the fork server."""
+    runtime = find_runtime()
+    contents = [
+        (runtime.executable, f"{HOME}/bin/python3"),
+        (runtime.stdlib, f"{HOME}/lib/{VERSION}"),
+        *((Path(package), f"{PACKAGES}/{Path(package).name}") for package in packages),
+        (INSIDE, f"{PLACE}/inside"),
+    ]
+    if runtime.shared:
+        contents.append((runtime.shared, f"{HOME}/lib/{runtime.shared.name}"))
+    extensions = [*(runtime.stdlib / "lib-dynload").glob("*.so"), *_extensions(packages)]
+    contents += [(library.resolve(), str(library)) for library in _libraries([runtime.executable, *extensions])]
+    # Every folder gets an entry: some storage drivers make those that have none so that only root may enter.
+    folders = {"tmp", "dev", "proc", "sys", "etc", f"{PLACE}/run".lstrip("/")}
+    for name in [*folders, *(name for _, name in contents)]:
+        folders.update(str(parent) for parent in Path(name.lstrip("/")).parents)
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        for folder in sorted(folders):
+            entry = tarfile.TarInfo(folder)
+            entry.type = tarfile.DIRTYPE
+            entry.mode = 0o1777 if folder == "tmp" else 0o755  # a mount on it takes its mode
+            tar.addfile(entry)
+        for source, name in contents:
+            tar.add(source, name, filter=_filter)
+
+
+def _filter(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Leave out what no program needs; let everything be root's, readable by everybody."""
+    name = Path(entry.name)
+    if name.name in _SKIPPED or name.name.startswith("config-") or name.suffix == ".pyc":
+        return None
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    entry.mtime = 0
+    entry.mode = (entry.mode | 0o444 | (0o111 if entry.isdir() or entry.mode & 0o100 else 0)) & 0o755
+    return entry
+
+
+def _extensions(packages: list[str]) -> list[Path]:
+    return [path for package in packages for path in Path(package).rglob("*.so*") if path.is_file()]
+
+
+def _libraries(binaries: list[Path]) -> list[Path]:
+    """Return the shared libraries that ``binaries`` need, by the paths at which the loader looks for them."""
+    done = subprocess.run(["ldd", *map(str, binaries)], check=False, capture_output=True, text=True)
+    found = set(re.findall(r"(?:=> |^\s+)(/\S+) \(0x", done.stdout, re.MULTILINE))
+    own = {str(Path(name).parent) for name in map(str, binaries)}
+    return sorted(Path(name) for name in found if "libpython" not in name and not any(name.startswith(o) for o in own))
+
+
+def _add_text(tar: tarfile.TarFile, name: str, text: str) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(text.encode())
+    tar.addfile(entry, io.BytesIO(text.encode()))

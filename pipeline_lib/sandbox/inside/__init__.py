@@ -1,0 +1,1 @@
+"""What runs inside a jail.  These files stand alone: they are copied into jails and import only each other."""

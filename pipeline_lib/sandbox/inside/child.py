@@ -1,0 +1,176 @@
+"""One program: loads the code and answers calls.  Everything in this process is in the program's hands.
+
+Promises nothing: the judge believes no word of it.  It only makes honest programs work: values are flattened, errors
+are named, replies are kept short.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import random
+import struct
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import recorder
+import values
+
+CHANNEL = 3
+NAME = "program"  # not "__main__": a main guard must not fire
+_SLACK = 1 << 16  # bytes of a reply that is not a value
+
+
+def serve(settle: Callable[[dict[str, Any]], None], probe: Callable[[int], dict[str, bool]]) -> NoReturn:
+    """Read the job from the channel, load the program, answer calls; never return.
+
+    Args:
+        settle: sets the resource limits of the job.
+        probe: tries what must not work; for the first child of a fork server only.
+    """
+    try:
+        kind, job = values.read_request(receive())
+        if kind == "probe":
+            send(_SLACK, 0, "probe", probe(job))
+            os._exit(0)
+        settle(job["limits"])
+        space = load(job)
+        if space is None:
+            os._exit(0)
+        if job["plan"]:
+            send(1 << 24, 0, "results", _run_inline(job["plan"], job, space))
+        else:
+            function, limit = space[job["entry_point"]], job["limits"]["reply_kb"] << 10
+            while True:
+                write(_answer(function, values.read_request(receive()), limit))
+    except EOFError:
+        pass
+    finally:
+        os._exit(0)
+
+
+def load(job: dict[str, Any]) -> dict[str, Any] | None:
+    """Run the program's source; return its namespace, or None after reporting why there is none."""
+    seed(job["seed"])
+    module = types.ModuleType(NAME)
+    sys.modules[NAME] = module
+    space = module.__dict__
+    space["__builtins__"] = builtins
+    try:
+        if job["prelude"]:
+            exec(compile(job["prelude"], "<prelude>", "exec", dont_inherit=True), space)
+        exec(compile(job["code"], "<program>", "exec", dont_inherit=True), space)
+        if not callable(space.get(job["entry_point"])):
+            raise NameError("the program defines no function " + job["entry_point"])
+    except BaseException as error:
+        send(_SLACK, 0, "load_error", _describe(error))
+        return None
+    send(_SLACK, 0, "loaded")
+    return space
+
+
+def seed(number: int) -> None:
+    """Seed the random numbers of the standard library, and numpy's where it is loaded."""
+    random.seed(number)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(number % (1 << 32))
+
+
+def _answer(function: Callable[..., Any], call: Any, limit: int) -> bytes:
+    """Call the function; return the reply: its value, the exception it raised, or why the value cannot leave."""
+    number, in_place, plain, args, kwargs = call
+    try:
+        if not plain:
+            args, kwargs = values.decode(args), values.decode(kwargs)
+        value = values.encode(function(*args, **kwargs))
+        if in_place:
+            return frame(limit, number, "value", value, values.encode(args))
+        return frame(limit, number, "value", value)
+    except values.BadValue as error:
+        return frame(_SLACK, number, "bad", error.kind, str(error)[:300])
+    except BaseException as error:
+        return frame(_SLACK, number, "raised", _describe(error))
+
+
+def _run_inline(plan: dict[str, Any], job: dict[str, Any], space: dict[str, Any]) -> list[Any]:
+    """Run tests next to the program; what comes back is only as good as the program is honest."""
+    seed(job["seed"])
+    record = recorder.Recorder(plan["total"], frozenset(plan["unreached"]), job["limits"]["error_kb"] << 10)
+    inner = {**space, "__name__": "tests", plan["recorder"]: record, plan["failed"]: recorder.CallFailed}
+    inner.setdefault("candidate", space[job["entry_point"]])
+    try:
+        exec(compile(plan["source"], "<tests>", "exec", dont_inherit=True), inner)
+        if plan["has_check"]:
+            inner["check"](space[job["entry_point"]])
+        record.finished = True
+    except BaseException as error:
+        record.stop(error)
+    return [list(result) for result in record.outcome()]
+
+
+def _describe(error: BaseException) -> list[Any]:
+    """Return names of the exception's classes, its text, the program's line where it arose, and its arguments."""
+    try:
+        text = str(error)[:500]
+    except BaseException:
+        text = ""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<program>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError) and error.filename == "<program>":
+        text, line = str(error.msg), error.lineno or 0
+    return [[kind.__name__[:100] for kind in type(error).__mro__[:12]], text, line, _arguments(error)]
+
+
+def _arguments(error: BaseException) -> Any:
+    """Return the form of the exception's arguments, None if they have none or a long one."""
+    try:
+        form = values.encode(list(error.args))
+        return form if len(values.write_reply(_SLACK // 2, form)) else None
+    except BaseException:
+        return None
+
+
+def warm_up() -> None:
+    """Use once, before any fork, what every program uses, so that children need not."""
+    space: dict[str, Any] = {"__builtins__": builtins}
+    exec(compile("def f(x):\n    return [x]\n", "<warm-up>", "exec", dont_inherit=True), space)
+    _answer(space["f"], values.read_request(values.write_request(1, False, True, [1], {})), 1 << 10)
+
+
+def frame(limit: int, *parts: Any) -> bytes:
+    """Return a reply with four bytes of length before it."""
+    data = values.write_reply(limit, *parts)
+    return struct.pack("!I", len(data)) + data
+
+
+def send(limit: int, *parts: Any) -> None:
+    """Send a reply to the judge."""
+    write(frame(limit, *parts))
+
+
+def receive() -> bytes:
+    """Return the next frame from the judge; raises EOFError when the channel is closed."""
+    (length,) = struct.unpack("!I", _read(4))
+    return _read(length)
+
+
+def write(data: bytes) -> None:
+    """Write all of ``data`` to the channel."""
+    while data:
+        data = data[os.write(CHANNEL, data) :]
+
+
+def _read(length: int) -> bytes:
+    parts = []
+    while length:
+        part = os.read(CHANNEL, min(length, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)

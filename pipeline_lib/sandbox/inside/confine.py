@@ -1,0 +1,128 @@
+"""Takes rights away from the process that calls it: identity, resources, files, system calls.
+
+Promises: what is taken away cannot be got back by this process or its children.
+Does not promise: namespaces; those come from whoever starts the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import struct
+from collections.abc import Callable, Mapping, Sequence
+
+_SET_PDEATHSIG, _SET_DUMPABLE, _SET_SECCOMP, _DROP_BOUNDING, _SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+# Number of file rights by Landlock version; a right that the kernel does not know must not be asked for.
+_LANDLOCK_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
+_EXECUTE, _WRITE, _READ, _READ_FOLDER, _TRUNCATE, _IOCTL = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
+_ON_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _IOCTL
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, what: str) -> None:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, what + ": " + os.strerror(number))
+
+
+def forbid_new_privileges() -> None:
+    """Make set-uid programs and file capabilities powerless."""
+    _check(_libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies; must follow any change of user."""
+    _check(_libc.prctl(_SET_PDEATHSIG, 9, 0, 0, 0), "pdeathsig")
+
+
+def hide_memory() -> None:
+    """Keep other processes of the same user from reading this one through /proc or ptrace."""
+    _check(_libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0), "dumpable")
+
+
+def become(uid: int) -> None:
+    """Change from root to the unprivileged user ``uid`` for good; a user of its own makes RLIMIT_NPROC count."""
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
+def drop_capabilities() -> None:
+    """Give up every capability, also for programs started later."""
+    number = 0
+    while _libc.prctl(_DROP_BOUNDING, number, 0, 0, 0) == 0:
+        number += 1
+    _check(_libc.capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)), "capset")
+
+
+def limit_resources(limits: Mapping[str, float]) -> None:
+    """Set the resource limits of one program; ``limits`` has the keys of the host's ``Limits``."""
+    mebi = 1 << 20
+    for kind, most, wanted in (
+        (resource.RLIMIT_CPU, _MOST[0], limits["cpu_s"] + 2),  # a back-stop: the judge counts more finely
+        (resource.RLIMIT_AS, _MOST[1], limits["memory_mb"] * mebi),
+        (resource.RLIMIT_STACK, _MOST[2], 16 * mebi),
+        (resource.RLIMIT_NPROC, _MOST[3], limits["processes"]),
+        (resource.RLIMIT_NOFILE, _MOST[4], limits["open_files"]),
+        (resource.RLIMIT_FSIZE, _MOST[5], limits["file_mb"] * mebi),
+    ):
+        value = int(wanted if most == resource.RLIM_INFINITY else min(wanted, most))
+        resource.setrlimit(kind, (value, value))
+
+
+def forbid_leftovers() -> None:
+    """Forbid core files, message queues and locked memory, for this process and its children."""
+    for kind in (resource.RLIMIT_CORE, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_MEMLOCK):
+        resource.setrlimit(kind, (0, 0))
+
+
+# The limits this process may not exceed itself, read once and not in every child.
+_MOST = [
+    resource.getrlimit(kind)[1]
+    for kind in (
+        *(resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_STACK, resource.RLIMIT_NPROC),
+        *(resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE),
+    )
+]
+
+
+def prepare_filter(program: bytes) -> Callable[[], None]:
+    """Return a function that installs the seccomp filter ``program``; needs no_new_privs.
+
+    The program is classic BPF, eight bytes per instruction.  All that can be made before a fork is made here.
+    """
+    instructions = ctypes.create_string_buffer(program, len(program))
+    record = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions)))
+    prctl, arguments = _libc.prctl, (_SET_SECCOMP, 2, record, 0, instructions)  # the last keeps the buffer alive
+
+    def install() -> None:
+        _check(prctl(*arguments), "seccomp")
+
+    return install
+
+
+def landlock_version() -> int:
+    """Return the kernel's Landlock version, 0 if it has none."""
+    return max(0, int(_libc.syscall(_LANDLOCK_CREATE, None, 0, 1)))
+
+
+def confine_files(readable: Sequence[str], writable: Sequence[str]) -> None:
+    """Allow reading below ``readable`` and everything below ``writable``, and nothing else, through Landlock."""
+    rights = (1 << _LANDLOCK_RIGHTS[min(5, landlock_version())]) - 1
+    attributes = struct.pack("=Q", rights)
+    ruleset = _libc.syscall(_LANDLOCK_CREATE, attributes, len(attributes), 0)
+    _check(ruleset, "landlock")
+    for paths, wanted in ((readable, _EXECUTE | _READ | _READ_FOLDER), (writable, rights)):
+        for path in paths:
+            if not os.path.exists(path):
+                continue  # what is not there needs no right
+            target = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            allowed = wanted & rights if os.path.isdir(path) else wanted & rights & _ON_FILES
+            rule = struct.pack("=Qi", allowed, target)
+            _check(_libc.syscall(_LANDLOCK_ADD, ruleset, 1, rule, 0), "landlock rule for " + path)
+            os.close(target)
+    _check(_libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0), "landlock")
+    os.close(ruleset)

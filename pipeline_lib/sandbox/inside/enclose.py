@@ -1,0 +1,118 @@
+"""Makes namespaces without bubblewrap, then starts the fork server in them.
+
+Promises: the fork server is process 1 of its own process namespace, sees a file system made of read-only pieces and a
+small scratch folder, and has a network without interfaces.  When this process or its parent is killed, it ends.
+
+Runs as a plain script, ``python -S -s -P -B enclose.py N PLAN``: the descriptor of the control socket, and a JSON
+object with ``uid``, ``binds`` (source by place), ``links``, ``command``, ``environment``, ``scratch_mb`` and ``user``
+(whether to make a user namespace).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from typing import Any
+
+sys.path.insert(0, __file__.rpartition("/")[0])
+
+import confine
+
+_NEW_NS, _NEW_CGROUP, _NEW_UTS, _NEW_IPC = 0x20000, 0x2000000, 0x4000000, 0x8000000
+_NEW_USER, _NEW_PID, _NEW_NET = 0x10000000, 0x20000000, 0x40000000
+_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+_DETACH = 2
+_SCRATCH_ENTRIES = 1024
+_ROOT = "/tmp"  # covered by a mount in the new namespace alone
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    names = [text.encode() for text in (source, target, kind, options)]
+    if _libc.mount(names[0], names[1], names[2], ctypes.c_ulong(flags), names[3]) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, "mount " + target + ": " + os.strerror(number))
+
+
+def _unshare(flags: int) -> None:
+    if _libc.unshare(flags) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, "unshare: " + os.strerror(number))
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def new_user(uid: int) -> None:
+    """Enter a user namespace in which the present user is ``uid``."""
+    outside = os.geteuid(), os.getegid()
+    _unshare(_NEW_USER)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{uid} {outside[0]} 1")
+    _write("/proc/self/gid_map", f"{uid} {outside[1]} 1")
+
+
+def build_root(plan: dict[str, Any]) -> None:
+    """Make a file system out of ``plan`` and change into it."""
+    _mount("none", "/", "", _REC | _PRIVATE)
+    sources = {place: os.open(source, os.O_PATH) for place, source in plan["binds"].items()}
+    _mount("root", _ROOT, "tmpfs", _NOSUID | _NODEV, "size=1m,mode=0755")
+    for place, source in sources.items():
+        target = _ROOT + place
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if os.path.isdir(f"/proc/self/fd/{source}"):
+            os.makedirs(target, exist_ok=True)
+        else:
+            _write(target, "")
+        _mount(f"/proc/self/fd/{source}", target, "", _BIND | _REC)
+        if not place.startswith("/dev/"):
+            _mount("none", target, "", _BIND | _REMOUNT | _RDONLY | _NOSUID | _kept_flags(target))
+        os.close(source)
+    for place, aim in plan["links"].items():
+        os.symlink(aim, _ROOT + place)
+    os.mkdir(_ROOT + "/tmp")
+    options = f"size={plan['scratch_mb']}m,nr_inodes={_SCRATCH_ENTRIES},mode=1777"
+    _mount("scratch", _ROOT + "/tmp", "tmpfs", _NOSUID | _NODEV | _NOEXEC, options)
+    os.chdir(_ROOT)
+    if _libc.syscall(_PIVOT_ROOT[os.uname().machine], b".", b".") != 0:
+        raise OSError(ctypes.get_errno(), "pivot_root: " + os.strerror(ctypes.get_errno()))
+    if _libc.umount2(b".", _DETACH) != 0:
+        raise OSError(ctypes.get_errno(), "umount: " + os.strerror(ctypes.get_errno()))
+    os.chdir("/tmp")
+    _mount("none", "/", "", _BIND | _REMOUNT | _RDONLY | _NOSUID | _NODEV)
+
+
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+
+
+def _kept_flags(path: str) -> int:
+    """Return the flags of a mount that a user namespace may not clear."""
+    flags = os.statvfs(path).f_flag
+    return sum(theirs for ours, theirs in ((os.ST_NODEV, _NODEV), (os.ST_NOEXEC, _NOEXEC)) if flags & ours)
+
+
+def main() -> None:
+    """Make the namespaces, start the fork server, wait for its end."""
+    plan = json.loads(sys.argv[2])
+    if plan["user"]:
+        new_user(plan["uid"])
+    confine.die_with_parent()
+    _unshare(_NEW_NS | _NEW_PID | _NEW_NET | _NEW_IPC | _NEW_UTS | _NEW_CGROUP)
+    pid = os.fork()
+    if pid:
+        os.close(int(sys.argv[1]))
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
+    confine.die_with_parent()
+    build_root(plan)
+    if plan["user"]:
+        confine.drop_capabilities()
+    os.execve(plan["command"][0], [*plan["command"], sys.argv[1]], plan["environment"])
+
+
+if __name__ == "__main__":
+    main()

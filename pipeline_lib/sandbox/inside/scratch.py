@@ -1,0 +1,90 @@
+"""The folder programs may write in: how full it is, and how it is emptied between two programs.
+
+Promises: `wipe` needs constant memory, stack and descriptors however deep or wide the tree is, or raises OSError; then
+the worker must not be used again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+MOST_ENTRIES = 1024
+_DEEPEST = 32
+
+
+def content(folder: str) -> tuple[int, float]:
+    """Return the number of entries and the MiB below ``folder``.
+
+    It stops counting when there is more than a program may have: more than `MOST_ENTRIES`, or folders nested so deep
+    that looking at them takes long; the number is then greater than `MOST_ENTRIES`.
+    """
+    count, size, pending = 0, 0, [(folder, 0)]
+    while pending and count <= MOST_ENTRIES:
+        path, depth = pending.pop()
+        if depth > _DEEPEST:
+            return MOST_ENTRIES + 1, size / (1 << 20)
+        try:
+            with os.scandir(path) as found:
+                for entry in found:
+                    count += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append((entry.path, depth + 1))
+                    else:
+                        size += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if count > MOST_ENTRIES:
+                        break
+        except OSError:
+            count += 1  # it went away, or nobody may look into it
+    return count, size / (1 << 20)
+
+
+def wipe(folder: str) -> None:
+    """Remove everything below ``folder``.
+
+    Folders are lifted to the top before their content is looked at, so no path ever grows long.
+    """
+    top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        lifted = 0
+        while True:
+            names = os.listdir(top)
+            if not names:
+                return
+            for name in names:
+                lifted = _remove(top, name, lifted)
+    finally:
+        os.close(top)
+
+
+def _remove(top: int, name: str, lifted: int) -> int:
+    """Remove one entry of the top folder; a folder's own folders are lifted to the top first."""
+    if not stat.S_ISDIR(os.lstat(name, dir_fd=top).st_mode):
+        os.unlink(name, dir_fd=top)
+        return lifted
+    os.chmod(name, 0o700, dir_fd=top)
+    inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+    try:
+        for entry in os.listdir(inner):
+            if stat.S_ISDIR(os.lstat(entry, dir_fd=inner).st_mode):
+                os.chmod(entry, 0o700, dir_fd=inner)  # moving a folder needs the right to write in it
+                lifted = _lift(entry, inner, top, lifted)
+            else:
+                os.unlink(entry, dir_fd=inner)
+    finally:
+        os.close(inner)
+    os.rmdir(name, dir_fd=top)
+    return lifted
+
+
+def _lift(name: str, inner: int, top: int, lifted: int) -> int:
+    """Move the folder ``name`` from ``inner`` to ``top`` under a number that is free there."""
+    while True:
+        lifted += 1
+        try:
+            os.rename(name, "lifted-" + str(lifted), src_dir_fd=inner, dst_dir_fd=top)
+            return lifted
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTDIR, errno.ENOTEMPTY):
+                raise

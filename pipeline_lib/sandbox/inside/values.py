@@ -1,0 +1,225 @@
+"""Plain values, the only thing that crosses between the judge and a program.
+
+To the program they go as ``marshal`` data, which is quick to read and comes from the judge, who is trusted.  Back they
+come as tagged JSON.  Promises: whatever bytes arrive from a program, `read_reply` and `decode` return builtins
+(``None``, numbers, text, bytes, containers, and a few plain types of the standard library) or raise `BadValue`; no
+class, method or code of the sender is ever run.  Subclasses are flattened to the builtin they derive from, so an
+overridden ``__eq__`` stays behind.
+
+Does not promise: identity.  Values are copies; an object without a plain form raises `BadValue` at the sender.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+MAX_DEPTH = 100  # containers within containers
+_PLAIN_INT = 1 << 63
+_ATOMS = (type(None), bool, int, float, str)
+_MARSHAL_VERSION = 2  # read by every Python 3
+_BROKEN = (ValueError, TypeError, KeyError, IndexError, RecursionError, ArithmeticError, AttributeError, MemoryError)
+_to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class BadValue(Exception):
+    """A value that has no plain form, or bytes that are none; ``kind`` is ``type``, ``size`` or ``form``."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+def write_request(*parts: Any) -> bytes:
+    """Return the bytes of a request; its parts are what ``marshal`` takes."""
+    return marshal.dumps(parts, _MARSHAL_VERSION)
+
+
+def read_request(data: bytes) -> Any:
+    """Return the parts of a request.  Only for bytes from the judge: ``marshal`` must not read a program's."""
+    return marshal.loads(data)
+
+
+def write_reply(limit: int, *parts: Any) -> bytes:
+    """Return the bytes of a reply whose parts are forms made by `encode`; raises `BadValue` beyond ``limit`` bytes."""
+    text = _to_json(parts)
+    if len(text) > limit:
+        raise BadValue("size", f"the value needs {len(text)} bytes, {limit} are allowed")
+    return text.encode("ascii")
+
+
+def read_reply(data: bytes) -> list[Any]:
+    """Return the parts of a reply: a number, a kind, and what belongs to it, not yet decoded.
+
+    Raises:
+        BadValue: the bytes are no such thing.
+    """
+    try:
+        parts = json.loads(data)
+    except _BROKEN as error:
+        raise BadValue("form", f"not JSON: {type(error).__name__}") from None
+    if type(parts) is not list or len(parts) < 2 or type(parts[0]) is not int or type(parts[1]) is not str:
+        raise BadValue("form", "not a reply")
+    return parts
+
+
+def decode(form: Any) -> Any:
+    """Return the value that ``form`` stands for; raises `BadValue` for anything `encode` would not have made."""
+    try:
+        return _decode(form, 0)
+    except _BROKEN as error:
+        raise BadValue("form", f"not a plain value: {type(error).__name__}") from None
+
+
+def encode(value: Any, depth: int = 0) -> Any:
+    """Return ``value`` as something the ``json`` module writes; containers other than lists carry a tag."""
+    kind = type(value)
+    if kind is int:
+        return value if -_PLAIN_INT <= value < _PLAIN_INT else {"int": hex(value)}
+    if kind in _ATOMS:
+        return value
+    if depth >= MAX_DEPTH:
+        raise BadValue("size", f"the value is nested more than {MAX_DEPTH} deep")
+    depth += 1
+    if kind is list:
+        return [encode(item, depth) for item in value]
+    if kind is tuple:
+        return {"tuple": [encode(item, depth) for item in value]}
+    if kind is dict:
+        return {"dict": [[encode(key, depth), encode(item, depth)] for key, item in value.items()]}
+    if kind in (set, frozenset):
+        return {kind.__name__: [encode(item, depth) for item in value]}
+    if kind in (bytes, bytearray):
+        return {kind.__name__: value.hex()}
+    if kind is complex:
+        return {"complex": [value.real, value.imag]}
+    if kind is range:
+        return {"range": [encode(part, depth) for part in (value.start, value.stop, value.step)]}
+    if kind in _VIEWS:
+        return {_VIEWS[kind]: [encode(item, depth) for item in value]}
+    return _encode_other(value, kind, depth)
+
+
+_VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
+
+
+def _encode_other(value: Any, kind: type, depth: int) -> Any:
+    """Return the plain form of subclasses, of plain types of the standard library, of arrays and of iterators."""
+    name = _stdlib_name(kind)
+    if name == "deque":
+        return {"deque": [[encode(item, depth) for item in value], encode(value.maxlen)]}
+    if name == "Decimal":
+        return {"Decimal": str(value)}
+    if name == "Fraction":
+        return {"Fraction": [encode(value.numerator), encode(value.denominator)]}
+    for base in (int, float, str, complex, list, tuple, dict, set, frozenset, bytes, bytearray):
+        if isinstance(value, base):
+            return encode(_flatten(value, base), depth - 1)
+    if kind.__module__ == "numpy" and hasattr(value, "tolist"):
+        return encode(value.tolist(), depth - 1)
+    if hasattr(kind, "__next__"):
+        return {"iterator": [encode(item, depth) for item in _bounded(value)]}
+    raise BadValue("type", f"a value of type {kind.__name__} cannot leave the program; only plain values can")
+
+
+def _flatten(value: Any, base: Any) -> Any:
+    """Return the exact builtin ``base`` inside an instance of a subclass, without calling the subclass's methods."""
+    if base is dict:
+        return dict(dict.items(value))
+    if base in (list, tuple, set, frozenset):
+        return base(base.__iter__(value))
+    if base is complex:
+        return complex(base.__add__(value, 0))
+    if base in (bytes, bytearray):
+        return base(memoryview(value))
+    return {int: int.__int__, float: float.__float__, str: str.__str__}[base](value)
+
+
+def _bounded(iterator: Iterator[Any], most: int = 100_000) -> Iterator[Any]:
+    for count, item in enumerate(iterator):
+        if count >= most:
+            raise BadValue("size", f"an iterator with more than {most} items")
+        yield item
+
+
+def _stdlib_name(kind: type) -> str | None:
+    """Return the name of a plain type of the standard library if ``kind`` is exactly that type."""
+    for module, name in (("collections", "deque"), ("decimal", "Decimal"), ("fractions", "Fraction")):
+        if kind.__name__ == name and getattr(sys.modules.get(module), name, None) is kind:
+            return name
+    return None
+
+
+def _decode(form: Any, depth: int) -> Any:
+    kind = type(form)
+    if kind in _ATOMS:
+        return form
+    if depth >= MAX_DEPTH:
+        raise BadValue("form", f"nested more than {MAX_DEPTH} deep")
+    depth += 1
+    if kind is list:
+        return [_decode(item, depth) for item in form]
+    if kind is not dict or len(form) != 1:
+        raise BadValue("form", "not a tagged value")
+    ((tag, body),) = form.items()
+    return _decode_tagged(tag, body, depth)
+
+
+def _decode_tagged(tag: str, body: Any, depth: int) -> Any:
+    if tag in ("int", "bytes", "bytearray", "Decimal"):
+        return _decode_text(tag, body)
+    if type(body) is not list:
+        raise BadValue("form", f"the tag {tag[:20]!r} needs a list")
+    if tag == "complex":
+        return complex(_number(body[0]), _number(body[1]))
+    if tag == "range":
+        return range(*[_integer(_decode(part, depth)) for part in body])
+    if tag == "Fraction":
+        from fractions import Fraction
+
+        return Fraction(_integer(_decode(body[0], depth)), _integer(_decode(body[1], depth)))
+    if tag == "deque":
+        from collections import deque
+
+        return deque([_decode(item, depth) for item in body[0]], body[1])
+    items = [_decode(item, depth) for item in body]
+    if tag in ("dict", "items"):
+        pairs = dict(items)
+        return pairs if tag == "dict" else pairs.items()
+    if tag == "keys":
+        return dict.fromkeys(items).keys()
+    if tag == "values":
+        return dict(enumerate(items)).values()
+    if tag in _SEQUENCES:
+        return _SEQUENCES[tag](items)
+    raise BadValue("form", f"unknown tag {tag[:20]!r}")
+
+
+_SEQUENCES: dict[str, Any] = {"tuple": tuple, "set": set, "frozenset": frozenset, "iterator": iter}
+
+
+def _decode_text(tag: str, body: Any) -> Any:
+    if type(body) is not str:
+        raise BadValue("form", f"the tag {tag} needs text")
+    if tag == "int":
+        return int(body, 16)
+    if tag == "Decimal":
+        from decimal import Decimal
+
+        return Decimal(body)
+    return bytes.fromhex(body) if tag == "bytes" else bytearray.fromhex(body)
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise BadValue("form", "not a number")
+    return value
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int:
+        raise BadValue("form", "not an integer")
+    return value

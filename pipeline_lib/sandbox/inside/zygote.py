@@ -1,0 +1,205 @@
+"""The fork server inside a jail: one forked child per program.
+
+Promises: it never sees a program or a test.  A child waits, confined, on a channel of its own; the other end of the
+channel goes to the judge, who sends the job straight to the child.  ``next`` kills the child, reports what it used,
+empties the scratch folder and offers a fresh child; ``gone`` does so for a child that closed its channel and may be
+dead already; ``poll`` reports what the child uses now.  When the judge goes
+away this process ends, and with it everything in the jail.
+
+Runs as a plain script, ``python -S -s -P -B zygote.py N``, with the number of the descriptor that holds the control
+socket (SOCK_SEQPACKET); the first message is the configuration.
+"""
+
+from __future__ import annotations
+
+import _socket as socket  # the module socket itself weighs more, and every fork copies it
+import gc
+import json
+import os
+import struct
+import sys
+import time
+from typing import Any
+
+sys.path.insert(0, __file__.rpartition("/")[0])
+
+import child
+import confine
+import probe
+import scratch
+import values
+
+del sys.path[0]
+
+PRELOAD = (
+    *("bisect", "collections", "copy", "functools", "heapq", "itertools", "math", "operator", "random", "re", "string"),
+    "typing",
+)
+_SIGKILL = 9
+_LAST_BREATH_S = 0.05  # a dying process closes its channel a moment before it is dead
+
+
+class Zygote:
+    """The fork server: its configuration and the child on offer."""
+
+    def __init__(self, control: socket.socket, config: dict[str, Any]) -> None:
+        self.control = control
+        self.scratch = config["scratch"]
+        self.confine = confine.prepare_filter(bytes.fromhex(config["program_filter"])) if config["filter"] else None
+        self.alone = os.getpid() == 1  # then the kernel ends all children with it
+        self.threads_base, self.extra_mb = config["threads_base"], config["extra_mb"]
+        self.pid = 0
+
+    def offer(self) -> None:
+        """Fork a child and hand the judge its channel."""
+        ours, theirs = socket.socketpair()
+        self._fork(theirs)
+        theirs.close()
+        descriptor = struct.pack("@i", ours.fileno())
+        self.control.sendmsg([b"child"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor)])
+        ours.close()
+
+    def probe(self) -> dict[str, bool]:
+        """Have a first child try what must not work."""
+        ours, theirs = socket.socketpair()
+        self._fork(theirs)
+        theirs.close()
+        request = values.write_request("probe", os.getppid() or 1)
+        ours.send(struct.pack("!I", len(request)) + request)
+        answer = b""
+        while part := ours.recv(1 << 16):
+            answer += part
+        ours.close()
+        self._reap()
+        return dict(values.read_reply(answer[4:])[2])
+
+    def serve(self) -> None:
+        """Obey the judge until it goes away."""
+        while True:
+            command = self.control.recv(16)
+            if command == b"poll":
+                self.control.send(self._poll())
+            elif command in (b"next", b"gone"):
+                self.control.send(self._reap(_LAST_BREATH_S if command == b"gone" else 0.0))
+                scratch.wipe(self.scratch)
+                self.offer()
+            else:
+                return
+
+    def end(self) -> None:
+        """End the child on offer."""
+        self._reap()
+
+    def _fork(self, channel: socket.socket) -> None:
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.dup2(channel.fileno(), child.CHANNEL)
+                os.closerange(child.CHANNEL + 1, 64)
+                if not self.alone:
+                    confine.die_with_parent()
+                if self.alone or os.getppid() == parent:
+                    if self.confine is not None:
+                        self.confine()
+                    gc.enable()
+                    child.serve(self._settle, probe.probe)
+            finally:
+                os._exit(70)
+
+    def _settle(self, limits: dict[str, Any]) -> None:
+        limits["processes"] += self.threads_base
+        limits["memory_mb"] += self.extra_mb
+        confine.limit_resources(limits)
+
+    def _poll(self) -> bytes:
+        """Return the CPU seconds of the child so far, entries and MiB in the scratch folder."""
+        try:
+            cpu = time.clock_gettime((~self.pid << 3) | 2)  # the CPU clock of another process
+        except OSError:
+            cpu = -1.0  # it has ended
+        return struct.pack("=did", cpu, *scratch.content(self.scratch))
+
+    def _reap(self, patience_s: float = 0.0) -> bytes:
+        """End the child, giving it ``patience_s`` to end by itself.
+
+        Returns:
+            Its wait status, whether it had to be killed, its CPU seconds and peak resident KiB.
+        """
+        end = time.monotonic() + patience_s
+        pid = 0
+        while pid == 0 and time.monotonic() < end:
+            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            if pid == 0:
+                time.sleep(0.001)
+        if pid == 0:
+            os.kill(self.pid, _SIGKILL)  # it has not been waited for, so the number is its own
+            _, status, usage = os.wait4(self.pid, 0)
+        return struct.pack("=iidd", status, pid == 0, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+
+
+def preload(names: list[str]) -> None:
+    """Import what programs often use."""
+    register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
+    for name in (*PRELOAD, *names):
+        __import__(name)
+    os.register_at_fork = register  # random would seed itself in every child, and the job's seed comes anyway
+
+
+def confine_self(config: dict[str, Any]) -> None:
+    """Give up what neither the fork server nor any program needs."""
+    os.chdir(config["scratch"])
+    nothing = os.open("/dev/null", os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    os.close(nothing)
+    if config["uid"] is not None:
+        confine.become(config["uid"])
+    elif os.geteuid() == 0:
+        confine.drop_capabilities()
+    confine.die_with_parent()
+    confine.hide_memory()
+    confine.forbid_new_privileges()
+    if config["readable"] is not None and confine.landlock_version():
+        confine.confine_files(config["readable"], config["writable"])
+    confine.forbid_leftovers()
+    if config["filter"]:
+        confine.prepare_filter(bytes.fromhex(config["filter"]))()
+
+
+def open_control(where: str) -> socket.socket:
+    """Return the control socket: a descriptor by its number, or a connection to the socket at a path."""
+    if where.isdigit():
+        return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, int(where))
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    control.connect(where)
+    return control
+
+
+def main() -> None:
+    """Read the configuration, give up rights, serve."""
+    control = open_control(sys.argv[1])
+    config = json.loads(control.recv(1 << 18))
+    sys.path[:] = config["path"] or [*sys.path, *config["packages"]]
+    try:
+        preload(config["preload"])
+        confine_self(config)
+        child.warm_up()
+        gc.collect()
+        gc.disable()
+        gc.freeze()
+        zygote = Zygote(control, config)
+        facts: dict[str, Any] = {"python": sys.version.split()[0], "pid": os.getpid(), **zygote.probe()}
+        control.send(json.dumps(facts).encode())
+    except Exception as error:
+        control.send(json.dumps({"error": type(error).__name__ + ": " + str(error)}).encode())
+        return
+    zygote.offer()
+    try:
+        zygote.serve()
+    finally:
+        zygote.end()
+
+
+if __name__ == "__main__":
+    main()

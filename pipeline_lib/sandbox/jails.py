@@ -1,0 +1,56 @@
+"""All kinds of jails, how to start one, and what one is worth.
+
+What a jail is worth is not taken from its name: a first child tries what must not work, see `level_of`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pipeline_lib.sandbox.docker_jail import start_docker
+from pipeline_lib.sandbox.process_jails import start_bare, start_bwrap, start_unshare
+from pipeline_lib.sandbox.worker import JailError, Worker
+
+LEVELS = ("namespaces", "seccomp", "rlimits")  # strongest first
+STARTERS: dict[str, Callable[[int, dict[str, Any]], Worker]] = {
+    "bwrap": start_bwrap,
+    "unshare": start_unshare,
+    "bare": start_bare,
+    "docker": start_docker,
+}
+PROCESS_JAILS = ("bwrap", "unshare", "bare")
+# What a fork server loads beside the standard library, and the address space that this takes, MiB.
+_PRELOAD = {"lean": [], "numpy": ["numpy", "numpy.random", "numpy.linalg", "numpy.fft"]}
+_EXTRA_MB = {"lean": 0, "numpy": 1536}
+
+
+def start_worker(kind: str, slot: int, config: dict[str, Any], flavour: str = "lean") -> Worker:
+    """Start a jail of ``kind`` for ``slot`` and return its worker.
+
+    Args:
+        kind: a key of `STARTERS`.
+        slot: number of the slot; as root, programs run as a user of their own per slot.
+        config: ``limits``, ``filters``, ``packages``, ``run_folder``, ``min_isolation``, and what the jail needs.
+        flavour: ``lean``, or ``numpy`` for programs that import it.
+
+    Raises:
+        JailError: the jail does not start on this machine, or is weaker than ``min_isolation``.
+    """
+    own = {"flavour": flavour, "preload": _PRELOAD[flavour], "extra_mb": _EXTRA_MB[flavour]}
+    worker = STARTERS[kind](slot, config | own | {"packages": config["packages"] if flavour == "numpy" else []})
+    level = worker.facts["isolation"] = level_of(worker.facts)
+    if LEVELS.index(level) > LEVELS.index(config["min_isolation"]):
+        worker.close()
+        missing = ", ".join(name for name, closed in worker.facts.items() if closed is False)
+        raise JailError(
+            f"reaches isolation level {level!r}, and min_isolation is {config['min_isolation']!r} (not: {missing})"
+        )
+    return worker
+
+
+def level_of(facts: dict[str, Any]) -> str:
+    """Return the isolation level that the findings of the first child amount to."""
+    if not all(facts[name] for name in ("no_processes", "no_signals", "no_network", "no_files")):
+        return "rlimits"
+    return "namespaces" if facts["pid"] == 1 else "seccomp"

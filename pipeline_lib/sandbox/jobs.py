@@ -1,0 +1,121 @@
+"""What goes into the sandbox and what comes out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """What became of a program.  Only ``infra_error`` is not the program's own doing, and it never gives a reward."""
+
+    PASSED = "passed"  # every hidden case passed
+    FAILED = "failed"  # ran, at least one case failed
+    TIMEOUT = "timeout"
+    OOM = "oom"
+    CRASH = "crash"  # the process died (signal), or the job killed two workers
+    VIOLATION = "violation"  # a forbidden system call
+    LOAD_ERROR = "load_error"  # syntax error, import error, or the entry point is missing
+    OUTPUT_LIMIT = "output_limit"  # a reply larger or deeper than the limits, or one that is none; too many files
+    INFRA_ERROR = "infra_error"  # the sandbox itself failed
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a program may use.  Seconds, mebibytes, kibibytes and counts; all positive.
+
+    Attributes:
+        cpu_s: CPU seconds for the whole program.
+        call_cpu_s: CPU seconds for one call of the entry point.
+        wall_s: wall-clock back-stop for the whole program.
+        memory_mb: address space.
+        processes: threads (processes cannot be made at all).
+        open_files: descriptors.
+        file_mb: largest file, and size of the temporary file system.
+        reply_kb: largest value returned by one call.
+        error_kb: longest error text kept.
+        code_kb: longest program accepted.
+    """
+
+    cpu_s: float = 4.0
+    call_cpu_s: float = 2.0
+    wall_s: float = 12.0
+    memory_mb: int = 512
+    processes: int = 64
+    open_files: int = 64
+    file_mb: int = 16
+    reply_kb: int = 256
+    error_kb: int = 2
+    code_kb: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One program and the tests it is judged by.
+
+    Attributes:
+        id: chosen by the caller; comes back on the verdict.
+        code: the candidate's source, untrusted.
+        tests: source of ``def check(candidate): ...`` with asserts, trusted; its cases are the hidden ones.
+        entry_point: the function that ``candidate`` stands for.
+        prelude: trusted source that both the candidate and the tests may use (imports, functions of the prompt).
+        visible_tests: like ``tests``, run in a process of their own; their cases are reported apart, for agents to see.
+        mode: ``isolated`` (tests never enter the candidate's process) or ``inline`` (they do; forgeable).
+        seed: seeds ``random`` (and numpy) in candidate and judge.
+        limits: overrides of the executor's limits.
+    """
+
+    id: str
+    code: str
+    tests: str
+    entry_point: str
+    prelude: str = ""
+    visible_tests: str = ""
+    mode: str = "isolated"
+    seed: int = 0
+    limits: Limits | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The result of one assert: ``ok``, ``fail``, ``timeout``, ``error`` or ``skipped``, and a short message.
+
+    The message is written by the judge about values the candidate returned: show it, never parse it.
+    """
+
+    index: int
+    result: str
+    message: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the sandbox says of a program.
+
+    ``passed`` and ``total`` count hidden cases; ``total`` is fixed by the tests, never by the candidate.
+    ``visible`` are the cases that feedback may quote.  ``trust`` is ``isolated`` or ``inline``.
+    """
+
+    id: str
+    status: Status
+    passed: int
+    total: int
+    cases: tuple[Case, ...] = ()
+    visible: tuple[Case, ...] = ()
+    error: str = ""
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_mb: float = 0.0
+    attempts: int = 1
+    backend: str = ""
+    trust: str = "isolated"
+    worker: str = ""
+    extra: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def fraction(self) -> float | None:
+        """Return passed / total in [0, 1], or None after an infrastructure failure or without cases."""
+        if self.status is Status.INFRA_ERROR or self.total == 0:
+            return None
+        return self.passed / self.total

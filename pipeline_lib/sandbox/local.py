@@ -1,0 +1,209 @@
+"""The client of a broker: starts it, sends it jobs, starts it again if it dies."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import queue
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pipeline_lib.sandbox import wire
+from pipeline_lib.sandbox.backend import SandboxUnavailable
+from pipeline_lib.sandbox.jobs import Limits, Status, Verdict
+from pipeline_lib.sandbox.tests_source import Planned
+
+_ROOT = str(Path(__file__).parents[2])
+_START = f"import sys; sys.path.insert(0, {_ROOT!r}); from pipeline_lib.sandbox.broker import main; main()"
+_log = logging.getLogger(__name__)
+_START_S = 60.0
+_HEALTH_S = 10.0
+_RESTARTS = 20  # brokers that may die without a verdict in between
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A job sent to the broker, and where its verdict goes."""
+
+    planned: Planned
+    frame: bytes
+    done: queue.SimpleQueue[Verdict]
+
+
+class LocalBackend:
+    """Runs jobs through a broker process on this machine."""
+
+    def __init__(self, name: str, config: dict[str, Any], limits: Limits) -> None:
+        self.name = name
+        self.jail = self.level = ""
+        self._config = config | {"limits": asdict(limits), "path": [p for p in sys.path if p]}
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._sending = threading.Lock()  # frames of two threads must not mix
+        self._numbers = itertools.count()
+        self._waiting: dict[int, _Waiting] = {}
+        self._healths: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._deaths = 0
+        self._closed = False
+        self._start()
+        self._reader = threading.Thread(target=self._read, name="sandbox-reader", daemon=True)
+        self._reader.start()
+
+    def execute(self, jobs: Sequence[Planned]) -> Iterator[Verdict]:
+        """Yield the verdicts of ``jobs`` as they come."""
+        done: queue.SimpleQueue[Verdict] = queue.SimpleQueue()
+        frames = []
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the executor is closed")
+            numbers = [next(self._numbers) for _ in jobs]
+            for number, planned in zip(numbers, jobs, strict=True):
+                wall_s = (planned.job.limits or self._limits).wall_s
+                frame = wire.pack({"n": number, "wall_s": wall_s}, wire.pack_job(planned))
+                self._waiting[number] = _Waiting(planned, frame, done)
+                frames.append(frame)
+            link = self._link
+        self._send(link, b"".join(frames))
+        try:
+            for _ in jobs:
+                yield done.get()
+        finally:
+            self._forget(numbers)
+
+    def health(self) -> dict[str, Any]:
+        """Return what the broker says of itself."""
+        facts = {"jail": self.jail, "isolation": self.level}
+        deadline = time.monotonic() + _HEALTH_S
+        asked: wire.Link | None = None
+        while time.monotonic() < deadline and not self._closed:
+            with self._lock:  # held while a new broker starts, which could not answer yet
+                link = self._link
+            if link is not asked:  # a new broker knows nothing of the question
+                asked = link
+                self._send(link, wire.pack({"health": True}))
+            with suppress(queue.Empty):
+                return facts | self._healths.get(timeout=0.05)
+        return facts | {"error": "the broker does not answer"}
+
+    def close(self) -> None:
+        """End the broker and all it has started."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._link.connection.shutdown(socket.SHUT_RDWR)
+        self._reader.join(timeout=10)
+        self._end_process()
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-S", "-s", "-P", "-B", "-c", _START.replace("main()", f"main({theirs.fileno()})")],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env=_environment(),
+                start_new_session=True,
+            )
+        self._link = wire.Link(ours)
+        self._link.send(self._config)
+        ours.settimeout(_START_S)
+        frame = self._link.receive()
+        ours.settimeout(None)
+        if frame is None or "ready" not in frame[0]:
+            reason = frame[0]["broken"] if frame else "the broker ended while starting"
+            ours.close()
+            self._end_process()
+            raise SandboxUnavailable(f"the sandbox backend {self.name!r} cannot start: {reason}")
+        self.jail, self.level = frame[0]["ready"], frame[0]["isolation"]
+        _log.info("sandbox %s: jail %s, isolation level %s", self.name, self.jail, self.level)
+
+    def _end_process(self) -> None:
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _forget(self, numbers: Sequence[int]) -> None:
+        """Take back what is still waiting of these jobs, for nobody waits for their verdicts any more."""
+        with self._lock:
+            left = [number for number in numbers if self._waiting.pop(number, None) is not None]
+        if left and not self._closed:
+            self._send(self._link, wire.pack({"forget": left}))
+
+    def _send(self, link: wire.Link, data: bytes) -> None:
+        try:
+            with self._sending:
+                link.connection.sendall(data)
+        except OSError:
+            return  # the reader notices, and sends again what is still waiting
+
+    def _read(self) -> None:
+        while True:
+            frame = self._link.receive()
+            if frame is not None:
+                self._hear(*frame)
+            elif not self._revive():
+                return
+
+    def _hear(self, head: wire.Head, body: bytes) -> None:
+        if "health" in head:
+            self._healths.put(head["health"])
+            return
+        with self._lock:
+            waiting = self._waiting.pop(head.get("n", -1), None)
+        if waiting is None:
+            return
+        self._deaths = 0
+        if body:
+            verdict = wire.unpack_verdict(body, waiting.planned)
+        elif "crash" in head:
+            verdict = blank_verdict(waiting.planned, Status.CRASH, head["crash"])
+        else:
+            verdict = blank_verdict(waiting.planned, Status.INFRA_ERROR, head["infra"])
+        waiting.done.put(replace(verdict, attempts=head["attempts"], backend=f"{self.name}/{self.jail}"))
+
+    def _revive(self) -> bool:
+        """Start a new broker after the old one died; return False when there is nothing to go on for."""
+        self._process.wait()
+        with self._lock:
+            reason = "the executor was closed" if self._closed else ""
+            while not reason:
+                self._deaths += 1
+                try:
+                    self._start()
+                    break
+                except (SandboxUnavailable, OSError) as error:
+                    if self._deaths > _RESTARTS:
+                        reason = f"the broker died {self._deaths} times in a row: {error}"
+                    time.sleep(0.05 * self._deaths)
+            if reason:
+                for waiting in self._waiting.values():
+                    waiting.done.put(blank_verdict(waiting.planned, Status.INFRA_ERROR, reason))
+                self._waiting.clear()
+                self._closed = True
+                return False
+            pending = b"".join(waiting.frame for waiting in self._waiting.values())
+        threading.Thread(target=self._send, args=(self._link, pending), daemon=True).start()
+        return True
+
+
+def _environment() -> dict[str, str]:
+    """Return the broker's environment: ours, for it may have to find a Docker daemon, without settings of Python."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return ours | {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+
+
+def blank_verdict(planned: Planned, status: Status, error: str) -> Verdict:
+    """Return the verdict of a job that never got to its cases."""
+    return Verdict(id=planned.job.id, status=status, passed=0, total=planned.total, error=error)

@@ -1,0 +1,34 @@
+"""From a settings section to an executor, without knowing the settings model."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from pipeline_lib.sandbox.executor import Executor
+from pipeline_lib.sandbox.jobs import Limits
+
+
+class Section(Protocol):
+    """What a ``sandbox`` section looks like from here: a model whose other keys are options of its backend."""
+
+    @property
+    def kind(self) -> str:
+        """Return the backend."""
+        ...
+
+    def model_dump(self) -> dict[str, Any]:
+        """Return all keys and values."""
+        ...
+
+
+def make_executor(section: Section) -> Executor:
+    """Start the sandbox that a ``sandbox`` section describes.
+
+    Raises:
+        ValueError: a value is not accepted.
+        SandboxUnavailable: it cannot run here; the message says why and what to do.
+    """
+    options = section.model_dump()
+    limits = Limits(**options.pop("limits"))
+    del options["infra_error_share"]  # for whoever uses the verdicts
+    return Executor(options.pop("kind"), options.pop("slots"), limits, **options)

@@ -1,0 +1,40 @@
+"""Marks what a broker leaves on the machine with the broker's identity, and removes what dead brokers left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+PREFIX = "symposium-sandbox-"
+
+
+def identity(pid: int) -> str | None:
+    """Return process id and start time of a living process as ``pid-ticks``, None if there is none.
+
+    A process id alone is used again; with the start time it is not.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else f"{pid}-{fields[19]}"
+
+
+def alive(owner: str) -> bool:
+    """Return whether the process that `identity` named ``owner`` still lives."""
+    pid = owner.partition("-")[0]
+    return pid.isdigit() and identity(int(pid)) == owner
+
+
+def make_run_folder() -> Path:
+    """Return a new folder for this process's jails, after removing those of dead processes."""
+    base = Path(tempfile.gettempdir())
+    for folder in base.glob(f"{PREFIX}*"):
+        owner = folder.name.removeprefix(PREFIX).rpartition("-")[0]
+        if not alive(owner) and folder.stat().st_uid == os.geteuid():
+            shutil.rmtree(folder, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{identity(os.getpid())}-", dir=base))
+    folder.chmod(0o711)  # programs of other users find their own folder in it, and nothing else
+    return folder

@@ -1,0 +1,138 @@
+"""Which system calls are allowed in a jail, as data; `seccomp` turns it into filters.
+
+Two filters stack.  ``FORK_SERVER`` is an allow-list that the fork server installs once and every program inherits.
+``PROGRAM`` takes away from a program what only the fork server needs: making processes, sending signals, passing
+descriptors.  What a harmless program may try gets an error number; what only an attack needs ends the program, and
+its verdict is ``violation``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ALLOW = 0x7FFF0000
+KILL = 0x80000000
+EPERM, ENOSYS, ENOTSUP = 1, 38, 95
+
+
+def error(number: int) -> int:
+    """Return the action that makes a call fail with an error number."""
+    return 0x00050000 | number
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A condition: argument ``index`` of the call, masked, equals ``value``."""
+
+    index: int
+    value: int
+    mask: int = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What happens to a call whose arguments meet all conditions; the first rule that fits counts."""
+
+    name: str
+    action: int
+    conditions: tuple[Argument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A filter: its rules, and the action for everything that no rule fits."""
+
+    default: int
+    rules: tuple[Rule, ...]
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_FREE = _names("""
+read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 lseek close close_range dup dup2 dup3
+open openat openat2 creat stat lstat fstat newfstatat statx access faccessat faccessat2 getdents getdents64 getcwd
+chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir link linkat unlink unlinkat symlink symlinkat readlink
+readlinkat chmod fchmod fchmodat fchmodat2 truncate ftruncate fallocate fsync fdatasync flock umask statfs fstatfs
+utime utimes futimesat utimensat fadvise64 sendfile copy_file_range getxattr lgetxattr fgetxattr listxattr llistxattr
+flistxattr pipe pipe2 eventfd eventfd2 timerfd_create timerfd_settime timerfd_gettime
+poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
+sendto recvfrom sendmsg recvmsg shutdown getsockopt setsockopt getsockname getpeername
+mmap munmap mprotect mremap madvise mincore msync brk membarrier
+futex futex_waitv get_robust_list set_robust_list rseq set_tid_address arch_prctl
+rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait sigaltstack pause
+alarm getitimer setitimer nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time times
+getpid gettid getppid getuid geteuid getgid getegid getresuid getresgid getgroups getpgid getpgrp getsid
+getrlimit setrlimit getrusage getpriority sched_yield sched_getaffinity sched_getparam sched_getscheduler
+sched_get_priority_max sched_get_priority_min sysinfo uname getcpu getrandom restart_syscall
+wait4 waitid kill seccomp exit exit_group
+""")
+
+_ATTACK = _names("""
+ptrace process_vm_readv process_vm_writev process_madvise process_mrelease kcmp pidfd_open pidfd_getfd
+pidfd_send_signal bpf io_uring_setup io_uring_enter io_uring_register keyctl add_key request_key userfaultfd
+perf_event_open unshare setns mount umount2 pivot_root chroot move_mount open_tree fsopen fsconfig fsmount fspick
+mount_setattr kexec_load kexec_file_load init_module finit_module delete_module reboot swapon swapoff acct quotactl
+quotactl_fd open_by_handle_at name_to_handle_at iopl ioperm sethostname setdomainname settimeofday clock_settime
+clock_adjtime adjtimex syslog vhangup fanotify_init fanotify_mark lookup_dcookie modify_ldt vmsplice
+""")
+
+# A harmless program may try these, through a library perhaps, and should hear a plain no.
+_REFUSED = _names("""
+socket connect bind listen accept accept4 execve execveat fork vfork tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo
+memfd_create memfd_secret shmget shmat shmctl shmdt semget semop semctl semtimedop msgget msgsnd msgrcv msgctl mq_open
+mq_unlink mknod mknodat chown fchown lchown fchownat setuid setgid setreuid setregid setresuid setresgid setgroups
+setfsuid setfsgid setpgid setsid setpriority sched_setaffinity sched_setscheduler sched_setparam sched_setattr
+ioprio_set capset inotify_init inotify_init1 inotify_add_watch splice tee mlock mlock2 mlockall timer_create
+""")
+
+_UNSUPPORTED = _names("setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr")
+
+_NEW_NAMESPACES = (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000)
+_CLONE_THREAD = 0x10000
+_O_ASYNC = 0x2000
+_F_SETFL = 4
+# Commands of fcntl without those that direct signals at other processes (F_SETOWN, F_SETSIG, F_SETOWN_EX, F_NOTIFY).
+_FCNTL = (0, 1, 2, 3, 5, 6, 7, 36, 37, 38, 1030, 1032)
+_IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # what isatty, set_blocking and set_inheritable use
+_SET_PDEATHSIG = 1
+_PRCTL = (_SET_PDEATHSIG, 3, 15, 16, 22, 38, 39, 0x53564D41)  # names, seccomp, no_new_privs
+
+FORK_SERVER = Policy(
+    default=error(ENOSYS),  # also clone3, whose flags a filter cannot see: the C library then falls back to clone
+    rules=(
+        *(Rule(name, ALLOW) for name in _FREE),
+        *(Rule(name, KILL) for name in _ATTACK),
+        *(Rule(name, error(EPERM)) for name in _REFUSED),
+        *(Rule(name, error(ENOTSUP)) for name in _UNSUPPORTED),
+        *(Rule("clone", KILL, (Argument(0, flag, flag),)) for flag in _NEW_NAMESPACES),
+        Rule("clone", ALLOW, (Argument(0, 0, sum(_NEW_NAMESPACES)),)),
+        Rule("socketpair", ALLOW, (Argument(0, 1), Argument(1, 1, 0xF))),  # AF_UNIX, SOCK_STREAM
+        *(Rule("fcntl", ALLOW, (Argument(1, command),)) for command in _FCNTL),
+        Rule("fcntl", ALLOW, (Argument(1, _F_SETFL), Argument(2, 0, _O_ASYNC))),
+        *(Rule("ioctl", ALLOW, (Argument(1, command),)) for command in _IOCTL),
+        *(Rule("prctl", ALLOW, (Argument(0, option),)) for option in _PRCTL),
+        Rule("prlimit64", ALLOW, (Argument(0, 0),)),
+        Rule("personality", ALLOW, (Argument(0, 0xFFFFFFFF),)),
+    ),
+)
+
+_PROGRAM_RULES = (
+    Rule("clone", error(EPERM), (Argument(0, 0, _CLONE_THREAD),)),
+    Rule("prctl", error(EPERM), (Argument(0, _SET_PDEATHSIG),)),
+    *(Rule(name, error(EPERM)) for name in ("kill", "sendmsg", "recvmsg", "wait4", "waitid", "seccomp")),
+)
+
+PROGRAM = Policy(default=ALLOW, rules=_PROGRAM_RULES)
+
+# Landlock guards what is in files, not their modes and times, nor (before version 3) their length.  Where a program
+# sees the machine's own files and may own some, changing modes and times seems to work, and does nothing.
+PROGRAM_AMONG_FILES = Policy(
+    default=ALLOW,
+    rules=(
+        *_PROGRAM_RULES,
+        *(Rule(name, error(0)) for name in _names("chmod fchmod fchmodat fchmodat2 utime utimes futimesat utimensat")),
+        Rule("truncate", error(EPERM)),
+    ),
+)

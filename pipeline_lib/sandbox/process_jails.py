@@ -1,0 +1,179 @@
+"""Ways to start the fork server in a jail made of a child process.
+
+``bwrap``: bubblewrap gives it own namespaces and a file system of its own.
+``unshare``: the same without bubblewrap.
+``bare``: no namespaces; system-call filter, Landlock and resource limits have to do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from pipeline_lib.sandbox.runtime import (
+    ENVIRONMENT,
+    FLAGS,
+    HOME,
+    INSIDE,
+    PACKAGES,
+    VERSION,
+    find_runtime,
+    jail_path,
+    readable_copy,
+    user_of,
+)
+from pipeline_lib.sandbox.worker import JailError, ProcessJail, Worker
+
+
+def _spawn(
+    kind: str, command: list[str], environment: dict[str, str], config: dict[str, Any], scratch: Path | None = None
+) -> Worker:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        with theirs:
+            process = subprocess.Popen(
+                [part if part != _CONTROL else str(theirs.fileno()) for part in command],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                cwd="/",
+            )
+    except OSError as error:
+        ours.close()
+        raise JailError(f"cannot start {command[0]}: {error}") from error
+    jail = ProcessJail(kind, process, scratch)
+    try:
+        return Worker(jail, ours, config)
+    except JailError as error:
+        ours.close()
+        raise JailError(f"{error} {jail.kill()}".strip()) from None
+
+
+_CONTROL = "CONTROL"  # stands for the number of the control socket in a command
+
+
+def start_bwrap(slot: int, config: dict[str, Any]) -> Worker:
+    """Start a fork server under bubblewrap; see `jails.start_worker`."""
+    program = shutil.which("bwrap")
+    if program is None:
+        raise JailError("bubblewrap is not installed (the program bwrap is not found)")
+    root = os.geteuid() == 0
+    uid = str(user_of(slot))
+    command = [program, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    command += [] if root else ["--unshare-user", "--uid", uid, "--gid", uid]
+    command += ["--as-pid-1", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if root else []
+    binds, links = _file_system(config)
+    for folder in sorted({parent for name in (*binds, "/dev/null") for parent in Path(name).parents if parent.name}):
+        command += ["--perms", "0755", "--dir", str(folder)]  # else only root could look into it
+    for place, source in binds.items():
+        command += ["--dev-bind" if place.startswith("/dev/") else "--ro-bind", source, place]
+    for place, aim in links.items():
+        command += ["--symlink", aim, place]
+    command += ["--size", str(config["limits"]["file_mb"] << 20), "--perms", "1777", "--tmpfs", "/tmp"]
+    command += ["--remount-ro", "/", "--chdir", "/tmp", *_fork_server(HOME), _CONTROL]
+    return _spawn("bwrap", command, _environment(), config | _enclosed(user_of(slot) if root else None, config))
+
+
+def start_unshare(slot: int, config: dict[str, Any]) -> Worker:
+    """Start a fork server in namespaces made by `inside.enclose`; see `jails.start_worker`."""
+    root = os.geteuid() == 0
+    binds, links = _file_system(config)
+    plan = {
+        "uid": user_of(slot),
+        "user": not root,
+        "binds": binds,
+        "links": links,
+        "command": _fork_server(HOME),
+        "environment": _environment(),
+        "scratch_mb": config["limits"]["file_mb"],
+    }
+    command = [str(find_runtime().executable), *FLAGS, str(INSIDE / "enclose.py"), _CONTROL, json.dumps(plan)]
+    return _spawn("unshare", command, _environment(), config | _enclosed(user_of(slot) if root else None, config))
+
+
+def start_bare(slot: int, config: dict[str, Any]) -> Worker:
+    """Start a fork server that confines itself; see `jails.start_worker`."""
+    runtime, folder = find_runtime(), Path(config["run_folder"])
+    uid = user_of(slot) if os.geteuid() == 0 else None
+    stdlib, packages = runtime.stdlib, [Path(package) for package in config["packages"]]
+    if uid is not None:
+        stdlib = readable_copy(stdlib, folder)
+        packages = [readable_copy(package, folder / "packages") for package in packages]
+    scratch = folder / f"slot-{slot}-{config['flavour']}"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(mode=0o700)
+    if uid is not None:
+        os.chown(scratch, uid, uid)
+    inside = _filters(config, "program_among_files") | {
+        "path": [str(stdlib), f"{stdlib}/lib-dynload", *{str(package.parent) for package in packages}],
+        "scratch": str(scratch),
+        "uid": uid,
+        "readable": [*map(str, (stdlib, *packages, *runtime.libraries)), "/dev/urandom"],
+        "writable": [str(scratch), "/dev/null"],
+        "threads_base": _threads_of_user() if uid is None else 0,
+    }
+    environment = ENVIRONMENT | {"HOME": str(scratch), "TMPDIR": str(scratch)}
+    command = [str(runtime.executable), *FLAGS, str(INSIDE / "zygote.py"), _CONTROL]
+    return _spawn("bare", command, environment, config | inside, scratch)
+
+
+def _fork_server(home: str) -> list[str]:
+    return [f"{home}/bin/python3", *FLAGS, f"{home}/inside/zygote.py"]
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment in a jail with a file system of its own."""
+    return ENVIRONMENT | ({"LD_LIBRARY_PATH": f"{HOME}/lib"} if find_runtime().shared else {})
+
+
+def _enclosed(uid: int | None, config: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a fork server in a jail with a file system of its own."""
+    path = [*jail_path(), PACKAGES] if config["packages"] else jail_path()
+    own = {"path": path, "scratch": "/tmp", "uid": uid, "readable": None, "writable": [], "threads_base": 0}
+    return own | _filters(config, "program")
+
+
+def _filters(config: dict[str, Any], program: str) -> dict[str, str]:
+    """Return the two filters for a fork server's configuration."""
+    known = config["filters"]
+    return {"filter": known.get("fork_server", ""), "program_filter": known.get(program, "")}
+
+
+def _file_system(config: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what is bound where (source by place), and the symbolic links."""
+    runtime = find_runtime()
+    binds = {
+        f"{HOME}/bin/python3": str(runtime.executable),
+        f"{HOME}/lib/{VERSION}": str(runtime.stdlib),
+        f"{HOME}/inside": str(INSIDE),
+        **{str(folder): str(folder) for folder in runtime.libraries},
+        **{f"{PACKAGES}/{Path(package).name}": package for package in config["packages"]},
+    }
+    if runtime.shared:
+        binds[f"{HOME}/lib/{runtime.shared.name}"] = str(runtime.shared)
+    links = {}
+    for name in ("/lib", "/lib64"):
+        if Path(name).is_symlink():
+            links[name] = str(Path(name).readlink())
+    return binds | {name: name for name in ("/dev/null", "/dev/urandom")}, links
+
+
+def _threads_of_user() -> int:
+    """Return how many threads this user has: RLIMIT_NPROC counts them all where there are no namespaces."""
+    count = 0
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and process.stat().st_uid == os.getuid():
+                count += sum(1 for _ in (process / "task").iterdir())
+        except OSError:
+            continue  # it has ended
+    return count

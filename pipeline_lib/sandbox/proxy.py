@@ -1,0 +1,252 @@
+"""Stands for the program in the judge's process: calls go out as plain values, answers come back as plain values.
+
+Promises: no answer, however malformed, large, late or missing, does more than fail the case that asked; time is
+measured by the program's own CPU clock, with the wall clock as back-stop.  After a call without an answer the program
+is started afresh for the calls that follow, at most `RESTARTS` times.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+import struct
+import time
+from typing import Any
+
+from pipeline_lib.sandbox import calls
+from pipeline_lib.sandbox.inside import values
+from pipeline_lib.sandbox.inside.recorder import CallFailed
+from pipeline_lib.sandbox.jobs import Limits
+from pipeline_lib.sandbox.starvation import waited_for_processor
+from pipeline_lib.sandbox.tests_source import Planned
+from pipeline_lib.sandbox.watch import Watch
+from pipeline_lib.sandbox.worker import Usage, Worker, WorkerDied
+
+RESTARTS = 3
+_FRAME_SLACK = 1 << 16  # bytes of a reply around a value, or instead of one
+_MOST_GRACE = 3.0  # wall limits by which a busy machine may put off the end of a job
+_NEARLY_ALL = 0.8  # of the memory limit: a process killed then was killed for it
+
+
+class Program:
+    """The program of a job with one plan, across restarts, and what it has used.
+
+    Attributes:
+        events: what went wrong so far, as ``(kind, text)``; kinds are the statuses of a verdict.
+        cpu_s, peak_mb: of all ended children.
+    """
+
+    def __init__(self, planned: Planned, limits: Limits, worker: Worker) -> None:
+        self.planned = planned
+        self.job = planned.job
+        self.limits = limits
+        self.worker = worker
+        self.events: list[tuple[str, str]] = []
+        self.cpu_s = 0.0
+        self.peak_mb = 0.0
+        self.wall_end = time.monotonic() + limits.wall_s
+        self._calls = 0
+        self._graced = 0.0
+        self._waited = 0.0
+        self._channel: Any = None
+        self._restarts = 0
+        self._poll = select.poll()
+        self._buffer = bytearray()
+
+    # -- life of a child ------------------------------------------------------------------------------------------
+
+    def load(self) -> bool:
+        """Start a child and load the program in it; on failure record the event and return False."""
+        job = self.job
+        self._channel = self.worker.take()
+        self._channel.setblocking(False)
+        self._poll = select.poll()
+        self._poll.register(self._channel, select.POLLIN)
+        self._poll.register(self.worker.control, select.POLLIN)
+        self._buffer.clear()
+        self._waited = 0.0
+        message = {
+            "code": job.code,
+            "prelude": job.prelude,
+            "entry_point": job.entry_point,
+            "seed": job.seed,
+            "limits": {name: getattr(self.limits, name) for name in Limits.__dataclass_fields__},
+            "plan": calls.inline_form(self.planned) if job.mode == "inline" else None,
+        }
+        try:
+            _, kind, *rest = self._exchange(values.write_request("load", message))
+        except CallFailed:
+            return False
+        if kind == "loaded":
+            return True
+        raised = calls.exception(rest)
+        self.end()
+        self.events.append(("oom" if raised.names[0] == "MemoryError" else "load_error", raised.describe()))
+        return False
+
+    def inline_results(self) -> list[tuple[str, str]] | None:
+        """Inline mode: return what the program says of the tests it ran itself, or None if it said nothing usable."""
+        try:
+            rest = self._exchange(b"", self.limits.cpu_s)[2:]
+            results = calls.results(rest, self.planned.total)
+            if results is None:
+                self._fail("output_limit", "a reply that is no list of results")
+            return results
+        except CallFailed:
+            return None
+
+    def end(self, gone: bool = False) -> Usage | None:
+        """End the child, if there is one, and count what it used; ``gone`` if it closed its channel."""
+        if self._channel is None:
+            return None
+        self._channel.close()
+        self._channel = None
+        usage = self.worker.finish(gone)
+        self.cpu_s += usage.cpu_s
+        self.peak_mb = max(self.peak_mb, usage.peak_mb)
+        return usage
+
+    def grace(self) -> float:
+        """Return the seconds by which to put the end off: those in which the child was kept from running."""
+        waited = waited_for_processor(self.worker.jail.host_pid)
+        if waited is None:
+            return 0.0
+        grace = min(waited - self._waited, _MOST_GRACE * self.limits.wall_s - self._graced)
+        self._waited = waited
+        self._graced += grace
+        self.wall_end += grace
+        return grace
+
+    # -- calls ----------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the program's function on copies of the arguments and return a copy of its value.
+
+        Raises:
+            Exception: the builtin exception nearest to the one that the program raised.
+            CallFailed: there is no answer.
+        """
+        return self._call(args, kwargs, in_place=False)[0]
+
+    def in_place(self, *args: Any, **kwargs: Any) -> Any:
+        """Call like `__call__`, and let the caller's lists, dicts, sets and bytearrays become what the program made."""
+        value, after = self._call(args, kwargs, in_place=True)
+        if isinstance(after, list) and len(after) == len(args):
+            for ours, theirs in zip(args, after, strict=True):
+                calls.replace(ours, theirs)
+        return value
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool) -> tuple[Any, Any]:
+        """Return the value of a call, and its arguments afterwards if ``in_place``."""
+        if self._channel is None:
+            if self._restarts >= RESTARTS:
+                raise CallFailed("skipped", "the program was given up after too many failures")
+            self._restarts += 1
+            if not self.load():
+                self._restarts = RESTARTS
+                raise CallFailed(*self.events[-1])
+        self._calls += 1
+        number, kind, *rest = self._exchange(calls.request(self._calls, in_place, list(args), kwargs))
+        if number != self._calls:
+            raise self._fail("output_limit", "the program answered a call that was not made")
+        if kind == "value" and len(rest) == 1 + in_place:
+            try:
+                return values.decode(rest[0]), values.decode(rest[1]) if in_place else None
+            except values.BadValue as error:
+                raise self._fail("output_limit", f"a reply that is no value: {error}") from None
+        if kind == "raised":
+            raised = calls.exception(rest)
+            if raised.names[0] == "MemoryError":
+                self.events.append(("oom", raised.describe()))
+            raise raised.rebuild()
+        if kind == "bad" and len(rest) == 2 and all(type(text) is str for text in rest):
+            if rest[0] == "size":
+                self.events.append(("output_limit", rest[1][:300]))
+            raise CallFailed("error", rest[1][:300])
+        raise self._fail("output_limit", "the program sent no value")
+
+    # -- the exchange of one frame ----------------------------------------------------------------------------------
+
+    def _exchange(self, request: bytes, cpu_s: float | None = None) -> list[Any]:
+        """Send ``request``, if there is one, and return the program's next reply.
+
+        Args:
+            cpu_s: CPU seconds it may take; by default those of a call.
+        """
+        outgoing = memoryview(struct.pack("!I", len(request)) + request if request else b"")
+        watch = Watch(self, cpu_s or self.limits.call_cpu_s)
+        while True:
+            if not outgoing and (frame := self._frame()) is not None:
+                return self._parse(frame)
+            if outgoing:
+                try:
+                    outgoing = outgoing[self._channel.send(outgoing) :]
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    raise self._dead() from None
+            self._poll.modify(self._channel, select.POLLIN | (select.POLLOUT if outgoing else 0))
+            ready = dict(self._poll.poll(watch.nap_ms()))
+            if self.worker.control.fileno() in ready:
+                raise WorkerDied("the fork server ended during a job")
+            if ready.get(self._channel.fileno(), 0) & ~select.POLLOUT:
+                try:
+                    part = self._channel.recv(1 << 16)
+                except BlockingIOError:
+                    part = None
+                except OSError:
+                    part = b""
+                if part == b"":
+                    raise self._dead()
+                self._buffer += part or b""
+                if len(self._buffer) > (self.limits.reply_kb << 10) + 2 * _FRAME_SLACK:
+                    raise self._fail("output_limit", "more than one reply at a time")
+            late = watch.look()
+            if late:
+                raise self._fail(*late)
+
+    def _frame(self) -> bytes | None:
+        """Take a whole frame out of what the program has sent; None if there is none yet."""
+        if len(self._buffer) < 4:
+            return None
+        (length,) = struct.unpack_from("!I", self._buffer)
+        limit = self.limits.reply_kb << 10
+        if length > limit + _FRAME_SLACK:
+            raise self._fail("output_limit", f"a reply of {length} bytes, {limit} are allowed")
+        if len(self._buffer) < 4 + length:
+            return None
+        frame = bytes(self._buffer[4 : 4 + length])
+        del self._buffer[: 4 + length]
+        return frame
+
+    def _parse(self, frame: bytes) -> list[Any]:
+        try:
+            return values.read_reply(frame)
+        except values.BadValue as error:
+            raise self._fail("output_limit", f"a reply that is none: {error}") from None
+
+    def _dead(self) -> CallFailed:
+        """End the child that closed its channel and say what became of it."""
+        usage = self.end(gone=True)
+        assert usage is not None
+        if usage.signal == signal.SIGSYS:
+            event = ("violation", "the program made a forbidden system call")
+        elif usage.signal in (signal.SIGKILL, signal.SIGXCPU) and self.cpu_s >= self.limits.cpu_s:
+            event = ("timeout", f"more than {self.limits.cpu_s:g} s of CPU time")
+        elif usage.forced:
+            event = ("crash", "the program closed its channel")
+        elif usage.signal == signal.SIGKILL and usage.peak_mb > _NEARLY_ALL * self.limits.memory_mb:
+            event = ("oom", f"more than {self.limits.memory_mb} MiB of memory")
+        elif usage.signal == signal.SIGKILL:
+            raise WorkerDied("somebody killed the program's process", outside=True)
+        elif usage.signal:
+            event = ("crash", f"the program died of signal {usage.signal}")
+        else:
+            event = ("crash", f"the program ended itself with exit code {usage.exit_code}")
+        self.events.append(event)
+        return CallFailed(*event)
+
+    def _fail(self, kind: str, text: str) -> CallFailed:
+        self.end()
+        self.events.append((kind, text))
+        return CallFailed(kind, text)

@@ -1,0 +1,152 @@
+"""The same executor on a Ray cluster: one broker per node, batches of jobs to whoever is free.
+
+Promises: a node that dies costs its batch a second run elsewhere; nodes that join are used by the next call.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pipeline_lib.sandbox import wire
+from pipeline_lib.sandbox.backend import SandboxUnavailable
+from pipeline_lib.sandbox.jobs import Limits, Status, Verdict
+from pipeline_lib.sandbox.local import blank_verdict
+from pipeline_lib.sandbox.tests_source import Planned
+
+_TRIES = 3  # nodes that may die under a batch before its jobs are given back
+
+
+class Host:
+    """Runs on one node: holds an executor there."""
+
+    def __init__(self, backend: str, slots: int, limits: dict[str, Any], options: dict[str, Any]) -> None:
+        from pipeline_lib.sandbox.executor import Executor
+
+        self.executor = Executor(backend, slots, Limits(**limits), **options)
+
+    def run(self, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the verdicts of a batch."""
+        return [wire.verdict_to_json(v) for v in self.executor.run([wire.job_from_json(job) for job in jobs])]
+
+    def health(self) -> dict[str, Any]:
+        """Return what the executor says of itself."""
+        return self.executor.health()
+
+    def close(self) -> None:
+        """End the executor."""
+        self.executor.close()
+
+
+class RayBackend:
+    """Spreads jobs over the nodes of a Ray cluster.
+
+    Args:
+        slots: programs side by side on each node; 0 means four per core of the node.
+        limits: what a program may use.
+        address: of the cluster; ``auto`` finds the one this machine belongs to.
+        batch: jobs per task.
+        inner: the backend on each node: ``process``, ``docker`` or ``auto``.
+        options: of the inner backend.
+
+    Raises:
+        SandboxUnavailable: Ray is not installed, there is no cluster, or the sandbox does not start on its nodes.
+    """
+
+    name = "ray"
+
+    def __init__(
+        self,
+        slots: int,
+        limits: Limits,
+        address: str = "auto",
+        batch: int = 128,
+        inner: str = "process",
+        **options: Any,
+    ) -> None:
+        try:
+            import ray
+            import ray.util.scheduling_strategies
+        except ImportError as error:
+            raise SandboxUnavailable(f"Ray is not installed: pip install 'ray>=2.50' ({error})") from None
+        if batch < 1:
+            raise ValueError(f"batch is {batch}; it must be positive")
+        self._ray = ray
+        self._batch = batch
+        self._arguments = (inner, slots, asdict(limits), options)
+        self._hosts: dict[str, Any] = {}
+        self._closed = False
+        try:
+            if not ray.is_initialized():
+                ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+            self._find_hosts()
+            self.level = str(ray.get(next(iter(self._hosts.values())).health.remote(), timeout=120)["isolation"])
+        except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
+            raise SandboxUnavailable(f"the sandbox backend 'ray' cannot start at {address!r}: {error}") from None
+
+    def execute(self, jobs: Sequence[Planned]) -> Iterator[Verdict]:
+        """Yield the verdicts of ``jobs`` as batches come back."""
+        if self._closed:
+            raise RuntimeError("the executor is closed")
+        ray = self._ray
+        self._find_hosts()
+        size = max(1, min(self._batch, -(-len(jobs) // max(1, len(self._hosts)))))
+        waiting = [(list(jobs[at : at + size]), 0) for at in range(0, len(jobs), size)]
+        running: dict[Any, tuple[str, list[Planned], int]] = {}
+        while waiting or running:
+            busy = {node for node, _, _ in running.values()}
+            for node in [node for node in self._hosts if node not in busy][: len(waiting)]:
+                batch, tries = waiting.pop(0)
+                task = self._hosts[node].run.remote([wire.job_to_json(planned.job) for planned in batch])
+                running[task] = (node, batch, tries)
+            if not running:  # no node is left
+                for batch, _ in waiting:
+                    yield from (blank_verdict(p, Status.INFRA_ERROR, "the Ray cluster has no node left") for p in batch)
+                return
+            (done, *_), _ = ray.wait(list(running), num_returns=1)
+            node, batch, tries = running.pop(done)
+            try:
+                verdicts = [wire.verdict_from_json(verdict) for verdict in ray.get(done)]
+            except ray.exceptions.RayError as error:
+                self._hosts.pop(node, None)
+                self._find_hosts()
+                if tries + 1 < _TRIES and self._hosts:
+                    waiting.append((batch, tries + 1))
+                else:
+                    yield from (blank_verdict(planned, Status.INFRA_ERROR, str(error)) for planned in batch)
+                continue
+            yield from verdicts
+
+    def health(self) -> dict[str, Any]:
+        """Return the facts of every node."""
+        self._find_hosts()
+        tasks = {node: host.health.remote() for node, host in self._hosts.items()}
+        return {"isolation": self.level, "nodes": {node: self._ray.get(task) for node, task in tasks.items()}}
+
+    def close(self) -> None:
+        """End the executors of all nodes; the cluster goes on."""
+        if self._closed:
+            return
+        self._closed = True
+        for host in self._hosts.values():
+            try:
+                self._ray.get(host.close.remote(), timeout=30)
+            except self._ray.exceptions.RayError:
+                continue  # it has ended already
+            self._ray.kill(host)
+
+    def _find_hosts(self) -> None:
+        """Start a host on every node that has none; forget those of nodes that are gone."""
+        ray = self._ray
+        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        for node in set(self._hosts) - alive:
+            del self._hosts[node]
+        for node in sorted(alive - set(self._hosts)):
+            strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
+            actor = ray.remote(Host).options(num_cpus=0, scheduling_strategy=strategy, max_restarts=0)
+            self._hosts[node] = actor.remote(*self._arguments)
+        if not self._hosts:
+            time.sleep(1)

@@ -1,0 +1,142 @@
+"""Runs the tests of one job against its program and writes the verdict."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import math
+import random
+import resource
+import signal
+import sys
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from functools import lru_cache
+from types import CodeType, FrameType
+from typing import Any
+
+from pipeline_lib.sandbox.inside.recorder import CallFailed, Recorder
+from pipeline_lib.sandbox.jobs import Case, Job, Limits, Status, Verdict
+from pipeline_lib.sandbox.proxy import Program
+from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, Planned, TestPlan
+from pipeline_lib.sandbox.worker import Worker
+
+# What went wrong, worst first: the worst event names the status of a program that did not pass.
+_SEVERITY = ("violation", "oom", "timeout", "output_limit", "crash", "load_error")
+
+
+class _OutOfTime(BaseException):
+    """The tests themselves ran for too long, perhaps because of a value the program returned."""
+
+
+def judge(planned: Planned, limits: Limits, worker: Worker, name: str) -> Verdict:
+    """Run one job to its verdict.
+
+    Visible tests get a process of the program's own, which knows nothing of the hidden ones: what agents are shown of
+    it cannot tell them anything else.
+
+    Raises:
+        WorkerDied: the jail died; the job can be tried on another worker.
+    """
+    started = time.monotonic()
+    job, plans = planned.job, planned.plans
+    program, hidden = _judge_plan(Planned(replace(job, visible_tests=""), plans[:1]), limits, worker)
+    visible: tuple[Case, ...] = ()
+    if job.visible_tests:
+        alone = replace(job, tests=job.visible_tests, visible_tests="")
+        other, visible = _judge_plan(Planned(alone, plans[1:]), limits, worker)
+        program.cpu_s += other.cpu_s
+        program.peak_mb = max(program.peak_mb, other.peak_mb)
+    return _verdict(job, program, hidden, visible, name, time.monotonic() - started)
+
+
+def _judge_plan(planned: Planned, limits: Limits, worker: Worker) -> tuple[Program, tuple[Case, ...]]:
+    """Run the one plan of a job against a fresh program; return the program, ended, and the cases."""
+    (plan,) = planned.plans
+    program = Program(planned, limits, worker)
+    recorder = Recorder(plan.total, plan.unreached, limits.error_kb << 10)
+    outcome = None
+    # The tests may loop over what the program returned: first a polite end, then the kernel's.
+    previous = signal.signal(signal.SIGPROF, _alarm)
+    signal.setitimer(signal.ITIMER_PROF, _judge_cpu_s(limits))
+    last_s = math.ceil(time.process_time() + _judge_cpu_s(limits) + 1)
+    unlimited = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (last_s, unlimited[1]))
+    try:
+        if program.load():
+            if planned.job.mode == "inline":
+                outcome = program.inline_results()
+            else:
+                _run(planned.job, plan, recorder, program)
+    except _OutOfTime:
+        program.events.append(("timeout", "the tests took too long on the program's values"))
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous)
+        resource.setrlimit(resource.RLIMIT_CPU, unlimited)  # this process goes on to other jobs
+    program.end()
+    results = enumerate(outcome or recorder.outcome())
+    return program, tuple(Case(index, result, text, plan.sources[index]) for index, (result, text) in results)
+
+
+def _judge_cpu_s(limits: Limits) -> float:
+    """Return the CPU seconds that the tests of one job may take in the judge."""
+    return 0.5 + 2 * limits.cpu_s
+
+
+def _alarm(number: int, frame: FrameType | None) -> None:
+    raise _OutOfTime
+
+
+def _run(job: Job, plan: TestPlan, recorder: Recorder, program: Program) -> None:
+    """Run one plan; a statement of the tests that raises ends it, and the cases after it are skipped."""
+    random.seed(job.seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(job.seed % (1 << 32))
+    space: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins}
+    silence = io.StringIO()
+    try:
+        with redirect_stdout(silence), redirect_stderr(silence):
+            if job.prelude:
+                exec(_compiled(job.prelude), space)
+            space |= {job.entry_point: program, "candidate": program, CASES: recorder, CALL_FAILED: CallFailed}
+            exec(plan.code, space)
+            if plan.has_check:
+                space["check"](program)
+        recorder.finished = True
+    except (Exception, CallFailed, SystemExit) as error:
+        recorder.stop(error)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(source: str) -> CodeType:
+    return compile(source, "<prelude>", "exec", dont_inherit=True)
+
+
+def _verdict(
+    job: Job, program: Program, hidden: tuple[Case, ...], visible: tuple[Case, ...], name: str, wall_s: float
+) -> Verdict:
+    passed = sum(case.result == "ok" for case in hidden)
+    kinds = {kind for kind, _ in program.events}
+    status = next((Status(kind) for kind in _SEVERITY if kind in kinds), None)
+    if status is None:
+        status = Status.PASSED if passed == len(hidden) else Status.FAILED
+    error = next((text for kind, text in program.events if kind == status.value), "")
+    if status is Status.FAILED:
+        first = next(case for case in hidden if case.result != "ok")
+        error = f"{first.source}: {first.message}"
+    return Verdict(
+        id=job.id,
+        status=status,
+        passed=passed,
+        total=len(hidden),
+        cases=hidden,
+        visible=visible,
+        error=error[: program.limits.error_kb << 10],
+        wall_s=wall_s,
+        cpu_s=program.cpu_s,
+        peak_mb=program.peak_mb,
+        trust=job.mode,
+        worker=name,
+    )

@@ -1,0 +1,122 @@
+"""Which files of this machine an interpreter inside a jail needs, and where it finds them there."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import sysconfig
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+INSIDE = Path(__file__).parent / "inside"
+HOME = "/py"  # where a jail has its interpreter
+PACKAGES = f"{HOME}/packages"
+_FIRST_UID, _UIDS = 61000, 4096  # started by root, every slot has a user of its own among these
+VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+#: The environment of every program: fixed, and empty of secrets.
+ENVIRONMENT = {
+    "PATH": "/nonexistent",
+    "HOME": "/tmp",
+    "TMPDIR": "/tmp",
+    "TZ": "UTC",
+    "LANG": "C.UTF-8",
+    "LC_ALL": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+FLAGS = ("-S", "-s", "-P", "-B")  # not -I, which would ignore PYTHONHASHSEED
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The interpreter at hand.
+
+    Attributes:
+        executable: the interpreter itself, not the virtual environment's link to it.
+        stdlib: folder of the standard library.
+        libraries: folders with the shared libraries it needs.
+        shared: libpython, if the interpreter has it apart.
+    """
+
+    executable: Path
+    stdlib: Path
+    libraries: tuple[Path, ...]
+    shared: Path | None
+
+
+@lru_cache(maxsize=1)
+def find_runtime() -> Runtime:
+    """Return the interpreter that runs this process, seen without its virtual environment."""
+    executable = Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
+    stdlib = Path(os.path.realpath(Path(os.__file__).parent))
+    folders: dict[Path, None] = {}
+    shared = None
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        match = re.search(r"(/\S+\.so[.\d]*)$", line)
+        if match is None:
+            continue
+        library = Path(match.group(1))
+        if library.name.startswith("libpython"):
+            shared = library
+        elif stdlib not in library.parents and "site-packages" not in library.parts:
+            folders[library.parent] = None
+    multiarch = sysconfig.get_config_var("MULTIARCH") or ""
+    for name in (f"/usr/lib/{multiarch}", f"/lib/{multiarch}", "/usr/lib64", "/lib64"):
+        folder = Path(name)
+        if folder.is_dir():
+            folders[Path(os.path.realpath(folder))] = None
+    return Runtime(executable, stdlib, tuple(folders), shared)
+
+
+def user_of(slot: int) -> int:
+    """Return the user that programs of ``slot`` run as when root starts the sandbox; brokers rarely share them."""
+    return _FIRST_UID + (os.getppid() * 64 + slot) % _UIDS
+
+
+def find_packages() -> list[str]:
+    """Return the folders of numpy in this process's path; empty where it is not installed."""
+    found = importlib.util.find_spec("numpy")
+    if found is None or found.origin is None:
+        return []
+    package = Path(found.origin).parent
+    libraries = package.parent / "numpy.libs"
+    return [str(package), *([str(libraries)] if libraries.is_dir() else [])]
+
+
+def readable_copy(place: Path, folder: Path) -> Path:
+    """Return ``place``, or a copy of it below ``folder`` if not everybody can read it; the copy is made once.
+
+    For an interpreter in root's home: programs run as another user, and could not import anything.
+    """
+    if place.stat().st_mode & 0o004 and all(parent.stat().st_mode & 0o001 for parent in place.parents):
+        return place
+    target = folder / place.name
+    folder.mkdir(exist_ok=True)
+    with (folder / f"{place.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            unfinished = folder / f"{place.name}.unfinished"
+            skipped = shutil.ignore_patterns("test", "tests", "site-packages", "idlelib", "config-*", "*.opt-?.pyc")
+            shutil.copytree(place, unfinished, ignore=skipped, copy_function=_link_or_copy)
+            unfinished.rename(target)
+    return target
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:  # another file system
+        shutil.copy2(source, target)
+
+
+def jail_path(home: str = HOME) -> list[str]:
+    """Return ``sys.path`` of a program whose interpreter lives at ``home``."""
+    return [f"{home}/lib/{VERSION}", f"{home}/lib/{VERSION}/lib-dynload"]

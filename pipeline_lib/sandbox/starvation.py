@@ -1,0 +1,40 @@
+"""How long a program has waited for a processor, so that a busy machine does not make it late.
+
+Promises nothing where the kernel does not count it, or the program's process is not to be seen: then None.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def waited_for_processor(jail: int) -> float | None:
+    """Return the seconds that the program in a jail has been ready to run but did not.
+
+    Args:
+        jail: process id of the jail's outermost process; the program is the last of its descendants.
+
+    Returns:
+        The longest wait of any of the program's threads since it was forked.
+    """
+    try:
+        program = _leaf(jail)
+        tasks = (Path("/proc") / str(program) / "task").iterdir()
+        return max(int((task / "schedstat").read_text().split()[1]) for task in tasks) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _leaf(pid: int) -> int:
+    """Return the youngest descendant of ``pid`` that has no children."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has ended
+            children.setdefault(int(fields[1]), []).append(int(folder.name))
+    while pid in children:
+        pid = max(children[pid])
+    return pid

@@ -1,0 +1,195 @@
+"""Turns the source of tests into cases that are counted one by one.
+
+Promises: every ``assert`` of the tests is one case, found in the syntax tree and not in the text; a failed case does
+not stop the cases after it; an ``assert`` in a loop is one case that holds only if it was reached and never failed;
+``assert True`` and other constants are dropped, for they would be free credit; ``assert False`` becomes a case that
+holds if it is *not* reached.  How many cases there are follows from the tests alone.
+
+Does not promise: to understand tests that hide their asserts behind a test framework.  Tests are trusted code.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
+
+from pipeline_lib.sandbox.jobs import Job
+
+_ERROR = "__symposium_error__"
+CASES = "__symposium_cases__"  # the recorder's name inside the tests' namespace
+CALL_FAILED = "__symposium_call_failed__"  # the exception of a call without an answer, likewise
+
+# Expressions made of these alone have the same value whatever the candidate does.
+_CONSTANT_NODES = (
+    ast.Constant,
+    ast.Tuple,
+    ast.List,
+    ast.Set,
+    ast.Dict,
+    ast.UnaryOp,
+    ast.BinOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.IfExp,
+    ast.expr_context,
+    ast.operator,
+    ast.unaryop,
+    ast.boolop,
+    ast.cmpop,
+)
+
+
+class BadTests(ValueError):
+    """The tests of a job cannot be used: no syntax tree, or nothing in them that could fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestPlan:
+    """Tests, ready to run.
+
+    Attributes:
+        code: the rewritten module, compiled.
+        has_check: the module defines ``check(candidate)``; otherwise its own statements are the tests.
+        total: number of cases.
+        sources: the assert of each case as text.
+        unreached: cases that hold when they are not reached (``assert False``).
+    """
+
+    code: CodeType
+    has_check: bool
+    total: int
+    sources: tuple[str, ...]
+    unreached: frozenset[int]
+
+    __test__ = False  # not a test class, whatever its name says to pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A job and its tests, ready to run: first the hidden ones, then the visible ones if there are any."""
+
+    job: Job
+    plans: tuple[TestPlan, ...]
+
+    @property
+    def total(self) -> int:
+        """Return the number of hidden cases."""
+        return self.plans[0].total
+
+
+def plan_job(job: Job) -> Planned:
+    """Return the job with its tests planned; raises `BadTests` as `plan_tests` does."""
+    sources = (job.tests, job.visible_tests) if job.visible_tests else (job.tests,)
+    return Planned(job, tuple(plan_tests(source, job.entry_point) for source in sources))
+
+
+@lru_cache(maxsize=4096)
+def plan_tests(tests: str, entry_point: str) -> TestPlan:
+    """Parse and rewrite ``tests``.
+
+    Args:
+        tests: source that defines ``check(candidate)``, or asserts at its top level that call ``entry_point``.
+        entry_point: name of the function under test.
+
+    Raises:
+        BadTests: the source does not parse, or holds no assert that depends on anything.
+    """
+    tree, has_check, rewriter = _rewrite(tests, entry_point)
+    return TestPlan(
+        code=compile(tree, "<tests>", "exec", dont_inherit=True),
+        has_check=has_check,
+        total=len(rewriter.sources),
+        sources=tuple(rewriter.sources),
+        unreached=frozenset(rewriter.unreached),
+    )
+
+
+def rewritten_source(tests: str, entry_point: str) -> str:
+    """Return the rewritten tests as text, for a program that runs them itself (inline mode)."""
+    return ast.unparse(_rewrite(tests, entry_point)[0])
+
+
+def _rewrite(tests: str, entry_point: str) -> tuple[ast.Module, bool, _Rewriter]:
+    """Return the rewritten tree, whether it has a check function, and what the rewriting found."""
+    try:
+        tree = ast.parse(tests)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise BadTests(f"the tests do not parse: {type(error).__name__}: {error}") from error
+    check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
+    names = {entry_point, "candidate"}
+    if check is not None:
+        if not check.args.args:
+            raise BadTests("check() of the tests takes no argument; it must take the candidate")
+        names.add(check.args.args[0].arg)
+    rewriter = _Rewriter(frozenset(names))
+    tree = ast.fix_missing_locations(rewriter.visit(tree))
+    if not rewriter.sources:
+        raise BadTests(
+            "the tests hold no assert that the program could fail; write `def check(candidate)` with asserts"
+        )
+    return tree, check is not None, rewriter
+
+
+def count_cases(tests: str, entry_point: str = "candidate") -> int:
+    """Return the number of cases in ``tests``; raises `BadTests` as `plan_tests` does."""
+    return plan_tests(tests, entry_point).total
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Replaces asserts by recorded cases, and bare calls of the candidate by calls that hand mutated arguments back."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self.names = names
+        self.sources: list[str] = []
+        self.unreached: set[int] = set()
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        """Return the statement that records the case instead of raising."""
+        value = _constant_truth(node.test)
+        if value is True:
+            return ast.copy_location(ast.Pass(), node)
+        index = len(self.sources)
+        self.sources.append(ast.unparse(ast.Assert(test=node.test)))
+        if value is False:
+            self.unreached.add(index)
+            return ast.copy_location(ast.Expr(_record("reached", index)), node)
+        test = node.test
+        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+            call = _record("equal", index, test.left, test.comparators[0])
+        else:
+            call = _record("true", index, test)
+        handler = ast.ExceptHandler(
+            type=ast.Tuple([_name("Exception"), _name(CALL_FAILED)], ast.Load()),
+            name=_ERROR,
+            body=[ast.Expr(_record("error", index, _name(_ERROR)))],
+        )
+        wrapped = ast.Try(body=[ast.Expr(call)], handlers=[handler], orelse=[], finalbody=[])
+        return ast.copy_location(wrapped, node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        """Return the statement; a call whose value is dropped can only be meant to change its arguments."""
+        call = node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in self.names:
+            call.args.insert(0, call.func)
+            call.func = ast.copy_location(ast.Attribute(_name(CASES), "in_place", ast.Load()), call.func)
+        return node
+
+
+def _constant_truth(test: ast.expr) -> bool | None:
+    """Return the truth of an expression that depends on nothing, else None."""
+    if not all(isinstance(node, _CONSTANT_NODES) for node in ast.walk(test)):
+        return None
+    try:
+        return bool(eval(compile(ast.Expression(test), "<constant>", "eval"), {"__builtins__": {}}))
+    except Exception:
+        return False
+
+
+def _name(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def _record(method: str, index: int, *values: ast.expr) -> ast.Call:
+    return ast.Call(ast.Attribute(_name(CASES), method, ast.Load()), [ast.Constant(index), *values], [])

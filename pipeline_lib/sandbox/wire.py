@@ -1,0 +1,133 @@
+"""How jobs and verdicts travel between trusted processes: a frame is a small JSON head and a body of bytes.
+
+The body is passed on unread by whoever only forwards it.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import socket
+import struct
+from dataclasses import asdict
+from typing import Any
+
+from pipeline_lib.sandbox.jobs import Case, Job, Limits, Status, Verdict
+from pipeline_lib.sandbox.tests_source import Planned, TestPlan
+
+Head = dict[str, Any]
+
+
+def pack(head: Head, body: bytes = b"") -> bytes:
+    """Return a frame: lengths of head and body as four bytes each, then both."""
+    data = json.dumps(head, separators=(",", ":")).encode()
+    return struct.pack("!II", len(data), len(body)) + data + body
+
+
+class Frames:
+    """Collects bytes into frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[Head, bytes]]:
+        """Add ``data``; return the frames that are now complete."""
+        self._buffer += data
+        frames = []
+        start = 0
+        while len(self._buffer) - start >= 8:
+            head_length, body_length = struct.unpack_from("!II", self._buffer, start)
+            end = start + 8 + head_length + body_length
+            if len(self._buffer) < end:
+                break
+            head = json.loads(bytes(self._buffer[start + 8 : start + 8 + head_length]))
+            frames.append((head, bytes(self._buffer[start + 8 + head_length : end])))
+            start = end
+        if start:
+            del self._buffer[:start]
+        return frames
+
+
+class Link:
+    """A blocking connection that carries frames."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self._frames = Frames()
+        self._ready: list[tuple[Head, bytes]] = []
+
+    def send(self, head: Head, body: bytes = b"") -> None:
+        """Send one frame."""
+        self.connection.sendall(pack(head, body))
+
+    def receive(self) -> tuple[Head, bytes] | None:
+        """Return the next frame, or None when the other side is gone."""
+        while not self._ready:
+            try:
+                data = self.connection.recv(1 << 18)
+            except ConnectionError:
+                return None
+            if not data:
+                return None
+            self._ready = self._frames.feed(data)
+        return self._ready.pop(0)
+
+
+def pack_job(planned: Planned) -> bytes:
+    """Return a job with its tests as code, for a process that runs the same interpreter and trusts this one."""
+    job = {name: getattr(planned.job, name) for name in Job.__dataclass_fields__}
+    if planned.job.limits is not None:
+        job["limits"] = asdict(planned.job.limits)
+    plans = [tuple(getattr(plan, name) for name in TestPlan.__dataclass_fields__) for plan in planned.plans]
+    return marshal.dumps((job, plans))
+
+
+def unpack_job(body: bytes) -> Planned:
+    """Return the job of `pack_job`."""
+    job, plans = marshal.loads(body)
+    return Planned(job_from_json(job), tuple(TestPlan(*plan) for plan in plans))
+
+
+def pack_verdict(verdict: Verdict) -> bytes:
+    """Return a verdict without what the receiver knows already: the sources of the cases."""
+    value = {name: getattr(verdict, name) for name in Verdict.__dataclass_fields__}
+    for name in ("cases", "visible"):
+        value[name] = [(case.result, case.message) for case in value[name]]
+    return json.dumps(value).encode()
+
+
+def unpack_verdict(body: bytes, planned: Planned) -> Verdict:
+    """Return the verdict of `pack_verdict` on a job."""
+    value = json.loads(body)
+    value["status"] = Status(value["status"])
+    for name, plan in zip(("cases", "visible"), planned.plans, strict=False):
+        value[name] = tuple(
+            Case(index, result, message, plan.sources[index]) for index, (result, message) in enumerate(value[name])
+        )
+    return Verdict(**value | {"visible": tuple(value["visible"])})
+
+
+def job_to_json(job: Job) -> dict[str, Any]:
+    """Return the job as a JSON object."""
+    return asdict(job)
+
+
+def job_from_json(value: dict[str, Any]) -> Job:
+    """Rebuild a job; raises TypeError or ValueError for anything else."""
+    value = dict(value)
+    limits = value.pop("limits", None)
+    return Job(**value, limits=None if limits is None else Limits(**limits))
+
+
+def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
+    """Return the verdict as a JSON object."""
+    return asdict(verdict)
+
+
+def verdict_from_json(value: dict[str, Any]) -> Verdict:
+    """Rebuild a verdict from `verdict_to_json`."""
+    value = dict(value)
+    value["status"] = Status(value["status"])
+    for name in ("cases", "visible"):
+        value[name] = tuple(Case(**case) for case in value[name])
+    return Verdict(**value)

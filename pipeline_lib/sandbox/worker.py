@@ -1,0 +1,185 @@
+"""A jail with its fork server, seen from outside.
+
+Promises: `take` gives the channel of a fresh, confined child; `finish` ends that child and says what it used; whatever
+goes wrong in between is a `WorkerDied`, after which the worker is of no more use and `close` removes all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+_PATIENCE_S = 20.0  # a fork server that does not answer for so long is dead
+
+
+class WorkerDied(BaseException):
+    """The jail, its fork server or the program's process is gone through nobody's fault, or does not answer.
+
+    Not an Exception, for it arises below the tests, whose ``except Exception`` must not turn it into a verdict.
+    ``outside`` says whether somebody else killed it, None if that is still to be found out.
+    """
+
+    def __init__(self, text: str, outside: bool | None = None) -> None:
+        super().__init__(text)
+        self.outside = outside
+
+
+class JailError(Exception):
+    """A jail could not be started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How a child ended: ``signal`` (0 if it exited), whether that was the fork server's, exit code, use.
+
+    CPU in seconds, peak resident memory in MiB.
+    """
+
+    signal: int
+    forced: bool
+    exit_code: int
+    cpu_s: float
+    peak_mb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a child uses now: CPU seconds so far, entries and MiB in its scratch folder."""
+
+    cpu_s: float
+    entries: int
+    scratch_mb: float
+
+
+class Jail(Protocol):
+    """A started jail: how to end it.
+
+    ``name`` says what kind it is, ``host_pid`` which process of this machine is its outermost one.
+    """
+
+    name: str
+
+    @property
+    def host_pid(self) -> int:
+        """Return the outermost process; 0 where it cannot be seen."""
+        ...
+
+    def kill(self) -> str:
+        """End everything in the jail and free what it holds; return its error text; twice is fine."""
+        ...
+
+    def killed_from_outside(self) -> bool:
+        """Return whether the jail was ended by somebody who is neither the program nor the sandbox."""
+        ...
+
+
+class Worker:
+    """Talks to the fork server in a jail over its control socket."""
+
+    def __init__(self, jail: Jail, control: socket.socket, config: dict[str, object]) -> None:
+        self.jail = jail
+        self.control = control
+        self.jobs = 0
+        control.settimeout(_PATIENCE_S)
+        try:
+            control.send(json.dumps(config).encode())
+            answer = control.recv(1 << 16)
+        except OSError as error:
+            raise JailError(f"the jail {jail.name} did not start: {error}") from error
+        if not answer:
+            raise JailError(f"the jail {jail.name} ended while starting")
+        self.facts: dict[str, object] = json.loads(answer)
+        if "error" in self.facts:
+            raise JailError(f"the jail {jail.name} did not start: {self.facts['error']}")
+
+    def take(self) -> socket.socket:
+        """Return the channel of the child on offer."""
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self.control, 16, 1)
+        except OSError as error:
+            raise WorkerDied(f"no child came: {error}") from error
+        if message != b"child" or len(descriptors) != 1:
+            for number in descriptors:
+                os.close(number)
+            raise WorkerDied("the fork server ended")
+        self.jobs += 1
+        return socket.socket(fileno=descriptors[0])
+
+    def load(self) -> Load:
+        """Return what the child uses now."""
+        cpu_s, entries, scratch_mb = self._ask(b"poll", "=did")
+        return Load(cpu_s=cpu_s, entries=entries, scratch_mb=scratch_mb)
+
+    def finish(self, gone: bool = False) -> Usage:
+        """End the child, have the scratch folder emptied and the next child forked; return how it ended.
+
+        Args:
+            gone: it closed its channel, so it may have ended by itself.
+        """
+        status, forced, cpu_s, peak_kb = self._ask(b"gone" if gone else b"next", "=iidd")
+        ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0
+        return Usage(signal=ended_by, forced=bool(forced), exit_code=code, cpu_s=cpu_s, peak_mb=peak_kb / 1024)
+
+    def close(self) -> None:
+        """End the jail."""
+        self.control.close()
+        self.jail.kill()
+
+    def _ask(self, command: bytes, layout: str) -> tuple[Any, ...]:
+        try:
+            self.control.send(command)
+            return struct.unpack(layout, self.control.recv(64))
+        except (OSError, struct.error) as error:
+            raise WorkerDied(f"the fork server does not answer: {error}") from error
+
+
+@dataclass(slots=True)
+class ProcessJail:
+    """A jail that is a child process of this one.
+
+    Attributes:
+        name: kind of the jail.
+        process: its outermost process; what it writes to standard error is kept for error messages.
+        scratch: a folder of this machine that goes with it, if there is one.
+    """
+
+    name: str
+    process: subprocess.Popen[bytes]
+    scratch: Path | None = None
+
+    @property
+    def host_pid(self) -> int:
+        """Return the process that was started."""
+        return self.process.pid
+
+    def kill(self) -> str:
+        """End the process, wait for it, remove the scratch folder; return what it wrote to standard error."""
+        if self.process.stderr is None or self.process.stderr.closed:
+            return ""
+        try:
+            self.process.wait(timeout=1)  # it ends by itself when the control socket is closed
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        os.set_blocking(self.process.stderr.fileno(), False)
+        text = (self.process.stderr.read(2000) or b"").decode(errors="replace")
+        self.process.stderr.close()
+        if self.scratch is not None:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+        return text.strip()
+
+    def killed_from_outside(self) -> bool:
+        """Return whether the process died of SIGKILL: programs cannot send it, and the sandbox has not."""
+        try:
+            return self.process.wait(timeout=0.5) in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        except subprocess.TimeoutExpired:
+            return False

@@ -1,0 +1,186 @@
+"""Reads ``params.yaml``, resolves presets, and answers mistakes in words.
+
+A section of ``params.yaml`` is either written out, or the name of a preset: ``policy: qwen2.5-coder-3b-lora`` stands
+for ``conf/policy/qwen2.5-coder-3b-lora.yaml``.  So one override (``dvc exp run -S policy=...``) swaps a whole
+configuration, and nothing ever writes into the file that people edit.
+
+A preset of ``environment`` may bring presets of other sections along, since another task wants other problems and
+another kind of training: its key ``with`` names them (``with: {problems: philosophers, train: philosophers}``).  What
+the file says of such a section stays: a preset named there, another ``kind`` than the default one, and every single
+value that is not the default.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from pipeline_lib.settings.params import Params
+
+
+class SettingsError(ValueError):
+    """A setting is wrong; the message names file, key, value given, what is accepted and the nearest valid key."""
+
+
+def load_params(path: Path | str = "params.yaml", conf: Path | str = "conf") -> Params:
+    """Read and validate the settings.
+
+    Args:
+        path: the YAML file, one mapping or preset name per section.
+        conf: folder of presets, ``<section>/<name>.yaml``.
+
+    Raises:
+        SettingsError: the file is missing, is not YAML, or any setting is wrong; all mistakes are listed at once.
+    """
+    path, conf = Path(path), Path(conf)
+    content = _read_mapping(path)
+    resolved: dict[str, Any] = {}
+    origin: dict[str, Path] = {}
+    for section, value in content.items():
+        origin[section] = path
+        if isinstance(value, str) and section in Params.model_fields:
+            origin[section] = conf / section / f"{value}.yaml"
+            value = _read_preset(conf / section, section, value)
+        resolved[str(section)] = value
+    if isinstance(content.get("environment"), str):
+        _bring_along(resolved, origin, content, conf)
+    return validate_params(resolved, path, origin)
+
+
+def _bring_along(resolved: dict[str, Any], origin: dict[str, Path], content: Mapping[str, Any], conf: Path) -> None:
+    """Put the presets that the environment's preset names under ``with`` below what the file itself says."""
+    brought = resolved["environment"].pop("with", {})
+    if not isinstance(brought, dict) or not set(brought) <= set(Params.model_fields) - {"environment"}:
+        raise SettingsError(f"{origin['environment']}: with: names other sections and their presets, got {brought!r}")
+    defaults = Params().model_dump(mode="json")
+    for section, name in brought.items():
+        own = content.get(section) or {}
+        if not isinstance(own, dict) or own.get("kind") not in (None, defaults[section].get("kind")):
+            continue
+        preset = _read_preset(conf / section, section, str(name))
+        resolved[section] = _on_top(preset, own, defaults[section])
+        origin[section] = conf / section / f"{name}.yaml"
+
+
+def _on_top(preset: Any, own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the preset with the values of ``own`` that are not defaults on top."""
+    result = dict(preset)
+    for key, value in own.items():
+        default = defaults.get(key)
+        if isinstance(value, dict) and isinstance(default, dict):
+            if inner := _on_top(result.get(key, {}), value, default):
+                result[key] = inner
+        elif key not in defaults or value != default:
+            result[key] = value
+    return result
+
+
+def validate_params(content: Mapping[str, Any], path: Path, origin: Mapping[str, Path] | None = None) -> Params:
+    """Validate settings that were already read; see `load_params`."""
+    try:
+        return Params.model_validate(content)
+    except ValidationError as error:
+        lines = []
+        for item in error.errors():
+            section = str(item["loc"][0]) if item["loc"] else ""
+            lines.append(_explain(dict(item), (origin or {}).get(section, path)))
+        raise SettingsError("\n".join(lines)) from None
+
+
+def _read_mapping(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(
+            f"{path}: there is no such file; run from the project's folder, or restore it with `git checkout {path}`"
+        ) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not valid YAML: {error}") from None
+    if content is None:
+        content = {}
+    if not isinstance(content, dict):
+        raise SettingsError(f"{path}: expected sections such as 'train:', got {type(content).__name__}")
+    return content
+
+
+def _read_preset(folder: Path, section: str, name: str) -> Any:
+    path = folder / f"{name}.yaml"
+    known = sorted(file.stem for file in folder.glob("*.yaml"))
+    if name not in known:
+        raise SettingsError(
+            f"{path}: there is no preset '{name}' for '{section}'; known presets: {', '.join(known) or 'none'}"
+            f"{_nearest(name, known)}"
+        )
+    return _read_mapping(path)
+
+
+def _explain(item: dict[str, Any], path: Path) -> str:
+    keys = [str(part) for part in _without_tags(item["loc"])]
+    name = ".".join(keys)
+    given = item.get("input")
+    context = item.get("ctx", {})
+    if item["type"] == "extra_forbidden":
+        known = _siblings(item["loc"])
+        return f"{path}: {name}: unknown key; known keys: {', '.join(known)}{_nearest(keys[-1], known)}"
+    if item["type"] == "union_tag_invalid":
+        kinds = [k.strip().strip("'") for k in str(context.get("expected_tags", "")).split(",")]
+        tag = str(context.get("tag"))
+        return f"{path}: {name}.kind: got {tag!r}; accepted: {', '.join(kinds)}{_nearest(tag, kinds)}"
+    if item["type"] == "union_tag_not_found":
+        return f"{path}: {name}: 'kind' is missing; it says which variant the section is"
+    if item["type"] == "missing":
+        return f"{path}: {name}: missing; it has no default"
+    reason = str(item["msg"]).removeprefix("Value error, ")
+    if item["type"] == "value_error":
+        return f"{path}: {name or 'settings'}: {reason}"
+    return f"{path}: {name}: got {given!r}; {reason[:1].lower()}{reason[1:]}"
+
+
+def _without_tags(location: tuple[Any, ...]) -> list[Any]:
+    """Drop the variant names that pydantic puts into the path of a discriminated union."""
+    keys: list[Any] = []
+    models: list[type[BaseModel]] = [Params]
+    for part in location:
+        fields = {name: model.model_fields[name] for model in models for name in model.model_fields}
+        if part in fields:
+            keys.append(part)
+            models = _models(fields[part].annotation)
+            continue
+        chosen = [m for m in models if "kind" in m.model_fields and part in get_args(m.model_fields["kind"].annotation)]
+        if chosen:
+            models = chosen
+            continue
+        keys.append(part)
+    return keys
+
+
+def _siblings(location: tuple[Any, ...]) -> list[str]:
+    """Return the valid keys beside an unknown one."""
+    models: list[type[BaseModel]] = [Params]
+    for part in location[:-1]:
+        fields = {name: model.model_fields[name] for model in models for name in model.model_fields}
+        if part in fields:
+            models = _models(fields[part].annotation)
+        else:
+            chosen = [
+                m for m in models if "kind" in m.model_fields and part in get_args(m.model_fields["kind"].annotation)
+            ]
+            models = chosen or models
+    return sorted({name for model in models for name in model.model_fields})
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """Return the settings models inside an annotation (the model, or the members of a union)."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models(part)]
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else ""

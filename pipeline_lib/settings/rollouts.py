@@ -1,0 +1,89 @@
+"""``rollouts``: how actions are sampled, and by which engine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pipeline_lib.settings.base import Section
+
+
+class _Sampling(Section):
+    """The distribution actions are drawn from; training uses the log-probabilities of this very distribution."""
+
+    temperature: float = Field(1.0, gt=0, le=5, description="divides the logits")
+    top_p: float = Field(1.0, gt=0, le=1, description="nucleus mass; 1 keeps the full support")
+    top_k: int = Field(0, ge=0, description="most likely tokens kept; 0 keeps all")
+    max_new_tokens: int = Field(64, ge=1, description="most tokens per action, the end token included")
+
+
+class TransformersRollouts(_Sampling):
+    """Batched decoding in this process with a static key/value cache; runs on CPU and GPU."""
+
+    kind: Literal["transformers"] = "transformers"
+    rows: int = Field(256, ge=1, description="actions in progress side by side; each has room in the cache")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="type of the rollout copies' weights; auto keeps each policy's own"
+    )
+    cuda_graphs: bool = Field(True, description="on a GPU, decode by captured graphs (checked; plain steps otherwise)")
+
+
+class VllmRollouts(_Sampling):
+    """vLLM, which may live in an environment, a process and on GPUs of its own, or behind a server."""
+
+    kind: Literal["vllm"] = "vllm"
+    process: Literal["own", "inside", "server"] = Field(
+        "own", description="own: a process with the interpreter below; inside: this process; server: running servers"
+    )
+    python: str = Field(
+        ".venv-vllm/bin/python", description="own: interpreter that has vLLM; empty for the present one"
+    )
+    urls: tuple[str, ...] = Field((), description="server: one `vllm serve` per engine, for example http://gpu7:8000")
+    rows: int = Field(256, ge=1, description="actions in progress side by side")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field("auto", description="type of the weights in vLLM")
+    eager: bool = Field(False, description="no compilation and CUDA graphs: starts faster, runs slower")
+    memory: float = Field(0.45, gt=0, lt=1, description="share of a GPU's memory for all engines together")
+    cpu_cache_gib: int = Field(1, ge=0, description="own, on a CPU: GiB of key/value cache; 0 leaves it to vLLM")
+    sleep: bool = Field(False, description="give the GPU's memory back between calls, so that a trainer can share it")
+    tensor_parallel: int = Field(1, ge=1, description="GPUs that share one copy of the weights")
+    replicas: int = Field(1, ge=1, description="own: engines that share the requests (data parallel)")
+    devices: tuple[int, ...] = Field((), description="own: GPUs for the engines, in order; empty for all")
+    exchange: str = Field("", description="folder for weights on their way, seen by both sides; empty for memory")
+    concurrency: int = Field(64, ge=1, description="server: requests in flight")
+    timeout: float = Field(600, gt=0, description="server: seconds a request may take")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> VllmRollouts:
+        if (self.process == "server") != bool(self.urls):
+            raise ValueError("urls belong to process: server, which needs them; for others leave urls empty")
+        if self.devices and len(self.devices) < self.tensor_parallel * self.replicas:
+            raise ValueError(
+                f"{len(self.devices)} devices are too few for {self.replicas} replicas on {self.tensor_parallel} each"
+            )
+        if self.replicas > 1 and self.process != "own":
+            raise ValueError("replicas above 1 need process: own; a server has its own option for data parallelism")
+        return self
+
+
+class OpenAIRollouts(_Sampling):
+    """A server with an OpenAI-compatible API, commercial or not: teams are evaluated, not trained."""
+
+    kind: Literal["openai"] = "openai"
+    url: str = Field("http://127.0.0.1:8000/v1", pattern="^https?://", description="where the API begins")
+    models: tuple[str, ...] = Field(min_length=1, description="names on the server; one for all agents, or one each")
+    api: Literal["chat", "completions", "tokens"] = Field(
+        "chat", description="chat: messages; completions: plain text; tokens: ids both ways (vLLM's server)"
+    )
+    key_variable: str = Field("OPENAI_API_KEY", description="environment variable that holds the key; empty for none")
+    concurrency: int = Field(16, ge=1, description="requests in flight")
+    retries: int = Field(6, ge=0, description="new tries after a failure; the pause doubles each time")
+    timeout: float = Field(300, gt=0, description="seconds a request may take")
+    price_prompt: float = Field(0, ge=0, description="price of a million prompt tokens, for the cost counter")
+    price_action: float = Field(0, ge=0, description="price of a million generated tokens, for the cost counter")
+    cache: str = Field(
+        ".symposium/openai", description="folder of actions already paid for; a killed run continues; empty for none"
+    )
+
+
+Rollouts = Annotated[TransformersRollouts | VllmRollouts | OpenAIRollouts, Field(discriminator="kind")]

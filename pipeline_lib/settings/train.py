@@ -1,0 +1,134 @@
+"""``train``: the MAGRPO update (arXiv 2508.04652) and its options."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pipeline_lib.settings.base import Section
+
+
+class AdvantageSettings(Section):
+    """How a group's returns become advantages; the default is the paper's R - mean(R)."""
+
+    baseline: Literal["mean", "leave_one_out", "max", "none"] = Field(
+        "mean",
+        description="what is subtracted from a return: the group's mean, the mean of the others, the best, nothing",
+    )
+    scale: Literal["none", "group_std"] = Field("none", description="divide by the group's standard deviation, or not")
+
+
+class LossSettings(Section):
+    """How token log-probabilities and advantages become a loss."""
+
+    normalisation: Literal["batch_tokens", "sequences", "sequence_mean"] = Field(
+        "batch_tokens",
+        description=(
+            "divide the sum over tokens of -A log p by the batch's token count, by its number of sequences (the "
+            "paper), or average within each sequence first"
+        ),
+    )
+    epochs: int = Field(1, ge=1, description="passes over each batch; more than one makes it off-policy and needs clip")
+    clip: float = Field(
+        0.0, ge=0, lt=1, description="half-width of the probability-ratio clip; 0 means no ratio at all"
+    )
+    kl: float = Field(0.0, ge=0, description="weight of the KL divergence to the base policy")
+    entropy: float = Field(0.0, ge=0, description="weight of the entropy bonus")
+    importance_cap: float = Field(
+        2.0, ge=1, description="cap of the importance weight that corrects an engine whose log-probabilities differ"
+    )
+    importance_threshold: float = Field(
+        1e-3, ge=0, description="tokens whose log-probability differs by more (nats) get that weight"
+    )
+    mask_truncated: bool = Field(False, description="leave actions that hit max_new_tokens out of the loss")
+
+    @model_validator(mode="after")
+    def _reuse_needs_clip(self) -> LossSettings:
+        if self.epochs > 1 and self.clip == 0:
+            raise ValueError(f"epochs ({self.epochs}) above 1 reuses a batch off-policy; set clip (for example 0.2)")
+        if self.epochs == 1 and self.clip > 0:
+            raise ValueError(f"clip ({self.clip}) has no effect in a single epoch, where the ratio is 1; set epochs: 2")
+        return self
+
+
+class Epochs(Section):
+    """Every problem once, in a new order every time."""
+
+    kind: Literal["epochs"] = "epochs"
+
+
+class Levels(Section):
+    """From the easiest level of the training problems to the hardest; a mastered level opens the next."""
+
+    kind: Literal["levels"] = "levels"
+    metric: str = Field(min_length=1, description="metric within [0, 1] that decides, e.g. deadlock or all_passed")
+    better: Literal["higher", "lower"] = Field("higher", description="which direction of it is good")
+    bound: float = Field(ge=0, le=1, description="what the unfavourable end of its 95 % interval has to reach")
+    every: int = Field(5, ge=1, description="steps between trials on validation problems of the current level")
+    episodes: int = Field(4, ge=1, description="episodes per validation problem in a trial")
+    replay: float = Field(0.25, ge=0, lt=1, description="share of problems that come back from mastered levels")
+
+
+Curriculum = Annotated[Epochs | Levels, Field(discriminator="kind")]
+
+
+class TrainSettings(Section):
+    """Training by multi-agent group-relative policy optimisation."""
+
+    steps: int = Field(80, ge=1, description="updates per run")
+    problems_per_step: int = Field(32, ge=1, description="problems per update")
+    group_size: int = Field(8, ge=2, description="joint actions per problem that share a baseline (G)")
+    checkpoint_every: int = Field(10, ge=1, description="steps between checkpoints")
+    learning_rate: float = Field(1e-3, gt=0, lt=1, description="peak learning rate (AdamW)")
+    warmup_steps: int = Field(0, ge=0, description="steps of linear warm-up")
+    schedule: Literal["constant", "linear", "cosine"] = Field("constant", description="learning rate after the warm-up")
+    weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay")
+    betas: tuple[float, float] = Field((0.9, 0.98), description="AdamW moment decays")
+    gradient_clip: float = Field(1.0, ge=0, description="largest gradient norm per policy; 0 means no clipping")
+    micro_batch_tokens: int = Field(2048, ge=64, description="most tokens (padding included) per forward pass")
+    overlap: int = Field(
+        1, ge=1, le=16, description="parts of a step's actions; one is executed while the next is sampled"
+    )
+    processes: int = Field(
+        1, ge=1, description="processes that train one team together, on one machine; on GPUs, one for each"
+    )
+    weights: Literal["replicated", "sharded"] = Field(
+        "replicated", description="with several processes: weights whole in each (DDP), or split (FSDP2)"
+    )
+    discount: float = Field(1.0, gt=0, le=1, description="discount of later turns' rewards")
+    groups: Literal["tree", "episodes"] = Field(
+        "tree",
+        description=(
+            "multi-turn baseline: tree samples a fresh group below every joint action (the paper); episodes compares "
+            "whole episodes of a problem turn by turn"
+        ),
+    )
+    curriculum: Curriculum = Field(Epochs(), description="which problems come next")
+    advantage: AdvantageSettings = AdvantageSettings()
+    loss: LossSettings = LossSettings()
+
+    @model_validator(mode="after")
+    def _checkpoints_within_run(self) -> TrainSettings:
+        if self.checkpoint_every > self.steps:
+            raise ValueError(
+                f"checkpoint_every ({self.checkpoint_every}) is longer than the run ({self.steps} steps): "
+                "no checkpoint would be written"
+            )
+        return self
+
+
+class SeedSettings(Section):
+    """Training seeds; a claim about training, rather than about one checkpoint, needs at least three."""
+
+    train: tuple[int, ...] = Field((0, 1, 2), min_length=1, description="one training run of the team per seed")
+    single_agent: tuple[int, ...] = Field(
+        (0,), description="seeds of the single-agent GRPO baseline; empty leaves the baseline out"
+    )
+
+    @model_validator(mode="after")
+    def _distinct(self) -> SeedSettings:
+        for name, seeds in (("train", self.train), ("single_agent", self.single_agent)):
+            if len(set(seeds)) != len(seeds) or min(seeds, default=0) < 0:
+                raise ValueError(f"seeds.{name} {list(seeds)} must be different and not negative")
+        return self

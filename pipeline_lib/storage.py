@@ -1,0 +1,138 @@
+"""Files that are never half-written, and the digests by which everything is identified.
+
+Every file the project writes goes through a temporary name in the same folder and a rename, so a reader (or a run
+that continues after ``kill -9`` or a full disk) sees the old file or the new one and nothing between.  Digests are
+SHA-256 over canonical JSON or over file contents; a digest never covers a path, a time or a host.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+class CorruptFileError(RuntimeError):
+    """A file's content does not match the digest recorded for it, or cannot be parsed."""
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one JSON text of ``value``: sorted keys, no spaces, no NaN.
+
+    Raises:
+        ValueError: ``value`` holds NaN or an infinity.
+        TypeError: ``value`` holds something JSON has no form for.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 (64 hexadecimal digits) of a JSON-like value."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 (64 hexadecimal digits) of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def folder_digest(folder: Path) -> str:
+    """Return one SHA-256 over the relative names and contents of all files below ``folder``."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return digest([[path.relative_to(folder).as_posix(), file_digest(path)] for path in files])
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write ``content`` to ``path`` so that the file is complete or untouched; parents are made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder that takes the place of ``path`` when the block ends well, and vanishes when it fails.
+
+    So ``path`` is complete, old or absent, never half-written; leftovers of killed processes beside it are removed.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in path.parent.glob(f".{path.name}.*.part"):
+        pid = leftover.name.split(".")[-2]
+        if pid.isdigit() and (int(pid) == os.getpid() or not Path(f"/proc/{pid}").exists()):
+            shutil.rmtree(leftover, ignore_errors=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary.mkdir()
+    try:
+        yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                with file.open("rb") as opened:
+                    os.fsync(opened.fileno())
+        if path.exists():
+            old = path.with_name(f".{path.name}.old.{os.getpid()}.part")
+            path.rename(old)
+            temporary.rename(path)
+            shutil.rmtree(old)
+        else:
+            temporary.rename(path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def write_text(path: Path, content: str) -> None:
+    """Write UTF-8 text; see `write_bytes`."""
+    write_bytes(path, content.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write ``value`` as indented JSON that people and ``dvc diff`` can read; NaN is refused (ValueError)."""
+    write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        FileNotFoundError: no such file.
+        CorruptFileError: the file is not JSON; the message names it.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise CorruptFileError(f"{path}: not valid JSON ({error}); delete it and run the same command again") from error
+
+
+def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
+    """Write one JSON value a line; see `write_bytes`."""
+    write_text(path, "".join(canonical_json(row) + "\n" for row in rows))
+
+
+def read_jsonl(path: Path) -> Iterator[Any]:
+    """Yield the values of a JSON-lines file.
+
+    Raises:
+        CorruptFileError: a line is not JSON; the message names file and line.
+    """
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError as error:
+                raise CorruptFileError(f"{path}:{number}: not valid JSON ({error})") from error

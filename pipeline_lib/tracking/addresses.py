@@ -1,0 +1,24 @@
+"""Where tracking goes, as addresses: any MLflow server, or a SQLite file of the project.  Does not import MLflow.
+
+``MLFLOW_TRACKING_URI`` wins; otherwise it is ``mlflow.db`` in the given folder, under an absolute path (a relative
+one would be another database in every working directory).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+DATABASE = "mlflow.db"
+LOCK = "lock"
+"""File beside the database, by which the processes of a machine keep apart."""
+
+
+def tracking_uri(home: Path) -> str:
+    """Return ``MLFLOW_TRACKING_URI``, or the address of the SQLite file in ``home``."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home.absolute() / DATABASE}"
+
+
+def run_link(base: str, experiment: str, run: str) -> str:
+    """Return the page of a run in the MLflow UI at ``base``, in the mode made for training."""
+    return f"{base.rstrip('/')}/#/experiments/{experiment}/runs/{run}?workflowType=machine_learning"

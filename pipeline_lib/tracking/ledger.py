@@ -1,0 +1,275 @@
+"""Writes operations to an MLflow server, each so that doing it twice changes nothing.
+
+Runs, logged models and registered versions are found by tags before they are made, under a lock that all processes of
+the machine share; a metric that already has a value at a step keeps it.  A resumed run may therefore log its history
+again from the start.  Two machines that open the same run at the same moment are not kept apart.
+
+Methods raise what MLflow raises; `is_temporary` tells whether trying again later can help.  Importing this module
+imports MLflow, which takes a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import mlflow
+from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
+
+from pipeline_lib.locks import locked
+from pipeline_lib.tracking.addresses import LOCK
+from pipeline_lib.tracking.destination import connect, experiment_id
+from pipeline_lib.tracking.operations import MetricValue, Operation, RunKey
+from pipeline_lib.tracking.processes import is_gone, own_process
+
+TAG_RUN, TAG_PART, TAG_MODEL, TAG_PROCESS = "symposium.run", "symposium.part", "symposium.model", "symposium.process"
+CHAMPION = "champion"
+_LONGEST_PARAM = 6000
+_LONGEST_TAG = 5000
+
+
+class Ledger:
+    """One connection to a tracking server.
+
+    Args:
+        uri: address of the server or database.
+        home: folder of the lock and, without a server, of database and artifacts.
+    """
+
+    def __init__(self, uri: str, home: Path) -> None:
+        self.uri = uri
+        self._home = home
+        self._client = connect(uri, home)
+        self._experiments: dict[str, str] = {}
+        self._runs: dict[tuple[str, str, str], str] = {}
+        self._known: dict[str, dict[str, set[int]]] = {}
+        self._process = own_process()
+
+    def apply(self, operation: Operation) -> None:
+        """Carry out one operation; AttributeError for a kind that does not exist."""
+        getattr(self, operation.kind)(operation.key, **operation.fields)
+
+    def ping(self) -> None:
+        """Raise if the server does not answer."""
+        self._client.search_experiments(max_results=1)
+
+    def ids(self, key: RunKey) -> tuple[str, str]:
+        """Return experiment id and run id; experiment, parent and run are made if need be."""
+        experiment = self._experiment(key)
+        place = (key.experiment, key.run, key.part)
+        if place not in self._runs:
+            parent = self.ids(RunKey(key.experiment, key.run, "", key.run))[1] if key.part else ""
+            self._runs[place] = self._find_or_create(key, experiment, parent)
+        return experiment, self._runs[place]
+
+    def open(self, key: RunKey, tags: dict[str, str], params: dict[str, str], running: bool = True) -> None:
+        """Open a run, or join it again: tags are replaced, params only added (MLflow keeps the first value)."""
+        experiment, run = self.ids(key)
+        present = self._client.get_run(run).data.params
+        if running:
+            self._client.update_run(run, status="RUNNING")
+            tags = {**tags, TAG_PROCESS: self._process}
+        self._client.log_batch(
+            run,
+            params=[Param(name, value[:_LONGEST_PARAM]) for name, value in params.items() if name not in present],
+            tags=[RunTag(name, value[:_LONGEST_TAG]) for name, value in tags.items()],
+        )
+        if key.part:
+            self._settle(experiment, key)
+
+    def close(self, key: RunKey, status: str) -> None:
+        """Give a run its final status (FINISHED, FAILED, KILLED), and its parent the one that follows from all."""
+        experiment, run = self.ids(key)
+        self._client.set_terminated(run, status=status)
+        if key.part:
+            self._settle(experiment, key)
+
+    def tags(self, key: RunKey, tags: dict[str, str]) -> None:
+        """Set tags."""
+        self._client.log_batch(self.ids(key)[1], tags=[RunTag(k, v[:_LONGEST_TAG]) for k, v in tags.items()])
+
+    def metrics(self, key: RunKey, values: list[MetricValue]) -> None:
+        """Log metrics; a value for a metric and step that already has one is left out."""
+        _, run = self.ids(key)
+        known = self._steps(run, {value[0] for value in values})
+        fresh: dict[tuple[str, int], Metric] = {}
+        for name, number, when, step in values:
+            if step not in known[name]:
+                fresh.setdefault((name, step), Metric(name, number, when, step))
+        self._client.log_batch(run, metrics=list(fresh.values()))
+        for name, step in fresh:  # only now: a request that failed is sent again
+            known[name].add(step)
+
+    def dataset(self, key: RunKey, name: str, digest: str, source: dict[str, Any], context: str) -> None:
+        """Name a data set as input of a run; its digest is cut to the 36 characters that MLflow keeps."""
+        entity = Dataset(name=name, digest=digest[:36], source_type="dvc", source=json.dumps(source))
+        inputs = [DatasetInput(dataset=entity, tags=[InputTag("mlflow.data.context", context)])]
+        self._client.log_inputs(self.ids(key)[1], datasets=inputs)
+
+    def model(self, key: RunKey, name: str, step: int, tags: dict[str, str]) -> None:
+        """Make a checkpoint known as a logged model of the run: pointers in tags, no bytes."""
+        experiment, run = self.ids(key)
+        with self._as_default():
+            if self._model_id(experiment, key.run, name):
+                return
+            model = self._create_model(experiment, run, key.run, name, tags)
+        self._client.log_outputs(run, [LoggedModelOutput(model_id=model, step=step)])
+
+    def model_metrics(
+        self, key: RunKey, name: str, step: int, values: dict[str, float], dataset: tuple[str, str], when: int
+    ) -> None:
+        """Attach metrics, measured by the run on a data set (name, digest), to a checkpoint made known before."""
+        experiment, run = self.ids(key)
+        model = self._model_id(experiment, key.run, name)
+        if model is None:
+            raise LookupError(f"no logged model {name} in run {key.run}")
+        data_name, data_digest = dataset[0], dataset[1][:36]
+        present = {
+            (metric.key, metric.step)
+            for metric in self._client.get_logged_model(model).metrics or []
+            if (metric.dataset_name, metric.dataset_digest) == (data_name, data_digest)
+        }
+        fresh = [
+            Metric(k, v, when, step, model_id=model, dataset_name=data_name, dataset_digest=data_digest)
+            for k, v in values.items()
+            if (k, step) not in present
+        ]
+        self._client.log_batch(run, metrics=fresh)
+
+    def champion(self, key: RunKey, name: str, registered: str) -> None:
+        """Register a checkpoint made known before, and give it the alias ``champion``."""
+        experiment, run = self.ids(key)
+        with self._as_default():
+            model = self._model_id(experiment, key.run, name)
+            if model is None:
+                raise LookupError(f"no logged model {name} in run {key.run}")
+            try:
+                self._client.get_registered_model(registered)
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                    raise
+                self._client.create_registered_model(registered)
+            versions = self._client.search_model_versions(f"name = '{registered}'")
+            version = next((v.version for v in versions if v.source == f"models:/{model}"), None)
+            if version is None:
+                made = self._client.create_model_version(
+                    registered, source=f"models:/{model}", run_id=run, model_id=model, tags={TAG_RUN: key.run}
+                )
+                version = made.version
+            self._client.set_registered_model_alias(registered, CHAMPION, str(version))
+
+    def artifact(self, key: RunKey, path: str, folder: str) -> None:
+        """Copy a file, or all files of a folder, to the run's artifacts; what is gone meanwhile is an OSError."""
+        run = self.ids(key)[1]
+        if Path(path).is_dir():
+            self._client.log_artifacts(run, path, folder or None)
+        else:
+            self._client.log_artifact(run, path, folder or None)
+
+    @contextmanager
+    def _as_default(self) -> Iterator[None]:
+        """Hold the lock, with this server as MLflow's default: what makes models and versions knows no other way.
+
+        MLflow also writes the default into ``os.environ``, from where other trackers and children would take it.
+        """
+        before = os.environ.get("MLFLOW_TRACKING_URI", "")
+        with locked(self._home / LOCK):
+            mlflow.set_tracking_uri(self.uri)
+            try:
+                yield
+            finally:
+                mlflow.set_tracking_uri(before)
+                if not before:
+                    os.environ.pop("MLFLOW_TRACKING_URI", None)
+
+    def _experiment(self, key: RunKey) -> str:
+        if key.experiment not in self._experiments:
+            self._experiments[key.experiment] = experiment_id(self._client, self.uri, self._home, key.experiment)
+        return self._experiments[key.experiment]
+
+    def _find_or_create(self, key: RunKey, experiment: str, parent: str) -> str:
+        with locked(self._home / LOCK):
+            found = self._client.search_runs(
+                [experiment],
+                filter_string=f"tags.`{TAG_RUN}` = '{key.run}' AND tags.`{TAG_PART}` = '{key.part or '-'}'",
+                order_by=["attributes.start_time ASC"],
+                max_results=1,
+            )
+            if found:
+                return str(found[0].info.run_id)
+            tags = {TAG_RUN: key.run, TAG_PART: key.part or "-", TAG_PROCESS: self._process}
+            if parent:
+                tags["mlflow.parentRunId"] = parent
+            run = str(self._client.create_run(experiment, tags=tags, run_name=key.name).info.run_id)
+            self._known[run] = defaultdict(set)  # new: there is no history to look up
+            return run
+
+    def _settle(self, experiment: str, key: RunKey) -> None:
+        """Mark runs whose process is gone as KILLED, and set the parent's status from its children's."""
+        parent = self.ids(RunKey(key.experiment, key.run, "", key.run))[1]
+        with locked(self._home / LOCK):
+            children = self._client.search_runs(
+                [experiment],
+                filter_string=f"tags.`mlflow.parentRunId` = '{parent}'",
+                order_by=["attributes.start_time ASC"],
+            )
+            latest: dict[str, str] = {}
+            for child in children:
+                status = child.info.status
+                if status == "RUNNING" and is_gone(child.data.tags.get(TAG_PROCESS, "")):
+                    status = "KILLED"
+                    self._client.set_terminated(child.info.run_id, status=status)
+                latest[child.info.run_name] = status  # a part that was run again counts by its last attempt
+            states = set(latest.values())
+            if "RUNNING" in states:
+                self._client.update_run(parent, status="RUNNING")
+                return
+            final = next((state for state in ("FAILED", "KILLED") if state in states), "FINISHED")
+            self._client.set_terminated(parent, status=final)
+
+    def _steps(self, run: str, names: set[str]) -> dict[str, set[int]]:
+        """Return the steps that already have a value, by metric; asks the server once for each metric of a run."""
+        known = self._known.get(run)
+        if known is None:
+            logged = self._client.get_run(run)
+            known = self._known[run] = defaultdict(set)
+            for name in logged.data.metrics:
+                known[name] = {metric.step for metric in self._client.get_metric_history(run, name)}
+        return known
+
+    def _model_id(self, experiment: str, run: str, name: str) -> str | None:
+        found = self._client.search_logged_models(
+            [experiment], filter_string=f"tags.`{TAG_MODEL}` = '{run}/{name}'", max_results=1
+        )
+        return str(found[0].model_id) if found else None
+
+    def _create_model(self, experiment: str, run: str, owner: str, name: str, tags: dict[str, str]) -> str:
+        model = mlflow.create_external_model(
+            name=name,
+            source_run_id=run,
+            experiment_id=experiment,
+            model_type="checkpoint",
+            tags={**tags, TAG_RUN: owner, TAG_MODEL: f"{owner}/{name}"},
+        )
+        return str(model.model_id)
+
+
+def is_temporary(error: Exception) -> bool:
+    """Return whether an error may pass by itself: the server is away, slow or overloaded, a database is busy."""
+    if isinstance(error, MlflowException):
+        lasting = {
+            "INVALID_PARAMETER_VALUE",
+            "RESOURCE_DOES_NOT_EXIST",
+            "RESOURCE_ALREADY_EXISTS",
+            "PERMISSION_DENIED",
+            "BAD_REQUEST",
+            "FEATURE_DISABLED",
+        }
+        return error.error_code not in lasting
+    return not isinstance(error, FileNotFoundError | LookupError | TypeError | ValueError | AttributeError)

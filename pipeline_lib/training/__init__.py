@@ -1,0 +1,1 @@
+"""MAGRPO: advantages, loss, update, checkpoints."""

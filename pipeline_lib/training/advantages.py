@@ -1,0 +1,128 @@
+"""Returns and group-relative advantages.
+
+The return of a decision is its reward plus the discounted mean return of the decisions that followed it:
+
+    R_d = r_d + discount * mean(R_c for c in the children of d)
+
+On MAGRPO's tree (arXiv 2508.04652) the children are the group sampled below a joint action; in plain episodes there
+is one child, and R is the ordinary return-to-go.  A decision without children is worth its reward.
+
+Advantages compare the returns of one group.  The paper subtracts the mean and does not divide by the standard
+deviation; every option here is what its name says, and none is applied on top of another unasked (centring a second
+time would make all baselines equal).  Where the infrastructure failed there is no reward: the decision is left out of
+its group and of every mean, it is never scored as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.train import AdvantageSettings
+
+#: Returns closer than this share of their size are equal: what is left of sums in another order is not a signal.
+EQUAL = 1e-9
+
+
+def returns_to_go(
+    rewards: Sequence[float | None], parents: Sequence[int | None], discount: float
+) -> list[float | None]:
+    """Return R of every decision.
+
+    Args:
+        rewards: reward per decision, None where the infrastructure failed.
+        parents: index of the decision each one followed (smaller than its own), or None.
+        discount: in (0, 1], weight of the next turn.
+
+    Returns:
+        R per decision; None where its own reward or those of all its children are missing.
+
+    Raises:
+        ValueError: a parent does not come before its child.
+    """
+    children: list[list[int]] = [[] for _ in rewards]
+    for index, parent in enumerate(parents):
+        if parent is None:
+            continue
+        if not 0 <= parent < index:
+            raise ValueError(f"decision {index} names parent {parent}; a parent must come before its children")
+        children[parent].append(index)
+    returns: list[float | None] = [None] * len(rewards)
+    for index in range(len(rewards) - 1, -1, -1):
+        reward = rewards[index]
+        if reward is None:
+            continue
+        if not children[index]:
+            returns[index] = float(reward)
+            continue
+        following = [value for child in children[index] if (value := returns[child]) is not None]
+        if following:
+            returns[index] = float(reward) + discount * float(np.mean(following))
+    return returns
+
+
+def group_advantages(returns: NDArray[np.float64], settings: AdvantageSettings) -> NDArray[np.float64]:
+    """Return the advantages of one group.
+
+    With n returns R and m = mean(R):  ``mean`` R - m;  ``leave_one_out`` (n R - sum R) / (n - 1), the distance to the
+    mean of the others;  ``max`` R - max(R);  ``none`` R.  ``group_std`` divides by the population standard deviation
+    of R.  A group whose returns are all equal has advantages of exactly 0 (``none``: R, not divided), and so has a
+    group of one.
+
+    Args:
+        returns: shape (n,), finite.
+        settings: baseline and scale.
+
+    Returns:
+        Shape (n,).
+    """
+    size = returns.size
+    if size == 0:
+        return returns.copy()
+    flat = is_flat(returns)
+    if settings.baseline == "none":
+        advantages = returns.copy()
+    elif flat:
+        return np.zeros(size)
+    elif settings.baseline == "mean":
+        advantages = returns - returns.mean()
+    elif settings.baseline == "leave_one_out":
+        advantages = (size * returns - returns.sum()) / (size - 1)
+    else:
+        advantages = returns - returns.max()
+    if settings.scale == "group_std" and not flat:
+        advantages = advantages / returns.std()
+    return advantages
+
+
+def is_flat(returns: NDArray[np.float64]) -> bool:
+    """Return whether all returns of a group are equal, so that it teaches nothing relative to itself."""
+    return bool(np.ptp(returns) <= EQUAL * max(1.0, float(np.abs(returns).max()))) if returns.size else True
+
+
+def advantages(
+    returns: Sequence[float | None], groups: Sequence[int], settings: AdvantageSettings
+) -> tuple[list[float | None], float]:
+    """Return the advantage of every decision, and the share of groups whose returns are all equal.
+
+    Args:
+        returns: R per decision, or None (left out of its group; its advantage is None).
+        groups: number of the group of each decision.
+        settings: baseline and scale.
+    """
+    members: dict[int, list[int]] = {}
+    for index, (value, group) in enumerate(zip(returns, groups, strict=True)):
+        if value is not None:
+            members.setdefault(group, []).append(index)
+    result: list[float | None] = [None] * len(returns)
+    flat = 0
+    for indices in members.values():
+        values = np.array([returns[i] for i in indices], dtype=np.float64)
+        flat += is_flat(values)
+        for index, advantage in zip(indices, group_advantages(values, settings), strict=True):
+            result[index] = float(advantage)
+    return result, (flat / len(members) if members else 0.0)

@@ -1,0 +1,179 @@
+"""What one policy is trained on: its actions with their advantages, merged and weighted.
+
+Two exact reductions happen here: equal (prompt, action) pairs become one row whose weights are summed, and rows whose
+weights are all zero are left out.  The number by which everything is divided is counted before that, so neither
+changes a gradient.
+
+An action is carried as ids and length, never as text and never padded: the tokens that are trained are exactly those
+the policy chose, the end token included and nothing after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline_lib.training.experience import Experience
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.train import LossSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """One action with its advantage, before anything is merged.
+
+    Attributes:
+        prompt: token ids of the prompt.
+        action: token ids of the action, never empty.
+        behaviour: log-probability of each action token under the distribution it was sampled from.
+        advantage: see `pipeline_lib.training.advantages`.
+        weight: > 0, see `Decision.weight`.
+        version: number of optimiser steps the policy had when the action was sampled.
+    """
+
+    prompt: tuple[int, ...]
+    action: tuple[int, ...]
+    behaviour: tuple[float, ...]
+    advantage: float
+    weight: float
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What became of a policy's actions.
+
+    ``actions`` are those that enter the loss, ``tokens`` their tokens; ``collapsed`` were merged into an equal row,
+    ``skipped`` have weight zero, ``truncated`` were cut off by the length limit and left out; ``rows`` are computed.
+    """
+
+    actions: int
+    tokens: int
+    rows: int
+    collapsed: int
+    skipped: int
+    truncated: int
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyBatch:
+    """Rows of one policy, and flat arrays over all their action tokens (row after row).
+
+    Attributes:
+        prompts, actions: ids per row.
+        offsets: shape (rows + 1,); tokens of row i are ``offsets[i]:offsets[i + 1]`` of the arrays below.
+        behaviour: shape (tokens,), log-probabilities in the engine (mean over merged rows).
+        gain: shape (tokens,), >= 0, sum of positive advantages times weight, divided by the normaliser.
+        cost: shape (tokens,), >= 0, the same for negative advantages, without their sign.
+        weight: shape (tokens,), > 0, the same with 1 for the advantage (for KL and entropy).
+        counts: see `Counts`.
+    """
+
+    prompts: list[tuple[int, ...]]
+    actions: list[tuple[int, ...]]
+    offsets: NDArray[np.int64]
+    behaviour: NDArray[np.float64]
+    gain: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    counts: Counts
+
+
+def actions_of(
+    experience: Experience, advantages: Sequence[float | None], mask_truncated: bool
+) -> dict[str, tuple[list[Weighted], int]]:
+    """Return the actions to train on, and the number of truncated ones left out, by policy.
+
+    A decision without an advantage (infrastructure failure) is left out.
+    """
+    found: dict[str, list[Weighted]] = {}
+    truncated: dict[str, int] = {}
+    for decision, advantage in zip(experience.decisions, advantages, strict=True):
+        if advantage is None:
+            continue
+        for policy, prompt, action in zip(decision.policies, decision.prompts, decision.actions, strict=True):
+            rows = found.setdefault(policy, [])
+            if mask_truncated and action.finish == "length":
+                truncated[policy] = truncated.get(policy, 0) + 1
+                continue
+            version = experience.versions.get(policy, 0)
+            rows.append(Weighted(prompt, action.ids, action.logprobs, advantage, decision.weight, version))
+    return {policy: (rows, truncated.get(policy, 0)) for policy, rows in found.items()}
+
+
+def normaliser(actions: Sequence[Weighted], kind: str) -> float:
+    """Return the number that the summed loss is divided by: weighted tokens, or weighted sequences.
+
+    Args:
+        actions: all actions of a policy in this step, whatever their advantage.
+        kind: ``batch_tokens``, ``sequences`` or ``sequence_mean``.
+    """
+    if kind == "batch_tokens":
+        return float(sum(action.weight * len(action.action) for action in actions))
+    return float(sum(action.weight for action in actions))
+
+
+def build(actions: Sequence[Weighted], divisor: float, settings: LossSettings, truncated: int = 0) -> PolicyBatch:
+    """Merge equal actions, drop those without effect, and lay the rest out token by token.
+
+    Args:
+        actions: all actions of a policy in this step.
+        divisor: see `normaliser` (summed over all processes when there are several).
+        settings: the loss; a row with zero advantage is kept when KL or entropy give it a gradient.
+        truncated: number of actions that were left out before.
+
+    Raises:
+        ValueError: an action is empty or its log-probabilities do not match its length.
+    """
+    merged: dict[tuple[tuple[int, ...], tuple[int, ...]], list[float]] = {}
+    behaviours: dict[tuple[tuple[int, ...], tuple[int, ...]], list[tuple[float, ...]]] = {}
+    for item in actions:
+        if not item.action or len(item.action) != len(item.behaviour):
+            raise ValueError(
+                f"an action has {len(item.action)} ids and {len(item.behaviour)} log-probabilities; "
+                "both must be equally long and not empty"
+            )
+        share = item.weight / divisor
+        if settings.normalisation == "sequence_mean":
+            share /= len(item.action)
+        sums = merged.setdefault((item.prompt, item.action), [0.0, 0.0, 0.0, 0])
+        sums[0] += max(item.advantage, 0.0) * share
+        sums[1] += max(-item.advantage, 0.0) * share
+        sums[2] += share
+        sums[3] += 1
+        behaviours.setdefault((item.prompt, item.action), []).append(item.behaviour)
+    keep_all = settings.kl > 0 or settings.entropy > 0
+    # With a ratio, gains and costs are clipped differently and do not cancel; without one only their difference counts.
+    cancel = settings.epochs == 1
+    kept, skipped, collapsed = [], 0, 0
+    for key, (gain, cost, weight, copies) in merged.items():
+        if not keep_all and (gain == cost if cancel else gain == cost == 0.0):
+            skipped += int(copies)
+            continue
+        collapsed += int(copies) - 1
+        kept.append((key, gain, cost, weight))
+    lengths = [len(key[1]) for key, *_ in kept]
+    repeat = np.array(lengths, dtype=np.int64)
+    counts = Counts(
+        actions=len(actions),
+        tokens=sum(len(item.action) for item in actions),
+        rows=len(kept),
+        collapsed=collapsed,
+        skipped=skipped,
+        truncated=truncated,
+    )
+    return PolicyBatch(
+        prompts=[key[0] for key, *_ in kept],
+        actions=[key[1] for key, *_ in kept],
+        offsets=np.concatenate([[0], np.cumsum(repeat)]).astype(np.int64),
+        behaviour=np.array([value for key, *_ in kept for value in np.mean(behaviours[key], axis=0)], dtype=np.float64),
+        gain=np.repeat(np.array([row[1] for row in kept], dtype=np.float64), repeat),
+        cost=np.repeat(np.array([row[2] for row in kept], dtype=np.float64), repeat),
+        weight=np.repeat(np.array([row[3] for row in kept], dtype=np.float64), repeat),
+        counts=counts,
+    )

@@ -1,0 +1,38 @@
+"""What the machine did: arithmetic of the update and peaks of memory, for the log."""
+
+from __future__ import annotations
+
+import resource
+import sys
+
+import torch
+from torch import nn
+
+
+def flops_per_token(model: nn.Module) -> float:
+    """Return the multiply-add work of one trained token, in floating-point operations, attention left out.
+
+    Two per weight forward, two for the gradient of its input, two for its own if it is trained; with gradient
+    checkpointing the forward work is done twice, which is not counted.  An input embedding is looked up, not
+    multiplied, unless it serves as output layer too.
+    """
+    embedding = getattr(model, "get_input_embeddings", lambda: None)()
+    head = getattr(model, "get_output_embeddings", lambda: None)()
+    looked_up = getattr(embedding, "weight", None)
+    if looked_up is getattr(head, "weight", None):
+        looked_up = None
+    total = 0.0
+    for parameter in model.parameters():
+        if parameter is looked_up or parameter.dim() < 2:
+            continue
+        total += (6 if parameter.requires_grad else 4) * parameter.numel()
+    return total
+
+
+def memory_peaks() -> dict[str, float]:
+    """Return the most memory this process has held so far, in MiB: resident, and on the GPU where there is one."""
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = {"memory/resident_mb": resident / (2**20 if sys.platform == "darwin" else 2**10)}
+    if torch.cuda.is_available():
+        found["memory/gpu_mb"] = torch.cuda.max_memory_allocated() / 2**20
+    return found

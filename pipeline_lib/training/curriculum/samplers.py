@@ -1,0 +1,197 @@
+"""Samplers: which problems come next.
+
+A sampler is asked for the next problems, may ask for a trial (problems that are played and not learned from) and is
+told how the trial went.  All it draws is a function of the seed and of how much was drawn before, and `state` is all
+it knows, so a run that continues after a kill goes on as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from pipeline_lib.training.curriculum.gates import Mastery, teaches
+from pipeline_lib.training.draws import derive, problem_order
+
+
+class Leveled(Protocol):
+    """What a curriculum needs of a problem."""
+
+    @property
+    def level(self) -> int:
+        """Return how hard it is; 1 is easiest, philosophers count by the size of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Episodes that nothing is learned from.
+
+    Attributes:
+        metrics: the last turn's metrics of every episode.
+        returns: the reward of every episode, by problem; None where the infrastructure failed.
+    """
+
+    metrics: tuple[Mapping[str, float], ...]
+    returns: tuple[tuple[float | None, ...], ...]
+
+
+class Sampler(ABC):
+    """Names the problems of every step.
+
+    Attributes:
+        episodes: episodes per problem of a trial.
+    """
+
+    episodes: int = 1
+
+    @abstractmethod
+    def draw(self, size: int) -> list[int]:
+        """Return the numbers of the next ``size`` problems; a problem may occur twice."""
+
+    def trial(self, step: int) -> list[int]:
+        """Return the numbers of validation problems to be played after this step; none by default."""
+        return []
+
+    def judge(self, trial: Trial) -> dict[str, float]:
+        """Take note of how the trial went, and return numbers for the log."""
+        return {}
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Return everything the sampler knows, as JSON."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
+
+
+class Epochs(Sampler):
+    """Every problem once, in a new order every time.
+
+    Args:
+        count: number of problems.
+        seed: seed of the run.
+    """
+
+    def __init__(self, count: int, seed: int) -> None:
+        self._count, self._seed, self._drawn = count, seed, 0
+
+    def draw(self, size: int) -> list[int]:
+        """Return the next problems of the shuffled epochs."""
+        chosen = problem_order(self._count, self._seed, self._drawn, size)
+        self._drawn += size
+        return chosen
+
+    def state(self) -> dict[str, Any]:
+        """Return how many problems were drawn."""
+        return {"drawn": self._drawn}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
+        self._drawn = int(state["drawn"])
+
+
+class Levels(Sampler):
+    """Starts with the easiest level; a level that is mastered opens the next; mastered ones come back now and then.
+
+    Both gates are asked after trials, which are episodes on validation problems of the current level: a level is left
+    when it is mastered, and also when no group of a trial has any difference of reward left.
+
+    Args:
+        problems: training problems of several levels.
+        validation: validation problems of the same levels.
+        mastery: when a level is mastered.
+        replay: share in [0, 1) of problems drawn from the levels below.
+        every: steps between trials.
+        episodes: episodes per validation problem of a trial.
+        seed: seed of the run.
+
+    Raises:
+        ValueError: a level has no validation problem.
+    """
+
+    def __init__(
+        self,
+        problems: Sequence[Leveled],
+        validation: Sequence[Leveled],
+        mastery: Mastery,
+        replay: float,
+        every: int,
+        episodes: int,
+        seed: int,
+    ) -> None:
+        self.levels = sorted({problem.level for problem in problems})
+        self._members = {level: _of(problems, level) for level in self.levels}
+        self._trials = {level: _of(validation, level) for level in self.levels}
+        if missing := [level for level in self.levels if not self._trials[level]]:
+            raise ValueError(
+                f"train.curriculum: level {missing[0]} has no validation problem, so nothing could tell when it is "
+                "mastered; raise problems.sizes.validation"
+            )
+        self._mastery, self._replay, self._every, self._seed = mastery, replay, every, seed
+        self.episodes = episodes
+        self._place, self._drawn = 0, dict.fromkeys(self.levels, 0)
+
+    @property
+    def level(self) -> int:
+        """Return the current level."""
+        return self.levels[self._place]
+
+    def draw(self, size: int) -> list[int]:
+        """Return problems of the current level, mixed with some of the levels below."""
+        total = sum(self._drawn.values())
+        rng = np.random.default_rng(derive("curriculum", self._seed, total))
+        chosen = []
+        for lot in rng.random(size):
+            level = self.level
+            if self._place and lot < self._replay:
+                # The lot is uniform on [0, replay): spread it over the levels below.
+                level = self.levels[int(lot / self._replay * self._place)]
+            members = self._members[level]
+            [index] = problem_order(len(members), derive("level", self._seed, level), self._drawn[level], 1)
+            self._drawn[level] += 1
+            chosen.append(members[index])
+        return chosen
+
+    def trial(self, step: int) -> list[int]:
+        """Return the validation problems of the current level when a trial is due; the last level needs none."""
+        due = step % self._every == 0 and self._place + 1 < len(self.levels)
+        return list(self._trials[self.level]) if due else []
+
+    def judge(self, trial: Trial) -> dict[str, float]:
+        """Open the next level if this one is mastered, or if there is nothing left to be learned from it.
+
+        Raises:
+            ValueError: the environment does not report the metric.
+        """
+        name = self._mastery.metric
+        if trial.metrics and all(name not in row for row in trial.metrics):
+            known = ", ".join(sorted({key for row in trial.metrics for key in row}))
+            raise ValueError(f"train.curriculum.metric: there is no metric {name!r}; this environment has: {known}")
+        values = [row[name] for row in trial.metrics if name in row]
+        teaching = [teaches(group) for group in trial.returns]
+        found = {
+            "curriculum/level": float(self.level),
+            f"curriculum/{name}_bound": self._mastery.end(values),
+            "curriculum/teaching_share": sum(teaching) / max(len(teaching), 1),
+        }
+        if self._mastery.mastered(values) or (teaching and not any(teaching)):
+            self._place += 1
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """Return the current level and how much was drawn of each."""
+        return {"level": self.level, "drawn": {str(level): count for level, count in self._drawn.items()}}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
+        self._place = self.levels.index(int(state["level"]))
+        self._drawn = {level: int(state["drawn"][str(level)]) for level in self.levels}
+
+
+def _of(problems: Sequence[Leveled], level: int) -> list[int]:
+    return [number for number, problem in enumerate(problems) if problem.level == level]

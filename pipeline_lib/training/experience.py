@@ -1,0 +1,92 @@
+"""What one step of training has seen: a flat list of decisions that point at the decision they followed.
+
+A decision is one joint action in one state, with the reward it led to.  The tree of MAGRPO's multi-turn variant and
+plain episodes are both written this way; they differ only in ``parent``, ``group`` and ``weight``.  This module holds
+data, it computes nothing that changes a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pipeline_lib.rollouts.engine import Action
+
+
+@dataclass(slots=True)
+class Decision:
+    """One joint action and what came of it.
+
+    Attributes:
+        problem: id of the problem.
+        turn: number of the turn, from 0.
+        group: decisions with the same number share a baseline.
+        parent: index (in `Experience.decisions`) of the decision this one followed; None in the first turn.
+        weight: > 0, share of this decision in the sum over its turn; 1 / G**turn in a tree, so that every turn of an
+            episode counts alike although a tree holds G times more decisions a turn deeper.
+        policies: name of the policy behind each action.
+        prompts: token ids each acting agent was prompted with.
+        actions: what each acting agent did, in the order of ``policies``.
+        reward: joint reward of the turn, None when the infrastructure failed.
+        terms: weighted reward terms.
+        metrics: unweighted quantities of the turn.
+        last: no further turn followed.
+    """
+
+    problem: str
+    turn: int
+    group: int
+    parent: int | None
+    weight: float
+    policies: tuple[str, ...]
+    prompts: tuple[tuple[int, ...], ...]
+    actions: tuple[Action, ...]
+    reward: float | None = None
+    terms: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    last: bool = True
+
+
+@dataclass(slots=True)
+class Experience:
+    """All decisions of one step, in the order they were made (a parent before its children).
+
+    Attributes:
+        decisions: see `Decision`.
+        versions: number of optimiser steps each policy had when it was sampled from.
+        generation_s: wall seconds in the engine.
+        execution_s: wall seconds in the environment.
+        waiting_s: wall seconds in which nothing was sampled because the environment was not done.
+    """
+
+    decisions: list[Decision] = field(default_factory=list)
+    versions: dict[str, int] = field(default_factory=dict)
+    generation_s: float = 0.0
+    execution_s: float = 0.0
+    waiting_s: float = 0.0
+
+
+def join(parts: Sequence[Experience]) -> Experience:
+    """Return the experience of several processes as one; times are those of the slowest.
+
+    Raises:
+        ValueError: they were collected with different versions of the policies.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    if any(part.versions != parts[0].versions for part in parts):
+        raise ValueError(f"processes sampled from different versions: {[part.versions for part in parts]}")
+    whole = Experience(
+        versions=parts[0].versions,
+        generation_s=max(part.generation_s for part in parts),
+        execution_s=max(part.execution_s for part in parts),
+        waiting_s=max(part.waiting_s for part in parts),
+    )
+    groups = 0
+    for part in parts:
+        first = len(whole.decisions)
+        for decision in part.decisions:
+            parent = None if decision.parent is None else decision.parent + first
+            whole.decisions.append(replace(decision, parent=parent, group=decision.group + groups))
+        groups += max((decision.group for decision in part.decisions), default=-1) + 1
+    return whole

@@ -1,0 +1,98 @@
+"""Gets a team ready to be trained: scorer, optimiser and reference of every policy."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import nn
+
+from pipeline_lib.rollouts.engine import Sampling
+from pipeline_lib.training.logprobs import TokenScorer
+from pipeline_lib.training.optimiser import PolicyOptimiser, TrainingError
+from pipeline_lib.training.packing import MicroBatch
+from pipeline_lib.training.parallel import Processes
+from pipeline_lib.training.update import Learner, Scorer
+
+if TYPE_CHECKING:
+    from pipeline_lib.policies.policy import Policy, Team
+    from pipeline_lib.settings.train import TrainSettings
+
+
+def make_learners(
+    settings: TrainSettings,
+    sampling: Sampling,
+    team: Team,
+    base: Team | None,
+    compute: torch.dtype | None,
+    processes: Processes = Processes(),  # noqa: B008 (immutable)
+) -> list[Learner]:
+    """Return a learner per policy, in the team's order.
+
+    Args:
+        settings: the ``train`` section.
+        sampling: the distribution actions are drawn from.
+        team: the policies to train.
+        base: their bases for the KL term; may be None without one, and for LoRA policies.
+        compute: dtype of the forward pass; None means that of the frozen weights below an adapter, else float32.
+        processes: who trains together.
+
+    Raises:
+        TrainingError: the KL term has nothing to compare with, or a policy cannot be trained.
+    """
+    learners = []
+    for policy in team.policies.values():
+        without_dropout(policy.model)
+        scorer = TokenScorer(policy.model, sampling)
+        twin = None
+        if settings.weights == "sharded" and processes.world > 1:
+            from pipeline_lib.training.sharding import ShardedTwin
+
+            twin = ShardedTwin(policy, scorer, processes)
+        trained = scorer if twin is None else twin.scorer
+        learner = Learner(
+            policy=policy,
+            scorer=trained,
+            optimiser=PolicyOptimiser(policy, settings, None if twin is None else twin.trainable()),
+            budget=settings.micro_batch_tokens,
+            shares=scorer.shares,
+            reference=_reference(policy, base, trained, sampling) if settings.loss.kl > 0 else None,
+            compute=compute or next((p.dtype for p in policy.model.parameters() if not p.requires_grad), torch.float32),
+            twin=twin,
+            processes=processes,
+        )
+        learners.append(learner)
+    return learners
+
+
+def without_dropout(model: nn.Module) -> None:
+    """Make forward passes deterministic: no dropout, whether or not gradient checkpointing needs training mode.
+
+    An action was sampled without dropout; its log-probability in the update must be that of the same function.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if isinstance(getattr(module, "attention_dropout", None), float):
+            setattr(module, "attention_dropout", 0.0)  # noqa: B010 (typed as a submodule otherwise)
+    model.train(bool(getattr(model, "is_gradient_checkpointing", False)))
+
+
+def _reference(policy: Policy, base: Team | None, scorer: TokenScorer, sampling: Sampling) -> Scorer:
+    if base is not None:
+        model = base.policies[policy.name].model
+        model.eval()
+        return TokenScorer(model, sampling)
+    switch = getattr(scorer.model, "disable_adapter", None)
+    if switch is None:
+        raise TrainingError(
+            f"policy {policy.name!r}: train.loss.kl needs the base policy; pass base=, or train a LoRA adapter, which "
+            "can be switched off"
+        )
+
+    def without_adapter(batch: MicroBatch, entropy: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:
+        with cast(AbstractContextManager[None], switch()):
+            return cast("tuple[torch.Tensor, torch.Tensor | None]", scorer(batch, entropy))
+
+    return without_adapter

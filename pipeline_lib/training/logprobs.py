@@ -1,0 +1,147 @@
+"""Log-probabilities of chosen tokens under the sampling distribution, with memory that the vocabulary does not set.
+
+The output layer is applied only to the positions that predict a trained token.  When positions times vocabulary is
+large, it is applied a chunk of positions at a time and recomputed in the backward pass, so that at most `CHUNK`
+logits exist at once.  The distribution (temperature, top-k, top-p) is the one of `pipeline_lib.rollouts.distribution`,
+the same that engines sample from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from pipeline_lib.rollouts.distribution import scaled_logits
+from pipeline_lib.rollouts.engine import Sampling
+from pipeline_lib.training.packing import MicroBatch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+#: Most logits that exist at once (float32: four bytes each).
+CHUNK = 2**25
+
+
+class TokenScorer(nn.Module):
+    """A causal language model that answers with log-probabilities of given tokens instead of logits.
+
+    Where the model is a decoder followed by a linear output layer, only needed positions go through that layer; that
+    this gives the same logits is checked once on a short input.  Other models (soft-capped or scaled logits) compute
+    all logits and keep the needed ones.  Whether it can attend to a tree of tokens is checked in the same way.
+
+    Attributes:
+        split: the output layer is applied apart.
+        shares: packs may branch.
+    """
+
+    def __init__(self, model: PreTrainedModel, sampling: Sampling) -> None:
+        super().__init__()
+        self.model = model
+        self.sampling = sampling
+        self.split = _splits(model)
+        self.shares = _attends_to_trees(model)
+
+    def forward(self, batch: MicroBatch, entropy: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Score the edges of a micro-batch, which lies on the model's device.
+
+        Args:
+            batch: what to compute; packs that branch need a model that ``shares``.
+            entropy: also return the entropy of the distribution each edge was drawn from.
+
+        Returns:
+            Natural-log probabilities, float32, shape (edges,); and entropies in nats, float32, shape (edges,), or None.
+        """
+        causal = _causal(self.model)
+        inputs = _inputs(causal, batch.input_ids, batch.position_ids, batch.visible)
+        if self.split:
+            decoder = getattr(causal, causal.base_model_prefix)
+            hidden = decoder(**inputs).last_hidden_state
+            head = cast(nn.Module, causal.get_output_embeddings())
+            vocabulary = int(cast(torch.Tensor, head.weight).shape[0])
+        else:
+            hidden = causal(**inputs).logits
+            head = nn.Identity()
+            vocabulary = hidden.shape[-1]
+        chosen = hidden.flatten(0, 1).index_select(0, batch.positions)
+        rows = max(1, CHUNK // vocabulary)
+        if len(chosen) <= rows:
+            return _score(head, chosen, batch.targets, self.sampling, entropy)
+        parts = [
+            checkpoint(_score, head, part, target, self.sampling, entropy, use_reentrant=False)
+            for part, target in zip(chosen.split(rows), batch.targets.split(rows), strict=True)
+        ]
+        logprobs = torch.cat([part[0] for part in parts])
+        return logprobs, (torch.cat([part[1] for part in parts]) if entropy else None)
+
+
+def _score(
+    head: nn.Module, hidden: torch.Tensor, targets: torch.Tensor, sampling: Sampling, entropy: bool
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    # What was drawn stays in the support: rounding may put it on the other side of a filter's edge.
+    scaled = scaled_logits(head(hidden), sampling, keep=targets)
+    total = scaled.logsumexp(-1)
+    chosen = scaled.gather(-1, targets[:, None])[:, 0] - total
+    if not entropy:
+        return chosen, None
+    inside = scaled.masked_fill(scaled.isneginf(), 0.0)
+    return chosen, total - (scaled.softmax(-1) * inside).sum(-1)
+
+
+def _causal(model: PreTrainedModel) -> PreTrainedModel:
+    """Return the causal language model below a LoRA wrapper (its layers carry the adapters), or the model itself."""
+    unwrap = getattr(model, "get_base_model", None)
+    return cast("PreTrainedModel", unwrap()) if unwrap else model
+
+
+def _inputs(
+    causal: PreTrainedModel, ids: torch.Tensor, places: torch.Tensor, visible: torch.Tensor | None
+) -> dict[str, Any]:
+    """Return the arguments of a forward pass; without branches, plain causal attention over right-padded rows."""
+    if visible is None:
+        return {"input_ids": ids, "use_cache": False}
+    mask = visible[:, None]
+    if getattr(causal.config, "_attn_implementation", None) != "sdpa":
+        least = torch.finfo(torch.float32).min
+        mask = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, least)
+    return {"input_ids": ids, "position_ids": places, "attention_mask": mask, "use_cache": False}
+
+
+@torch.no_grad()
+def _attends_to_trees(model: PreTrainedModel) -> bool:
+    """Return whether a small tree of tokens gets the logits of its sequences, so that packs may branch."""
+    causal = _causal(model)
+    config = getattr(causal, "config", None)
+    if getattr(config, "_attn_implementation", None) not in ("eager", "sdpa"):
+        return False
+    # A window over recent positions would be lost with a mask of our own, and shows on long inputs only.
+    if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
+        return False
+    if getattr(config, "sliding_window", None) is not None and getattr(config, "use_sliding_window", True):
+        return False
+    device = next(model.parameters()).device
+    ids = torch.tensor([[1, 2, 3, 4]], device=device)
+    places = torch.tensor([[0, 1, 2, 1]], device=device)  # 1 2 3 and 1 4
+    visible = torch.tensor([[[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 1]]], device=device) > 0
+    tree = causal(**_inputs(causal, ids, places, visible)).logits[0, 3].float()
+    chain = causal(input_ids=ids, use_cache=False).logits[0, 3].float()
+    own = causal(input_ids=ids[:, [0, 3]], use_cache=False).logits[0, 1].float()
+    # Rounding differs by type and size; being much nearer to the own sequence than to the chain does not.
+    return bool((tree - own).abs().mean() <= 0.25 * (chain - own).abs().mean())
+
+
+@torch.no_grad()
+def _splits(model: PreTrainedModel) -> bool:
+    """Return whether decoder plus output layer give the model's own logits, to the bit."""
+    causal = _causal(model)
+    head = causal.get_output_embeddings()
+    decoder = getattr(causal, causal.base_model_prefix, None)
+    if not isinstance(head, nn.Linear) or decoder is None:
+        return False
+    device = next(model.parameters()).device
+    ids = torch.arange(4, device=device)[None] % head.out_features
+    whole = causal(input_ids=ids, use_cache=False).logits
+    parts = head(decoder(input_ids=ids, use_cache=False).last_hidden_state)
+    return torch.equal(whole, parts)

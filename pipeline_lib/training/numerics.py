@@ -1,0 +1,39 @@
+"""How matrix products are computed on the CPU while training runs.
+
+One thread: with two, the small products of small models gain nothing on a quiet machine and lose a factor of five to
+twenty on a busy one, and sums would depend on the number of cores.  Faster float32 products
+(``torch.set_float32_matmul_precision("medium")``) are used where a measurement shows that they keep float32 accuracy;
+processors with matrix units may round to bfloat16 there, which would show as mismatch between engine and trainer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+#: Greatest relative error (to the largest entry) of a product that still counts as float32.
+FLOAT32_ERROR = 1e-5
+
+
+@contextlib.contextmanager
+def cpu_numerics() -> Iterator[None]:
+    """Use one thread and the fastest float32 products that are accurate; both are put back afterwards."""
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    torch.set_num_threads(1)
+    torch.set_float32_matmul_precision("medium")
+    if product_error() > FLOAT32_ERROR:
+        torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(precision)
+
+
+def product_error() -> float:
+    """Return the error of a 256 x 256 product at the present precision, relative to its largest entry."""
+    values = torch.linspace(-1, 1, 256 * 256).reshape(256, 256).sin()
+    exact = values.double() @ values.double().T
+    return float(((values @ values.T).double() - exact).abs().max() / exact.abs().max())

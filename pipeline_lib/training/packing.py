@@ -1,0 +1,205 @@
+"""Cuts a batch into forward passes in which nothing is computed twice.
+
+Actions of one prompt share the prompt, and often their first tokens.  A *pack* writes such sequences as one tree of
+tokens: every node sees its ancestors and itself, at the position it has in its own sequence, so each token's
+log-probability is the one it has in a forward pass of its own sequence.  An *edge* is a context with the token that
+follows it; it is computed once, with the summed weights of all actions that run through it.
+
+A pack grows until it reaches the token budget, and packs of similar size are put side by side, padded to the longest.
+So memory follows the budget, not group size or length.  Models that cannot attend to a tree get one sequence a pack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pipeline_lib.training.batch import PolicyBatch
+
+Ints = NDArray[np.int64]
+
+#: Fills packs up to the longest; any valid id would do, since nothing that is trained can see it.
+PADDING = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """One forward pass over some packs.
+
+    Attributes:
+        input_ids: shape (packs, length), int64, padded on the right.
+        position_ids: shape (packs, length), int64, place of each node in its own sequence.
+        visible: shape (packs, length, length), bool, whether a node (row) sees another (column); None where every
+            pack is a single sequence and plain causal attention does the same.
+        positions: shape (edges,), int64, index into the flattened (packs * length) of the node an edge starts from.
+        targets: shape (edges,), int64, the token it leads to.
+        behaviour: shape (edges,), float32, log-probability of that token in the engine (mean over actions).
+        gain, cost, weight: shape (edges,), float32, sums over the actions that run through an edge; see `PolicyBatch`.
+        tokens: shape (tokens,), int64, index (in the batch's flat order) of every action token in this pass.
+        edges: shape (tokens,), int64, the edge each of them is.
+    """
+
+    input_ids: torch.Tensor
+    position_ids: torch.Tensor
+    visible: torch.Tensor | None
+    positions: torch.Tensor
+    targets: torch.Tensor
+    behaviour: torch.Tensor
+    gain: torch.Tensor
+    cost: torch.Tensor
+    weight: torch.Tensor
+    tokens: torch.Tensor
+    edges: torch.Tensor
+
+    def to(self, device: torch.device) -> MicroBatch:
+        """Return a copy on a device."""
+        return MicroBatch(
+            *(
+                None if (value := getattr(self, name)) is None else value.to(device, non_blocking=True)
+                for name in self.__slots__
+            )  # type: ignore[arg-type]
+        )
+
+    def of_edges(self, values: torch.Tensor) -> torch.Tensor:
+        """Return values per edge, shape (edges,), from values per token of the batch (equal where tokens share one)."""
+        found = torch.empty_like(self.behaviour)
+        found[self.edges] = values[self.tokens]
+        return found
+
+
+@dataclass(slots=True)
+class _Pack:
+    """A tree of tokens under construction; nodes are numbered in the order they were added, parents first."""
+
+    ids: list[int]
+    depth: list[int]
+    runs: list[tuple[int, int, int]]  # first node, end, parent of the first: stretches in which each follows the last
+    children: dict[tuple[int, int], int] = field(default_factory=dict)
+    edges: dict[tuple[int, int], int] = field(default_factory=dict)
+    starts: list[int] = field(default_factory=list)
+    targets: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    token_edges: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, prompt: tuple[int, ...]) -> _Pack:
+        size = len(prompt)
+        return cls(list(prompt), list(range(size)), [(0, size, -1)])
+
+    def new_nodes(self, prompt: int, action: tuple[int, ...]) -> int:
+        """Return how many nodes an action would add; its last token never is one."""
+        node = prompt - 1
+        for place, token in enumerate(action[:-1]):
+            following = self.children.get((node, token))
+            if following is None:
+                return len(action) - 1 - place
+            node = following
+        return 0
+
+    def add(self, prompt: int, action: tuple[int, ...], first_token: int) -> None:
+        node, last = prompt - 1, len(action) - 1
+        for place, token in enumerate(action):
+            edge = self.edges.get((node, token))
+            if edge is None:
+                edge = self.edges[node, token] = len(self.starts)
+                self.starts.append(node)
+                self.targets.append(token)
+            self.tokens.append(first_token + place)
+            self.token_edges.append(edge)
+            if place == last:
+                break
+            following = self.children.get((node, token))
+            if following is None:
+                following = self.children[node, token] = len(self.ids)
+                if self.runs[-1][1] == following and node == following - 1:
+                    self.runs[-1] = (self.runs[-1][0], following + 1, self.runs[-1][2])
+                else:
+                    self.runs.append((following, following + 1, node))
+                self.ids.append(token)
+                self.depth.append(self.depth[node] + 1)
+            node = following
+
+    def visible(self, length: int) -> NDArray[np.bool_]:
+        """Return shape (length, length): each node sees itself and its ancestors; padding sees itself."""
+        seen = np.eye(length, dtype=bool)
+        for first, end, parent in self.runs:
+            if parent >= 0:
+                seen[first:end, : parent + 1] = seen[parent, : parent + 1]
+            seen[first:end, first:end] = np.tri(end - first, dtype=bool)
+        return seen
+
+
+def micro_batches(batch: PolicyBatch, budget: int, share: bool = True) -> list[MicroBatch]:
+    """Cut a batch into forward passes of at most ``budget`` tokens, padding included.
+
+    Packs are sorted by length, longest first, so that little is padded and the largest pass comes first.  A single
+    sequence longer than the budget is a pass of its own.
+
+    Args:
+        batch: the rows of one policy.
+        budget: most tokens per pass.
+        share: let actions of a prompt share their beginnings; else every distinct input is a sequence of its own
+            (actions that differ in the last token only still share it).
+    """
+    packs: list[_Pack] = []
+    open_packs: dict[tuple[int, ...], _Pack] = {}
+    for row, (prompt, action) in enumerate(zip(batch.prompts, batch.actions, strict=True)):
+        key = prompt if share else prompt + action[:-1]
+        pack = open_packs.get(key)
+        if pack is None or len(pack.ids) + pack.new_nodes(len(prompt), action) > budget:
+            pack = open_packs[key] = _Pack.of(prompt)
+            packs.append(pack)
+        pack.add(len(prompt), action, int(batch.offsets[row]))
+    groups: list[list[_Pack]] = []
+    for pack in sorted(packs, key=lambda p: -len(p.ids)):
+        if groups and (len(groups[-1]) + 1) * len(groups[-1][0].ids) <= budget:
+            groups[-1].append(pack)
+        else:
+            groups.append([pack])
+    return [_micro_batch(batch, group) for group in groups]
+
+
+def _micro_batch(batch: PolicyBatch, packs: list[_Pack]) -> MicroBatch:
+    length = len(packs[0].ids)
+    input_ids = np.full((len(packs), length), PADDING, dtype=np.int64)
+    position_ids = np.zeros((len(packs), length), dtype=np.int64)
+    branching = any(len(pack.runs) > 1 for pack in packs)
+    visible = np.empty((len(packs), length, length), dtype=bool) if branching else None
+    positions: list[Ints] = []
+    edges: list[Ints] = []
+    known = 0
+    for number, pack in enumerate(packs):
+        input_ids[number, : len(pack.ids)] = pack.ids
+        position_ids[number, : len(pack.ids)] = pack.depth
+        if visible is not None:
+            visible[number] = pack.visible(length)
+        positions.append(np.asarray(pack.starts, dtype=np.int64) + number * length)
+        edges.append(np.asarray(pack.token_edges, dtype=np.int64) + known)
+        known += len(pack.starts)
+    tokens = np.concatenate([np.asarray(pack.tokens, dtype=np.int64) for pack in packs])
+    token_edges = np.concatenate(edges)
+    copies = np.bincount(token_edges, minlength=known)
+
+    def total(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.bincount(token_edges, weights=values[tokens], minlength=known).astype(np.float64)
+
+    return MicroBatch(
+        input_ids=torch.from_numpy(input_ids),
+        position_ids=torch.from_numpy(position_ids),
+        visible=None if visible is None else torch.from_numpy(visible),
+        positions=torch.from_numpy(np.concatenate(positions)),
+        targets=torch.tensor([target for pack in packs for target in pack.targets], dtype=torch.int64),
+        behaviour=_float(total(batch.behaviour) / copies),
+        gain=_float(total(batch.gain)),
+        cost=_float(total(batch.cost)),
+        weight=_float(total(batch.weight)),
+        tokens=torch.from_numpy(tokens),
+        edges=torch.from_numpy(token_edges),
+    )
+
+
+def _float(values: NDArray[np.float64]) -> torch.Tensor:
+    return torch.from_numpy(values.astype(np.float32))

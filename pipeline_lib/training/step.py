@@ -1,0 +1,100 @@
+"""One step of training: collect, compare, update each policy, refresh the engine, and say what happened."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pipeline_lib.training.advantages import advantages, returns_to_go
+from pipeline_lib.training.batch import actions_of, build, normaliser
+from pipeline_lib.training.collect import Collector, Problem
+from pipeline_lib.training.counters import flops_per_token, memory_peaks
+from pipeline_lib.training.experience import join
+from pipeline_lib.training.optimiser import TrainingError, learning_rate
+from pipeline_lib.training.parallel import Processes
+from pipeline_lib.training.summary import experience_metrics, update_metrics
+from pipeline_lib.training.update import Learner, update_policy
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.train import TrainSettings
+
+#: A share of infrastructure failures is judged as if at least this many joint actions had been executed.
+LEAST_JUDGED = 1000
+
+
+def train_step(
+    settings: TrainSettings,
+    learners: Sequence[Learner],
+    collector: Collector,
+    problems: Sequence[Problem],
+    step: int,
+    counters: dict[str, int],
+    infra_error_share: float,
+    processes: Processes = Processes(),  # noqa: B008 (immutable)
+) -> dict[str, float]:
+    """Do one update and return its metrics.
+
+    Args:
+        settings: the ``train`` section.
+        learners: the policies, up to date in the collector's engine.
+        collector: plays the team; with several processes each plays its share of the problems.
+        problems: the problems of this step, the same in every process.
+        step: number of the update, from 1.
+        counters: ``executed`` and ``lost`` joint actions so far; counted up.
+        infra_error_share: share of lost ones above which training ends.
+        processes: who trains together.
+
+    Raises:
+        TrainingError: the infrastructure failed too often, or the update did.
+    """
+    started = time.perf_counter()
+    slots = processes.share(range(len(problems)))
+    experience = join(processes.gather(collector.collect([problems[i] for i in slots], step, slots)))
+    decisions = experience.decisions
+    counters["executed"] += len(decisions)
+    counters["lost"] += sum(decision.reward is None for decision in decisions)
+    if counters["lost"] > infra_error_share * max(counters["executed"], LEAST_JUDGED):
+        raise TrainingError(
+            f"{counters['lost']} of {counters['executed']} joint actions got no reward because the infrastructure "
+            f"failed, more than sandbox.infra_error_share ({infra_error_share:g}) allows; look at the sandbox's "
+            "errors, then run the same command to continue from the last checkpoint"
+        )
+    returns = returns_to_go([d.reward for d in decisions], [d.parent for d in decisions], settings.discount)
+    compared, flat_share = advantages(returns, [d.group for d in decisions], settings.advantage)
+    collected = time.perf_counter()
+    actions = actions_of(experience, compared, settings.loss.mask_truncated)
+    rate = learning_rate(settings, step - 1)
+    reports, counts, stale = {}, {}, 0
+    for learner in learners:
+        name = learner.policy.name
+        rows, truncated = actions.get(name, ([], 0))
+        if not rows:
+            continue
+        stale += sum(row.version != learner.policy.version for row in rows)
+        batch = build(rows, normaliser(rows, settings.loss.normalisation), settings.loss, truncated)
+        counts[name] = batch.counts
+        reports[name] = update_policy(learner, batch, settings.loss, rate, collector.check)
+    updated = time.perf_counter()
+    for learner in learners:
+        if learner.policy.name in reports:
+            collector.engine.update(learner.policy)
+    finished = time.perf_counter()
+    work = sum(
+        reports[m.policy.name].tokens * flops_per_token(m.policy.model) for m in learners if m.policy.name in reports
+    )
+    metrics = experience_metrics(experience, compared, flat_share) | update_metrics(reports, counts, stale, rate)
+    return (
+        metrics
+        | memory_peaks()
+        | {
+            "update/tflop_per_s": work / 1e12 / max(updated - collected, 1e-9),
+            "time/generation_s": experience.generation_s,
+            "time/execution_s": experience.execution_s,
+            "time/waiting_s": experience.waiting_s,
+            "time/update_s": updated - collected,
+            "time/refresh_s": finished - updated,
+            "time/step_s": finished - started,
+            "time/tokens_per_s": metrics["actions/tokens"] / max(experience.generation_s, 1e-9),
+        }
+    )

@@ -1,0 +1,67 @@
+"""Stopping on request: SIGTERM, or a caller who says so, ends training between two pieces of work.
+
+Ctrl-C needs nothing of this: KeyboardInterrupt ends training where it is.  Either way the newest checkpoint stays
+whole, and the same command continues from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+
+from pipeline_lib.training.optimiser import TrainingError
+
+
+class TrainingStopped(RuntimeError):
+    """Training was asked to stop before it was done; the same command continues it."""
+
+
+@contextlib.contextmanager
+def stop_requests(should_stop: Callable[[], bool]) -> Iterator[Callable[[], None]]:
+    """Yield a function that raises `TrainingStopped` once a stop has been asked for.
+
+    SIGTERM is taken over for as long as the block runs, if this is the main thread and nobody else handles it.
+    """
+    received: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+
+    def check() -> None:
+        if received:
+            raise TrainingStopped("stopped by SIGTERM; the same command continues from the last checkpoint")
+        if should_stop():
+            raise TrainingStopped("stopped on request; the same command continues from the last checkpoint")
+
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield check
+        return
+    signal.signal(signal.SIGTERM, note)
+    try:
+        yield check
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def only_one(scratch: Path) -> Iterator[None]:
+    """Hold the run's folder against a second process; the lock ends with the process, however it ends.
+
+    Raises:
+        TrainingError: another process trains there.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    with (scratch / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TrainingError(
+                f"{scratch}: another process is training this very run; wait for it, or stop it"
+            ) from None
+        yield

@@ -1,0 +1,98 @@
+"""The numbers of one step that go into the log: what was earned, how groups differed, what was trained on.
+
+Names are grouped by slash: ``reward/``, ``terms/``, ``metrics/``, ``groups/``, ``actions/``, ``update/``,
+``mismatch/``, ``memory/``, ``time/``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from pipeline_lib.training.advantages import returns_to_go
+from pipeline_lib.training.batch import Counts
+from pipeline_lib.training.experience import Decision, Experience
+from pipeline_lib.training.update import UpdateReport
+
+
+def experience_metrics(
+    experience: Experience, advantages: Sequence[float | None], flat_share: float
+) -> dict[str, float]:
+    """Return reward, terms, environment metrics and counters of what was collected.
+
+    ``reward/mean`` and ``reward/std`` are of the undiscounted return of whole episodes; terms are summed over turns,
+    environment metrics are those of last turns; in a tree both are averages over what followed each joint action.
+    """
+    decisions = experience.decisions
+    scored = [decision for decision in decisions if decision.reward is not None]
+    totals = returns_to_go([d.reward for d in decisions], [d.parent for d in decisions], 1.0)
+    whole = [value for d, value in zip(decisions, totals, strict=True) if d.parent is None and value is not None]
+    kept = [value for value in advantages if value is not None]
+    actions = [action for decision in decisions for action in decision.actions]
+    tokens = sum(len(action.ids) for action in actions)
+    found = {
+        "groups/flat_share": flat_share,
+        "groups/masked_share": 1 - len(scored) / max(1, len(decisions)),
+        "actions/count": float(len(actions)),
+        "actions/tokens": float(tokens),
+    }
+    if whole:
+        found |= {"reward/mean": float(np.mean(whole)), "reward/std": float(np.std(whole))}
+    if kept:
+        found["groups/advantage_std"] = float(np.std(kept))
+    if actions:
+        found |= {
+            "actions/length_mean": tokens / len(actions),
+            "actions/truncated_share": sum(action.finish == "length" for action in actions) / len(actions),
+            "actions/entropy": -sum(math.fsum(action.logprobs) for action in actions) / max(1, tokens),
+        }
+    roots = sum(decision.weight for decision in scored if decision.parent is None)
+    found |= {f"terms/{name}": total / roots for name, total in _weighted(scored, "terms")[0].items()}
+    sums, weights = _weighted([decision for decision in scored if decision.last], "metrics")
+    return found | {f"metrics/{name}": total / weights[name] for name, total in sums.items()}
+
+
+def update_metrics(
+    reports: Mapping[str, UpdateReport], counts: Mapping[str, Counts], stale: int, rate: float
+) -> dict[str, float]:
+    """Return what the updates of all policies did; sums over policies, gradient norms apart.
+
+    A norm that is not finite is left out; ``update/refused`` counts the steps it cost.
+    """
+    found = {
+        "update/learning_rate": rate,
+        "update/stale": float(stale),
+        "update/loss": sum(report.loss for report in reports.values()),
+        "update/refused": float(sum(not math.isfinite(norm) for r in reports.values() for norm in r.norms)),
+    }
+    for name in ("rows", "collapsed", "skipped", "truncated"):
+        found[f"update/{name}"] = float(sum(getattr(count, name) for count in counts.values()))
+    for name, report in reports.items():
+        if norms := [norm for norm in report.norms if math.isfinite(norm)]:
+            found[f"update/gradient_norm/{name}"] = max(norms)
+    edges = sum(report.edges for report in reports.values())
+    found["update/edges"] = float(edges)
+    found["update/tokens"] = float(sum(report.tokens for report in reports.values()))
+    if edges:
+        passes = sum(report.edges * (len(report.norms) - 1) for report in reports.values())
+        found |= {
+            "mismatch/max": max(report.gap_max for report in reports.values()),
+            "mismatch/mean": sum(report.gap_sum for report in reports.values()) / edges,
+            "update/corrected_share": sum(report.corrected for report in reports.values()) / edges,
+            "update/clipped_share": sum(report.clipped for report in reports.values()) / max(1, passes),
+            "update/kl": sum(report.kl for report in reports.values()),
+        }
+    return found
+
+
+def _weighted(decisions: Sequence[Decision], name: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the weighted sum of each entry of ``terms`` or ``metrics``, and the sum of its weights."""
+    sums: dict[str, float] = {}
+    weights: dict[str, float] = {}
+    for decision in decisions:
+        for key, value in getattr(decision, name).items():
+            sums[key] = sums.get(key, 0.0) + decision.weight * value
+            weights[key] = weights.get(key, 0.0) + decision.weight
+    return sums, weights

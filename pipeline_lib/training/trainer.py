@@ -1,0 +1,223 @@
+"""Trains a team: collect, compare, update, step by step; checkpoints on the way, continuing where a killed run left.
+
+Strictly on-policy: every step collects with the newest weights, takes one optimiser step per policy and epoch on all
+turns at once, and throws the experience away.  The loop knows no model, environment or engine; what it promises is
+the order of things:
+
+    draw problems -> collect experience -> returns -> advantages -> update each policy -> refresh the engine -> try out
+    (where a curriculum asks for it) -> log
+
+It does not evaluate checkpoints, choose one, or talk to trackers; callers get every step's numbers and every
+checkpoint's folder through callbacks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pipeline_lib.environments.environment import Environment
+from pipeline_lib.policies.policy import Team
+from pipeline_lib.policies.store import team_digest
+from pipeline_lib.rollouts.engine import Engine, Sampling
+from pipeline_lib.training.checkpoints import clear_leftovers, load_checkpoint, step_folder, write_checkpoint
+from pipeline_lib.training.collect import Collector, Problem
+from pipeline_lib.training.curriculum.samplers import Sampler
+from pipeline_lib.training.curriculum.trial import make_sampler, try_out
+from pipeline_lib.training.learners import make_learners
+from pipeline_lib.training.metrics_log import NAME as METRICS
+from pipeline_lib.training.metrics_log import MetricsLog
+from pipeline_lib.training.numerics import cpu_numerics
+from pipeline_lib.training.optimiser import TrainingError
+from pipeline_lib.training.parallel import Processes
+from pipeline_lib.training.step import train_step
+from pipeline_lib.training.steps import planned_steps
+from pipeline_lib.training.stopping import TrainingStopped, only_one, stop_requests
+from pipeline_lib.training.trainer_state import load_state, resume_point, write_state
+from pipeline_lib.training.update import Learner
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.train import TrainSettings
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """What a finished run leaves.
+
+    Attributes:
+        steps: updates done.
+        resumed_from: step the run continued from; 0 when it began anew.
+        checkpoints: step and folder of every planned checkpoint, step 0 (the untrained team) included.
+        metrics: the file with one line per step.
+        refused: optimiser steps refused because a gradient was not finite.
+    """
+
+    steps: int
+    resumed_from: int
+    checkpoints: tuple[tuple[int, Path], ...]
+    metrics: Path
+    refused: int
+
+
+def train(
+    *,
+    settings: TrainSettings,
+    sampling: Sampling,
+    environment: Environment[Any, Any],
+    team: Team,
+    engine: Engine,
+    problems: Sequence[Problem],
+    seed: int,
+    scratch: Path,
+    validation: Sequence[Problem] = (),
+    base: Team | None = None,
+    compute: torch.dtype | None = None,
+    infra_error_share: float = 0.005,
+    processes: Processes = Processes(),  # noqa: B008 (immutable)
+    on_step: Callable[[int, dict[str, float]], None] = lambda step, metrics: None,
+    on_checkpoint: Callable[[int, Path], None] = lambda step, folder: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> TrainResult:
+    """Train a team in place.
+
+    Args:
+        settings: the ``train`` section.
+        sampling: the distribution actions are drawn from; the update uses the same.
+        environment: the task; the caller closes it.
+        team: the base policies; afterwards they hold the last step's weights.
+        engine: samples from them; the caller closes it.
+        problems: what to learn from, with distinct ids.
+        seed: seed of the run.
+        scratch: folder named by `trainer_state.resume_digest`; a killed run continues from what lies there.
+        validation: what a curriculum tries the team on (``train.curriculum``); other samplers need none.
+        base: the base policies for the KL term; a LoRA team can do without (its adapters are switched off).
+        compute: dtype of the forward pass in the update (trained weights stay float32); None means that of the frozen
+            weights below an adapter, and float32 where all weights are trained.
+        infra_error_share: share of joint actions lost to the infrastructure above which training stops.
+        processes: who trains together (see parallel); every process calls this function with its own team, engine and
+            environment, and the first one alone writes files and calls back.
+        on_step: called after every update with its number (from 1) and metrics.
+        on_checkpoint: called with step and folder of every planned checkpoint, also of those found when continuing,
+            so that none is missed; a receiver may hear of one twice.
+        should_stop: asked several times a step.
+
+    Raises:
+        TrainingStopped: a stop was asked for.
+        TrainingError: settings that do not go together, gradients that are not finite, too many infrastructure
+            failures, out of memory; the last checkpoint stays usable.
+    """
+    _check(settings, sampling, problems)
+    lock = only_one(scratch) if processes.first else contextlib.nullcontext()
+    with lock, cpu_numerics(), stop_requests(should_stop) as check:
+        learners = make_learners(settings, sampling, team, base, compute, processes)
+        planned = planned_steps(settings)
+        sampler = make_sampler(settings.curriculum, problems, validation, seed)
+        start, counters = _begin(settings, scratch, team, learners, sampler, planned, processes)
+        log = MetricsLog(scratch, start) if processes.first else None
+        if start < settings.steps:
+            engine.load(team.policies)
+        collector = Collector(
+            environment=environment,
+            team=team,
+            engine=engine,
+            sampling=sampling,
+            group_size=settings.group_size,
+            tree=settings.groups == "tree",
+            seed=seed,
+            check=check if processes.world == 1 else lambda: None,
+            overlap=settings.overlap,
+        )
+        try:
+            for step in [step for step in planned if step <= start and processes.first]:
+                on_checkpoint(step, step_folder(scratch, step))
+            for step in range(start + 1, settings.steps + 1):
+                _agree_to_go_on(check, processes)
+                todo = [problems[i] for i in sampler.draw(settings.problems_per_step)]
+                metrics = train_step(settings, learners, collector, todo, step, counters, infra_error_share, processes)
+                metrics |= try_out(sampler, validation, collector, step, processes)
+                if log is not None:
+                    log.append(step, metrics)
+                    on_step(step, metrics)
+                if step not in planned:
+                    continue
+                if log is not None:
+                    log.sync()
+                write_state(scratch, step, learners, sampler.state(), counters, processes)
+                if len(set(processes.gather(team_digest(team) if processes.world > 1 else ""))) > 1:
+                    raise TrainingError(
+                        f"step {step}: processes hold different weights; continue from the last checkpoint"
+                    )
+                if processes.first:
+                    on_checkpoint(step, write_checkpoint(scratch, step, team))
+        finally:
+            if log is not None:
+                log.close()
+    return TrainResult(
+        steps=settings.steps,
+        resumed_from=start,
+        checkpoints=tuple((step, step_folder(scratch, step)) for step in planned),
+        metrics=scratch / METRICS,
+        refused=sum(learner.optimiser.refused for learner in learners),
+    )
+
+
+def _begin(
+    settings: TrainSettings,
+    scratch: Path,
+    team: Team,
+    learners: Sequence[Learner],
+    sampler: Sampler,
+    planned: Sequence[int],
+    processes: Processes,
+) -> tuple[int, dict[str, int]]:
+    """Write the first checkpoint, or load the one to continue from; return its step and the counters."""
+    found: int | None = None
+    if processes.first:
+        clear_leftovers(scratch)
+        found = resume_point(scratch, settings.steps, planned)
+        if found is None:
+            write_checkpoint(scratch, 0, team)
+    start = processes.gather(found)[0]
+    counters = {"executed": 0, "lost": 0}
+    if start is None:
+        return 0, counters
+    load_checkpoint(step_folder(scratch, start), team)
+    for learner in learners:
+        if start == 0:
+            learner.policy.version = 0
+        if learner.twin is not None:
+            learner.twin.copy_in()
+    if 0 < start < settings.steps:
+        place, counters = load_state(scratch, start, learners)
+        sampler.restore(place)
+    return start, counters
+
+
+def _agree_to_go_on(check: Callable[[], None], processes: Processes) -> None:
+    """Raise `TrainingStopped` in all processes when a stop was asked for in any."""
+    stopped: TrainingStopped | None = None
+    try:
+        check()
+    except TrainingStopped as error:
+        stopped = error
+    if processes.any(stopped is not None):
+        raise stopped or TrainingStopped("stopped in another process; the same command continues")
+
+
+def _check(settings: TrainSettings, sampling: Sampling, problems: Sequence[Problem]) -> None:
+    if not problems:
+        raise TrainingError("there are no problems to train on")
+    if len({problem.id for problem in problems}) != len(problems):
+        raise TrainingError("two training problems have the same id; ids must be distinct")
+    if sampling.temperature <= 0:
+        raise TrainingError("rollouts.temperature must be above 0 to train: a greedy policy explores nothing")
+    if settings.loss.kl > 0 and (sampling.top_p < 1 or sampling.top_k > 0):
+        raise TrainingError(
+            f"train.loss.kl ({settings.loss.kl:g}) compares distributions of full support; set rollouts.top_p to 1 "
+            "and rollouts.top_k to 0, or train.loss.kl to 0"
+        )

@@ -1,0 +1,199 @@
+"""What continuing needs besides the weights: optimiser moments, versions and counters; and where to continue.
+
+There is no generator state to keep, since every draw is a function of the seed and of its place (see draws).  States
+take twice the room of the weights, so only the newest `KEPT` stay on disk; should all of them be damaged, training
+starts again from the first checkpoint, which needs none.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+
+from pipeline_lib.storage import CorruptFileError, digest, write_json
+from pipeline_lib.training.checkpoints import (
+    digests,
+    read_checkpoint,
+    read_record,
+    step_folder,
+    steps_in,
+    verify,
+    write_folder,
+)
+from pipeline_lib.training.parallel import Processes
+from pipeline_lib.training.update import Learner
+
+logger = logging.getLogger(__name__)
+
+RECORD = "state.json"
+KEPT = 2
+
+#: Part of `resume_digest`; counted up when the same settings would train differently than before.
+CODE_VERSION = 2
+
+
+def resume_digest(
+    *,
+    train: Mapping[str, Any],
+    policy: Mapping[str, Any],
+    environment: Mapping[str, Any],
+    sampling: Mapping[str, Any],
+    base: str,
+    problems: str,
+    seed: int,
+) -> str:
+    """Return the digest of everything that makes checkpoints incompatible; it names the scratch folder.
+
+    The number of steps and the checkpoint interval are left out, so that a run can be lengthened or cut finer; with
+    a schedule that ends at the last step, the number of steps counts.
+
+    Args:
+        train, policy, environment, sampling: the settings sections as JSON-like mappings.
+        base: digest of the base policy.
+        problems: digest of the training problems.
+        seed: seed of the run.
+    """
+    ignored = {"checkpoint_every", "steps"} if train.get("schedule") == "constant" else {"checkpoint_every"}
+    settings = {key: value for key, value in train.items() if key not in ignored}
+    return digest(
+        {
+            "code": CODE_VERSION,
+            "train": settings,
+            "policy": dict(policy),
+            "environment": dict(environment),
+            "sampling": dict(sampling),
+            "base": base,
+            "problems": problems,
+            "seed": seed,
+        }
+    )
+
+
+def state_folder(scratch: Path, step: int) -> Path:
+    """Return the folder of the trainer's state after a step."""
+    return scratch / f"state-{step:05d}"
+
+
+def write_state(
+    scratch: Path,
+    step: int,
+    learners: Sequence[Learner],
+    place: Mapping[str, Any],
+    counters: Mapping[str, int],
+    processes: Processes = Processes(),  # noqa: B008 (immutable)
+) -> None:
+    """Write moments and counters after a step, and remove all but the newest states up to it.
+
+    Every process has to call it; the first one writes.
+
+    Args:
+        scratch: the run's folder.
+        step: updates done.
+        learners: policies with their optimisers.
+        place: what the sampler of problems knows, as JSON.
+        counters: counts that go on over the whole run.
+        processes: who trains together.
+    """
+    moments = {learner.policy.name: learner.optimiser.state() for learner in learners}
+    if not processes.first:
+        return
+
+    def content(folder: Path) -> None:
+        for name, tensors in moments.items():
+            save_file(tensors, folder / f"{name}.safetensors")
+        policies = {
+            learner.policy.name: {
+                "version": learner.policy.version,
+                "budget": learner.budget,
+                "refused": learner.optimiser.refused,
+                "refused_in_a_row": learner.optimiser.refused_in_a_row,
+            }
+            for learner in learners
+        }
+        record = {
+            "format": 1,
+            "step": step,
+            "sampler": dict(place),
+            "counters": dict(counters),
+            "policies": policies,
+            "files": digests(folder),
+        }
+        write_json(folder / RECORD, record)
+
+    write_folder(state_folder(scratch, step), content)
+    for old in [s for s in _states(scratch) if s <= step][:-KEPT]:
+        shutil.rmtree(state_folder(scratch, old))
+
+
+def load_state(scratch: Path, step: int, learners: Sequence[Learner]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Put a verified state into optimisers and policies; return what the sampler knew, and the counters.
+
+    Raises:
+        CorruptFileError: a file is missing or differs, or the state is of other policies.
+    """
+    folder = state_folder(scratch, step)
+    record = read_state(folder)
+    if set(record["policies"]) != {learner.policy.name for learner in learners}:
+        raise CorruptFileError(f"{folder}: holds policies {sorted(record['policies'])}, not those of this team")
+    for learner in learners:
+        values = record["policies"][learner.policy.name]
+        learner.optimiser.restore(load_file(folder / f"{learner.policy.name}.safetensors"))
+        learner.policy.version = values["version"]
+        learner.budget = values["budget"]
+        learner.optimiser.refused = values["refused"]
+        learner.optimiser.refused_in_a_row = values["refused_in_a_row"]
+    return dict(record["sampler"]), dict(record["counters"])
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """Return the record of a state after comparing every file with its digest.
+
+    Raises:
+        CorruptFileError: a file is missing or differs; the message names it.
+    """
+    record = read_record(folder / RECORD)
+    verify(folder, record["files"])
+    return record
+
+
+def resume_point(scratch: Path, steps: int, planned: Collection[int]) -> int | None:
+    """Return the newest step to continue from, or None to start anew.
+
+    A step qualifies when its checkpoint is intact, its state is (the first and the last step need none), and all
+    planned checkpoints before it are.  What is damaged is named in the log.
+
+    Args:
+        scratch: the run's folder.
+        steps: number of steps of the run; later checkpoints are left alone.
+        planned: steps that must have a checkpoint in the end.
+    """
+    intact: set[int] = set()
+    best = None
+    for step in [s for s in steps_in(scratch) if s <= steps]:
+        try:
+            read_checkpoint(step_folder(scratch, step))
+        except CorruptFileError as error:
+            logger.warning("%s; training goes back to an earlier checkpoint", error)
+            continue
+        intact.add(step)
+        if any(before not in intact for before in planned if before < step):
+            continue
+        if 0 < step < steps:
+            try:
+                read_state(state_folder(scratch, step))
+            except CorruptFileError as error:
+                if step >= max(_states(scratch), default=0):
+                    logger.warning("%s; training goes back to an earlier checkpoint", error)
+                continue
+        best = step
+    return best
+
+
+def _states(scratch: Path) -> list[int]:
+    found = (path.name.removeprefix("state-") for path in scratch.glob("state-*") if path.is_dir())
+    return sorted(int(name) for name in found if name.isdigit())

@@ -1,0 +1,244 @@
+"""One update of one policy: micro-batches, gradients, an optimiser step, and what there is to say about it.
+
+Policies are updated one after the other, so that the activations and gradients of one at a time are in memory.  All
+turns of a batch go into one step.  When memory runs out the token budget is halved and the same step repeated.  With
+several processes each computes its share of the micro-batches and the gradients are summed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from pipeline_lib.training.batch import PolicyBatch
+from pipeline_lib.training.loss import LossParts, Tokens, policy_loss
+from pipeline_lib.training.optimiser import PolicyOptimiser, TrainingError
+from pipeline_lib.training.packing import MicroBatch, micro_batches
+from pipeline_lib.training.parallel import Processes
+
+if TYPE_CHECKING:
+    from pipeline_lib.policies.policy import Policy
+    from pipeline_lib.settings.train import LossSettings
+    from pipeline_lib.training.sharding import ShardedTwin
+
+logger = logging.getLogger(__name__)
+
+#: Answers (micro-batch, entropy) like `TokenScorer.forward`.
+Scorer = Callable[..., tuple[torch.Tensor, torch.Tensor | None]]
+
+
+@dataclass(slots=True)
+class Learner:
+    """A policy with what its update needs.
+
+    Attributes:
+        policy: the policy.
+        scorer: its model, answering with log-probabilities.
+        optimiser: its optimiser.
+        budget: most tokens per forward pass, padding included; halved when memory runs out.
+        shares: actions of a prompt share their beginnings in a forward pass (see packing).
+        reference: the base policy's scorer for the KL term, or None.
+        compute: dtype of the forward pass (autocast when it is not float32).
+        twin: the sharded copy that is trained, when weights are split over processes.
+        processes: who takes part.
+    """
+
+    policy: Policy
+    scorer: Scorer
+    optimiser: PolicyOptimiser
+    budget: int
+    shares: bool
+    reference: Scorer | None = None
+    compute: torch.dtype = torch.float32
+    twin: ShardedTwin | None = None
+    processes: Processes = Processes()  # noqa: RUF009 (immutable)
+
+    @property
+    def device(self) -> torch.device:
+        """Return where the trained weights are."""
+        return next(iter(self.optimiser.parameters.values())).device
+
+
+@dataclass(slots=True)
+class UpdateReport:
+    """Sums over one policy's update; see `pipeline_lib.training.loss.LossParts` for the parts.
+
+    ``edges`` are the log-probabilities computed in the first pass, ``tokens`` what all passes put through the model,
+    padding included.  ``loss``, ``kl`` and the gaps are of the first pass, before the weights moved; ``clipped`` is
+    over later passes.  ``norms`` has one gradient norm per pass, not finite where a step was refused.
+    """
+
+    loss: float = 0.0
+    kl: float = 0.0
+    edges: int = 0
+    tokens: int = 0
+    clipped: int = 0
+    corrected: int = 0
+    gap_sum: float = 0.0
+    gap_max: float = 0.0
+    norms: list[float] = field(default_factory=list)
+
+    def add(self, parts: LossParts, edges: int, tokens: int, first: bool) -> None:
+        """Add a micro-batch."""
+        self.clipped += parts.clipped
+        self.tokens += tokens
+        if first:
+            self.loss += float(parts.loss)
+            self.kl += parts.kl
+            self.edges += edges
+            self.corrected += parts.corrected
+            self.gap_sum += parts.gap_sum
+            self.gap_max = max(self.gap_max, parts.gap_max)
+
+    def merge(self, other: UpdateReport) -> None:
+        """Add what another process computed of the same update."""
+        for name in ("loss", "kl", "edges", "tokens", "clipped", "corrected", "gap_sum"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.gap_max = max(self.gap_max, other.gap_max)
+
+
+def update_policy(
+    learner: Learner, batch: PolicyBatch, settings: LossSettings, rate: float, check: Callable[[], None]
+) -> UpdateReport:
+    """Take ``settings.epochs`` optimiser steps on a batch.
+
+    Args:
+        learner: the policy and its optimiser.
+        batch: what it is trained on; the same in every process.
+        settings: the loss.
+        rate: learning rate.
+        check: called before every forward pass; raises to stop (a run then continues from its last checkpoint).
+
+    Raises:
+        TrainingError: too many refused steps, or one sequence alone does not fit into memory.
+    """
+    # Log-probabilities of the first pass, per token of the batch, whose order no cut changes.
+    memory = {name: torch.zeros(len(batch.behaviour), device=learner.device) for name in ("old", "reference")}
+    report = UpdateReport()
+    for epoch in range(settings.epochs):
+        while (done := _pass(learner, batch, memory, settings, epoch, check)) is None:
+            learner.budget = _smaller_budget(learner, batch)
+        for parts, edges, tokens in done:
+            report.add(parts, edges, tokens, epoch == 0)
+        if epoch == 0 and settings.epochs > 1:
+            learner.processes.sum(memory.values())
+        if learner.twin is None:
+            learner.processes.sum(learner.optimiser.gradients())
+        report.norms.append(learner.optimiser.step(rate))
+    if learner.twin is not None:
+        learner.twin.copy_back()
+    whole = UpdateReport(norms=report.norms)
+    for part in learner.processes.gather(report):
+        whole.merge(part)
+    return whole
+
+
+def _pass(
+    learner: Learner,
+    batch: PolicyBatch,
+    memory: dict[str, torch.Tensor],
+    settings: LossSettings,
+    epoch: int,
+    check: Callable[[], None],
+) -> list[tuple[LossParts, int, int]] | None:
+    """Accumulate the gradient of one pass over the batch; the first pass fills ``memory``.
+
+    Returns:
+        Loss parts, edges and tokens of every micro-batch; None when memory ran out, here or in another process.
+    """
+    learner.optimiser.zero()
+    cuts = micro_batches(batch, learner.budget, learner.shares)
+    mine = learner.processes.share(cuts)
+    # Sharded weights are gathered in every forward pass, so all processes must take equally many.
+    longest = -(-len(cuts) // learner.processes.world)
+    spare = cuts[-1:] if learner.twin is not None and len(mine) < longest else []
+    done: list[tuple[LossParts, int, int]] = []
+    failed = False
+    try:
+        for cut in mine:
+            check()
+            parts = _forward_backward(learner, cut.to(learner.device), memory, settings, epoch)
+            done.append((parts, len(cut.targets), cut.input_ids.numel()))
+        for cut in spare:
+            with _precision(learner.device, learner.compute):
+                logprobs, _ = learner.scorer(cut.to(learner.device), settings.entropy > 0)
+            (0 * logprobs.sum()).backward()
+    except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
+        if learner.twin is not None or not _is_out_of_memory(error):
+            raise
+        failed = True
+    # Outside the handler, where the traceback no longer keeps the tensors of the failed pass alive.
+    if not learner.processes.any(failed):
+        return done
+    learner.optimiser.zero()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return None
+
+
+def _forward_backward(
+    learner: Learner, cut: MicroBatch, memory: dict[str, torch.Tensor], settings: LossSettings, epoch: int
+) -> LossParts:
+    with _precision(cut.input_ids.device, learner.compute):
+        logprobs, entropy = learner.scorer(cut, settings.entropy > 0)
+        if epoch == 0 and learner.reference is not None:
+            with torch.no_grad():
+                memory["reference"][cut.tokens] = learner.reference(cut)[0][cut.edges]
+    if epoch == 0:
+        memory["old"][cut.tokens] = logprobs.detach()[cut.edges]
+    parts = policy_loss(
+        Tokens(
+            logprobs=logprobs,
+            behaviour=cut.behaviour,
+            gain=cut.gain,
+            cost=cut.cost,
+            weight=cut.weight,
+            old=cut.of_edges(memory["old"]) if epoch > 0 else None,
+            reference=cut.of_edges(memory["reference"]) if learner.reference is not None else None,
+            entropy=entropy,
+        ),
+        settings,
+    )
+    # FSDP2 averages gradients over processes; what belongs together is their sum.
+    scale = learner.processes.world if learner.twin is not None else 1
+    (parts.loss * scale).backward()
+    return replace(parts, loss=parts.loss.detach())
+
+
+def _smaller_budget(learner: Learner, batch: PolicyBatch) -> int:
+    """Return half the tokens of the largest pass, for the rest of the training."""
+    largest = max(cut.input_ids.numel() for cut in micro_batches(batch, learner.budget, learner.shares))
+    rows = zip(batch.prompts, batch.actions, strict=True)
+    if largest <= max(len(prompt) + len(action) - 1 for prompt, action in rows):
+        raise TrainingError(
+            f"policy {learner.policy.name!r}: out of memory with a single sequence of {largest} tokens; shorten "
+            "rollouts.max_new_tokens, use a LoRA adapter, or turn on policy.gradient_checkpointing"
+        )
+    budget = max(1, min(learner.budget, largest) // 2)
+    logger.warning(
+        "policy %r: out of memory in the update; the step is repeated with micro-batches of %d tokens (set "
+        "train.micro_batch_tokens to this to avoid the repetition)",
+        learner.policy.name,
+        budget,
+    )
+    return budget
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)
+
+
+@contextlib.contextmanager
+def _precision(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
+    if dtype == torch.float32:
+        yield
+        return
+    with torch.autocast(device.type, dtype=dtype):
+        yield

@@ -1,0 +1,163 @@
+"""The stages of the project as DVC knows them: which there are, what waits for what, what is up to date.
+
+DVC decides; this module only asks it (``dvc dag``, ``dvc status``) and does arithmetic on the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline_lib.storage import write_json
+from tasks.environment import child_environment, places
+
+UNKNOWN_S = 10.0
+"""What a stage is assumed to take of which nothing is known."""
+
+_NODE = re.compile(r'^"(?P<name>[^"]+)";$')
+_EDGE = re.compile(r'^"(?P<above>[^"]+)" -> "(?P<below>[^"]+)";$')
+
+
+class ChainError(RuntimeError):
+    """DVC could not answer, or there is no such stage; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage.
+
+    Attributes:
+        name: as DVC writes it, for example ``train@team-0``.
+        above: names of the stages it waits for.
+        seconds: what it is expected to take.
+    """
+
+    name: str
+    above: frozenset[str]
+    seconds: float
+
+
+def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
+    """Return the stages of ``project``, in an order in which each comes after those it waits for.
+
+    Args:
+        project: folder with ``dvc.yaml``.
+        targets: only these stages and what they need; a name without ``@`` stands for all of its kind.
+
+    Raises:
+        ChainError: DVC refuses the project's files, or a target does not exist.
+    """
+    above: dict[str, set[str]] = {}
+    for line in ask(project, "dag", "--dot").splitlines():
+        if match := _EDGE.match(line.strip()):
+            above.setdefault(match["above"], set())
+            above.setdefault(match["below"], set()).add(match["above"])
+        elif match := _NODE.match(line.strip()):
+            above.setdefault(match["name"], set())
+    if targets:
+        above = _needed(above, targets)
+    seconds = expected_seconds(project, list(above))
+    ordered: dict[str, Stage] = {}
+    while len(ordered) < len(above):
+        ready = sorted(name for name in above if name not in ordered and above[name] <= ordered.keys())
+        ordered.update({name: Stage(name, frozenset(above[name]), seconds[name]) for name in ready})
+    return ordered
+
+
+def outdated(project: Path, chain: Mapping[str, Stage]) -> set[str]:
+    """Return the stages that DVC calls changed, and all below them (which it will be asked about in turn)."""
+    report = json.loads(ask(project, "status", "--json") or "{}")
+    stale: set[str] = set()
+    for name, stage in chain.items():
+        if name in report or stage.above & stale:
+            stale.add(name)
+    return stale
+
+
+def ask(project: Path, *arguments: str) -> str:
+    """Return what a DVC command prints; ChainError with DVC's own words if it fails."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dvc", *arguments],
+        cwd=project,
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ChainError(f"dvc {' '.join(arguments)}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def expected_seconds(project: Path, names: Sequence[str]) -> dict[str, float]:
+    """Return what stages are expected to take: as last time, else ``meta.seconds`` in dvc.yaml, else a guess."""
+    remembered = _remembered()
+    stages: dict[str, Any] = {}
+    with contextlib.suppress(OSError, yaml.YAMLError, AttributeError):
+        stages = yaml.safe_load((project / "dvc.yaml").read_text(encoding="utf-8")).get("stages", {})
+    expected = {}
+    for name in names:
+        said = ((stages.get(name.partition("@")[0]) or {}).get("meta") or {}).get("seconds", UNKNOWN_S)
+        expected[name] = float(remembered.get(name, said))
+    return expected
+
+
+def remember_seconds(name: str, seconds: float) -> None:
+    """Keep what a stage took, for the next estimate."""
+    write_json(_memory(), {**_remembered(), name: round(seconds, 1)})
+
+
+def remaining_s(left: Mapping[str, float], above: Mapping[str, frozenset[str]], jobs: int) -> float:
+    """Return how long work takes that is done ``jobs`` stages at a time, each after those it waits for.
+
+    Args:
+        left: seconds of work left, for every stage that is not finished.
+        above: what each of them waits for; finished stages count as done.
+        jobs: how many run side by side.
+    """
+    ends: dict[str, float] = {}
+    running: dict[str, float] = {}
+    now = 0.0
+    while len(ends) < len(left):
+        for name in left:
+            waits = {other for other in above[name] if other in left}
+            if name not in ends and name not in running and len(running) < jobs and waits <= ends.keys():
+                running[name] = now + left[name]
+        name = min(running, key=lambda key: running[key])
+        now = ends[name] = running.pop(name)
+    return now
+
+
+def _needed(above: Mapping[str, set[str]], targets: Sequence[str]) -> dict[str, set[str]]:
+    waiting: list[str] = []
+    for target in targets:
+        chosen = [name for name in above if target in (name, name.partition("@")[0])]
+        if not chosen:
+            raise ChainError(f"there is no stage {target!r}; stages: {', '.join(sorted(above))}")
+        waiting += chosen
+    kept: dict[str, set[str]] = {}
+    while waiting:
+        name = waiting.pop()
+        kept[name] = set(above[name])
+        waiting += [other for other in above[name] if other not in kept]
+    return kept
+
+
+def _memory() -> Path:
+    return places().home / "seconds.json"
+
+
+def _remembered() -> dict[str, float]:
+    try:
+        return {str(name): float(value) for name, value in json.loads(_memory().read_text(encoding="utf-8")).items()}
+    except (OSError, ValueError, AttributeError):
+        return {}

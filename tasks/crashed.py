@@ -1,0 +1,67 @@
+"""Runs whose process is gone are shown as crashed.
+
+While a server runs, an automation does it (`heartbeat_automation`): every run sends a heartbeat each 30 seconds, and
+one whose heartbeats stop is marked.  That also works for runs on other machines.  `mark_crashed` does it at once for
+runs on this machine, also for those that were killed while no server was there to notice.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from prefect import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
+from prefect.client.schemas.objects import StateType
+from prefect.events.actions import ChangeFlowRunState
+from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
+from prefect.events.schemas.events import ResourceSpecification
+from prefect.states import Crashed, State
+
+from pipeline_lib.tracking.processes import is_gone
+
+AUTOMATION = "crashed-runs"
+WITHIN_S = 50.0
+"""Seconds without a heartbeat; they come each 30 s, and on a busy machine not on the second."""
+_LIVE = [StateType.RUNNING, StateType.CANCELLING]
+
+
+def mark_crashed() -> list[str]:
+    """Mark runs as crashed whose process on this machine is gone; return their names."""
+    wanted = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=_LIVE)))
+    marked = []
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(flow_run_filter=wanted):
+            process = next((tag.partition(":")[2] for tag in run.tags if tag.startswith("process:")), "")
+            if process and is_gone(process):
+                state: State[None] = Crashed(message=f"its process ({process}) is gone; the same command continues")
+                client.set_flow_run_state(run.id, state, force=True)
+                marked.append(run.name)
+    return marked
+
+
+def heartbeat_automation() -> None:
+    """Make sure that the server marks runs whose heartbeats stop as crashed, within a minute."""
+    automation = AutomationCore(
+        name=AUTOMATION,
+        description="A run whose process was killed sends no more heartbeats.",
+        trigger=EventTrigger(
+            after={"prefect.flow-run.heartbeat"},
+            expect={
+                "prefect.flow-run.heartbeat",
+                "prefect.flow-run.Completed",
+                "prefect.flow-run.Failed",
+                "prefect.flow-run.Cancelled",
+                "prefect.flow-run.Crashed",
+            },
+            match=ResourceSpecification({"prefect.resource.id": ["prefect.flow-run.*"]}),
+            for_each={"prefect.resource.id"},
+            posture=Posture.Proactive,
+            threshold=1,
+            within=timedelta(seconds=WITHIN_S),
+        ),
+        actions=[ChangeFlowRunState(state=StateType.CRASHED, message="no heartbeat: its process is gone")],
+    )
+    with get_client(sync_client=True) as client:
+        for known in client.read_automations_by_name(AUTOMATION):
+            client.delete_automation(known.id)
+        client.create_automation(automation)

@@ -1,0 +1,78 @@
+"""The verdict: the selected team against everything else, as one family of comparisons."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.plan import read_plan
+from pipeline_lib.evaluation.verdict import summarise_test
+from tasks.arms import RESULTS, SINGLE, TEAM, seeds_of
+from tasks.comparisons import SINGLE_AGENT, UNTRAINED_SINGLE_AGENT
+from tasks.episode_files import read_episodes, swept, tested_file
+
+if TYPE_CHECKING:
+    from pipeline_lib.evaluation.table import Episodes
+    from pipeline_lib.settings import Params
+    from tasks.stage import StageRun
+
+#: Tags of the verdict's run in MLflow; whoever compares runs reads them.
+VERDICT, SENTENCE, METRIC = "symposium.verdict", "symposium.sentence", "symposium.metric"
+PLAN, TEST_PROBLEMS = "symposium.plan", "symposium.problems"
+
+
+def judge(params: Params, run: StageRun) -> str:
+    """Write ``results/verdict.json`` (everything) and ``results/metrics.json`` (few numbers); return the sentence."""
+    selection = storage.read_json(RESULTS / "selection.json")[TEAM]
+    seeds = seeds_of(params, TEAM)
+    steps = {seed: int(selection["seeds"][str(seed)]["step"]) for seed in seeds}
+    baselines: dict[str, Episodes] = {}
+    if single := seeds_of(params, SINGLE):
+        baselines[SINGLE_AGENT] = {seed: read_episodes(tested_file(SINGLE, "selected", seed)) for seed in single}
+        baselines[UNTRAINED_SINGLE_AGENT] = read_episodes(tested_file(SINGLE, "base"))
+    result = summarise_test(
+        selected={seed: read_episodes(tested_file(TEAM, "selected", seed)) for seed in seeds},
+        base=read_episodes(tested_file(TEAM, "base")),
+        last={seed: read_episodes(tested_file(TEAM, "last", seed)) for seed in seeds},
+        baselines=baselines,
+        selected_steps=steps,
+        last_steps={seed: int(selection["seeds"][str(seed)]["last"]) for seed in seeds},
+        evaluate=params.evaluate,
+        verdict=params.verdict,
+        validation={seed: swept(TEAM, seed)[steps[seed]] for seed in seeds},
+        plan=read_plan(RESULTS / "plan.json"),
+    )
+    storage.write_json(RESULTS / "verdict.json", result)
+    numbers = headline(result)
+    storage.write_json(RESULTS / "metrics.json", numbers)
+    run.log(0, {f"test/{name}": float(value) for name, value in numbers.items() if isinstance(value, int | float)})
+    run.tracked.tag(
+        {
+            VERDICT: result["verdict"],
+            SENTENCE: result["sentence"],
+            METRIC: result["metric"],
+            PLAN: result["plan"]["plan"],
+            TEST_PROBLEMS: result["design"]["test_problems"],
+        }
+    )
+    run.markdown("verdict", f"## {result['verdict']}\n\n{result['sentence']}\n\n{result['price_of_the_default']}")
+    return str(result["sentence"])
+
+
+def headline(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers by which runs are compared (``dvc metrics diff``): means before and after, effect, verdict."""
+    metric = result["metric"]
+    numbers = {
+        "verdict": result["verdict"],
+        "base": result["teams"]["base"]["metrics"][metric],
+        "selected": result["teams"]["selected"]["metrics"][metric],
+        "last": result["teams"]["last"]["metrics"][metric],
+        "difference": result["difference"],
+        "low": result["low"],
+        "high": result["high"],
+        "p": result["p"],
+        "hedges_g": result["hedges_g"],
+    }
+    return {
+        name: round(value, 6) if isinstance(value, float) and name != "p" else value for name, value in numbers.items()
+    }

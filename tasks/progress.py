@@ -1,0 +1,191 @@
+"""How far the work is and what remains, wherever somebody looks: terminal, Prefect UI, parent process.
+
+`Progress.update` is the callback that long work reports through.  It takes microseconds: drawing and telling Prefect
+happen a few times a second at most, the latter in a thread of its own, so that a slow server delays nothing.  On a
+terminal it is a bar; elsewhere (pipes, CI) a plain line now and then.  The estimate assumes that what remains goes as
+fast as what this process has done so far; work found finished on resuming does not count as fast.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from uuid import UUID
+
+from rich.console import Console
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from pipeline_lib.storage import write_text
+
+FILE = "SYMPOSIUM_PROGRESS"
+"""Environment variable: a file to keep the newest progress in, for the process that started this one."""
+
+_DRAW_S = 0.2
+_FILE_S = 0.5
+_LINE_S = 10.0
+_POST_S = 3.0
+
+
+class Estimate:
+    """Seconds that remain, from the pace since the first call."""
+
+    def __init__(self) -> None:
+        self._started: tuple[float, int] | None = None
+
+    def remaining_s(self, done: int, total: int, now: float) -> float | None:
+        """Return the seconds left, or None while nothing was done yet."""
+        if self._started is None:
+            self._started = (now, done)
+        began, first = self._started
+        if done >= total:
+            return 0.0
+        if done <= first or now <= began:
+            return None
+        return (now - began) / (done - first) * (total - done)
+
+
+class Progress:
+    """Progress of one stage; a context manager.
+
+    Args:
+        title: what is being done, for people.
+        key: key of the Prefect artifact (lowercase letters, digits, dashes); empty: no artifact.
+        own_estimate: False if the texts already say what remains.
+        console: where to draw; default: where Prefect's log goes, so that lines appear above the bar.
+    """
+
+    def __init__(self, title: str, key: str = "", own_estimate: bool = True, console: Console | None = None) -> None:
+        self.title = title
+        self._own_estimate = own_estimate
+        self._console = console or _shared_console()
+        self._file = Path(os.environ[FILE]) if os.environ.get(FILE) else None
+        self._estimate = Estimate()
+        self._drawn = self._written = self._lined = -1e9
+        self._shown = ""
+        self._bar: Bar | None = None
+        self._post = _Artifact(key, title) if key else None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TaskProgressColumn(),
+                TextColumn("{task.fields[left]}"),
+            )
+            self._bar = Bar(*columns, console=self._console, auto_refresh=False)
+            self._bar.add_task(self.title, total=None, left="")
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.refresh()
+            self._bar.stop()
+        if self._post:
+            self._post.close()
+
+    def update(self, done: int, total: int, text: str = "") -> None:
+        """Report that ``done`` of ``total`` units are finished; ``text`` says what is going on."""
+        now = time.monotonic()
+        remaining = self._estimate.remaining_s(done, total, now) if self._own_estimate else None
+        final = done >= total
+        share = min(done / total, 1.0) if total > 0 else 1.0
+        left = "" if final else ("" if remaining is None else f"{duration(remaining)} left")
+        if self._bar and (final or now - self._drawn >= _DRAW_S):
+            self._drawn = now
+            self._bar.update(
+                self._bar.task_ids[0], completed=done, total=total, left="  ".join(filter(None, (left, text)))
+            )
+            self._bar.refresh()
+        elif not self._bar and (final or now - self._lined >= _LINE_S):
+            self._lined = now
+            line = "  ".join(filter(None, (f"{self.title}: {done}/{total}", f"{share:4.0%}", left, text)))
+            if line != self._shown:
+                self._shown = line
+                self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        if self._file and (final or now - self._written >= _FILE_S):
+            self._written = now
+            content = {"title": self.title, "done": done, "total": total, "text": text, "remaining_s": remaining}
+            with contextlib.suppress(OSError):  # it only informs
+                write_text(self._file, json.dumps(content))
+        if self._post:
+            self._post.latest = (100.0 * share, "  ".join(filter(None, (f"{done}/{total}", left, text))))
+
+    __call__ = update
+
+
+class _Artifact:
+    """A Prefect progress artifact, written from a thread: the newest value, every few seconds."""
+
+    def __init__(self, key: str, title: str) -> None:
+        import contextvars
+
+        self._key = key
+        self._title = title
+        self._sent: tuple[float, str] | None = None
+        self._id: UUID | None = None
+        self.latest: tuple[float, str] = (0.0, "")
+        self._stop = threading.Event()
+        # The context carries the flow run, to which the artifact shall belong.
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._run,), name="progress", daemon=True)
+        self._thread.start()
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Send the last value; gives up after ``timeout_s`` seconds."""
+        self._stop.set()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            stopping = self._stop.wait(_POST_S)
+            with contextlib.suppress(Exception):  # the work must not fail because nobody can watch it
+                self._send()
+            if stopping:
+                return
+
+    def _send(self) -> None:
+        from prefect.artifacts import create_progress_artifact, update_progress_artifact
+
+        latest = self.latest
+        if latest == self._sent:
+            return
+        percent, text = latest
+        description = f"{self._title}: {text}"
+        if self._id is None:
+            made: Any = create_progress_artifact(percent, key=self._key, description=description)
+            self._id = made
+        else:
+            update_progress_artifact(self._id, percent, description=description)
+        self._sent = latest
+
+
+def _shared_console() -> Console:
+    """Return the console of Prefect's log on this terminal, or a new one on stderr."""
+    for handler in logging.getLogger("prefect").handlers:
+        console = getattr(handler, "console", None)
+        if isinstance(console, Console):
+            return console
+    return Console(file=sys.stderr)
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time as people say it: ``8 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

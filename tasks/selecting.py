@@ -1,0 +1,37 @@
+"""Selection of a checkpoint of each run, on validation episodes only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.plan import check_plan, read_plan
+from pipeline_lib.evaluation.selection import select
+from tasks.arms import ARMS, RESULTS, TEAM, seeds_of
+from tasks.episode_files import swept
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings import Params
+    from tasks.stage import StageRun
+
+
+def select_checkpoints(params: Params, run: StageRun) -> None:
+    """Write ``results/selection.json``: by arm, the selection and the plan it followed; name the champion."""
+    plan = read_plan(RESULTS / "plan.json")
+    written = {}
+    for arm in ARMS:
+        if not seeds_of(params, arm):
+            continue
+        episodes = {seed: swept(arm, seed) for seed in seeds_of(params, arm)}
+        base = next(iter(episodes.values()))[0]
+        trained = {seed: {step: rows for step, rows in steps.items() if step} for seed, steps in episodes.items()}
+        selection = select(trained, base, params.evaluate, params.verdict)
+        written[arm] = {**selection.to_json(), "plan": plan.digest}
+        if arm == TEAM:
+            written[arm]["plan_check"] = check_plan(written[arm], plan).to_json()
+            champion = f"{arm}-{selection.champion_seed}-step-{selection.champion_step}"
+            run.tracked.champion(champion, f"symposium-{params.environment.kind}")
+            rows = [{"seed": s, "step": c.step, "mean": c.mean, "last": c.last} for s, c in selection.seeds.items()]
+            run.table("selection", rows, f"Rule {selection.rule}, metric {selection.metric}")
+            run.log(0, {f"selected/step/{seed}": float(choice.step) for seed, choice in selection.seeds.items()})
+    storage.write_json(RESULTS / "selection.json", written)

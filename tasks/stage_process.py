@@ -1,0 +1,90 @@
+"""One stage as a child process: DVC is asked for it, its words are passed on, and it can be ended at any time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from tasks import progress
+from tasks.environment import child_environment, places
+from tasks.processes import start, stop
+
+_DVC_TALK = (
+    "Running stage ",
+    "> python -m ",
+    "Updating lock file",
+    "Use `dvc push`",
+    "To track the changes",
+    "\tgit add",
+)
+
+
+class StageFailedError(RuntimeError):
+    """A stage ended with an error; the message holds its last words."""
+
+
+class StageProcess:
+    """``dvc repro`` of a single stage.
+
+    Args:
+        name: the stage.
+        project: where its ``dvc.yaml`` is.
+        run: name of the whole run.
+        variables: further environment variables.
+    """
+
+    def __init__(self, name: str, project: Path, run: str, **variables: str) -> None:
+        self.name = name
+        self._progress = places().home / "progress" / f"{os.getpid()}-{name}.json"
+        self._progress.parent.mkdir(parents=True, exist_ok=True)
+        self._progress.unlink(missing_ok=True)
+        environment = child_environment(
+            SYMPOSIUM_RUN=run, PYTHONUNBUFFERED="1", **{progress.FILE: str(self._progress)}, **variables
+        )
+        # One stage without those above it, and waiting instead of failing where stages share something.
+        command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", name]
+        self._process = start(command, environment, project, subprocess.PIPE)
+        self._stopped = False
+
+    def wait(self, on_line: Callable[[str], None]) -> bool:
+        """Pass on what the stage prints until it ends; return whether it did any work.
+
+        Raises:
+            StageFailedError: it ended with a status other than 0.
+        """
+        last: deque[str] = deque(maxlen=15)
+        worked = False
+        output = self._process.stdout
+        assert output is not None
+        for raw in output:
+            line = raw.decode(errors="replace").rstrip()
+            worked = worked or line.startswith("Running stage ")
+            if line and not line.startswith(_DVC_TALK):
+                last.append(line)
+                on_line(line)
+        status = self._process.wait()
+        self._progress.unlink(missing_ok=True)
+        if self._stopped:
+            raise StageFailedError(f"stage {self.name} was stopped; the same command continues it")
+        if status != 0:
+            raise StageFailedError(f"stage {self.name} failed (status {status}); its last words:\n" + "\n".join(last))
+        return worked
+
+    def share(self) -> float:
+        """Return how much of the stage is done, 0 to 1, as it says itself; 0 while it says nothing."""
+        with contextlib.suppress(OSError, ValueError, KeyError, ZeroDivisionError):
+            said = json.loads(self._progress.read_text(encoding="utf-8"))
+            return min(1.0, said["done"] / said["total"])
+        return 0.0
+
+    def stop(self, timeout_s: float) -> None:
+        """End the stage and everything below it; it continues from its last checkpoint when run again."""
+        self._stopped = True
+        stop(self._process, timeout_s)
+        self._progress.unlink(missing_ok=True)

@@ -1,0 +1,41 @@
+"""The sweep of one run: every checkpoint's episodes on the validation split, a file each."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.metrics import summarise_team
+from tasks.arms import PROBLEMS, sweep_folder, trained_folder
+from tasks.evaluation import checkpoint_steps, evaluator
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings import Params
+    from tasks.stage import StageRun
+
+
+def sweep_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
+    """Evaluate every checkpoint of a run, step 0 (the base) included, into ``results/sweep/<arm>-<seed>/``."""
+    folder = sweep_folder(arm, seed)
+    shutil.rmtree(folder, ignore_errors=True)
+    steps = checkpoint_steps(arm, seed)
+    rows = []
+    with evaluator(params, arm, "validation", params.evaluate.validation) as team:
+        dataset = ("validation", str(team.manifest["digest"]))
+        run.tracked.dataset(*dataset, {"path": str(PROBLEMS / team.manifest["file"])}, "validation")
+        for number, step in enumerate(steps):
+            run.progress(number, len(steps), f"step {step}")
+            evaluated = team.checkpoint(seed, step)
+            storage.write_jsonl(folder / f"step-{step:05d}.jsonl", (r.to_json() for r in evaluated.episodes))
+            overall = summarise_team(evaluated.episodes, params.evaluate.pass_k)["overall"]
+            metrics = {f"validation/{name}": value for name, value in overall.items()}
+            run.log(step, metrics)
+            name = f"{arm}-{seed}-step-{step}"
+            checkpoint = trained_folder(arm, seed) / f"step-{step:05d}"
+            record = storage.read_json(checkpoint / "checkpoint.json")
+            run.tracked.checkpoint(name, step, record["team"], str(checkpoint.absolute()))
+            run.tracked.checkpoint_metrics(name, step, metrics, dataset)
+            rows.append({"step": step, **{key: round(value, 4) for key, value in overall.items()}})
+        run.progress(len(steps), len(steps), "")
+    run.table("sweep", rows, f"Checkpoints of {arm} {seed} on the validation split")

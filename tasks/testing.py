@@ -1,0 +1,46 @@
+"""The test: every team once on the held-out split, with the same problems and sampling seeds."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib import storage
+from tasks.arms import ARMS, PROBLEMS, RESULTS, seeds_of
+from tasks.episode_files import TESTED, tested_file
+from tasks.evaluation import Evaluated, checkpoint_steps, evaluator
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pipeline_lib.settings import Params
+    from tasks.stage import StageRun
+
+
+def test_teams(params: Params, run: StageRun) -> None:
+    """Write the test episodes of base, selected and last checkpoint of every arm and seed to ``results/test/``."""
+    selection = storage.read_json(RESULTS / "selection.json")
+    shutil.rmtree(TESTED, ignore_errors=True)
+    total = sum(1 + 2 * len(seeds_of(params, arm)) for arm in ARMS if seeds_of(params, arm))
+    done = 0
+    costs: dict[str, Any] = {}
+
+    def keep(path: Path, evaluated: Evaluated) -> None:
+        nonlocal done
+        done += 1
+        storage.write_jsonl(path, (record.to_json() for record in evaluated.episodes))
+        costs[path.stem] = {"seconds": evaluated.seconds, "tokens": sum(r.tokens for r in evaluated.episodes)}
+        run.progress(done, total, path.stem)
+
+    for arm in ARMS:
+        if not seeds_of(params, arm):
+            continue
+        with evaluator(params, arm, "test", params.evaluate.test) as team:
+            entry = team.manifest
+            run.tracked.dataset("test", entry["digest"], {"path": str(PROBLEMS / entry["file"])}, "test")
+            keep(tested_file(arm, "base"), team.base())
+            for seed in seeds_of(params, arm):
+                selected, last = selection[arm]["seeds"][str(seed)]["step"], checkpoint_steps(arm, seed)[-1]
+                keep(tested_file(arm, "selected", seed), team.checkpoint(seed, selected))
+                keep(tested_file(arm, "last", seed), team.checkpoint(seed, last))
+    storage.write_json(TESTED / "cost.json", costs)

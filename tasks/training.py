@@ -1,0 +1,138 @@
+"""One training run of one arm: from the base policy to checkpoints in ``models/trained/<arm>-<seed>``."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib import storage
+from pipeline_lib.audit.result import Status
+from pipeline_lib.environments.make import make_environment
+from pipeline_lib.problems.splits import load_manifest, load_split
+from pipeline_lib.rollouts import make_engine
+from pipeline_lib.settings import Params, SettingsError, load_params
+from pipeline_lib.training.checkpoints import publish, read_checkpoint
+from pipeline_lib.training.parallel import join_processes
+from pipeline_lib.training.steps import planned_steps
+from pipeline_lib.training.trainer import TrainResult, train
+from pipeline_lib.training.trainer_state import resume_digest
+from tasks.arms import BASE, PROBLEMS, RESULTS, environment_section, trained_folder
+from tasks.companions import companions
+from tasks.environment import places
+from tasks.sampling import compute_dtype, sampling_of
+from tasks.teams import base_team
+
+if TYPE_CHECKING:
+    from tasks.stage import StageRun
+
+LAST_STEPS = 10
+"""Updates over which the summary of a run averages."""
+
+
+def training_identity(params: Params, arm: str, seed: int) -> str:
+    """Return the digest of everything that makes this run's checkpoints what they are (64 hexadecimal digits)."""
+    splits = load_manifest(PROBLEMS)["splits"]
+    # Only a curriculum looks at the validation split while it trains.
+    trials = splits["validation"]["digest"] if params.train.curriculum.kind == "levels" else ""
+    return resume_digest(
+        train=params.train.model_dump(mode="json"),
+        policy=params.policy.model_dump(mode="json"),
+        environment=environment_section(params, arm).model_dump(mode="json"),
+        sampling=params.rollouts.model_dump(mode="json"),
+        base=storage.folder_digest(BASE),
+        problems=storage.digest([splits["train"]["digest"], trials]),
+        seed=seed,
+    )
+
+
+def scratch_folder(params: Params, arm: str, seed: int) -> Path:
+    """Return the folder in which a run keeps what it needs to continue."""
+    return places().scratch / "train" / f"{arm}-{training_identity(params, arm, seed)[:16]}"
+
+
+def train_arm(params: Params, arm: str, seed: int, run: StageRun) -> dict[str, float]:
+    """Train one arm with one seed, or continue where a killed run left; publish its checkpoints.
+
+    Returns:
+        The means of every metric over the last `LAST_STEPS` updates, as written to ``results/train``.
+    """
+    allow_by_audit(params, run)
+    manifest = load_manifest(PROBLEMS)["splits"]["train"]
+    run.tracked.dataset("train", manifest["digest"], {"path": str(PROBLEMS / manifest["file"])}, "training")
+    scratch = scratch_folder(params, arm, seed)
+    steps = params.train.steps
+
+    def on_step(step: int, metrics: dict[str, float]) -> None:
+        run.log(step, metrics)
+        run.progress(step, steps, f"reward {metrics['reward/mean']:.2f}")
+
+    def on_checkpoint(step: int, folder: Path) -> None:
+        record = read_checkpoint(folder)
+        target = trained_folder(arm, seed) / folder.name
+        run.tracked.checkpoint(f"{arm}-{seed}-step-{step}", step, record["team"], str(target.absolute()))
+
+    with companions(params.train.processes, "-m", "flows.train", "--arm", arm, "--seed", str(seed)):
+        result = _train(params, arm, seed, on_step=on_step, on_checkpoint=on_checkpoint)
+    publish(scratch, trained_folder(arm, seed), planned_steps(params.train))
+    rows = list(storage.read_jsonl(result.metrics))
+    if result.resumed_from:  # what was in memory when the run was killed is told now; what was told is not told twice
+        for row in rows:
+            run.log(int(row["step"]), {name: value for name, value in row.items() if name != "step"})
+    storage.write_jsonl(RESULTS / "train" / f"{arm}-{seed}.jsonl", rows)
+    summary = average(rows[-LAST_STEPS:])
+    storage.write_json(RESULTS / "train" / f"{arm}-{seed}.json", summary)
+    return summary
+
+
+def train_along(arm: str, seed: int) -> None:
+    """Take part in the training of an arm as one of several processes, the first of which reports and writes."""
+    _train(load_params(), arm, seed)
+
+
+def _train(params: Params, arm: str, seed: int, **callbacks: Any) -> TrainResult:
+    processes = join_processes()
+    problems = load_split(PROBLEMS, "train")
+    with (
+        contextlib.closing(make_environment(environment_section(params, arm), params.sandbox)) as environment,
+        contextlib.closing(make_engine(params.rollouts)) as engine,
+    ):
+        return train(
+            settings=params.train,
+            sampling=sampling_of(params),
+            environment=environment,
+            team=base_team(params, environment, problems),
+            engine=engine,
+            problems=problems,
+            validation=load_split(PROBLEMS, "validation") if params.train.curriculum.kind == "levels" else (),
+            seed=seed,
+            scratch=scratch_folder(params, arm, seed),
+            base=base_team(params, environment, problems) if params.train.loss.kl > 0 else None,
+            compute=compute_dtype(params),
+            infra_error_share=params.sandbox.infra_error_share,
+            processes=processes,
+            **callbacks,
+        )
+
+
+def allow_by_audit(params: Params, run: StageRun) -> None:
+    """Refuse to train on a reward that the audit failed, unless an override says why; it is recorded in the run.
+
+    Raises:
+        SettingsError: the audit failed and ``audit.override`` is empty.
+    """
+    audit: dict[str, Any] = storage.read_json(RESULTS / "audit.json")
+    if audit["status"] != Status.FAIL:
+        return
+    if not params.audit.override:
+        raise SettingsError(
+            f"{RESULTS / 'audit.json'}: the reward audit failed: {audit['summary']} Change the reward; to train all "
+            "the same, give the reason in audit.override, which the run will record"
+        )
+    run.tracked.tag({"symposium.audit.override": params.audit.override})
+
+
+def average(rows: list[dict[str, float]]) -> dict[str, float]:
+    """Return the mean of every metric that all rows have, rounded to six digits; the step is left out."""
+    names = set.intersection(*(set(row) for row in rows)) - {"step"} if rows else set()
+    return {name: round(sum(row[name] for row in rows) / len(rows), 6) for name in sorted(names)}

@@ -1,0 +1,188 @@
+"""The audit of philosophers' rewards: refuses what collapses, passes what works, finds a bug in the rules."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from pipeline_lib.audit.philosophers_dry_run import dry_run
+from pipeline_lib.audit.philosophers_ladder import philosophers_ladder
+from pipeline_lib.audit.philosophers_lint import lint
+from pipeline_lib.audit.philosophers_search import reachable_meals, search_rules
+from pipeline_lib.audit.result import AuditResult, Check, Status
+from pipeline_lib.audit.run import audit
+from pipeline_lib.environments.philosophers.rewards import SoundReward, SumReward
+from pipeline_lib.environments.philosophers.rules import step
+from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.table import LEFT, RELEASE, RIGHT, Table
+from pipeline_lib.problems.scenarios import dpbench, generate_scenarios, make_scenario
+from pipeline_lib.settings.philosophers import PhilosophersEnvironment
+from pipeline_lib.settings.problems import ScenarioProblems, SplitSizes
+
+#: Example rewards whose landscape is known: A, B and C collapse, D has no signal where everybody deadlocks.
+EXAMPLES = {
+    "A": {"no_deadlock_vacuous": 0.25, "fairness_vacuous": 0.25, "success_vacuous": 0.25, "meals": 0.25},
+    "B": {"meals": 1.0, "fairness_vacuous": 1.0, "deadlock": -1.0, "starvation": -1.0},
+    "C": {"fairness_vacuous": 0.9, "meals": 0.1, "deadlock": -1.0},
+    "D": {"fair_meals_without_deadlock": 1.0},
+    "E": {"fair_meals": 1.0, "deadlock": -0.5},
+    "F": {"meals": 0.5, "minimum_share": 0.5, "deadlock": -0.25},
+}
+TEACHING = {"no_deadlock_vacuous": 0.25, "fairness_vacuous": 0.25, "success_vacuous": 0.25, "efficiency_vacuous": 0.25}
+
+
+def audited(reward: dict, scenarios=None, **settings) -> AuditResult:
+    section = PhilosophersEnvironment.model_validate({"reward": reward, **settings})
+    return audit(section, Philosophers(section), scenarios or [dpbench(5)])
+
+
+def check(result: AuditResult, name: str) -> Check:
+    return next(c for c in result.checks if c.name == name)
+
+
+@pytest.mark.parametrize("name", ["A", "B", "C"])
+def test_rewards_that_collapse_are_refused(name):
+    reward = SumReward(EXAMPLES[name], clip=(0.0, 1.0) if name == "C" else None)
+    checks = {c.name: c for c in [*lint(reward), *dry_run(reward, [dpbench(5)], False, 0, updates=150)]}
+    assert checks["first_meal"].status is Status.FAIL
+    assert checks["nothing"].status is Status.FAIL
+    assert checks["dry_run_timid"].status is Status.FAIL
+    assert checks["dry_run_timid"].numbers["meals_after"] < 0.5
+
+
+def test_the_teaching_preset_is_refused_and_the_offender_named():
+    result = audited({"kind": "terms", "weights": TEACHING})
+    assert result.status is Status.FAIL
+    assert check(result, "best").sentence.startswith("'wait' earns most (1.000)")
+    assert "'wait' earns 1.000, more than the working team" in check(result, "ladder").sentence
+    assert check(result, "policies_5").numbers["best_meals"] == 0
+    assert set(check(result, "vacuous").numbers["terms"]) == set(TEACHING)
+    assert check(result, "dry_run_timid").status is Status.FAIL
+
+
+def test_waiting_beats_most_practical_policies_under_reward_c():
+    rungs, checks = philosophers_ladder(SumReward(EXAMPLES["C"], clip=(0.0, 1.0)), [dpbench(5)], False, True, 0)
+    rewards = {rung.name: rung.reward for rung in rungs}
+    assert rewards["wait"] == pytest.approx(0.9) and rewards["time_slots"] == pytest.approx(0.879, abs=1e-3)
+    assert checks[0].status is Status.FAIL and "'wait' earns 0.900" in checks[0].sentence
+
+
+def test_the_sound_reward_passes_on_training_scenarios():
+    settings = ScenarioProblems(sizes=SplitSizes(train=32, validation=1, test=1))
+    result = audited({"kind": "sound"}, generate_scenarios(settings)["train"])
+    assert result.status is Status.PASS, result.summary
+    meals = {name: check(result, f"dry_run_{name}").numbers["meals_after"] for name in ("uniform", "timid", "grabby")}
+    assert min(meals.values()) > 8
+
+
+def test_a_reward_without_signal_at_a_deadlocking_start_is_refused_by_the_dry_run_only():
+    reward = SumReward(EXAMPLES["D"])
+    checks = [*lint(reward), *dry_run(reward, [dpbench(5)], False, 0, updates=100)]
+    assert {c.name for c in checks if c.status is Status.FAIL} == {"dry_run_grabby"}
+    assert "no variance of reward" in checks[-1].sentence
+
+
+@pytest.mark.parametrize("name", ["E", "F"])
+def test_rewards_with_a_marginal_value_of_eating_pass_the_lint(name):
+    assert {c.status for c in lint(SumReward(EXAMPLES[name]))} == {Status.PASS}
+
+
+def test_the_size_of_a_reward_does_not_matter():
+    normal, small = ({name: weight * size for name, weight in EXAMPLES["E"].items()} for size in (1.0, 1e-3))
+    found = [dry_run(SumReward(weights), [dpbench(5)], False, 0, updates=40) for weights in (normal, small)]
+    assert [c.numbers["meals_after"] for c in found[0]] == pytest.approx([c.numbers["meals_after"] for c in found[1]])
+
+
+def test_a_deadlock_that_pays_is_found():
+    checks = {c.name: c for c in lint(SumReward({"meals": 1.0, "deadlock": 0.2}))}
+    assert checks["deadlock"].status is Status.FAIL and "0.200" in checks["deadlock"].sentence
+    assert {c.name: c.status for c in lint(SoundReward(deadlock=0.0))}["deadlock"] is Status.WARN
+
+
+def published_step(table: Table, actions: np.ndarray) -> Table:
+    """The published rule on rings, with its fault: an eater's RELEASE frees its forks for requests of the same step.
+
+    They are granted; then, in order of numbers, eaters wipe their forks from the table, and who came before such an
+    eater has already begun a meal with a fork that is gone.
+    """
+    n = table.graph.philosophers
+    nobody = -1
+    holder = np.full((n, table.batch), nobody)
+    for i in range(n):
+        holder[i][table.left[i]] = i
+        holder[(i + 1) % n][table.right[i]] = i
+    wanted = np.full((n, table.batch), n)
+    for i in range(n):
+        holder[i][(actions[i] == RELEASE) & table.left[i]] = nobody
+        holder[(i + 1) % n][(actions[i] == RELEASE) & table.right[i]] = nobody
+    for i in range(n):
+        for hand, fork in ((LEFT, i), (RIGHT, (i + 1) % n)):
+            asks = (actions[i] == hand) & (holder[fork] == nobody)
+            wanted[fork][asks] = np.minimum(wanted[fork], i)[asks]
+    holder = np.where(wanted < n, wanted, holder)
+    eating, meals = table.eating.copy(), table.meals.copy()
+    for i in range(n):
+        left, right, ate = holder[i], holder[(i + 1) % n], table.eating[i] > 0
+        begins = ~ate & (left == i) & (right == i)
+        eating[i] = begins
+        meals[i] += begins
+        left[ate] = nobody
+        right[ate] = nobody
+    return dataclasses.replace(
+        table,
+        left=holder == np.arange(n)[:, None],
+        right=np.roll(holder, -1, axis=0) == np.arange(n)[:, None],
+        eating=eating,
+        meals=meals,
+        time=table.time + 1,
+    )
+
+
+@pytest.mark.parametrize(("n", "meals"), [(3, 15), (4, 20), (5, 29)])
+def test_no_joint_action_gets_more_meals_than_the_rules_allow(n, meals):
+    assert reachable_meals(n, 30, step) == meals
+
+
+@pytest.mark.parametrize(("n", "meals"), [(3, 20), (4, 25), (5, 30)])
+def test_the_published_rules_serve_more_meals_than_there_are_forks_for(n, meals):
+    assert reachable_meals(n, 30, published_step) == meals
+
+
+def test_the_rule_search_finds_the_phantom_fork():
+    checks = search_rules(published_step)
+    assert all(c.status is Status.FAIL for c in checks)
+    assert checks[0].numbers == {"found": 20, "allowed": 15} and "training would find out" in checks[0].sentence
+
+
+def test_the_dry_run_learns_from_the_base_policys_own_habits():
+    habits = {"base policy's": np.log(np.tile([0.97, 0.01, 0.01, 0.01], (9, 1)))}
+    teaching = SumReward(TEACHING)
+    found = {c.name: c for c in dry_run(teaching, [dpbench(5)], False, 0, habits, updates=60)}
+    assert found["dry_run_base policy's"].status is Status.FAIL
+
+
+@pytest.mark.parametrize(
+    "scenarios", [[make_scenario("grid", 7), make_scenario("chain", 4)], [make_scenario("ring", 9)]]
+)
+def test_other_tables_are_audited_with_the_scripts_that_fit(scenarios):
+    rungs, checks = philosophers_ladder(SoundReward(), scenarios, False, True, 0)
+    names = {rung.name for rung in rungs}
+    assert {"wait", "random", "hierarchy"} <= names
+    assert ("optimal" in names) == (max(s.philosophers for s in scenarios) <= 7)
+    assert ("parity" in names) == all(s.graph != "grid" for s in scenarios)
+    assert checks[0].status is Status.PASS
+
+
+def test_sequential_tables_are_audited_too_and_the_result_survives_json():
+    result = audited({"kind": "sound"}, [dpbench(3)], mode="sequential")
+    assert check(result, "ladder").status is Status.PASS
+    assert AuditResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+
+
+def test_an_audit_needs_problems():
+    section = PhilosophersEnvironment()
+    with pytest.raises(ValueError, match="at least one training problem"):
+        audit(section, Philosophers(section), [])

@@ -1,0 +1,96 @@
+"""Rewards: terms sum up, turns sum up, nothing is worth something for doing nothing, mistakes are refused in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline_lib.environments.philosophers.play import summaries
+from pipeline_lib.environments.philosophers.rewards import TERMS, Reward, SoundReward, SumReward, custom_reward
+from pipeline_lib.environments.philosophers.runtime import make_reward
+from pipeline_lib.environments.philosophers.scripted import SCRIPTS, script
+from pipeline_lib.problems.scenarios import dpbench
+from pipeline_lib.settings.philosophers import CustomReward, TermsReward
+
+
+def earned(reward: Reward, name: str, n: int = 5, episodes: int = 1) -> float:
+    [(_, _, summary)] = summaries(script(name), [dpbench(n)] * episodes, seed=0)
+    return float(reward.total(summary).mean())
+
+
+@pytest.mark.parametrize(
+    ("n", "ladder"),
+    [
+        (5, {"wait": 0, "greedy_left": -0.097, "parity": 0.534, "time_slots": 0.560, "hierarchy": 0.647}),
+        (3, {"wait": 0, "greedy_left": -0.097, "parity": 0.600, "time_slots": 0.633, "hierarchy": 0.600}),
+    ],
+)
+def test_the_sound_reward_has_the_known_ladder(n, ladder):
+    assert {name: earned(SoundReward(), name, n) for name in ladder} == pytest.approx(ladder, abs=6e-4)
+    assert earned(SoundReward(), "random", 5, 4000) == pytest.approx(0.224, abs=0.01)
+
+
+class Meals(Reward):
+    """A reward of one's own."""
+
+    def __init__(self, each: float = 1.0) -> None:
+        self.each = each
+
+    def terms(self, summary):
+        return {"meals": self.each * summary.total_meals}
+
+    def bounds(self):
+        return 0.0, 1000.0 * self.each
+
+
+def test_a_reward_of_ones_own_is_a_class_with_named_terms():
+    reward = make_reward(CustomReward(path=f"{__name__}:Meals", options={"each": 2.0}))
+    assert earned(reward, "parity") == 44.0
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "words"),
+    [
+        (f"{__name__}:Missing", {}, "cannot make.*Missing"),
+        ("no.such.module:Meals", {}, "cannot make.*No module named"),
+        (f"{__name__}:Meals", {"per_meal": 1.0}, "unexpected keyword"),
+        ("builtins:dict", {}, "is a dict, which is no Reward"),
+    ],
+)
+def test_classes_that_cannot_be_used_are_refused(path, options, words):
+    with pytest.raises(ValueError, match=words):
+        custom_reward(path, options)
+
+
+def test_a_term_that_is_not_there_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"no reward term 'happiness'; known terms: meals, fair_meals"):
+        make_reward(TermsReward(weights={"happiness": 1.0}))
+
+
+def test_every_term_stays_within_0_and_1_and_rewards_within_their_bounds():
+    weights = {name: (-1.0) ** i * 0.3 for i, name in enumerate(TERMS)}
+    rewards = [SoundReward(), SumReward(weights), SumReward(weights, clip=(-0.1, 0.2))]
+    for name in SCRIPTS:
+        [(_, _, summary)] = summaries(script(name), [dpbench(5)] * 100, seed=1)
+        for term in TERMS.values():
+            values = term(summary)
+            assert values.shape == (100,) and values.min() >= 0 and values.max() <= 1
+        for reward in rewards:
+            total, (least, greatest) = reward.total(summary), reward.bounds()
+            assert total.min() >= least - 1e-12 and total.max() <= greatest + 1e-12
+
+
+def test_clipping_is_a_term_of_its_own():
+    reward = SumReward({"fairness_vacuous": 0.9, "meals": 0.1, "deadlock": -1.0}, clip=(0.0, 1.0))
+    [(_, _, summary)] = summaries(script("greedy_left"), [dpbench(5)], seed=0)
+    assert {name: values.tolist() for name, values in reward.terms(summary).items()} == {
+        "fairness_vacuous": [0.9], "meals": [0.0], "deadlock": [-1.0], "clip": [pytest.approx(0.1)],
+    }  # fmt: skip
+    assert reward.total(summary).tolist() == [pytest.approx(0.0)]
+
+
+def test_only_vacuous_terms_pay_for_doing_nothing():
+    [(_, _, nothing)] = summaries(script("wait"), [dpbench(5)], seed=0)
+    paid = {name for name, term in TERMS.items() if term(nothing)[0] > 0}
+    assert paid == {name for name in TERMS if name.endswith("_vacuous")} | {"starvation"}
+    assert np.isclose(TERMS["starvation"](nothing)[0], 1.0), "a cost: it takes a negative weight"

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.coordination_gap import DOC, document, from_g
+
+
+def test_the_page_in_docs_is_what_the_code_computes() -> None:
+    assert DOC.read_text(encoding="utf-8") == document()
+
+
+@pytest.mark.parametrize(("n", "p"), [(20, 0.725), (25, 0.695), (30, 0.668), (40, 0.621)])
+def test_only_thirty_episodes_an_arm_fit_the_published_numbers(n: int, p: float) -> None:
+    assert from_g(n, -0.11)[1] == pytest.approx(p, abs=5e-4)
+    assert (round(from_g(n, -0.113)[1], 2) == 0.66) == (n == 30)
+
+
+def test_back_calculated_facts() -> None:
+    text = document()
+    for fact in ("[-0.61, +0.39]", "0.736", "0.851", "0.069", "0.021", "| 48 % | 64 |", "| 21 % | 176 |", "| 394 |"):
+        assert fact in text
+    for fact in ("1.736", "+0.095", "25/30 = 0.833", "14 %"):
+        assert fact in text

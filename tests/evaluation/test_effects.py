@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from pipeline_lib.evaluation.effects import (
+    hedges_correction,
+    hedges_g,
+    hedges_g_from_summaries,
+    hedges_variance,
+    interquartile_mean,
+    probability_of_improvement,
+    standardised,
+)
+from pipeline_lib.evaluation.noncentral import noncentral_t_cdf, noncentrality_interval
+from pipeline_lib.evaluation.results import EvaluationError
+
+
+@pytest.mark.parametrize(
+    ("df", "exact"),
+    [(4, 0.797885), (10, 0.922746), (18, 0.957646), (28, 0.972932), (58, 0.987004), (98, 0.992324)],
+)
+def test_correction_is_exact_not_the_common_approximation(df: int, exact: float) -> None:
+    assert hedges_correction(df) == pytest.approx(exact, abs=5e-7)
+    assert abs(hedges_correction(df) - (1 - 3 / (4 * df - 1))) > 1e-7
+
+
+def test_borenstein_example() -> None:
+    effect = hedges_g_from_summaries(103, 5.5, 50, 100, 4.5, 50)
+    assert effect.sd == pytest.approx(5.024938, abs=5e-7)
+    assert effect.d == pytest.approx(0.597022, abs=5e-7)
+    assert effect.g == pytest.approx(0.592442, abs=5e-6)  # the book has the approximate factor
+    assert effect.correction == pytest.approx(0.992327, abs=5e-6)
+    assert (effect.low, effect.high) == (pytest.approx(0.193287, abs=5e-7), pytest.approx(0.988698, abs=5e-7))
+    assert effect.low / effect.correction == pytest.approx(0.194782, abs=5e-7)  # the interval of d
+    assert effect.high / effect.correction == pytest.approx(0.996346, abs=5e-7)
+    variance = hedges_variance(effect, 50, 50)
+    assert variance == pytest.approx(0.041143, abs=5e-7)
+    assert math.sqrt(variance) == pytest.approx(0.202839, abs=2e-6)
+    assert effect.g - 1.959964 * math.sqrt(variance) == pytest.approx(0.194878, abs=1e-5)
+    assert effect.g + 1.959964 * math.sqrt(variance) == pytest.approx(0.990005, abs=2e-5)
+
+
+def test_variance_agrees_with_statsmodels_up_to_its_approximation() -> None:
+    from statsmodels.stats.meta_analysis import effectsize_smd
+
+    effect = hedges_g_from_summaries(103, 5.5, 50, 100, 4.5, 50)
+    g, variance = effectsize_smd(103, 5.5, 50, 100, 4.5, 50)
+    assert effect.g == pytest.approx(float(g), abs=5e-6)
+    assert float(variance) == pytest.approx(0.041827, abs=5e-7)
+    assert hedges_variance(effect, 50, 50) == pytest.approx(float(variance), rel=0.02)
+
+
+def test_degenerate_groups_are_answered_in_words() -> None:
+    assert hedges_g([1, 1, 1], [0, 0, 0]).g is None
+    assert "no variation" in hedges_g([1, 1, 1], [0, 0, 0]).degenerate
+    assert "fewer than two" in hedges_g([1], [0, 2]).degenerate
+    assert hedges_variance(hedges_g([1], [0]), 1, 1) is None
+    with pytest.raises(EvaluationError, match="more than one degree"):
+        hedges_correction(1)
+
+
+def test_dependent_groups_have_a_narrower_interval() -> None:
+    independent = standardised(0.5, math.sqrt(2 / 50), 98, 1.0, 98, 0.95)
+    dependent = standardised(0.5, 0.5 * math.sqrt(2 / 50), 49, 1.0, 98, 0.95)
+    assert dependent.g == pytest.approx(independent.g)
+    assert dependent.high - dependent.low < 0.6 * (independent.high - independent.low)
+
+
+def test_noncentral_t_agrees_with_scipy_where_scipy_answers() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        df, t = float(np.exp(rng.uniform(0.8, 6))), float(rng.normal() * 10)
+        nc = t + rng.normal() * 2 * math.sqrt(1 + t * t / (2 * df))
+        expected = special.nctdtr(df, nc, t)
+        if not math.isnan(expected):
+            assert noncentral_t_cdf(t, df, nc) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("t", "df", "nc"), [(170.60849588823802, 1.1184481080796953, -122.68890870642053), (18.2, 19, -20.678593776950905)]
+)
+def test_noncentral_t_has_no_holes_where_scipy_has(t: float, df: float, nc: float) -> None:
+    assert math.isnan(special.nctdtr(df, nc, t))
+    rng = np.random.default_rng(1)
+    drawn = (rng.standard_normal(200_000) + nc) / np.sqrt(rng.chisquare(df, 200_000) / df)
+    assert noncentral_t_cdf(t, df, nc) == pytest.approx((drawn <= t).mean(), abs=0.005)
+
+
+@pytest.mark.parametrize("t", [-300.0, 0.0, 2.0, 40.0, 2000.0])
+def test_noncentrality_interval_solves_its_equations(t: float) -> None:
+    low, high = noncentrality_interval(t, 5, 0.9)
+    assert noncentral_t_cdf(t, 5, low) == pytest.approx(0.95, abs=1e-8)
+    assert noncentral_t_cdf(t, 5, high) == pytest.approx(0.05, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (range(1, 9), 4.5),
+        (range(12), 5.5),
+        (range(10), 4.5),
+        ((1, 2, 3, 4, 100), 3.0),
+        ([[1, 2], [2, 2], [1, 1], [2, 1]], 1.5),
+        ([[1, 1], [2, 2], [3, 3]], 2.0),
+    ],
+)
+def test_interquartile_mean(values: object, expected: float) -> None:
+    assert interquartile_mean(np.array(values if isinstance(values, list | tuple) else list(values))) == expected
+
+
+def test_probability_of_improvement() -> None:
+    x, y = [[1, 2], [2, 2], [1, 1], [2, 1]], [[1, 1], [2, 2], [3, 3]]
+    assert probability_of_improvement(x, y).mean() == pytest.approx(1 / 3)
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(0, 5, (9, 4)).astype(float), rng.integers(0, 5, (7, 4)).astype(float)
+    for task, found in enumerate(probability_of_improvement(a, b)):
+        u = stats.mannwhitneyu(a[:, task], b[:, task]).statistic
+        assert found == pytest.approx(u / 63)
+    a[0, 0] = np.nan
+    assert probability_of_improvement(a, b)[0] == pytest.approx(
+        np.mean([(u > v) + 0.5 * (u == v) for u in a[1:, 0] for v in b[:, 0]])
+    )

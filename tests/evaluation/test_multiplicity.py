@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pipeline_lib.evaluation.multiplicity import benjamini_hochberg, dunnett, family_wise_error, holm
+from pipeline_lib.evaluation.results import EvaluationError
+
+BH_1995 = [
+    0.0001,
+    0.0004,
+    0.0019,
+    0.0095,
+    0.0201,
+    0.0278,
+    0.0298,
+    0.0344,
+    0.0459,
+    0.3240,
+    0.4262,
+    0.5719,
+    0.6528,
+    0.7590,
+    1,
+]
+BH_ADJUSTED = [
+    0.0015,
+    0.003,
+    0.0095,
+    0.035625,
+    0.0603,
+    0.063857,
+    0.063857,
+    0.0645,
+    0.0765,
+    0.486,
+    0.581182,
+    0.714875,
+    0.753231,
+    0.813214,
+    1,
+]
+
+
+def test_small_example() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert benjamini_hochberg([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.02, 0.04, 0.04, 0.02])
+
+
+def test_fifteen_p_values_of_benjamini_and_hochberg() -> None:
+    adjusted = holm(BH_1995)
+    assert adjusted[:9] == pytest.approx([0.0015, 0.0056, 0.0247, 0.114, 0.2211, 0.278, 0.278, 0.278, 0.3213])
+    assert adjusted[9:] == [1.0] * 6
+    assert sum(p <= 0.05 for p in adjusted) == 3
+    found = benjamini_hochberg(BH_1995)
+    assert found == pytest.approx(BH_ADJUSTED, abs=5e-7)
+    assert sum(p <= 0.05 for p in found) == 4
+
+
+def test_a_test_without_answer_stays_in_the_family() -> None:
+    assert holm([0.02, None, 0.03]) == [pytest.approx(0.06), None, pytest.approx(0.06)]
+    assert holm([]) == []
+    with pytest.raises(EvaluationError, match="must lie in"):
+        holm([0.5, 1.5])
+
+
+def test_holm_is_not_holm_sidak() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005])[0] != pytest.approx(1 - 0.99**3, abs=1e-6)
+
+
+def test_dunnett() -> None:
+    rng = np.random.default_rng(0)
+    base, same, better = rng.normal(size=30), rng.normal(size=30), rng.normal(1.5, 1, 30)
+    found = dunnett({"same": same, "better": better}, base, seed=0)
+    expected = stats.dunnett(same, better, control=base, rng=np.random.default_rng(0)).pvalue
+    assert [found["same"], found["better"]] == pytest.approx(expected)
+    assert found["better"] < 0.001 < 0.05 < found["same"]
+    assert dunnett({"x": [1.0, 1.0]}, [1.0, 1.0], 0) == {"x": None}
+
+
+@pytest.mark.parametrize(("tests", "error"), [(3, 0.14), (5, 0.23), (15, 0.54), (45, 0.90)])
+def test_family_wise_error(tests: int, error: float) -> None:
+    assert family_wise_error(tests, 0.05) == pytest.approx(error, abs=0.005)

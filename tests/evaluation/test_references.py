@@ -1,0 +1,52 @@
+"""Agreement with pingouin and rliable, which computed references.json on random data (see references/)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline_lib.evaluation import bootstrap, effects, multiplicity
+from pipeline_lib.evaluation import tests_of_difference as tests
+
+REFERENCES = json.loads((Path(__file__).parent / "references" / "references.json").read_text())
+
+
+@pytest.mark.parametrize("case", REFERENCES["two_groups"])
+def test_two_groups_agree_with_pingouin(case: dict[str, Any]) -> None:
+    x, y, n = np.array(case["x"]), np.array(case["y"]), case["paired"]["n"]
+    found = tests.welch(x, y)
+    assert found.statistic == pytest.approx(case["welch"]["t"], abs=1e-8)
+    assert found.df == pytest.approx(case["welch"]["df"], abs=1e-8)
+    assert found.p == pytest.approx(case["welch"]["p"], abs=1e-8)
+    pairs = tests.paired(x[:n] - y[:n], np.arange(n))
+    assert pairs.statistic == pytest.approx(case["paired"]["t"], abs=1e-8)
+    assert pairs.p == pytest.approx(case["paired"]["p"], abs=1e-8)
+    effect = effects.hedges_g(x, y)
+    df = x.size + y.size - 2
+    assert effect.d == pytest.approx(case["cohen"], abs=1e-8)
+    assert effect.d * (1 - 3 / (4 * df - 1)) == pytest.approx(case["hedges_approximate"], abs=1e-8)
+    better = effects.probability_of_improvement(x[:, None], y[:, None])[0]
+    assert better == pytest.approx(case["common_language"], abs=1e-8)
+    assert tests.equivalence(found, 1.0, 0.05).p == pytest.approx(case["tost_welch"], abs=1e-8)
+    assert tests.equivalence(pairs, 1.0, 0.05).p == pytest.approx(case["tost_paired"], abs=1e-8)
+
+
+@pytest.mark.parametrize("case", REFERENCES["corrections"])
+def test_corrections_agree_with_pingouin(case: dict[str, Any]) -> None:
+    assert multiplicity.holm(case["p"]) == pytest.approx(case["holm"], abs=1e-8)
+    assert multiplicity.benjamini_hochberg(case["p"]) == pytest.approx(case["benjamini_hochberg"], abs=1e-8)
+
+
+@pytest.mark.parametrize("case", REFERENCES["runs_and_tasks"])
+def test_runs_and_tasks_agree_with_rliable(case: dict[str, Any]) -> None:
+    x, y = np.array(case["x"]), np.array(case["y"])
+    assert effects.interquartile_mean(x) == pytest.approx(case["iqm"], abs=1e-8)
+    assert x.mean() == pytest.approx(case["mean"], abs=1e-8)
+    assert effects.probability_of_improvement(x, y).mean() == pytest.approx(case["improvement"], abs=1e-8)
+    draws = bootstrap.stratified_bootstrap(x, "iqm", 20_000, seed=0)
+    # The draws differ, so the limits agree up to Monte Carlo error.
+    assert np.quantile(draws, [0.025, 0.975]) == pytest.approx(case["iqm_interval"], abs=0.01)

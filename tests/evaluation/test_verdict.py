@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pipeline_lib.evaluation.comparison import constant_bounds, measure
+from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.family import decide
+from pipeline_lib.evaluation.plan import make_plan
+from pipeline_lib.evaluation.results import EvaluationError
+from pipeline_lib.evaluation.sentences import p_text
+from pipeline_lib.evaluation.verdict import compare, summarise_test
+from pipeline_lib.settings.evaluate import EvaluateSettings, SampleSettings, VerdictSettings
+from tests.evaluation.build import constant_team, episode, team
+
+VERDICT = VerdictSettings(resamples=2_000)
+MEANS = np.random.default_rng(0).random(96) * 0.4
+
+
+def trained(gain: float, seeds: tuple[int, ...] = (0, 1, 2), spread: float = 0.05, samples: int = 4):
+    rng = np.random.default_rng(7)
+    return {
+        seed: team(MEANS + gain + spread * rng.standard_normal(MEANS.size), samples, 50 + seed, families=32)
+        for seed in seeds
+    }
+
+
+BASE = team(MEANS, 4, 1, families=32)
+
+
+def test_improved() -> None:
+    found = compare(trained(0.5), BASE, VERDICT, names=("the selected team", "the base"))
+    assert found.verdict == "IMPROVED"
+    assert found.sentence.startswith("IMPROVED: on 96 held-out problems, hidden tests passed: ")
+    assert "p < 1e-6" in found.sentence and "points (95 % interval +4" in found.sentence
+    assert "significant in 3 of 3 training runs alone" in found.sentence
+    assert found.difference.low < 0.5 < found.difference.high
+    assert [seed.seed for seed in found.per_seed] == [0, 1, 2]
+    assert found.families == 32 and found.difference.df == 31
+    assert found.effect.low < found.effect.g < found.effect.high
+    assert found.improvement.value > 0.9
+    assert found.new_runs.p < 0.001
+    assert found.permutation.p <= 2 / 2000
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_worse_is_the_mirror_image() -> None:
+    a, b = compare(trained(0.5), BASE, VERDICT), compare(BASE, trained(0.5), VERDICT)
+    assert b.verdict == "WORSE"
+    assert b.difference.estimate == pytest.approx(-a.difference.estimate)
+    assert b.difference.p == pytest.approx(a.difference.p)
+    assert b.effect.g == pytest.approx(-a.effect.g)
+    assert b.improvement.value == pytest.approx(1 - a.improvement.value)
+    assert b.new_runs.p == pytest.approx(a.new_runs.p)
+
+
+def test_equivalent_even_when_the_tiny_difference_is_real() -> None:
+    found = compare(trained(0.02, samples=32), team(MEANS, 32, 1, families=32), VERDICT)
+    assert found.difference.p < 0.05
+    assert found.verdict == "EQUIVALENT"
+    assert "smaller than the 5.0 points that would matter (90 % interval" in found.sentence
+
+
+def test_inconclusive_says_what_could_have_been_seen_and_what_is_needed() -> None:
+    few = {0: [r for r in trained(0.06, (0,))[0] if r.problem < "p012"]}
+    found = compare(few, BASE, VERDICT)
+    assert found.verdict == "INCONCLUSIVE"
+    assert found.detectable > 0.05
+    assert found.problems_for_margin > 12
+    assert "find a difference of" in found.sentence
+    assert f"needs {found.problems_for_margin} problems" in found.sentence
+    assert "no effect" not in found.sentence and "no difference" not in found.sentence
+    se = found.difference.se
+    assert found.detectable == pytest.approx(se * 2.95, rel=0.05)  # t with 11 degrees of freedom, a bit over 2.80
+
+
+def test_paired_and_clustered_like_textbook_on_problem_means() -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.random(20), rng.random(20)
+    a = [episode(f"p{i}", 0, float(v)) for i, v in enumerate(x)]
+    b = [episode(f"p{i}", 0, float(v)) for i, v in enumerate(y)]
+    found = compare(a, b, VERDICT)
+    order = sorted(range(20), key=lambda i: f"p{i}")
+    related = stats.ttest_rel(x[order], y[order])
+    assert found.difference.p == pytest.approx(related.pvalue)
+    assert found.welch.p == pytest.approx(stats.ttest_ind(x, y, equal_var=False).pvalue)
+    assert found.effect.d == pytest.approx((x.mean() - y.mean()) / math.sqrt((x.var(ddof=1) + y.var(ddof=1)) / 2))
+    assert found.rates is None
+    assert found.per_seed == ()
+    assert "was not" not in found.new_runs.degenerate and "neither team was trained" in found.new_runs.degenerate
+
+
+def test_families_widen_the_interval() -> None:
+    rng = np.random.default_rng(1)
+    shift = rng.normal(0.1, 0.2, 8)
+
+    def teams(families: int) -> tuple[list[EpisodeRecord], list[EpisodeRecord]]:
+        means = np.full(64, 0.3)
+        return team(means + shift[np.arange(64) % 8], 4, 2, families), team(means, 4, 3, families)
+
+    clustered, single = compare(*teams(8), VERDICT), compare(*teams(0), VERDICT)
+    assert clustered.difference.estimate == pytest.approx(single.difference.estimate)
+    assert clustered.difference.se > 1.5 * single.difference.se
+    assert "only 8 families" in "; ".join(clustered.notes)
+
+
+def test_single_0_1_episodes_get_mcnemar() -> None:
+    a = [episode(f"p{i}", 0, float(i % 4 != 0), tokens=i) for i in range(40)]
+    b = [episode(f"p{i}", 0, float(i % 3 == 0), tokens=i) for i in range(40)]
+    assert compare(a, b, VERDICT).rates.p is not None
+
+
+def test_holm_runs_over_the_family() -> None:
+    weak = {0: [r for r in trained(0.06, (0,))[0] if r.problem < "p024"]}
+    alone = compare(weak, BASE, VERDICT)
+    assert 0.01 < alone.p_adjusted < 0.05 and alone.verdict == "IMPROVED"
+    one = measure(weak, BASE, VERDICT, "tests_passed", ("a", "b"))
+    family = decide({str(i): one for i in range(6)})
+    assert family["0"].p_adjusted == pytest.approx(6 * alone.p_adjusted)
+    assert family["0"].verdict == "INCONCLUSIVE"
+    assert "after Holm's correction for 6 comparisons" in family["0"].sentence
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdict", "words"),
+    [
+        (constant_team([0.0] * 96), constant_team([0.0] * 96), "EQUIVALENT", "between -3.8 points and +3.8 points"),
+        (constant_team([0.0] * 20), constant_team([0.0] * 20), "INCONCLUSIVE", "no variation between families"),
+        (constant_team([1.0] * 20), constant_team([0.0] * 20), "IMPROVED", "between +66.3 points and +100.0 points"),
+        (constant_team([1.0] * 3), constant_team([0.0] * 3), "INCONCLUSIVE", "no variation between families"),
+        (constant_team([1.0] * 20, 2, False), BASE, "INCONCLUSIVE", "one observation (n_eff = 1)"),
+        (constant_team([1.0] * 20, 2, False), constant_team([0.0] * 20), "INCONCLUSIVE", "n_eff = 1"),
+        (team([0.5], 9, 0), team([0.1], 9, 1), "INCONCLUSIVE", "All problems belong to one family"),
+    ],
+)
+def test_degenerate_data_get_plain_words(
+    a: list[EpisodeRecord], b: list[EpisodeRecord], verdict: str, words: str
+) -> None:
+    b = [EpisodeRecord(**{**r.to_json(), "family": r.problem}) for r in b]
+    found = compare(a, b, VERDICT)
+    assert found.verdict == verdict
+    assert words in found.sentence
+    assert "nan" not in json.dumps(found.to_json(), allow_nan=False).lower()
+    assert found.p_adjusted is None or "n_eff" in found.degenerate
+    assert "p <" not in found.sentence
+
+
+def test_rewards_without_known_range_get_no_interval_without_variation() -> None:
+    found = compare(constant_team([3.0] * 50), constant_team([1.0] * 50), VERDICT, metric="reward")
+    assert found.verdict == "INCONCLUSIVE"
+    assert "between +" not in found.sentence
+
+
+def test_constant_bounds_are_the_rule_of_three() -> None:
+    low, high = constant_bounds(0.0, 100, 0.05, 1.0)
+    assert (low, high) == (pytest.approx(-0.0362, abs=1e-4), pytest.approx(0.0362, abs=1e-4))  # 3.69 / n, two-sided
+    assert constant_bounds(1.0, 100, 0.05, 1.0)[0] == pytest.approx(1 - 2 * 0.0362, abs=1e-4)
+
+
+def test_a_team_that_fails_a_guard_is_never_improved() -> None:
+    found = compare(trained(0.5), BASE, VERDICT, faults=("training seed 0: meals share is 0",))
+    assert found.verdict == "INCONCLUSIVE"
+    assert "fails a guard: training seed 0: meals share is 0" in found.sentence
+
+
+def test_one_training_run_speaks_for_its_checkpoint_only() -> None:
+    found = compare(trained(0.5, (4,)), BASE, VERDICT)
+    assert found.verdict == "IMPROVED"
+    assert found.new_runs.p is None
+    assert "needs at least 3; this result is about the checkpoints tested" in found.new_runs.degenerate
+
+
+def test_runs_that_disagree_are_seen_by_the_wider_claim_only() -> None:
+    rng = np.random.default_rng(0)
+    runs = {s: team(MEANS + g, 8, s, families=32) for s, g in enumerate((0.5, 0.02, 0.1))}
+    found = compare(runs, BASE, VERDICT)
+    assert found.verdict == "IMPROVED" and found.difference.p < 1e-6
+    assert found.new_runs.p > 0.05
+    assert found.new_runs.df < 3
+    unpaired = compare(trained(0.5), {s + 10: team(MEANS, 4, int(rng.integers(99)), 32) for s in range(3)}, VERDICT)
+    assert unpaired.new_runs.n == (3, 3, 32)
+    assert unpaired.new_runs.p < 0.001
+
+
+def test_bad_input_is_refused_in_words() -> None:
+    with pytest.raises(EvaluationError, match="no problem in common"):
+        compare([episode("a", 0, 1.0)], [episode("b", 0, 1.0)], VERDICT)
+    with pytest.raises(EvaluationError, match="is nan; a reward that is not a number is a defect"):
+        compare([episode("a", 0, math.nan)], BASE, VERDICT)
+    with pytest.raises(EvaluationError, match="there are no episodes of the first team"):
+        compare([], BASE, VERDICT)
+
+
+@pytest.mark.parametrize(
+    ("p", "text"), [(0.0, "p < 1e-6"), (1e-5, "p = 1e-05"), (0.034, "p = 0.034"), (0.66, "p = 0.66")]
+)
+def test_p_text(p: float, text: str) -> None:
+    assert p_text(p) == text
+
+
+def test_summary_of_a_whole_test() -> None:
+    evaluate = EvaluateSettings(
+        validation=SampleSettings(samples=4), test=SampleSettings(samples=4), pass_k=(1, 2, 99), guards=()
+    )
+    selected, last = trained(0.4), trained(0.35)
+    baselines = {"single-agent GRPO": {0: team(MEANS + 0.2, 4, 9, families=32)}}
+    problems = {"validation": ["v1", "v2"], "test": sorted({r.problem for r in BASE})}
+    plan = make_plan(evaluate, VERDICT, {s: [10, 20] for s in range(3)}, problems, ("base", "last", *baselines))
+    validation = {
+        s: [episode(r.problem.replace("p", "v"), r.sample, r.reward, r.family) for r in records]
+        for s, records in trained(0.45).items()
+    }
+    found = summarise_test(
+        selected, BASE, last, baselines, dict.fromkeys(range(3), 10), dict.fromkeys(range(3), 20), evaluate, VERDICT,
+        validation, plan,
+    )  # fmt: skip
+    assert found["verdict"] == "IMPROVED"
+    assert found["sentence"] == found["comparisons"]["base"]["sentence"]
+    assert list(found["comparisons"]) == ["base", "last", "single-agent GRPO"]
+    assert found["comparisons"]["base"]["family_size"] == 3
+    assert found["plan"]["followed"], found["plan"]
+    assert found["shrinkage"]["validation"] > found["shrinkage"]["test"]
+    assert found["price_of_the_default"].startswith("Taking the last checkpoint instead would change the result by -")
+    assert found["other_runs"].startswith("The same is to be expected of other training runs")
+    assert found["teams"]["selected"]["metrics"]["tests_passed"] > found["teams"]["base"]["metrics"]["tests_passed"]
+    assert "accuracy@2" in found["teams"]["base"]["metrics"] and "accuracy@99" not in found["teams"]["base"]["metrics"]
+    iqm = found["teams"]["selected"]["iqm"]
+    assert iqm["low"] < iqm["value"] < iqm["high"]
+    assert "training runs" not in iqm["method"]  # three are too few to resample
+    assert found["problems"]["p000"].keys() == {"selected", "base", "last", "single-agent GRPO"}
+    json.dumps(found, allow_nan=False)
+
+    same = summarise_test(selected, BASE, selected, {}, {0: 10}, {0: 10}, evaluate, VERDICT)
+    assert same["comparisons"]["last"]["verdict"] == "EQUIVALENT"
+    assert "the default costs nothing" in same["comparisons"]["last"]["sentence"]
+    assert "the default costs nothing" in same["price_of_the_default"]
+    assert same["plan"] == {"followed": False, "deviations": ["there was no plan"], "plan": ""}
+
+    with pytest.raises(EvaluationError, match="in both validation and test"):
+        summarise_test(selected, BASE, last, {}, {}, {}, evaluate, VERDICT, validation=selected)
+    with pytest.raises(EvaluationError, match="no test episodes of a selected checkpoint"):
+        summarise_test({}, BASE, {}, {}, {}, {}, evaluate, VERDICT)
+
+
+def test_a_waiting_team_is_called_degenerate_not_improved() -> None:
+    idle = {s: constant_team([1.0] * 96, 4, varied_tokens=False) for s in range(3)}
+    base = [EpisodeRecord(**{**r.to_json(), "family": r.problem}) for r in BASE]
+    found = summarise_test(idle, base, idle, {}, {0: 1}, {0: 2}, EvaluateSettings(), VERDICT)
+    assert found["verdict"] == "INCONCLUSIVE"
+    assert "same in every recorded respect" in found["sentence"]
+
+
+def test_the_order_of_episodes_and_seeds_changes_nothing() -> None:
+    a = trained(0.06)
+    rng = np.random.default_rng(0)
+    shuffled = {seed: [a[seed][i] for i in rng.permutation(len(a[seed]))] for seed in reversed(list(a))}
+    base = [BASE[i] for i in rng.permutation(len(BASE))]
+    assert compare(shuffled, base, VERDICT).to_json() == compare(a, BASE, VERDICT).to_json()

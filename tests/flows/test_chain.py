@@ -1,0 +1,201 @@
+"""The whole chain for real, small: from nothing to a verdict, and what happens when something is changed or killed."""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from flows.experiment import outcome
+from pipeline_lib.storage import file_digest, folder_digest
+from tests.flows.project import SMALL, call, change_settings, environment, make_project
+
+HUMANEVAL = Path(__file__).resolve().parents[2].parent / "shared/data/HumanEval.jsonl.gz"
+
+pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(1500)]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project in which the chain has run once."""
+    project = make_project(tmp_path_factory.mktemp("chain"))
+    call(project, "python", "-m", "flows.experiment")
+    return project
+
+
+def ran(text: str) -> set[str]:
+    """Return the stages that ``dvc repro`` ran."""
+    return set(re.findall(r"Running stage '([^']+)'", text))
+
+
+def test_it_ends_in_a_verdict_and_a_report(finished: Path):
+    verdict = json.loads((finished / "results/verdict.json").read_text())
+    assert verdict["sentence"] in outcome(finished)
+    assert f"The report: {finished / 'report/index.html'}" in outcome(finished)
+    assert verdict["verdict"] in {"IMPROVED", "WORSE", "EQUIVALENT", "INCONCLUSIVE"}
+    assert verdict["plan"]["followed"], verdict["plan"]
+    assert {"base", "last"} <= set(verdict["comparisons"])
+    page = (finished / "report/index.html").read_text()
+    assert verdict["verdict"] in page
+    assert "http://" not in re.sub(r"http://www\.w3\.org/\S+|xmlns\S+", "", page)
+    assert [path.name for path in sorted((finished / "models/trained/team-0").iterdir())] == [
+        f"step-{step:05d}" for step in (0, 3, 6, 9, 12)
+    ]
+
+
+def test_a_second_time_nothing_runs(finished: Path):
+    assert not ran(call(finished, "dvc", "repro"))
+
+
+def test_a_checkpoints_bytes_lie_on_disk_once(finished: Path):
+    weights = list((finished / "models/trained").rglob("*.safetensors"))
+    assert weights
+    for path in weights:
+        assert path.stat().st_nlink >= 3, f"{path}: scratch, output and DVC's cache should be one file"
+    assert not list((finished / ".symposium/mlflow").rglob("*.safetensors"))
+
+
+def test_mlflow_holds_every_metric_every_checkpoint_and_the_champion(finished: Path):
+    import mlflow
+
+    client = mlflow.MlflowClient(f"sqlite:///{finished}/.symposium/mlflow/mlflow.db")
+    runs = client.search_runs([e.experiment_id for e in client.search_experiments()], max_results=100)
+    train = next(run for run in runs if run.info.run_name == "train team seed 0")
+    history = client.get_metric_history(train.info.run_id, "reward/mean")
+    assert [point.step for point in history] == list(range(1, 13))
+    assert all(run.info.status == "FINISHED" for run in runs), {r.info.run_name: r.info.status for r in runs}
+    models = client.search_logged_models([train.info.experiment_id])
+    assert {"team-0-step-0", "team-0-step-12"} <= {model.name for model in models}
+    swept = [metric for model in models for metric in model.metrics or [] if metric.key.startswith("validation/")]
+    assert swept
+    assert client.get_model_version_by_alias("symposium-coding", "champion")
+
+
+def test_an_evaluation_setting_does_not_train_again(finished: Path, tmp_path: Path):
+    project = copy(finished, tmp_path)
+    change_settings(project, {"evaluate": {"test": {"samples": 3}}})
+    done = ran(call(project, "dvc", "repro"))
+    assert {"preregister", "test", "verdict", "report"} <= done
+    assert not done & {"prepare", "warm_start", "audit", "train@0"}
+
+
+def test_a_learning_rate_does_not_make_problems_again_and_never_resumes_from_the_old_one(
+    finished: Path, tmp_path: Path
+):
+    project = copy(finished, tmp_path)
+    before = file_digest(project / "models/trained/team-0/step-00012/checkpoint.json")
+    change_settings(project, {"train": {"learning_rate": 2e-3}})
+    done = ran(call(project, "dvc", "repro", "train@0"))
+    assert done == {"train@0"}
+    assert file_digest(project / "models/trained/team-0/step-00012/checkpoint.json") != before
+
+
+def test_one_more_checkpoint_costs_one_evaluation(finished: Path, tmp_path: Path):
+    project = copy(finished, tmp_path)
+    change_settings(project, {"train": {"steps": 15}})
+    printed = call(project, "dvc", "repro", "sweep@0")
+    assert len(re.findall(r"Task run 'team 0 step \d+' - Finished in state Cached", printed)) == 5
+    assert re.findall(r"Task run 'team 0 step (\d+)' - Finished in state Completed", printed) == ["15"]
+
+
+@pytest.mark.parametrize(("broken", "words"), [("train: {stesp: 3}", "did you mean 'steps'"), (None, "git checkout")])
+def test_mistakes_end_with_a_message_before_any_work(finished: Path, tmp_path: Path, broken: str | None, words: str):
+    path = tmp_path / "project"
+    path.mkdir()
+    if broken:
+        (path / "params.yaml").write_text(broken)
+    shutil.copytree(finished / "conf", path / "conf")
+    done = subprocess.run(
+        ["python", "-m", "flows.prepare"],
+        cwd=path,
+        env={**environment(), "PYTHONPATH": str(finished)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_killed_at_random_moments_it_continues_and_ends_with_the_same_bytes(finished: Path, tmp_path: Path):
+    """``kill -9`` of everything, again and again: the same command continues, and the checkpoints are the same."""
+    project = make_project(tmp_path / "killed")
+    whole = call(finished, "git", "rev-parse", "HEAD")
+    assert whole
+    call(project, "dvc", "repro", "warm_start", "audit")
+    chance = random.Random(1)
+    for _ in range(3):
+        running = subprocess.Popen(
+            ["dvc", "repro", "train@0"],
+            cwd=project,
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        time.sleep(chance.uniform(4.0, 14.0))
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+    call(project, "dvc", "repro", "train@0")
+    expected = folder_digest(finished / "models/trained/team-0")
+    assert folder_digest(project / "models/trained/team-0") == expected
+
+
+def test_experiments_metrics_plots_and_a_remote_work_on_a_real_run(finished: Path, tmp_path: Path):
+    project = copy(finished, tmp_path)
+    git = ("git", "-c", "user.name=t", "-c", "user.email=t@localhost")
+    call(project, *git, "add", "-A")
+    call(project, *git, "commit", "-qm", "a run")
+    before = (project / "params.yaml").read_text()
+    call(project, "dvc", "exp", "run", "--temp", "-n", "more-samples", "-S", "evaluate.test.samples=3")
+    assert (project / "params.yaml").read_text() == before
+    shown = json.loads(call(project, "dvc", "exp", "show", "--json"))
+    names = [rev.get("name") for base in shown for exp in base.get("experiments") or [] for rev in exp["revs"]]
+    assert "more-samples" in names
+    assert "difference" in call(project, "dvc", "metrics", "diff", "HEAD", "more-samples", "--all")
+    call(project, "dvc", "plots", "diff", "HEAD", "more-samples")
+    assert "learning" in (project / "dvc_plots/index.html").read_text()
+    call(project, "dvc", "remote", "add", "-d", "local", str(tmp_path / "remote"))
+    call(project, "dvc", "push")
+    expected = folder_digest(project / "models")
+    for folder in (".dvc/cache", "models", "data", "report", "results"):
+        shutil.rmtree(project / folder)
+    call(project, "git", "checkout", "--", "results")
+    call(project, "dvc", "pull")
+    assert folder_digest(project / "models") == expected
+    assert "up to date" in call(project, "dvc", "status")
+
+
+@pytest.mark.skipif(not HUMANEVAL.exists(), reason=f"{HUMANEVAL} is not here")
+def test_humaneval_goes_through_the_same_chain(tmp_path: Path):
+    """The tiny model solves nearly none of it, which the audit may refuse; with the reason recorded it is scored."""
+    small = {
+        **SMALL,
+        "problems": "humaneval-here",
+        "policy": {"context": 2048, "warm_start": {"steps": 60, "batch": 16}},
+        "audit": {"problems": 2, "group_size": 2, "override": "the tiny model cannot solve these"},
+        "train": {"steps": 2, "checkpoint_every": 1, "problems_per_step": 4, "group_size": 2},
+        "evaluate": {"validation": {"samples": 1}, "test": {"samples": 1}, "pass_k": [1]},
+    }
+    (tmp_path / "conf/problems").mkdir(parents=True)
+    (tmp_path / "conf/problems/humaneval-here.yaml").write_text(f"kind: humaneval\nsource: {HUMANEVAL}\n")
+    project = make_project(tmp_path, small)
+    call(project, "python", "-m", "flows.experiment")
+    verdict = json.loads((project / "results/verdict.json").read_text())
+    assert verdict["teams"]["selected"]["metrics"]["tests_passed"] < 0.1
+    counted = json.loads((project / "data/problems/manifest.json").read_text())["splits"]
+    assert sum(split["count"] for split in counted.values()) == 164
+
+
+def copy(project: Path, folder: Path) -> Path:
+    """Copy a project with everything it made; hard links become files of their own."""
+    target = folder / "project"
+    shutil.copytree(project, target, symlinks=True, ignore=shutil.ignore_patterns("*.sock", "start.lock"))
+    return target

@@ -1,0 +1,96 @@
+"""The whole experiment as a flow, on a small real DVC project: side by side, twice, failing, interrupted, killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.flows.project import call
+from tests.flows.toy_project import started, still_there, wait_for, words
+
+pytestmark = [pytest.mark.service, pytest.mark.slow]
+EXPERIMENT = ("-m", "flows.experiment", "--jobs", "2")
+
+
+def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: Path) -> None:
+    (toy / ".symposium" / "meet").mkdir(parents=True)  # each training waits there until the other one has come
+    said = call(toy, "python", *EXPERIMENT)
+    assert "5 of 5 stages to look at" in said
+    assert "done; 5 of 5 stages did work" in said
+    assert "s left" in said, "no estimate of what remains"
+    assert call(toy, "dvc", "status", "--json").strip() == "{}"
+    assert (toy / "out/report").read_text() == "report"
+    assert json.loads((toy / ".symposium/seconds.json").read_text()).keys() >= {"train@0", "train@1", "report"}
+    again = call(toy, "python", *EXPERIMENT)
+    assert "everything is up to date (5 stages)" in again
+    assert "at work" not in again
+    (toy / "params.yaml").write_text((toy / "params.yaml").read_text().replace("steps: 4", "steps: 6"))
+    shutil_meet = toy / ".symposium" / "meet"
+    for came in shutil_meet.iterdir():
+        came.unlink()
+    changed = call(toy, "python", *EXPERIMENT)
+    assert "3 of 5 stages to look at" in changed
+    assert "prepare at work" not in changed
+    assert (toy / "models/1/weights.txt").read_text() == "1 6"
+
+
+def test_only_what_was_asked_for_and_what_it_needs(toy: Path) -> None:
+    assert "1 of 1 stages to look at" in call(toy, "python", *EXPERIMENT, "alone")
+    said = call(toy, "python", *EXPERIMENT, "trian", status=1)
+    assert "error: there is no stage 'trian'; stages: alone, prepare, report, train@0, train@1" in said
+    assert "Traceback" not in said
+
+
+def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path) -> None:
+    (toy / "fail-prepare").touch()
+    said = call(toy, "python", *EXPERIMENT, status=1)
+    assert "error: stage prepare failed" in said
+    assert "prepare was told to fail" in said
+    assert "not run, because they need what failed: train@0, train@1, report" in said
+    assert "Traceback" not in said
+    assert (toy / "out/alone").exists()
+    assert not (toy / "models").exists()
+    (toy / "fail-prepare").unlink()
+    call(toy, "python", *EXPERIMENT)
+    assert (toy / "out/report").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy: Path, number: int) -> None:
+    scratch = toy / ".symposium" / "scratch"
+    (toy / "params.yaml").write_text((toy / "params.yaml").read_text().replace("steps: 4", "steps: 8"))
+    with started(toy, *EXPERIMENT) as process:
+        wait_for(
+            lambda: (len(list(scratch.rglob("2.bin"))) == 2 and _hold(toy)) or process.poll() is not None, words(toy)
+        )
+        os.kill(process.pid, number)
+        status = process.wait(60)
+        wait_for(lambda: not still_there(toy), f"all processes gone: {still_there(toy)}", 120)
+    assert status == {signal.SIGINT: 130, signal.SIGTERM: -15, signal.SIGKILL: -9}[signal.Signals(number)]
+    assert "Traceback" not in words(toy)
+    (toy / ".symposium" / "hold").unlink()
+    said = call(toy, "python", *EXPERIMENT)
+    assert "prepare at work" not in said
+    assert (toy / "models/0/weights.txt").read_text() == "0 8"
+    assert not list(scratch.rglob("began-at-0.again"))
+    assert list(scratch.rglob("began-at-[2468]")), "it began anew instead of continuing"
+
+
+def _hold(toy: Path) -> bool:
+    (toy / ".symposium" / "hold").touch()
+    return True
+
+
+def test_wrong_settings_end_it_before_anything_starts(toy: Path) -> None:
+    (toy / "params.yaml").write_text("train: {stepz: 3}\n")
+    said = call(toy, "python", *EXPERIMENT, status=2)
+    assert "params.yaml: train.stepz: unknown key" in said
+    assert "did you mean 'steps'?" in said
+    assert "Traceback" not in said
+    assert not (toy / ".symposium" / "prefect" / "prefect.db").exists()
+    (toy / "params.yaml").unlink()
+    assert "params.yaml: there is no such file" in call(toy, "python", *EXPERIMENT, status=2)

@@ -1,0 +1,262 @@
+"""``make ui`` on a small real DVC project: servers, deployment, a person with a browser, cancelling, crashing, the end.
+
+All tests share one ``make ui``; the usual ports are taken, which everything has to stand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import psutil
+import pytest
+from prefect import get_client
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.objects import FlowRun
+from prefect.exceptions import PrefectHTTPStatusError
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Cancelling
+
+from pipeline_lib.storage import read_json
+from tasks.processes import family
+from tests.flows.browser import browser
+from tests.flows.project import call, environment
+from tests.flows.toy_project import started, still_there, wait_for, words
+
+pytestmark = [pytest.mark.service, pytest.mark.slow]
+
+
+@dataclass
+class Ui:
+    """A project with a running ``make ui``."""
+
+    project: Path
+    process: subprocess.Popen[str]
+    prefect: str
+    mlflow: str
+
+    @contextlib.contextmanager
+    def client(self) -> Iterator[SyncPrefectClient]:
+        with temporary_settings({PREFECT_API_URL: f"{self.prefect}/api"}), get_client(sync_client=True) as client:
+            yield client
+
+    def start(self, name: str, **train: Any) -> FlowRun:
+        """Start the deployment as the form does, with other ``train`` settings."""
+        with self.client() as client:
+            deployment = client.read_deployment_by_name("experiment/experiment")
+            params = deployment.parameters["params"]
+            changed = {**params, "train": {**params["train"], **train}}
+            return client.create_flow_run_from_deployment(deployment.id, parameters={"params": changed}, name=name)
+
+    def state(self, run: FlowRun) -> str:
+        with self.client() as client:
+            state = client.read_flow_run(run.id).state
+        return state.name if state else ""
+
+    def wait(self, run: FlowRun, *states: str) -> None:
+        wait_for(lambda: self.state(run) in states, f"{run.name} {states}; it is {self.state(run)}\n{self.log()}")
+
+    def log(self) -> str:
+        return (self.project / ".symposium/logs/deployments.log").read_text()[-3000:]
+
+
+@contextlib.contextmanager
+def make_ui(project: Path) -> Iterator[Ui]:
+    with contextlib.ExitStack() as stack:
+        for port in (4200, 5000):
+            taken = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):  # somebody else has it: just as good
+                taken.bind(("127.0.0.1", port))
+                taken.listen()
+        process = stack.enter_context(started(project, "-m", "flows.serve"))
+        wait_for(lambda: "Ctrl-C ends both" in words(project) or process.poll() is not None, words(project), 600)
+        assert process.poll() is None, words(project)
+        urls = read_json(project / ".symposium/servers.json")
+        ui = Ui(project, process, urls["prefect"]["url"], urls["mlflow"]["url"])
+        wait_for(lambda: "prefect deployment run" in ui.log(), ui.log(), 300)
+        yield ui
+
+
+@pytest.fixture(scope="module")
+def ui(toy_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
+    project = Path(shutil.copytree(toy_template, tmp_path_factory.mktemp("ui") / "toy", symlinks=True))
+    with make_ui(project) as ui:
+        yield ui
+
+
+def test_taken_ports_are_named_and_others_used(ui: Ui) -> None:
+    assert "port 4200 is taken, so prefect uses another" in words(ui.project)
+    assert "port 5000 is taken, so mlflow uses another" in words(ui.project)
+    assert ui.prefect in words(ui.project)
+
+
+def test_it_stays_below_a_gigabyte(ui: Ui) -> None:
+    megabytes = sum(process.memory_full_info().pss for process in family(ui.process.pid)) / 2**20
+    assert megabytes < 1000
+
+
+def test_a_second_one_says_that_it_runs_already(ui: Ui) -> None:
+    said = call(ui.project, "python", "-m", "flows.serve", status=1)
+    assert f"error: it runs already: Prefect {ui.prefect}, MLflow {ui.mlflow}" in said
+
+
+def test_a_run_from_the_form_becomes_an_experiment_and_is_seen_in_both_uis(ui: Ui, tmp_path: Path) -> None:
+    before = call(ui.project, "git", "status", "--porcelain")
+    with browser(tmp_path) as window:
+        window.open(f"{ui.prefect}/v2/deployments")
+        window.see("experiment")
+        window.click("//a[normalize-space()='experiment' and contains(@href, 'deployments/deployment')]")
+        window.click("//button[normalize-space()='Run']")
+        window.click("//*[@role='menuitem' and contains(normalize-space(), 'Custom run')]")
+        window.see("Parameters", "steps between checkpoints", "peak learning rate (AdamW)")
+        window.fill(window.find("//label[normalize-space()='Run Name']/following::input[1]"), "brave-owl")
+        window.fill(window.field("updates per run"), "6")
+        window.picture("prefect-form")
+        window.click("//button[normalize-space()='Submit']")
+        window.see("brave-owl")
+        with ui.client() as client:
+            run = next(run for run in client.read_flow_runs(limit=20) if run.name == "brave-owl")
+        assert run.parameters["params"]["train"]["steps"] == 6
+        ui.wait(run, "Completed", "Failed", "Crashed")
+        assert ui.state(run) == "Completed", ui.log()
+        window.open(f"{ui.prefect}/v2/runs/flow-run/{run.id}")
+        window.see("brave-owl", "Completed")
+        window.picture("prefect-run")
+        window.click("//*[@role='tab' and normalize-space()='Task Runs']")
+        window.see("train@0", "report")
+        assert "Unable to connect" not in window.text()
+
+        window.open(ui.mlflow)
+        window.see("coding")
+        client = mlflow.MlflowClient(ui.mlflow)
+        experiment = client.get_experiment_by_name("coding")
+        assert experiment is not None
+        base = f"{ui.mlflow}/#/experiments/{experiment.experiment_id}"
+        suffix = "?workflowType=machine_learning"
+        window.open(f"{base}/models{suffix}")
+        window.click("//*[@data-component-id='mlflow.assistant.chat_panel.close']")  # it covers what is looked for
+        window.open(f"{base}/runs{suffix}")
+        window.see("brave-owl")
+        window.click(
+            "//a[normalize-space()='brave-owl']/ancestor::*[@role='gridcell']//button"
+        )  # show the runs below it
+        window.see("train seed 0", "train seed 1")
+        window.picture("mlflow-runs")
+        runs = {r.info.run_name: r for r in client.search_runs([experiment.experiment_id])}
+        window.open(f"{base}/runs/{runs['train seed 0'].info.run_id}/model-metrics{suffix}")
+        window.see("reward", "loss")
+        window.wait(lambda: window.find("//*[name()='svg' and contains(@class, 'main-svg')]"), "the curves")
+        window.picture("mlflow-curves")
+        window.open(f"{base}/models{suffix}")
+        window.see("seed-0-step-6", "seed-1-step-6", "validation (#", "0.5")
+        window.picture("mlflow-checkpoints")
+    parent = runs["brave-owl"]
+    assert parent.info.status == "FINISHED"
+    saved = call(ui.project, "git", "rev-parse", parent.data.tags["dvc.exp_rev"]).strip()
+    assert parent.data.tags["dvc.exp_name"] == "brave-owl"
+    assert "steps: 6 # few" in call(ui.project, "git", "show", f"{saved}:params.yaml")
+    assert "brave-owl" in call(ui.project, "dvc", "exp", "show", "--csv")
+    assert call(ui.project, "git", "status", "--porcelain") == before
+    assert not (ui.project / "models").exists()
+
+
+def test_a_wrong_value_is_refused_before_a_run_is_made(ui: Ui) -> None:
+    with pytest.raises(PrefectHTTPStatusError, match="steps"):
+        ui.start("wrong", steps=-1)
+
+
+def test_settings_that_fight_each_other_end_the_run_with_the_reason(ui: Ui) -> None:
+    run = ui.start("fighting", steps=4, checkpoint_every=9)
+    ui.wait(run, "Failed", "Completed", "Crashed")
+    with ui.client() as client:
+        state = client.read_flow_run(run.id).state
+    assert state is not None
+    assert state.name == "Failed"
+    assert "checkpoint_every (9) is longer than the run (4 steps)" in str(state.message)
+
+
+def test_cancelling_stops_the_training_and_the_same_run_continues(ui: Ui) -> None:
+    home = ui.project / ".symposium"
+    begun = set(home.rglob("began-at-*"))
+    run = ui.start("calm-fox", steps=8)
+    wait_for(lambda: len(list(home.rglob("2.bin"))) >= 2 and _hold(home, begun), "the first checkpoint\n" + ui.log())
+    with ui.client() as client:
+        client.set_flow_run_state(run.id, Cancelling())
+    ui.wait(run, "Cancelled", "Crashed")
+    assert ui.state(run) == "Cancelled"
+    wait_for(lambda: not [line for line in still_there(ui.project) if "learn.py" in line], "training ended", 20)
+    wait_for(lambda: not list((home / "workspaces").glob("calm-fox*")), "workspace removed", 20)
+    (home / "hold").unlink()
+    again = ui.start("calm-fox", steps=8)
+    ui.wait(again, "Completed", "Failed", "Crashed")
+    assert ui.state(again) == "Completed", ui.log()
+    assert {path.name for path in set(home.rglob("began-at-*")) - begun} > {"began-at-0"}, "it began anew"
+
+
+def _hold(home: Path, begun: set[Path]) -> bool:
+    fresh = {path.parent for path in set(home.rglob("began-at-*")) - begun}
+    if any((folder / "2.bin").exists() for folder in fresh):
+        (home / "hold").touch()
+        return True
+    return False
+
+
+def test_a_killed_run_is_shown_as_crashed_within_a_minute(ui: Ui) -> None:
+    home = ui.project / ".symposium"
+    (home / "hold").touch()
+    variables = {**environment(), "SYMPOSIUM_HOME": str(home), "PREFECT_API_URL": f"{ui.prefect}/api"}
+    process = subprocess.Popen(
+        [sys.executable, "learn.py", "7"],
+        cwd=ui.project,
+        env={**variables, "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30", "SYMPOSIUM_RUN": "killed"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+    )
+
+    def mine() -> FlowRun | None:
+        with ui.client() as client:
+            return next((run for run in client.read_flow_runs(limit=20) if "run:killed" in run.tags), None)
+
+    def beats() -> int:
+        with ui.client() as client:
+            found = client.request("POST", "/events/filter", json={"filter": {"event": {"name": [BEAT]}}, "limit": 50})
+        resources = [event["resource"]["prefect.resource.id"] for event in found.json()["events"]]
+        run = mine()
+        return resources.count(f"prefect.flow-run.{run.id}") if run else 0
+
+    try:
+        wait_for(beats, "the first heartbeat")
+    finally:
+        process.kill()
+        process.wait()
+        (home / "hold").unlink()
+    run = mine()
+    assert run is not None
+    wait_for(lambda: ui.state(run) == "Crashed", f"crashed; it is {ui.state(run)}", 60)
+
+
+BEAT = "prefect.flow-run.heartbeat"
+
+
+def test_ctrl_c_leaves_no_process_even_with_a_run_going(ui: Ui) -> None:
+    (ui.project / ".symposium" / "hold").touch()
+    ui.start("interrupted", steps=10)
+    wait_for(lambda: [line for line in still_there(ui.project) if "learn.py" in line], "a training\n" + ui.log())
+    members = family(ui.process.pid)
+    os.kill(ui.process.pid, signal.SIGINT)
+    assert ui.process.wait(120) == 0
+    assert "all ended" in words(ui.project)
+    assert "Traceback" not in words(ui.project)
+    assert not [process for process in members if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    assert not still_there(ui.project)
+    assert not (ui.project / ".symposium/servers.json").exists()

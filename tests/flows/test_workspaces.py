@@ -1,0 +1,146 @@
+"""Workspaces of experiments: they share what is shared, carry changed settings, and leave the working tree alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline_lib.settings import Params, load_params
+from pipeline_lib.tracking.processes import own_process
+from tasks import workspaces
+from tasks.chain import ChainError
+from tests.flows.project import call
+from tests.flows.toy_project import commit
+
+ONE_STAGE = """
+stages:
+  alone:
+    cmd: python work.py alone out/alone
+    deps: [work.py]
+    params: [train]
+    outs: [out/alone]
+"""
+
+
+def changed(params: Params, **sections: dict[str, Any]) -> Params:
+    content = params.model_dump(mode="json")
+    for name, values in sections.items():
+        content[name] = {**content[name], **values}
+    return Params.model_validate(content)
+
+
+@pytest.fixture(autouse=True)
+def home(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(toy / ".symposium"))
+
+
+def state(toy: Path) -> dict[str, tuple[int, bytes]]:
+    """Return time and content of every file of the working tree."""
+    files = (path for path in toy.rglob("*") if path.is_file() and not {".git", ".dvc", ".symposium"} & set(path.parts))
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
+def test_an_experiment_is_saved_under_its_name_and_the_working_tree_is_untouched(toy: Path) -> None:
+    (toy / "dvc.yaml").write_text(ONE_STAGE)
+    commit(toy, "one stage is enough here")
+    (toy / "work.py").write_text((toy / "work.py").read_text() + "# not finished\n")
+    before = state(toy)
+    wanted = changed(load_params(toy / "params.yaml", toy / "conf"), train={"steps": 6})
+    assert workspaces.uncommitted(toy) == ["work.py"]
+    with workspaces.workspace(toy, "brave-owl") as folder:
+        assert folder == toy / ".symposium/workspaces/brave-owl"
+        assert "# not finished" not in (folder / "work.py").read_text()
+        assert workspaces.change_settings(folder / "params.yaml", wanted) == {"train.steps": (4, 6)}
+        assert "steps: 6 # few" in (folder / "params.yaml").read_text()
+        call(folder, "dvc", "repro", "-q", "alone")
+        saved = workspaces.save_experiment(folder, toy, "brave-owl")
+    assert not folder.exists()
+    assert state(toy) == before
+    assert "brave-owl" in call(toy, "dvc", "exp", "list", "--name-only")
+    assert "steps: 6 # few" in call(toy, "git", "show", f"{saved}:params.yaml")
+    assert "alone" in call(toy, "git", "show", f"{saved}:dvc.lock")
+    assert workspaces.free_name(toy, "Brave Owl") == "brave-owl-2"
+    call(toy, "git", "checkout", "-q", "--", "work.py")
+    call(toy, "dvc", "exp", "apply", "-q", "brave-owl")
+    assert (toy / "out/alone").read_text() == "alone", "its data is in the project's cache"
+
+
+def test_what_was_computed_in_one_workspace_is_not_computed_again_in_the_next(toy: Path) -> None:
+    for number in (1, 2):
+        with workspaces.workspace(toy, f"run-{number}") as folder:
+            said = call(folder, "dvc", "repro", "alone")
+            assert ("alone at work" in said) == (number == 1)
+            assert (folder / "out/alone").read_text() == "alone"
+
+
+def test_the_workspace_of_a_process_that_is_gone_is_removed(toy: Path) -> None:
+    code = "from pipeline_lib.tracking.processes import own_process; print(own_process())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    folder = toy / ".symposium" / "workspaces"
+    for name, owner in (("dead", done.stdout.strip()), ("living", own_process())):
+        (folder / name).mkdir(parents=True)
+        (folder / f"{name}.owner").write_text(owner)
+    workspaces.remove_abandoned()
+    assert sorted(path.name for path in folder.iterdir()) == ["living", "living.owner"]
+
+
+def test_a_project_without_a_commit_is_refused_in_words(tmp_path: Path) -> None:
+    call(tmp_path, "git", "init", "-q")
+    with pytest.raises(ChainError, match="git"), workspaces.workspace(tmp_path, "run"):
+        pass
+    assert not list((tmp_path / ".symposium").rglob("run"))
+
+
+def test_the_persons_own_dvc_settings_come_along(toy: Path) -> None:
+    call(toy, "dvc", "remote", "add", "--local", "store", str(toy.parent / "store"))
+    with workspaces.workspace(toy, "run") as folder:
+        assert "store" in call(folder, "dvc", "remote", "list")
+        assert call(folder, "dvc", "cache", "dir").strip() == str(toy / ".dvc/cache")
+
+
+@pytest.mark.parametrize(
+    ("file", "sections"),
+    [
+        ("train: {steps: 4, checkpoint_every: 2} # mine\n", {"train": {"learning_rate": 1e-5}}),
+        ("train: {steps: 4, checkpoint_every: 2}\n", {"train": {"loss": {"kl": 0.1}}}),
+        ("train: {steps: 4, checkpoint_every: 2}\n", {"seeds": {"train": [3, 4, 5], "single_agent": []}}),
+        ("{}\n", {"policy": {"adapter": {"kind": "lora", "rank": 4}}}),
+        ("policy: {kind: embedded, adapter: {kind: lora, rank: 4}}\n", {"policy": {"adapter": {"kind": "none"}}}),
+        ("problems: small # a preset\n", {"problems": {"seed": 9}}),
+        ("{}\n", {"audit": {"override": 'it\'s "known": yes, 100 %'}}),
+    ],
+)
+def test_settings_are_changed_and_everything_else_stays(
+    tmp_path: Path, file: str, sections: dict[str, dict[str, Any]]
+) -> None:
+    (tmp_path / "conf/problems").mkdir(parents=True)
+    (tmp_path / "conf/problems/small.yaml").write_text("kind: generated\nsizes: {train: 64, validation: 8, test: 8}\n")
+    path = tmp_path / "params.yaml"
+    path.write_text(f"# what a person wrote\nverdict: {{alpha: 0.01}} # strict\n{file}" if file != "{}\n" else file)
+    wanted = changed(load_params(path, tmp_path / "conf"), **sections)
+    workspaces.change_settings(path, wanted)
+    assert load_params(path, tmp_path / "conf") == wanted
+    if file != "{}\n":
+        assert path.read_text().startswith("# what a person wrote\nverdict: {alpha: 0.01} # strict\n")
+
+
+def test_another_variant_replaces_its_section(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text("policy: {kind: embedded, hidden_size: 64}\n")
+    content = load_params(path, tmp_path).model_dump(mode="json")
+    content["policy"] = {"kind": "pretrained", "models": ["Qwen/Qwen3-0.6B"]}
+    wanted = Params.model_validate(content)
+    workspaces.change_settings(path, wanted)
+    assert load_params(path, tmp_path) == wanted
+    assert "hidden_size" not in path.read_text()
+
+
+def test_nothing_to_change_leaves_the_file_as_it_is(toy: Path) -> None:
+    before = (toy / "params.yaml").read_text()
+    assert workspaces.change_settings(toy / "params.yaml", load_params(toy / "params.yaml", toy / "conf")) == {}
+    assert (toy / "params.yaml").read_text() == before
+    assert call(toy, "git", "status", "--porcelain") == ""

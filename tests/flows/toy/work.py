@@ -1,0 +1,14 @@
+"""A stage that writes its name, unless a file says that it shall fail."""
+
+import sys
+import time
+from pathlib import Path
+
+name, out = sys.argv[1], Path(sys.argv[2])
+print(f"{name} at work", flush=True)
+if Path(f"fail-{name}").exists():
+    sys.exit(f"{name} was told to fail")
+while Path(f"hold-{name}").exists():
+    time.sleep(0.05)
+out.parent.mkdir(exist_ok=True)
+out.write_text(name)

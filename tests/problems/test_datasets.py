@@ -1,0 +1,275 @@
+"""Published datasets: every format, the fields as published, and what belongs to a problem."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline_lib.problems.content import ProblemsError
+from pipeline_lib.problems.datasets import read_dataset
+from pipeline_lib.problems.problem import CodingProblem
+from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.sandbox import Executor, Job, Status
+from pipeline_lib.sandbox.tests_source import count_cases
+from pipeline_lib.settings.problems import DatasetProblems
+
+HUMANEVAL = Path(__file__).parents[2] / "../shared/data/HumanEval.jsonl.gz"
+
+WITH_HELPER = {
+    "task_id": "HumanEval/10",
+    "prompt": (
+        "import math\n\n\ndef is_even(n: int) -> bool:\n    return n % 2 == 0\n\n\n"
+        "def half(number: float, *, up: bool = False) -> int:\n"
+        '    """Half of an even number.\n    >>> half(4)\n    2\n    """\n'
+    ),
+    "canonical_solution": "    return math.ceil(number / 2) if is_even(number) else 0\n",
+    "test": (
+        "METADATA = {}\n\ndef check(candidate):\n    assert candidate(4) == 2\n    assert candidate(3) == 0\n"
+        "    for n in (6, 8):\n        assert candidate(n) == n / 2\n    assert True, 'no credit for this'\n"
+    ),
+    "entry_point": "half",
+}
+SANITIZED = {
+    "source_file": "Benchmark Questions Verification V2.ipynb",
+    "task_id": 7,
+    "prompt": "Write a function to add one to every item of a list.",
+    "code": (
+        "import math\ndef increment(items):\n    return [other(item) for item in items]\n"
+        "def other(item):\n    return item + 1"
+    ),
+    "test_imports": ["import math"],
+    "test_list": [
+        "assert increment([1]) == [2]",
+        "assert math.isclose(sum(increment([1, 2])), 5)",
+        "assert increment([]) == []",
+    ],
+}
+FULL = {
+    "task_id": 602,
+    "text": "Write a python function to find the first letter.",
+    "code": "def first_letter(text):\r\n  return text[0]",
+    "test_list": ['assert first_letter("abc") == "a"', 'assert first_letter("b\\nc") == "b"'],
+    "test_setup_code": "",
+    "challenge_test_list": [],
+}
+
+
+def _jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def _gzipped(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_bytes(gzip.compress(_jsonl(path.with_suffix(""), rows).read_bytes()))
+    return path
+
+
+def _json(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text(json.dumps(rows, indent=2))
+    return path
+
+
+def _parquet(path: Path, rows: list[dict[str, Any]]) -> Path:
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return path
+
+
+def _read(path: Path, kind: str = "humaneval", **settings: object) -> list[CodingProblem]:
+    return read_dataset(DatasetProblems.model_validate({"kind": kind, "source": str(path), **settings}))
+
+
+def _passes(problem: CodingProblem, tests: str) -> bool:
+    namespace: dict[str, Any] = {}
+    for source in (problem.prelude, *problem.reference.values(), tests):
+        exec(source, namespace)
+    namespace["check"](namespace[problem.entry_point])
+    return True
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [("a.jsonl", _jsonl), ("a.jsonl.gz", _gzipped), ("a.json", _json), ("a.parquet", _parquet)],
+)
+@pytest.mark.parametrize(("kind", "row"), [("humaneval", WITH_HELPER), ("mbpp", SANITIZED), ("mbpp", FULL)])
+def test_every_format_and_layout_gives_problems_whose_solutions_pass(
+    tmp_path: Path, name: str, write: Callable[[Path, list[dict[str, Any]]], Path], kind: str, row: dict[str, Any]
+):
+    (problem,) = _read(write(tmp_path / name, [row]), kind)
+    assert problem.source == kind
+    assert _passes(problem, problem.hidden_tests) and _passes(problem, problem.visible_tests)
+
+
+def test_functions_of_the_prompt_belong_to_the_problem_and_not_to_the_agents(tmp_path: Path):
+    (problem,) = _read(_jsonl(tmp_path / "a.jsonl", [WITH_HELPER]))
+    assert "import math" in problem.prelude and "def is_even" in problem.prelude and "def half" not in problem.prelude
+    assert list(problem.reference) == ["half"] and "def is_even" not in problem.reference["half"]
+
+
+def test_the_skeleton_has_the_parameters_of_the_entry_point(tmp_path: Path):
+    (problem,) = _read(_jsonl(tmp_path / "a.jsonl", [WITH_HELPER]))
+    told = problem.observations
+    assert "def half(number: float, *, up: bool=False) -> int:" in told["main"]
+    assert "aux(number, up=up)" in told["main"]
+    assert "def aux(number: float, *, up: bool=False):" in told["helper"]
+    assert "def aux(n: int)" not in told["helper"] and "def half(n: int)" not in told["main"]
+
+
+def test_skeletons_are_indented_python_and_never_an_error_text(tmp_path: Path):
+    nothing = {
+        **WITH_HELPER, "prompt": 'def answer():\n    """Everything."""\n', "entry_point": "answer",
+        "canonical_solution": "    return 42\n", "test": "def check(candidate):\n    assert candidate() == 42\n",
+    }  # fmt: skip
+    for problem in _read(_jsonl(tmp_path / "a.jsonl", [WITH_HELPER, nothing])):
+        for role, function in (("helper", "aux"), ("main", problem.entry_point), ("single", "aux")):
+            skeleton = problem.observations[role].rpartition(f"\ndef {function}(")[2]
+            compile(f"def {function}({skeleton}", "<skeleton>", "exec")
+            assert "Error" not in problem.observations[role]
+
+
+def test_the_helper_may_not_write_the_entry_point_and_main_not_the_helper(tmp_path: Path):
+    (problem,) = _read(_jsonl(tmp_path / "a.jsonl", [WITH_HELPER]))
+    helper, main, single = (problem.observations[role] for role in ("helper", "main", "single"))
+    assert "half is not yours to write" in helper and "do not define it" in main
+    assert "def aux" in single and "def half" in single.partition("Write a helper")[2]
+
+
+def test_the_first_tests_are_visible_and_the_rest_hidden(tmp_path: Path):
+    path = _jsonl(tmp_path / "a.jsonl", [WITH_HELPER])
+    for visible, counts in ((0, (0, 3)), (1, (1, 2)), (2, (2, 1)), (9, (2, 1))):
+        (problem,) = _read(path, visible_tests=visible)
+        seen = count_cases(problem.visible_tests) if problem.visible_tests else 0
+        assert (seen, count_cases(problem.hidden_tests)) == counts
+
+
+def test_a_problem_with_one_test_keeps_it_hidden(tmp_path: Path):
+    row = {**FULL, "test_list": FULL["test_list"][:1]}
+    (problem,) = _read(_jsonl(tmp_path / "a.jsonl", [row]), "mbpp", visible_tests=3)
+    assert problem.visible_tests == "" and count_cases(problem.hidden_tests) == 1
+    assert "For example" not in problem.observations["main"]
+
+
+@pytest.mark.parametrize("visible", [1, 3])
+def test_mbpp_shows_visible_tests_as_examples_and_never_a_hidden_one(tmp_path: Path, visible: int):
+    (problem,) = _read(_jsonl(tmp_path / "a.jsonl", [SANITIZED]), "mbpp", visible_tests=visible)
+    shown = [test for test in SANITIZED["test_list"] if test in problem.observations["helper"]]
+    assert shown == SANITIZED["test_list"][: min(visible, 2)]
+    assert problem.entry_point == "increment" and "import math" in problem.prelude
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(ProblemsError, match=r"problems.source: .*gone.jsonl: there is no such file"):
+        _read(tmp_path / "gone.jsonl")
+
+
+def test_another_format_is_refused_with_those_that_are_read(tmp_path: Path):
+    (tmp_path / "a.csv").write_text("a,b\n")
+    with pytest.raises(ProblemsError, match=r"expected a file ending in .jsonl, .jsonl.gz, .json, .parquet"):
+        _read(tmp_path / "a.csv")
+
+
+def test_a_file_that_is_not_what_its_name_says_is_named(tmp_path: Path):
+    (tmp_path / "a.parquet").write_text("no parquet")
+    with pytest.raises(ProblemsError, match=r"a.parquet: not readable as parquet"):
+        _read(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("content", ["", "\n", "[]"])
+def test_an_empty_dataset_is_refused(tmp_path: Path, content: str):
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(ProblemsError, match=r"a.json: the dataset is empty"):
+        _read(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"entry_point": None},
+            "has the fields canonical_solution, entry_point, prompt, task_id, test; expected task_id",
+        ),
+        ({"task_id": ""}, "the field task_id is missing"),
+        ({"prompt": "def half(:"}, "the prompt is not Python"),
+        ({"entry_point": "third"}, "does not define the entry point 'third'"),
+        ({"test": "def check(candidate):\n    assert True\n"}, "no assert that a program could fail"),
+    ],
+)
+def test_a_problem_that_cannot_be_used_is_named_with_the_reason(tmp_path: Path, changes: dict[str, Any], words: str):
+    rows = [WITH_HELPER, {**WITH_HELPER, "task_id": "HumanEval/11", **changes}]
+    with pytest.raises(ProblemsError, match=words) as caught:
+        _read(_jsonl(tmp_path / "a.jsonl", rows))
+    assert "a.jsonl: problem " in str(caught.value)
+
+
+def test_mbpp_tests_that_call_nothing_known_are_named(tmp_path: Path):
+    row = {**FULL, "test_list": ["assert last_letter('a') == 'a'"]}
+    with pytest.raises(ProblemsError, match=r"problem 602: the tests call none of the functions .*first_letter"):
+        _read(_jsonl(tmp_path / "a.jsonl", [row]), "mbpp")
+
+
+def test_without_a_connection_the_way_out_is_said():
+    code = (
+        "from pipeline_lib.problems.datasets import read_dataset\n"
+        "from pipeline_lib.settings.problems import DatasetProblems\n"
+        "read_dataset(DatasetProblems(kind='mbpp'))\n"
+    )
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1
+    assert "the hub did not give 'google-research-datasets/mbpp'" in last and "problems.source to the path" in last
+
+
+@pytest.fixture(scope="module")
+def humaneval() -> list[CodingProblem]:
+    if not HUMANEVAL.is_file():
+        pytest.skip("HumanEval.jsonl.gz is not on this machine")
+    return _read(HUMANEVAL)
+
+
+def test_all_cases_of_humaneval_are_counted_once(humaneval: list[CodingProblem]):
+    counts = [count_cases(p.hidden_tests) + (count_cases(p.visible_tests) if p.visible_tests else 0) for p in humaneval]
+    assert (len(humaneval), sum(counts), min(counts), max(counts)) == (164, 1133, 1, 26)
+
+
+def test_all_canonical_solutions_of_humaneval_get_full_marks(humaneval: list[CodingProblem]):
+    jobs = [
+        Job(
+            id=problem.id,
+            code="\n\n".join(problem.reference.values()),
+            tests=problem.hidden_tests,
+            visible_tests=problem.visible_tests,
+            entry_point=problem.entry_point,
+            prelude=problem.prelude,
+        )
+        for problem in humaneval
+    ]
+    with Executor(slots=2) as executor:
+        verdicts = executor.run(jobs)
+    assert [v.id for v in verdicts if v.status is not Status.PASSED or v.passed != v.total] == []
+    assert [v.id for v in verdicts if any(case.result != "ok" for case in v.visible)] == []
+
+
+@pytest.mark.parametrize("number", [10, 32, 38, 50])
+def test_prompts_that_define_a_function_first_ask_for_the_right_one(humaneval: list[CodingProblem], number: int):
+    problem = humaneval[number]
+    assert problem.prelude.count("def ") == 1
+    assert f"def {problem.entry_point}(" in problem.observations["main"].rpartition("\n\n")[2]
+
+
+def test_humaneval_goes_through_prepare(humaneval: list[CodingProblem], tmp_path: Path):
+    settings = DatasetProblems(kind="humaneval", source=str(HUMANEVAL))
+    manifest = prepare(settings, tmp_path)
+    assert sum(entry["count"] for entry in manifest["splits"].values()) == 164
+    loaded = [p for split in ("train", "validation", "test") for p in load_split(tmp_path, split)]
+    assert sorted(p.id for p in loaded) == sorted(p.id for p in humaneval)

@@ -1,0 +1,171 @@
+"""A whole experiment made up: training logs, sweep, test, verdict; everything a report needs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.metrics import summarise_team
+from pipeline_lib.evaluation.plan import make_plan
+from pipeline_lib.evaluation.selection import select
+from pipeline_lib.evaluation.verdict import summarise_test
+from pipeline_lib.report.data import ReportData
+from pipeline_lib.settings.evaluate import EvaluateSettings, SampleSettings, VerdictSettings
+
+EVALUATE = EvaluateSettings(validation=SampleSettings(samples=2), test=SampleSettings(samples=4), pass_k=(1, 4))
+VERDICT = VerdictSettings(resamples=500)
+STEPS = [10, 20, 30, 40, 50, 60, 70, 80]
+SCHEMES = ("coordinator", "decorator", "fallback", "strategy_filter")
+
+
+def episodes(
+    split: str, problems: int, samples: int, ability: float, seed: int, team: bool = True
+) -> list[EpisodeRecord]:
+    """Episodes of a team that passes a test with about this probability; harder problems come later."""
+    rng = np.random.default_rng([seed, problems])
+    records = []
+    for i in range(problems):
+        hardness = 1.5 * math.cos(i * 1.7)
+        p = 1 / (1 + math.exp(-(math.log(ability / (1 - ability)) + hardness)))
+        for k in range(samples):
+            parses = rng.random() < 0.8 + 0.2 * ability
+            passed = rng.binomial(6, p) / 6 if parses and rng.random() < 0.4 + 0.6 * ability else 0.0
+            works = float(team and passed > 0 and rng.random() < ability)
+            terms = {"structure": 0.4 * parses, "syntax": 0.2 * parses, "tests": passed, "cooperation": 0.4 * works}
+            records.append(
+                EpisodeRecord(
+                    problem=f"generated/{split}-{i:03d}",
+                    family=f"{split}-family-{i % (problems // 3)}",
+                    sample=k,
+                    reward=sum(terms.values()),
+                    turns=1,
+                    terms=terms,
+                    metrics={
+                        "tests_passed": passed,
+                        "all_passed": float(passed == 1),
+                        "structure": float(parses),
+                        "syntax": float(parses),
+                        "cooperation": works,
+                        "calls_helper": float(rng.random() < 0.7 + 0.3 * ability),
+                        "thin_wrapper": float(rng.random() < 0.1 * (1 - ability)),
+                    },
+                    tokens=int(rng.integers(30, 60)),
+                    details={
+                        "schemes": [s for s in SCHEMES if rng.random() < 0.3],
+                        "status": "ok",
+                        "prompt_tokens": 88,
+                    },
+                )
+            )
+    return records
+
+
+def overall(records: list[EpisodeRecord]) -> dict[str, float]:
+    return dict(summarise_team(records)["overall"])
+
+
+def ability(step: int, seed: int) -> float:
+    return 0.12 + 0.82 * (1 - math.exp(-step / 22)) - 0.01 * seed - 0.03 * max(0, step - 60) / 20
+
+
+def training(seed: int, shift: float = 0.0, tokens: float = 9000) -> list[dict[str, float]]:
+    rng = np.random.default_rng(seed)
+    rows = []
+    for step in range(1, 81):
+        level = max(0.02, ability(step, seed) - shift + 0.03 * rng.standard_normal())
+        rows.append(
+            {
+                "step": step,
+                "reward/mean": 0.4 + 1.5 * level,
+                "reward/std": 0.5,
+                "metrics/tests_passed": min(1.0, level),
+                "terms/structure": 0.4 * min(1, 0.8 + level / 4),
+                "terms/syntax": 0.2 * min(1, 0.8 + level / 4),
+                "terms/tests": level,
+                "terms/cooperation": 0.4 * level**1.5,
+                "actions/length_mean": 23 - 3 * level + 0.3 * rng.standard_normal(),
+                "actions/truncated_share": 0.0,
+                "actions/tokens": tokens * (1 + 0.1 * rng.standard_normal()),
+                "time/generation_s": 0.21,
+                "time/waiting_s": 0.05,
+                "time/update_s": 0.13,
+                "time/refresh_s": 0.01,
+                "time/step_s": 0.43,
+            }
+        )
+    return rows
+
+
+@cache
+def experiment(seeds: int = 3) -> ReportData:
+    checkpoints = {
+        s: {step: episodes("validation", 48, 2, ability(step, s), 100 * s + step) for step in STEPS}
+        for s in range(seeds)
+    }
+    base = episodes("validation", 48, 2, 0.12, 999)
+    selection = select(checkpoints, base, EVALUATE, VERDICT)
+    problems = {
+        split: [f"generated/{split}-{i:03d}" for i in range(n)] for split, n in (("validation", 48), ("test", 96))
+    }
+    names = ("base", "last", "single-agent GRPO", "untrained single agent")
+    plan = make_plan(EVALUATE, VERDICT, dict.fromkeys(range(seeds), STEPS), problems, names)
+    chosen = {s: found.step for s, found in selection.seeds.items()}
+    verdict = summarise_test(
+        {s: episodes("test", 96, 4, ability(step, s), 10 + s) for s, step in chosen.items()},
+        episodes("test", 96, 4, 0.12, 20),
+        {s: episodes("test", 96, 4, ability(80, s), 30 + s) for s in range(seeds)},
+        {
+            "single-agent GRPO": {0: episodes("test", 96, 4, 0.8, 40, team=False)},
+            "untrained single agent": episodes("test", 96, 4, 0.2, 41, team=False),
+        },
+        chosen,
+        {s: found.last for s, found in selection.seeds.items()},
+        EVALUATE,
+        VERDICT,
+        {s: checkpoints[s][step] for s, step in chosen.items()},
+        plan,
+    )
+    return ReportData(
+        name="embedded default",
+        train={s: training(s) for s in range(seeds)},
+        selection=selection.to_json(),
+        verdict=verdict,
+        sweep={
+            s: {0: overall(base), **{step: overall(records) for step, records in by_step.items()}}
+            for s, by_step in checkpoints.items()
+        },
+        baseline_train={"single-agent GRPO": {0: training(7, shift=0.12)}},
+        costs={
+            "warm start": {"seconds": 41.3, "tokens": 0},
+            "sweep": {"seconds": 22.5, "tokens": 61_000},
+            "test": {"seconds": 17.0, "tokens": 48_211},
+        },
+        plan=plan.to_json(),
+        audit=audit(),
+        identity={"git commit": "0f634b7d2c", "MLflow run": "b1946ac92492d234", "problems": "5d41402abc4b2a76"},
+        settings={"train": {"steps": 80, "learning_rate": 1e-3}, "evaluate": {"metric": "tests_passed"}},
+    )
+
+
+def audit() -> dict[str, Any]:
+    return {
+        "status": "PASS",
+        "summary": "All 2 checks pass: nothing that was tried pays without doing the task.",
+        "checks": [
+            {"name": "ladder", "status": "PASS", "sentence": "No degenerate team comes near a working one."},
+            {"name": "order", "status": "WARN", "sentence": "Reward and tests agree on most teams."},
+        ],
+        "ladder": [
+            {"name": "reference", "role": "working", "reward": 2.0},
+            {"name": "empty", "role": "degenerate", "reward": 0.0},
+        ],
+    }
+
+
+def changed(data: ReportData, **fields: Any) -> ReportData:
+    return dataclasses.replace(data, **fields)

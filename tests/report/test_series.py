@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.report import series
+from pipeline_lib.report.data import ReportData
+from tests.report.build import STEPS, experiment, training
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plots")
+    assert all(file.exists() for file in series.write_plots(experiment(), path))
+    return path
+
+
+def rows(folder: Path, name: str) -> list[dict[str, str]]:
+    with (folder / f"{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_learning_has_the_mean_over_seeds_and_each_seed(folder: Path) -> None:
+    found = rows(folder, "learning")
+    assert [int(row["step"]) for row in found] == list(range(1, 81))
+    seeds = [float(found[9][f"tests_passed seed {s}"]) for s in range(3)]
+    assert float(found[9]["tests_passed"]) == pytest.approx(sum(seeds) / 3)
+    assert float(found[9]["reward single-agent GRPO seed 0"]) == pytest.approx(training(7, 0.12)[9]["reward/mean"])
+
+
+def test_sweep_is_one_curve_that_starts_at_the_base(folder: Path) -> None:
+    found = rows(folder, "sweep")
+    assert [int(row["step"]) for row in found] == [0, *STEPS]
+    for row in found:
+        assert float(row["band_low"]) <= float(row["low"]) < float(row["mean"]) < float(row["high"])
+    assert [int(row["step"]) for row in rows(folder, "checkpoints")] == [0, *STEPS]
+
+
+def test_problems_effects_and_headline_agree(folder: Path) -> None:
+    found = rows(folder, "problems")
+    assert len(found) == 96
+    headline = json.loads((folder / "headline.json").read_text())
+    mean = sum(float(row["difference"]) for row in found) / 96
+    assert mean == pytest.approx(headline["difference"])
+    assert float(rows(folder, "effects")[0]["difference"]) == pytest.approx(headline["difference"])
+    assert headline["low"] < headline["difference"] < headline["high"]
+    assert headline["verdict"] == "IMPROVED"
+
+
+def test_terms_add_up_to_the_reward(folder: Path) -> None:
+    names = ("structure", "syntax", "tests", "cooperation")
+    assert set(rows(folder, "terms")[0]) == {"step", *names}
+
+
+def test_time_is_complete(folder: Path) -> None:
+    found = rows(folder, "time")
+    assert [row["run"] for row in found] == [f"team, seed {s}" for s in range(3)] + ["single-agent GRPO, seed 0"]
+    parts = [float(value) for key, value in found[0].items() if key.endswith("(s)")]
+    assert sum(parts[:-1]) == pytest.approx(parts[-1])
+
+
+def test_seeds_of_different_length_and_missing_metrics() -> None:
+    full = experiment()
+    uneven = {0: training(0), 1: training(1)[:5], 2: [{"step": 1.0}]}
+    data = ReportData("x", uneven, full.selection, full.verdict)
+    table = series.learning(data)
+    assert len(table.rows) == 80
+    assert table.rows[20][table.columns.index("reward seed 1")] is None
+    assert "reward seed 2" not in table.columns
+    empty = ReportData("x", {}, full.selection, full.verdict)
+    assert series.learning(empty).rows == [] and series.terms(empty).rows == [] and series.lengths(empty).rows == []

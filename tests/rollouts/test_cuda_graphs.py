@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pipeline_lib.rollouts import Request, Sampling
+from pipeline_lib.rollouts.cuda_graphs import round_up
+from pipeline_lib.rollouts.transformers_engine import TransformersEngine
+from tests.rollouts.tiny import policy, reference_logprobs
+
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+
+
+def test_few_sizes_are_enough_and_never_too_small() -> None:
+    sizes = [round_up(n, 300) for n in range(1, 301)]
+    assert all(n <= size <= 300 for n, size in enumerate(sizes, start=1))
+    assert sorted(set(sizes)) == [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 300]
+    assert round_up(1, 4096, least=64) == 64 and round_up(65, 4096, least=64) == 96
+
+
+@NO_GPU
+@pytest.mark.parametrize("graphs", [True, False])
+def test_gpu_draws_what_the_distribution_says(graphs: bool) -> None:
+    team = policy("qwen3")
+    engine = TransformersEngine(rows=32, graphs=graphs)
+    team.model.to("cuda")
+    engine.load({"team": team})
+    wanted = [Request("team", tuple(range(40, 40 + n)), 6, n) for n in (3, 17, 9)]
+    for _ in range(2):
+        found = engine.generate(wanted, Sampling(max_new_tokens=40))
+        team.model.to("cpu")
+        for request, actions in zip(wanted, found, strict=True):
+            for action in actions:
+                exact = reference_logprobs(team, request.prompt, action, Sampling())
+                assert torch.allclose(torch.tensor(action.logprobs).double(), exact, atol=1e-3)
+        with torch.no_grad():
+            for parameter in team.model.parameters():
+                parameter.add_(0.05 * torch.randn_like(parameter))
+        team.model.to("cuda")
+        team.version += 1
+        engine.update(team)
+
+
+@NO_GPU
+def test_graphs_change_nothing() -> None:
+    team = policy("qwen3")
+    team.model.to("cuda")
+    wanted = [Request("team", tuple(range(40, 40 + n)), 6, n) for n in (3, 17, 9)]
+    found = []
+    for graphs in (True, False):
+        engine = TransformersEngine(rows=32, graphs=graphs)
+        engine.load({"team": team})
+        found.append([[a.ids for a in acts] for acts in engine.generate(wanted, Sampling(max_new_tokens=40))])
+    assert found[0] == found[1]

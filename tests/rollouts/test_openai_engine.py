@@ -1,0 +1,298 @@
+"""The openai engine against a tiny server that fails on command, and its settings."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from pipeline_lib.policies.policy import PolicyError
+from pipeline_lib.rollouts import EngineError, Request, Sampling, make_engine
+from pipeline_lib.rollouts.http_client import HttpClient
+from pipeline_lib.rollouts.openai_engine import OpenAIEngine
+from pipeline_lib.rollouts.remote_policy import remote_team
+from pipeline_lib.settings.rollouts import OpenAIRollouts
+from tests.rollouts.tiny import END, policy
+
+KEY = "sk-not-to-be-written-down"
+
+
+class Server:
+    """Answers like a chat server; ``faults`` are served first, in order: a status, or raw bytes as the whole answer."""
+
+    def __init__(self) -> None:
+        self.faults: list[tuple[int, bytes, dict[str, str]]] = []
+        self.asked: list[tuple[str, dict[str, Any], str]] = []
+        self.at_once = self.most_at_once = 0
+        self.lock = threading.Lock()
+        self.reply: Callable[[dict[str, Any]], dict[str, Any]] = self.chat
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with outer.lock:
+                    outer.asked.append((self.path, body, self.headers.get("Authorization", "")))
+                    outer.at_once += 1
+                    outer.most_at_once = max(outer.most_at_once, outer.at_once)
+                    status, raw, headers = outer.faults.pop(0) if outer.faults else (200, b"", {})
+                time.sleep(0.01)
+                raw = raw or json.dumps(outer.reply(body)).encode()
+                with outer.lock:
+                    outer.at_once -= 1
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(raw)))
+                self.end_headers()
+                self.wfile.write(raw)
+
+            def log_message(self, *_: object) -> None:
+                return
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}/v1"
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True)
+        self.thread.start()
+
+    @staticmethod
+    def chat(body: dict[str, Any]) -> dict[str, Any]:
+        said = body["messages"][0]["content"]
+        texts = [f"{body['model']} heard {said} #{body['seed']}+{i}" for i in range(body["n"])]
+        choices = [
+            {"index": i, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+            for i, text in enumerate(texts)
+        ]
+        return {"choices": choices[::-1], "usage": {"prompt_tokens": 10, "completion_tokens": 4 * body["n"]}}
+
+    def close(self) -> None:
+        if self.thread.is_alive():
+            self.http.shutdown()
+            self.http.server_close()
+            self.thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+def make(server: Server, monkeypatch: pytest.MonkeyPatch, **more: Any) -> OpenAIEngine:
+    monkeypatch.setenv("TEAM_KEY", KEY)
+    values = {"url": server.url, "models": ("small", "big"), "key_variable": "TEAM_KEY", "cache": "", **more}
+    engine = make_engine(OpenAIRollouts(**values))
+    assert isinstance(engine, OpenAIEngine)
+    engine._client.pause = 0.01
+    engine.load(remote_team(values["models"], ("helper", "main")).policies)
+    return engine
+
+
+def requests(count: int = 3, n: int = 2) -> list[Request]:
+    names = ("helper", "main")
+    return [Request(names[i % 2], tuple(f"Größe {i}".encode()), n, i) for i in range(count)]
+
+
+def test_actions_come_back_in_order_from_the_right_model(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = make(server, monkeypatch).generate(requests(), Sampling(0.7, 0.9, 0, 33))
+    for number, actions in enumerate(found):
+        model = ("small", "big")[number % 2]
+        assert [a.text.split("#")[0] for a in actions] == [f"{model} heard Größe {number} "] * 2
+        assert actions[0].text.endswith("+0") and actions[1].text.endswith("+1")
+        assert all(bytes(a.ids).decode() == a.text and a.finish == "stop" for a in actions)
+        assert all(len(a.logprobs) == len(a.ids) and all(math.isnan(v) for v in a.logprobs) for a in actions)
+    path, body, authorisation = server.asked[0]
+    assert path == "/v1/chat/completions" and authorisation == f"Bearer {KEY}"
+    assert (body["temperature"], body["top_p"], body["max_tokens"]) == (0.7, 0.9, 33) and "top_k" not in body
+    assert len({body["seed"] for _, body, _ in server.asked}) == 3
+
+
+def test_tokens_and_money_are_counted(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make(server, monkeypatch, price_prompt=2.0, price_action=10.0)
+    engine.generate(requests(3), Sampling())
+    counters = engine.counters
+    assert (counters.requests, counters.actions) == (3, 6)
+    assert (counters.prompt_tokens, counters.generated_tokens) == (30, 24)
+    assert counters.extra["cost"] == pytest.approx((30 * 2 + 24 * 10) / 1e6)
+    assert counters.extra["asked"] == 6 and counters.extra["retries"] == 0
+
+
+def test_no_more_requests_in_flight_than_allowed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(server, monkeypatch, concurrency=3).generate(requests(20), Sampling())
+    assert 1 < server.most_at_once <= 3
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        (500, b"boom", {}),
+        (503, b"", {"Retry-After": "0"}),
+        (429, b"slow down", {"Retry-After": "0.05"}),
+        (200, b"<html>hello</html>", {}),
+        (200, b"[]", {}),
+        (200, b'{"choices": []}', {}),
+        (200, b'{"choices": [{"message": {"content": 3}, "finish_reason": "stop"}]}', {}),
+        (200, b'{"choices": [{"text": "the wrong api", "finish_reason": "stop"}]}', {}),
+    ],
+)
+def test_passing_failures_are_tried_again(
+    fault: tuple[int, bytes, dict[str, str]], server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.faults = [fault] * 2
+    engine = make(server, monkeypatch)
+    found = engine.generate(requests(2), Sampling())
+    assert [len(actions) for actions in found] == [2, 2]
+    assert engine.counters.extra["retries"] == 2
+
+
+def test_failures_that_last_say_who_said_what(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.faults = [(200, b"I am a teapot", {})] * 50
+    engine = make(server, monkeypatch, retries=2)
+    with pytest.raises(
+        EngineError, match=r"/v1/chat/completions: the answer makes no sense: b'I am a teapot'; tried 3"
+    ):
+        engine.generate(requests(1), Sampling())
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "hint"), [(400, "does not accept"), (401, "check the key"), (404, "check the URL"), (302, "HTTP 302")]
+)
+def test_refusals_are_not_tried_again(status: int, hint: str, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.faults = [(status, b'{"error": "no such model"}', {"Location": "http://127.0.0.1:9/"})] * 9
+    with pytest.raises(EngineError, match=hint) as caught:
+        make(server, monkeypatch).generate(requests(1), Sampling())
+    assert len(server.asked) == 1
+    assert KEY not in str(caught.value) and "no such model" in str(caught.value)
+
+
+def test_a_server_that_is_down(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make(server, monkeypatch, retries=1)
+    server.close()
+    with pytest.raises(EngineError, match=r"no answer .*refused.*tried 2 times. Is the server running there"):
+        engine.generate(requests(4), Sampling())
+
+
+def test_a_server_that_says_nothing_in_time() -> None:
+    silent = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            silent.wait(5)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
+    client = HttpClient(f"http://127.0.0.1:{http.server_address[1]}", retries=1, timeout=0.1, pause=0.01)
+    with pytest.raises(EngineError, match=r"no answer .*timed out.*tried 2 times"):
+        client.post("/x", {}, lambda value: value)
+    silent.set()
+    http.shutdown()
+    http.server_close()
+
+
+def test_fewer_choices_than_asked_for_are_asked_for_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some servers ignore ``n``."""
+    server.reply = lambda body: Server.chat({**body, "n": 1})
+    found = make(server, monkeypatch).generate(requests(1, n=3), Sampling())[0]
+    assert len(found) == 3 and len({a.text for a in found}) == 3
+    assert [body["n"] for _, body, _ in server.asked] == [3, 2, 1]
+
+
+def test_a_killed_evaluation_continues(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first = make(server, monkeypatch, cache=str(tmp_path), concurrency=1, retries=0)
+    server.reply = lambda body: Server.chat(body) if "Größe 3" not in str(body) else {"choices": "gone"}
+    with pytest.raises(EngineError):
+        first.generate(requests(6), Sampling())
+    with (tmp_path / "actions.jsonl").open("a") as file:
+        file.write('{"key": "half-writ')  # as a kill leaves it
+    kept = {body["messages"][0]["content"] for _, body, _ in server.asked} - {"Größe 3"}
+    assert {"Größe 0", "Größe 1", "Größe 2"} <= kept
+    server.reply = Server.chat
+    server.asked.clear()
+    second = make(server, monkeypatch, cache=str(tmp_path))
+    found = second.generate(requests(6), Sampling())
+    asked = {body["messages"][0]["content"] for _, body, _ in server.asked}
+    assert asked == {f"Größe {i}" for i in range(6)} - kept
+    assert second.counters.extra["remembered"] == 2 * len(kept)
+    assert second.counters.prompt_tokens == 10 * len(asked)  # only what was asked for costs
+    server.asked.clear()
+    again = make(server, monkeypatch, cache=str(tmp_path)).generate(requests(6), Sampling())
+    assert not server.asked
+    assert [[(a.ids, a.text) for a in actions] for actions in again] == [[(a.ids, a.text) for a in s] for s in found]
+    third = make(server, monkeypatch, cache=str(tmp_path))
+    third.generate(requests(1), Sampling(0.5))  # another distribution is another action
+    third.generate(requests(1, n=3), Sampling())  # two are known, one is not
+    assert [body["n"] for _, body, _ in server.asked] == [2, 1]
+    assert KEY not in (tmp_path / "actions.jsonl").read_text()
+
+
+def test_altered_actions_are_not_believed(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    make(server, monkeypatch, cache=str(tmp_path)).generate(requests(1), Sampling())
+    path = tmp_path / "actions.jsonl"
+    path.write_text(path.read_text().replace("heard", "HEARD", 1))
+    server.asked.clear()
+    found = make(server, monkeypatch, cache=str(tmp_path)).generate(requests(1), Sampling())[0]
+    assert len(server.asked) == 1 and all("heard" in a.text for a in found)
+
+
+def test_plain_completions_and_refusals_without_text(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.reply = lambda body: {
+        "choices": [{"index": 0, "text": body["prompt"] + "!", "finish_reason": "length"}] * body["n"]
+    }
+    engine = make(server, monkeypatch, api="completions")
+    action = engine.generate(requests(1), Sampling())[0][0]
+    assert (action.text, action.finish, server.asked[0][0]) == ("Größe 0!", "length", "/v1/completions")
+    server.reply = lambda body: {
+        "choices": [{"index": i, "message": {"content": None}, "finish_reason": "stop"} for i in range(body["n"])]
+    }
+    assert [a.text for a in make(server, monkeypatch).generate(requests(1), Sampling())[0]] == ["", ""]
+
+
+def test_token_ids_both_ways(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As vLLM's server speaks; here it runs past the end token, which is not believed."""
+    team = policy("qwen3")
+    ids = [*team.encode("Hi"), END, 33, 33]
+
+    def reply(body: dict[str, Any]) -> dict[str, Any]:
+        assert body["prompt"] == [1, 2, 3] and body["stop_token_ids"] == [END] and body["return_token_ids"]
+        choice = {"token_ids": ids, "logprobs": {"token_logprobs": [-0.5] * 5}, "finish_reason": "length"}
+        return {"choices": [{"index": i, **choice} for i in range(body["n"])]}
+
+    server.reply = reply
+    engine = make(server, monkeypatch, api="tokens", models=("local",))
+    engine.load({"team": team})
+    action = engine.generate([Request("team", (1, 2, 3), 2, 5)], Sampling())[0][0]
+    assert (action.ids, action.logprobs, action.text, action.finish) == (tuple(ids[:3]), (-0.5,) * 3, "Hi", "stop")
+
+
+def test_what_cannot_be_served_is_said(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = make(server, monkeypatch)
+    with pytest.raises(EngineError, match="cannot train"):
+        engine.update(policy("qwen3"))
+    with pytest.raises(EngineError, match=r"'nobody' is not loaded \(loaded: \['helper', 'main'\]\)"):
+        engine.generate([Request("nobody", (1,), 1, 0)], Sampling())
+    templated = policy("qwen3")
+    templated.chat = True
+    with pytest.raises(EngineError, match=r"set policy\.chat to never"):
+        engine.load({"team": templated})
+    with pytest.raises(EngineError, match="2 models for 3 policies"):
+        engine.load({name: policy("qwen3", name=name) for name in "abc"})
+    with pytest.raises(PolicyError, match=r"rollouts.models: 2 models for 3 agents"):
+        remote_team(("a", "b"), ("x", "y", "z"))
+    monkeypatch.delenv("TEAM_KEY")
+    with pytest.raises(EngineError, match="environment variable TEAM_KEY is not set"):
+        make_engine(OpenAIRollouts(models=("m",), key_variable="TEAM_KEY"))
+    with pytest.raises(ValidationError, match="url"):
+        OpenAIRollouts(models=("m",), url="ftp://x")

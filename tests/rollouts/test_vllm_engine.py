@@ -1,0 +1,220 @@
+"""The vllm engine against real vLLM, in the environment that benchmarks/make_vllm_environment.sh makes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+
+from pipeline_lib.policies.policy import Policy
+from pipeline_lib.rollouts import Action, Engine, EngineError, Request, Sampling, make_engine
+from pipeline_lib.settings.rollouts import VllmRollouts
+from tests.rollouts.tiny import END, policy, reference_logprobs
+
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / ".venv-vllm/bin/python"
+PROMPTS = [tuple(range(40, 40 + n)) for n in (3, 17, 9, 1)]
+
+NEEDS_VLLM = pytest.mark.skipif(
+    not PYTHON.exists() and not os.environ.get("SYMPOSIUM_REQUIRE_SERVICES"),
+    reason="vLLM has no environment here; benchmarks/make_vllm_environment.sh makes one",
+)
+pytestmark = [
+    pytest.mark.service,
+    pytest.mark.slow,
+    pytest.mark.timeout(1500),
+    NEEDS_VLLM,
+]
+
+
+def vllm_policy(seed: int = 0, name: str = "team", **more: Any) -> Policy:
+    """A tiny policy of a shape vLLM's CPU attention takes."""
+    shape: dict[str, Any] = {"head_dim": 32, "hidden_size": 64, "intermediate_size": 96, "spread": 1.0}
+    return policy("qwen3", seed, name, **{**shape, **more})
+
+
+def section(**more: Any) -> VllmRollouts:
+    return VllmRollouts(python=str(PYTHON), eager=True, rows=64, **more)
+
+
+def requests(n: int = 3, name: str = "team") -> list[Request]:
+    return [Request(name, prompt, n, seed) for seed, prompt in enumerate(PROMPTS, start=100)]
+
+
+def assert_exact(policies: dict[str, Policy], wanted: list[Request], found: list[list[Action]], s: Sampling) -> None:
+    for request, actions in zip(wanted, found, strict=True):
+        assert len(actions) == request.n
+        for action in actions:
+            exact = reference_logprobs(policies[request.policy], request.prompt, action, s)
+            assert torch.allclose(torch.tensor(action.logprobs).double(), exact, atol=1e-4)
+
+
+def shake(team: Policy) -> None:
+    """Move every weight, as an optimiser step would."""
+    with torch.no_grad():
+        for _, parameter in team.trainable():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    team.version += 1
+
+
+@pytest.fixture(scope="module")
+def team() -> Policy:
+    return vllm_policy()
+
+
+@pytest.fixture(scope="module")
+def engine(team: Policy) -> Iterator[Engine]:
+    engine = make_engine(section())
+    try:
+        engine.load({"team": team})
+        yield engine
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling(), Sampling(0.6), Sampling(0.6, 0.6, 50), Sampling(1.0, 1.0, 4), Sampling(0.0)]
+)
+def test_log_probabilities_are_those_of_the_distribution(team: Policy, engine: Engine, sampling: Sampling) -> None:
+    sampling = replace(sampling, max_new_tokens=12)
+    assert_exact({"team": team}, requests(), engine.generate(requests(), sampling), sampling)
+
+
+def test_seeds_fix_actions_whatever_the_order(engine: Engine) -> None:
+    sampling = Sampling(max_new_tokens=12)
+    first = [[a.ids for a in actions] for actions in engine.generate(requests(), sampling)]
+    again = [[a.ids for a in actions] for actions in engine.generate(requests()[::-1], sampling)][::-1]
+    assert first == again
+    neighbour = engine.generate([replace(requests()[0], seed=101)], sampling)[0]
+    assert not {a.ids for a in neighbour} & set(first[0])  # not shifted by one, as seed + j would be
+    assert len(set(first[0])) == 3
+
+
+def test_end_token_is_included_and_nothing_follows_it(engine: Engine) -> None:
+    actions = engine.generate([Request("team", PROMPTS[1], 200, 3)], Sampling(max_new_tokens=40))[0]
+    ended = [a for a in actions if a.finish == "stop"]
+    assert ended and all(a.ids[-1] == END and END not in a.ids[:-1] for a in ended)
+    assert all(END not in a.ids and len(a.ids) == 40 for a in actions if a.finish == "length")
+    assert not any("<end>" in a.text for a in actions)
+
+
+def test_stop_strings_cut_the_text_and_keep_the_ids(team: Policy, engine: Engine) -> None:
+    wanted, sampling = [Request("team", PROMPTS[2], 20, 8)], Sampling(max_new_tokens=30)
+    free = engine.generate(wanted, sampling)[0]
+    pairs = [a.text[i : i + 2] for a in free for i in range(2, len(a.text) - 4)]
+    stop = next(pair for pair in pairs if "\N{REPLACEMENT CHARACTER}" not in pair and pair.isprintable())
+    team.stop_strings = (stop,)
+    try:
+        found = engine.generate(wanted, sampling)[0]
+    finally:
+        team.stop_strings = ()
+    hits = [(b, a) for b, a in zip(free, found, strict=True) if stop in b.text]
+    assert hits
+    for before, after in hits:
+        assert after.finish == "stop" and after.text == before.text[: before.text.index(stop)]
+        assert after.ids == before.ids[: len(after.ids)] and len(after.ids) == len(after.logprobs)
+        assert stop in team.decode(after.ids) and stop not in team.decode(after.ids[:-1])
+
+
+def test_prompts_that_do_not_fit(engine: Engine) -> None:
+    with pytest.raises(EngineError, match=r"has 96 tokens, and its context is 96.*shorten"):
+        engine.generate([Request("team", (5,) * 96, 1, 0)], Sampling())
+    long = engine.generate([Request("team", (5,) * 90, 4, 0)], Sampling())[0]
+    assert {len(a.ids) for a in long if a.finish == "length"} == {6}
+
+
+def test_new_weights_are_taken_and_old_ones_refused(team: Policy, engine: Engine) -> None:
+    """All of them: the output layer is tied to the embedding, which vLLM keeps packed apart."""
+    for _ in range(2):
+        shake(team)
+        with pytest.raises(EngineError, match="call update after every optimiser step"):
+            engine.generate(requests(), Sampling())
+        engine.update(team)
+        sampling = Sampling(max_new_tokens=12)
+        assert_exact({"team": team}, requests(), engine.generate(requests(), sampling), sampling)
+
+
+def adapted(base: Policy, name: str, seed: int) -> Policy:
+    """A policy with a random adapter on the weights of ``base``."""
+    own = vllm_policy(name=name)
+    own.model.load_state_dict(base.model.state_dict())
+    torch.manual_seed(seed)
+    own.model = get_peft_model(
+        own.model, LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "down_proj"])
+    )
+    with torch.no_grad():
+        for _, parameter in own.trainable():
+            parameter.normal_(std=0.2)
+    return own
+
+
+def test_adapters_of_two_agents_share_an_engine_that_sleeps_and_wakes() -> None:
+    base = vllm_policy()
+    team = {name: adapted(base, name, seed) for seed, name in enumerate(("helper", "main"))}
+    wanted = [request for pair in zip(requests(2, "helper"), requests(2, "main"), strict=True) for request in pair]
+    sampling = Sampling(max_new_tokens=10)
+    engine = make_engine(section(sleep=True))
+    try:
+        engine.load(team)
+        before = engine.generate(wanted, sampling)
+        assert_exact(team, wanted, before, sampling)
+        shake(team["main"])
+        engine.update(team["main"])
+        after = engine.generate(wanted, sampling)
+        assert_exact(team, wanted, after, sampling)
+        assert [a.ids for acts in before[::2] for a in acts] == [a.ids for acts in after[::2] for a in acts]
+    finally:
+        engine.close()
+
+
+INSIDE = """
+import json, sys
+from pipeline_lib.rollouts import Request, Sampling, make_engine
+from pipeline_lib.policies.policy import Policy
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from types import SimpleNamespace
+folder = sys.argv[1]
+model = AutoModelForCausalLM.from_pretrained(folder)
+team = Policy("team", model, PreTrainedTokenizerFast.from_pretrained(folder))
+names = dict(kind="vllm", process="inside", python="", urls=(), rows=64, dtype="auto", eager=True, memory=0.4)
+names |= dict(sleep=False, tensor_parallel=1, replicas=1, devices=(), exchange="", cpu_cache_gib=1)
+engine = make_engine(SimpleNamespace(**names))
+engine.load({"team": team})
+found = engine.generate([Request("team", (40, 41, 42), 3, 5)], Sampling(max_new_tokens=8))
+engine.close()
+print("FOUND" + json.dumps([[a.ids, a.logprobs] for a in found[0]]))
+"""
+
+
+def test_engine_inside_the_process(tmp_path: Path) -> None:
+    """In vLLM's own environment, which has neither pydantic settings nor peft of ours."""
+    team = vllm_policy()
+    team.model.config.architectures = ["Qwen3ForCausalLM"]
+    team.model.save_pretrained(tmp_path)
+    team.tokenizer.save_pretrained(tmp_path)
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "VLLM_CPU_KVCACHE_SPACE": "1"}
+    done = subprocess.run(
+        [PYTHON, "-c", INSIDE, tmp_path], env=variables, capture_output=True, text=True, timeout=1200, check=False
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND")]
+    assert lines, done.stderr[-3000:]
+    for ids, logprobs in json.loads(lines[0].removeprefix("FOUND")):
+        action = Action(tuple(ids), tuple(logprobs), "", "")
+        exact = reference_logprobs(team, (40, 41, 42), action, Sampling())
+        assert torch.allclose(torch.tensor(logprobs).double(), exact, atol=1e-4)
+
+
+def test_a_missing_interpreter_and_one_without_vllm_are_named(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"rollouts.python: .*nowhere/python cannot be run"):
+        make_engine(VllmRollouts(python=str(tmp_path / "nowhere/python"))).load({"team": vllm_policy()})
+    with pytest.raises(EngineError, match=r"vLLM cannot be imported by .*; install it into an environment of its own"):
+        make_engine(VllmRollouts(python=sys.executable)).load({"team": vllm_policy()})

@@ -1,0 +1,113 @@
+"""Programs with planted bugs, and somebody who kills processes of the sandbox while they run."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+import psutil
+
+from pipeline_lib.sandbox import Executor, Job, Status
+
+TESTS = """
+def check(candidate):
+    for n in range(5):
+        assert candidate(n) == n * {factor}
+    assert candidate(10) == {ten}
+    assert candidate(-1) == -{factor}
+"""
+# What a bug makes of the verdict; {factor} is filled in.
+BUGS = {
+    "    return n * {factor} + 1": Status.FAILED,
+    "    return n * {factor} if n < 10 else 0": Status.FAILED,
+    "    raise ValueError(n)": Status.FAILED,
+    "    return n * {factor": Status.LOAD_ERROR,
+    "    import os; os._exit(0)": Status.CRASH,
+    "    while n == 10: pass\n    return n * {factor}": Status.TIMEOUT,
+    "    return bytearray(1 << 34)": Status.OOM,
+}
+
+
+def programs(count: int, seed: int = 0) -> list[tuple[Job, Status]]:
+    """Return ``count`` different jobs, 30 % of them with a bug, and the status each must get."""
+    chance = random.Random(seed)
+    jobs = []
+    for index in range(count):
+        factor = chance.randrange(2, 1000)
+        body, status = "    return n * {factor}", Status.PASSED
+        if chance.random() < 0.3:
+            # Hanging programs are rare, or the test would only wait.
+            names = list(BUGS)
+            body = chance.choices(names, [5 if BUGS[name] is not Status.TIMEOUT else 1 for name in names])[0]
+            status = BUGS[body]
+        code = f"# {index}\ndef f(n):\n" + body.replace("{factor}", str(factor)).replace("{factor", str(factor))
+        code = code.replace(f"n * {factor}\n", f"n * {factor}\n") if status is not Status.LOAD_ERROR else code + "("
+        tests = TESTS.format(factor=factor, ten=10 * factor)
+        jobs.append((Job(str(index), code, tests, "f"), status))
+    return jobs
+
+
+class Killer(threading.Thread):
+    """Kills a random process of the sandbox now and then, ``most`` times in all, until stopped.
+
+    Attributes:
+        killed: what was killed, by kind: ``broker``, ``judge``, ``jail``.
+    """
+
+    def __init__(
+        self, executor: Executor, period_s: float, also: Callable[[random.Random], str | None], most: int = 10_000
+    ) -> None:
+        super().__init__(daemon=True)
+        self.executor = executor
+        self.period_s = period_s
+        self.also = also
+        self.most = most
+        self.killed: list[str] = []
+        self.ended = threading.Event()
+        self.chance = random.Random(1)
+
+    def run(self) -> None:
+        """Kill until `ended` is set."""
+        while len(self.killed) < self.most and not self.ended.wait(self.chance.uniform(0.5, 1.5) * self.period_s):
+            other = self.also(self.chance)
+            if other is not None:
+                self.killed.append(other)
+                continue
+            with suppress(psutil.NoSuchProcess, KeyError, IndexError, ProcessLookupError):
+                broker = psutil.Process(self.executor.health()["broker"])
+                kind = self.chance.choices(("broker", "judge", "jail"), (1, 6, 6))[0]
+                judges = broker.children()
+                if kind == "broker":
+                    victim = broker
+                elif kind == "judge":
+                    victim = self.chance.choice(judges)
+                else:
+                    victim = self.chance.choice(self.chance.choice(judges).children(recursive=True))
+                os.kill(victim.pid, signal.SIGKILL)
+                self.killed.append(kind)
+
+
+def wrong_verdicts(
+    executor: Executor,
+    count: int,
+    period_s: float,
+    also: Callable[[random.Random], str | None] = lambda chance: None,
+    most: int = 10_000,
+) -> tuple[list[str], list[str]]:
+    """Run ``count`` programs under fire; return what is wrong with the verdicts, and what was killed."""
+    jobs = programs(count)
+    killer = Killer(executor, period_s, also, most)
+    killer.start()
+    verdicts = executor.run([job for job, _ in jobs])
+    killer.ended.set()
+    killer.join()
+    wrong = [
+        f"{verdict.id}: {verdict.status} instead of {status} after {verdict.attempts} attempts: {verdict.error}"
+        for (job, status), verdict in zip(jobs, verdicts, strict=True)
+        if verdict.status is not status or verdict.id != job.id or (status is Status.PASSED and verdict.passed != 3)
+    ]
+    return wrong, killer.killed

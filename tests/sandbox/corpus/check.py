@@ -1,0 +1,126 @@
+"""Runs the corpus and says what went wrong.  Needs the standard library alone, so that any user and Python can run it:
+
+``python -m tests.sandbox.corpus.check JAIL`` (a kind of process jail, or ``docker``) prints one line per problem and
+ends with 1 if there are any.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict
+from tests.sandbox.corpus import TESTS, Program, corpus
+
+LIMITS = Limits(cpu_s=2.0, call_cpu_s=1.0, wall_s=8.0, memory_mb=256)
+SHORT = Limits(cpu_s=0.3, call_cpu_s=0.1, wall_s=0.4, memory_mb=256)
+
+# Passes only on a worker that nobody has left anything on.
+CANARY = """
+import builtins, os, random, sys
+
+def f(x):
+    assert not hasattr(builtins, "left_behind"), "builtins"
+    assert os.getcwd() == os.environ["HOME"], os.getcwd()
+    assert os.listdir(".") == [], os.listdir(".")
+    with open("probe", "w") as file:
+        file.write("x")
+    os.unlink("probe")
+    assert set(sys.modules) >= {"os", "random"} and random.random
+    return x + 1
+"""
+
+
+def run(executor: Executor, program: Program) -> Verdict:
+    """Return the verdict of one program."""
+    job = Job(program.name, program.code, TESTS, "f", limits=SHORT if program.hangs else LIMITS)
+    return executor.run([job])[0]
+
+
+def problem(program: Program, verdict: Verdict) -> str:
+    """Return what is wrong with the verdict, or an empty text."""
+    if verdict.status not in program.statuses:
+        return f"{program.name}: {verdict.status} instead of {program.statuses}: {verdict.error}"
+    if verdict.total != 5 or verdict.passed > program.passed or (program.honest and verdict.passed != program.passed):
+        return f"{program.name}: {verdict.passed}/{verdict.total} instead of {program.passed}"
+    return ""
+
+
+def canary(executor: Executor, after: str) -> str:
+    """Return what is wrong with a good program run now, or an empty text."""
+    code = CANARY + f"\n# after {after}\n"  # a text of its own, so that the cache does not answer
+    verdict = executor.run([Job("canary", code, TESTS, "f", limits=LIMITS)])[0]
+    return "" if verdict.status is Status.PASSED else f"canary after {after}: {verdict.status} {verdict.error}"
+
+
+def processes(executor: Executor) -> Counter[str]:
+    """Return how many processes of each name the sandbox has."""
+    parents, names = {}, {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                head, _, tail = (folder / "stat").read_text().rpartition(")")
+            except OSError:
+                continue
+            if tail.split()[0] != "Z":
+                parents[int(folder.name)] = int(tail.split()[1])
+                names[int(folder.name)] = head.partition("(")[2]
+    broker = executor.health()["broker"]
+
+    def below(pid: int) -> bool:
+        while pid in parents and pid != broker:
+            pid = parents[pid]
+        return pid == broker
+
+    return Counter(names[pid] for pid in parents if pid != broker and below(pid))
+
+
+def at_rest(executor: Executor) -> Counter[str]:
+    """Return the processes of a sandbox that waits for a job: the most seen in a while, for one is forked just now."""
+    seen = []
+    for _ in range(50):
+        seen.append(processes(executor))
+        time.sleep(0.02)
+    return max(seen, key=Counter.total)
+
+
+def settled(executor: Executor, wanted: Counter[str]) -> Counter[str]:
+    """Return the processes once they are as wanted, or what they still are after a while."""
+    for _ in range(100):
+        found = processes(executor)
+        if found == wanted:
+            break
+        time.sleep(0.02)
+    return found
+
+
+def check(executor: Executor, programs: Iterable[Program]) -> list[str]:
+    """Run each program, then a good one on the same worker; count processes, look for files; return the problems."""
+    problems = [canary(executor, "nothing")]
+    wanted = at_rest(executor)
+    outside = {path.name for path in Path("/tmp").iterdir()}
+    for program in programs:
+        problems += [problem(program, run(executor, program)), canary(executor, program.name)]
+        if (found := settled(executor, wanted)) != wanted:
+            problems.append(f"processes after {program.name}: {found} instead of {wanted}")
+    problems += [
+        f"left in /tmp: {name}" for name in {path.name for path in Path("/tmp").iterdir()} - outside if "left" in name
+    ]
+    return [text for text in problems if text]
+
+
+def main() -> int:
+    """Run the corpus in one jail."""
+    jail = sys.argv[1]
+    options = {"backend": "docker"} if jail == "docker" else {"jail": jail}
+    with Executor(slots=1, cache=0, **options) as executor:  # type: ignore[arg-type]
+        found = check(executor, corpus())
+    print("\n".join(found))
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""Checks the sandbox on a Ray cluster of two nodes on this machine, one of which dies.
+
+Needs Ray and this project's sources, nothing else: ``python -m tests.sandbox.ray_cluster`` ends with 0 if all is well.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pipeline_lib.sandbox import Executor, Job, SandboxUnavailable, Status
+
+TESTS = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(2) == 3\n"
+ROOT = str(Path(__file__).parents[2])
+
+
+def jobs(count: int, text: str, seconds: float = 0.0) -> list[Job]:
+    """Return so many different jobs, every second of which is right, whose calls take so long."""
+    code = "import time\ndef f(x):\n    time.sleep({seconds})\n    return x + {right}\n# {text} {n}"
+    return [Job(str(n), code.format(seconds=seconds, right=n % 2, text=text, n=n), TESTS, "f") for n in range(count)]
+
+
+def both_nodes_work_and_one_may_die(cluster: Any) -> None:
+    """A node that dies under way costs no verdict; one that joins is used."""
+    with Executor("ray", slots=1, address=cluster.address, batch=8) as executor:
+        verdicts = executor.run(jobs(64, "first"))
+        assert [(verdict.id, verdict.passed) for verdict in verdicts] == [(str(n), 2 * (n % 2)) for n in range(64)]
+        health = executor.health()
+        assert len(health["nodes"]) == 2, health
+        assert all(node["done"] >= 8 for node in health["nodes"].values()), health
+        stream = executor.stream(jobs(64, "again", 0.05))
+        first = next(stream)
+        cluster.remove_node(next(iter(cluster.worker_nodes)))
+        rest = list(stream)
+        assert {verdict.id for verdict in (first, *rest)} == {str(n) for n in range(64)}
+        assert all(verdict.passed == 2 * (int(verdict.id) % 2) for verdict in (first, *rest))
+        cluster.add_node(num_cpus=1)
+        cluster.wait_for_nodes()
+        assert [verdict.status for verdict in executor.run(jobs(2, "last"))] == [Status.FAILED, Status.PASSED]
+        assert len(executor.health()["nodes"]) == 2
+    try:
+        executor.run(jobs(1, "closed"))
+    except RuntimeError as error:
+        assert "closed" in str(error)
+    else:
+        raise AssertionError("a closed executor took a job")
+
+
+def an_inner_backend_that_does_not_start_says_why(cluster: Any) -> None:
+    """The reason on the node reaches the caller."""
+    try:
+        Executor("ray", slots=1, address=cluster.address, inner="docker", image="no-such-image")
+    except SandboxUnavailable as error:
+        assert "no-such-image" in str(error) or "Docker" in str(error), error
+    else:
+        raise AssertionError("an image that does not exist was accepted")
+
+
+def batch_must_be_positive(cluster: Any) -> None:
+    """Bad values are named before anything starts."""
+    try:
+        Executor("ray", address=cluster.address, batch=0)
+    except ValueError as error:
+        assert "batch is 0" in str(error)
+    else:
+        raise AssertionError("a batch of 0 was accepted")
+
+
+def main() -> int:
+    """Run every check on one cluster."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        cluster.add_node(num_cpus=1)
+        ray.init(address=cluster.address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": ROOT}})
+        for check in (
+            batch_must_be_positive,
+            both_nodes_work_and_one_may_die,
+            an_inner_backend_that_does_not_start_says_why,
+        ):
+            started = time.monotonic()
+            check(cluster)
+            print(f"{check.__name__}: {time.monotonic() - started:.1f} s", flush=True)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""The hostile corpus: every program gets its verdict, and the program after it finds the worker as new."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.sandbox import Executor, Job
+from tests.sandbox.corpus import TESTS, corpus
+from tests.sandbox.corpus.check import LIMITS, check, problem
+
+_ROOT = Path(__file__).parents[2]
+
+
+def test_corpus_is_large_and_names_are_unique() -> None:
+    names = [program.name for program in corpus()]
+    assert len(set(names)) == len(names) >= 80
+
+
+def test_programs_that_end_by_themselves_side_by_side() -> None:
+    programs = [program for program in corpus() if not program.hangs]
+    with Executor(slots=4, limits=LIMITS) as executor:
+        verdicts = executor.run([Job(program.name, program.code, TESTS, "f") for program in programs])
+    problems = [problem(program, verdict) for program, verdict in zip(programs, verdicts, strict=True)]
+    assert not list(filter(None, problems))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jail", ["bwrap", "unshare", "bare"])
+def test_whole_corpus(jail: str) -> None:
+    with Executor(slots=1, jail=jail, cache=0) as executor:
+        assert check(executor, corpus()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jail", ["bwrap", "unshare", "bare"])
+def test_whole_corpus_without_root(jail: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("this user is not root, so test_whole_corpus has shown it")
+    if shutil.which("setpriv") is None or not Path("/usr/bin/python3").exists():
+        pytest.skip("needs setpriv and an interpreter that every user can read")
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3"]
+    command += ["-B", "-m", "tests.sandbox.corpus.check", jail]
+    done = subprocess.run(
+        command, check=False, cwd=_ROOT, capture_output=True, text=True, env={"PATH": os.environ["PATH"]}
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")

@@ -1,0 +1,272 @@
+"""The docker backend, against a real daemon that is started for these tests and shared by them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tarfile
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from pipeline_lib.sandbox import Executor, Job, Limits, SandboxUnavailable, Status
+from pipeline_lib.sandbox.docker_jail import LABEL, daemon
+from pipeline_lib.sandbox.image import build_image, write_tar
+from pipeline_lib.sandbox.runtime import find_packages
+from tests.sandbox.chaos import wrong_verdicts
+from tests.sandbox.corpus import corpus
+from tests.sandbox.corpus.check import check
+from tests.sandbox.human_eval import human_eval
+
+pytestmark = pytest.mark.service
+docker = pytest.importorskip("docker")
+
+SHORT = Limits(cpu_s=1.0, call_cpu_s=0.5, wall_s=3.0)
+ROOT = Path(__file__).parents[2]
+TESTS = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(2) == 3\n"
+GOOD = Job("good", "def f(x):\n    return x + 1\n", TESTS, "f")
+
+
+def unavailable(reason: str) -> NoReturn:
+    if os.environ.get("SYMPOSIUM_REQUIRE_SERVICES"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+class Daemon:
+    """A Docker daemon of the tests' own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def start(self) -> str:
+        command = [str(ROOT / "scripts/start-dockerd"), str(self.folder)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode:
+            unavailable(done.stderr)
+        return done.stdout.strip()
+
+    def stop(self) -> None:
+        pid = int((self.folder / "pid").read_text())
+        os.kill(pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            while True:
+                os.kill(pid, 0)
+                time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def dockerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    if shutil.which("dockerd") is None or os.geteuid() != 0:
+        unavailable("needs dockerd (apt-get install docker.io) and root")
+    folder = Path("/tmp") / f"symposium-docker-{os.getpid()}"  # a socket's path must be short
+    own = Daemon(folder)
+    before = os.environ.get("DOCKER_HOST")
+    os.environ["DOCKER_HOST"] = own.start()
+    build_image()
+    yield own
+    own.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+    if before is None:
+        del os.environ["DOCKER_HOST"]
+    else:
+        os.environ["DOCKER_HOST"] = before
+
+
+@pytest.fixture(scope="module")
+def executor(dockerd: Daemon) -> Iterator[Executor]:
+    with Executor("docker", slots=2) as executor:
+        yield executor
+
+
+def containers() -> list[Any]:
+    with daemon() as client:
+        return list(client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True))
+
+
+def test_programs_run(executor: Executor) -> None:
+    bad = Job("bad", "def f(x):\n    return 2\n", TESTS, "f")
+    verdicts = executor.run([GOOD, bad])
+    assert [(verdict.status, verdict.passed, verdict.backend) for verdict in verdicts] == [
+        (Status.PASSED, 2, "docker/docker"),
+        (Status.FAILED, 1, "docker/docker"),
+    ]
+    assert executor.health()["isolation"] == "namespaces"
+
+
+def test_containers_may_do_next_to_nothing(executor: Executor) -> None:
+    executor.run([GOOD])
+    facts = next(container for container in containers() if container.status == "running").attrs
+    host = facts["HostConfig"]
+    assert host["NetworkMode"] == "none"
+    assert host["IpcMode"] == "none"
+    assert host["ReadonlyRootfs"] and host["AutoRemove"] and not host["Privileged"]
+    assert host["CapDrop"] == ["ALL"] and not host["CapAdd"]
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert 64 <= host["PidsLimit"] <= 128
+    assert host["Memory"] == host["MemorySwap"] == 1024 << 20
+    assert host["LogConfig"]["Type"] == "none"
+    assert "size=16m" in host["Tmpfs"]["/tmp"] and "noexec" in host["Tmpfs"]["/tmp"]
+    assert [mount["RW"] for mount in facts["Mounts"]] == [False]
+    assert int(facts["Config"]["User"].partition(":")[0]) >= 61000
+    users = [container.attrs["Config"]["User"] for container in containers()]
+    assert len(set(users)) == len(users)
+
+
+def test_numpy_has_containers_of_its_own(executor: Executor) -> None:
+    code = "import numpy as np\ndef f(x):\n    return np.int64(x) + 1\n"
+    (verdict,) = executor.run([Job("numpy", code, TESTS, "f")])
+    assert verdict.status is Status.PASSED, verdict
+
+
+def test_a_killed_container_costs_a_second_attempt(executor: Executor) -> None:
+    jobs = [Job(str(n), f"import time\ndef f(x):\n    time.sleep(1)\n    return x + {n}\n", TESTS, "f") for n in (1, 2)]
+    stream = executor.stream(jobs)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            time.sleep(0.7)
+            for container in containers():
+                with suppress(docker.errors.APIError):
+                    container.kill()
+        finally:
+            os._exit(0)
+    verdicts = {verdict.id: verdict for verdict in stream}
+    os.waitpid(pid, 0)
+    assert [verdicts[name].passed for name in "12"] == [2, 0]
+    assert max(verdict.attempts for verdict in verdicts.values()) == 2
+
+
+def test_images_that_are_not_there_or_not_ours(dockerd: Daemon) -> None:
+    with pytest.raises(SandboxUnavailable, match=r"no such image.*build-image"):
+        Executor("docker", slots=1, image="there-is-no-such-image")
+    with daemon() as client:
+        client.images.get("symposium-sandbox").tag("stranger")
+        client.api.import_image_from_data(b"\0" * 10240, repository="empty")
+    with pytest.raises(SandboxUnavailable, match="not built for this version"):
+        Executor("docker", slots=1, image="empty")
+    with pytest.raises(SandboxUnavailable, match="runtime"):
+        Executor("docker", slots=1, runtime="there-is-no-such-runtime")
+
+
+def test_every_folder_of_the_image_has_an_entry() -> None:
+    """The vfs storage driver makes the others so that only root may enter."""
+    with tempfile.TemporaryFile() as file:
+        write_tar(file, find_packages())
+        file.seek(0)
+        with tarfile.open(fileobj=file) as tar:
+            entries = tar.getmembers()
+    folders = {entry.name: entry.mode for entry in entries if entry.isdir()}
+    assert {str(parent) for entry in entries for parent in Path(entry.name).parents} <= set(folders)
+    assert all(mode & 0o755 == 0o755 for mode in folders.values())
+
+
+def test_an_image_on_top_of_another(dockerd: Daemon) -> None:
+    build_image("on-top", base="symposium-sandbox")
+    with Executor("docker", slots=1, image="on-top") as executor:
+        assert executor.run([GOOD])[0].status is Status.PASSED
+
+
+def test_close_and_death_leave_no_container(dockerd: Daemon) -> None:
+    before = {container.id for container in containers()}
+    with Executor("docker", slots=2) as executor:
+        executor.run([GOOD])
+        assert {container.id for container in containers()} > before
+    assert {container.id for container in containers()} <= before
+    executor = Executor("docker", slots=1)
+    os.kill(executor.health()["broker"], signal.SIGKILL)
+    executor.run([GOOD])  # a new broker has removed what the old one left, or it has gone by itself
+    executor.close()
+    end = time.monotonic() + 30
+    while {container.id for container in containers()} - before and time.monotonic() < end:
+        time.sleep(0.2)
+    assert {container.id for container in containers()} <= before
+
+
+def test_containers_of_dead_brokers_are_removed(dockerd: Daemon) -> None:
+    with daemon() as client:
+        orphan = client.containers.create(
+            "symposium-sandbox", entrypoint=["python3"], labels={LABEL: f"{os.uname().nodename}/999999-1"}
+        )
+        other = client.containers.create(
+            "symposium-sandbox", entrypoint=["python3"], labels={LABEL: "another-machine/999999-1"}
+        )
+    with Executor("docker", slots=1):
+        identifiers = {container.id for container in containers()}
+    other.remove(force=True)
+    assert orphan.id not in identifiers
+    assert other.id in identifiers
+
+
+def test_the_daemon_is_restarted_under_way(dockerd: Daemon) -> None:
+    jobs = [
+        Job(str(n), f"import time\ndef f(x):\n    time.sleep(0.3)\n    return x + {n % 2}\n# {n}", TESTS, "f")
+        for n in range(12)
+    ]
+    with Executor("docker", slots=2) as executor:
+        stream = executor.stream(jobs)
+        verdicts = [next(stream)]
+        dockerd.stop()
+        dockerd.start()
+        verdicts += stream
+    assert {verdict.id: verdict.passed for verdict in verdicts} == {str(n): 2 * (n % 2) for n in range(12)}
+
+
+@pytest.mark.slow
+def test_human_eval_is_judged_as_by_processes(dockerd: Daemon) -> None:
+    jobs = human_eval()
+    vectors = []
+    for backend in ("docker", "process"):
+        with Executor(backend, slots=2, cache=0) as executor:
+            verdicts = executor.run(jobs)
+        assert [(verdict.id, verdict.status) for verdict in verdicts] == [(job.id, Status.PASSED) for job in jobs]
+        vectors.append([[case.result for case in verdict.cases] for verdict in verdicts])
+    assert vectors[0] == vectors[1]
+    assert sum(map(len, vectors[0])) == 1133
+
+
+@pytest.mark.slow
+def test_whole_corpus(dockerd: Daemon) -> None:
+    def part(number: int) -> list[str]:
+        with Executor("docker", slots=1, cache=0) as executor:
+            return check(executor, corpus()[number::3])
+
+    with ThreadPoolExecutor(3) as threads:  # programs that sleep leave the processors to others
+        assert [*threads.map(part, range(3))] == [[], [], []]
+
+
+@pytest.mark.slow
+def test_chaos(dockerd: Daemon) -> None:
+    """Kill containers, judges, jails and brokers, and restart the daemon; SYMPOSIUM_CHAOS says how many programs."""
+    count = int(os.environ.get("SYMPOSIUM_CHAOS", "300"))
+    turns = itertools.count()
+
+    def disturb(chance: random.Random) -> str | None:
+        turn = next(turns)
+        if turn % 40 == 3:
+            dockerd.stop()
+            dockerd.start()
+            return "daemon"
+        found = containers() if turn % 2 else []
+        if not found:
+            return None
+        with suppress(docker.errors.APIError):
+            chance.choice(found).kill()
+        return "container"
+
+    before = {container.id for container in containers()}
+    with Executor("docker", slots=4, limits=SHORT, cache=0) as executor:
+        wrong, killed = wrong_verdicts(executor, count, 0.5, disturb, most=count // 12)
+    assert (wrong, Counter(killed)["daemon"] > 0) == ([], True), Counter(killed)
+    assert {container.id for container in containers()} <= before

@@ -1,0 +1,272 @@
+"""The door to the sandbox: order, statuses, cases, limits, bad input."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from pipeline_lib.sandbox import BadTests, Executor, Job, Limits, Status
+from tests.sandbox.human_eval import human_eval
+
+LIMITS = Limits(cpu_s=1.0, call_cpu_s=0.3, wall_s=2.0, memory_mb=256)
+TESTS = (
+    "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(2) == 3\n    assert candidate(-1) == 0\n"
+)
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[Executor]:
+    with Executor(slots=2, limits=LIMITS) as executor:
+        yield executor
+
+
+def job(code: str, tests: str = TESTS, **more: object) -> Job:
+    return replace(Job(id="job", code=code, tests=tests, entry_point="f"), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "passed"),
+    [
+        ("def f(x):\n    return x + 1", Status.PASSED, 3),
+        ("def f(x):\n    return 2", Status.FAILED, 1),
+        ("def f(x:\n    return 2", Status.LOAD_ERROR, 0),
+        ("def g(x):\n    return x + 1", Status.LOAD_ERROR, 0),
+        ("import nothing_like_it", Status.LOAD_ERROR, 0),
+        ("while True: pass", Status.TIMEOUT, 0),
+        ("def f(x):\n    while x < 0: pass\n    return x + 1", Status.TIMEOUT, 2),
+        ("import time\ndef f(x):\n    if x < 0: time.sleep(60)\n    return x + 1", Status.TIMEOUT, 2),
+        ("import os\ndef f(x):\n    if x == 1: os._exit(0)\n    return x + 1", Status.CRASH, 2),
+        ("def f(x):\n    if x == 1: return 'a' * (1 << 20)\n    return x + 1", Status.OUTPUT_LIMIT, 2),
+        ("def f(x):\n    if x == 1: return bytearray(1 << 30)\n    return x + 1", Status.OOM, 2),
+        ("def f(x):\n    raise SystemExit(0)", Status.FAILED, 0),
+    ],
+)
+def test_statuses_and_counts(executor: Executor, code: str, status: Status, passed: int) -> None:
+    (verdict,) = executor.run([job(code)])
+    assert (verdict.status, verdict.passed, verdict.total) == (status, passed, 3), verdict
+
+
+def test_order_and_equal_jobs(executor: Executor) -> None:
+    jobs = [replace(job(f"def f(x):\n    return x + {i % 3}"), id=str(i)) for i in range(12)]
+    verdicts = executor.run(jobs)
+    assert [verdict.id for verdict in verdicts] == [str(i) for i in range(12)]
+    assert [verdict.status for verdict in verdicts] == [
+        Status.PASSED if i % 3 == 1 else Status.FAILED for i in range(12)
+    ]
+    assert {verdict.id for verdict in executor.stream(jobs)} == {str(i) for i in range(12)}
+
+
+def test_tests_without_asserts_are_refused(executor: Executor) -> None:
+    with pytest.raises(BadTests, match="no assert"):
+        executor.run([job("def f(x): pass", "def check(candidate):\n    assert True")])
+
+
+def passes(executor: Executor, code: str, tests: str, **more: object) -> None:
+    (verdict,) = executor.run([job(code, tests, **more)])
+    assert verdict.status is Status.PASSED, verdict
+
+
+def test_expected_exceptions_keep_class_text_and_arguments(executor: Executor) -> None:
+    tests = """
+def check(candidate):
+    for x, kind, text in ((0, ZeroDivisionError, 'division by zero'), (1, KeyError, "'key'"), (2, ValueError, 'bad')):
+        try:
+            candidate(x)
+        except kind as error:
+            assert str(error) == text
+    try:
+        candidate(3)
+    except OSError as error:
+        assert isinstance(error, FileNotFoundError) and error.errno == 2
+"""
+    code = """
+class Odd(ValueError): pass
+
+def f(x):
+    if x == 0: return 1 / 0
+    if x == 1: return {}['key']
+    if x == 2: raise Odd('bad')
+    open('not-there')
+"""
+    passes(executor, code, tests)
+
+
+def test_arguments_are_copies_unless_the_value_is_dropped(executor: Executor) -> None:
+    tests = """
+def check(candidate):
+    items, table = [3, 1, 2], {}
+    candidate(items, table=table)
+    assert items == [1, 2, 3]
+    other = [2, 1]
+    assert candidate(other) is None
+    assert other == [2, 1]
+"""
+    passes(executor, "def f(x, table=None):\n    x.sort()\n", tests)
+
+
+def test_the_prelude_is_there_for_program_and_tests(executor: Executor) -> None:
+    prelude = "import math\ndef twice(x):\n    return 2 * x\n"
+    tests = "def check(candidate):\n    assert candidate(2) == twice(2) + math.floor(0.5)\n"
+    passes(executor, "def f(x):\n    return twice(x) + math.floor(0.9)\n", tests, prelude=prelude)
+
+
+def test_the_entry_point_is_known_to_the_tests_by_name(executor: Executor) -> None:
+    passes(executor, "def f(x):\n    return x", "def check(candidate):\n    assert candidate(1) == f(1)\n")
+    passes(executor, "def f(x):\n    return x", "assert f(3) == 3\n")
+
+
+def test_visible_cases_are_kept_apart(executor: Executor) -> None:
+    visible = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(5) == 0\n"
+    (verdict,) = executor.run([job("def f(x):\n    return x + 1\n", visible_tests=visible)])
+    assert (verdict.status, verdict.passed, verdict.total) == (Status.PASSED, 3, 3)
+    assert [case.result for case in verdict.visible] == ["ok", "fail"]
+    assert verdict.visible[1].message == "got 6, expected 0"
+    assert verdict.visible[1].source == "assert candidate(5) == 0"
+
+
+_GOSSIP = """
+import os
+heard = []
+def f(x):
+    if os.path.exists("heard"):
+        heard.append(open("heard").read())
+    heard.append(x)
+    with open("heard", "w") as file:
+        file.write(repr(heard))
+    return heard
+"""
+
+
+@pytest.mark.parametrize("mode", ["isolated", "inline"])
+def test_visible_cases_tell_nothing_of_hidden_ones(executor: Executor, mode: str) -> None:
+    hidden = "def check(candidate):\n    assert candidate('secret') == 1\n"
+    visible = "def check(candidate):\n    assert candidate('shown') == 1\n"
+    (verdict,) = executor.run([job(_GOSSIP, hidden, visible_tests=visible, mode=mode)])
+    assert [case.message for case in verdict.cases] == ["got ['secret'], expected 1"]
+    assert [case.message for case in verdict.visible] == ["got ['shown'], expected 1"]
+
+
+def test_a_program_that_dies_of_visible_tests_keeps_its_hidden_cases(executor: Executor) -> None:
+    code = "import os\ndef f(x):\n    if x == 5:\n        os._exit(1)\n    return x + 1\n"
+    visible = "def check(candidate):\n" + "    assert candidate(5) == 6\n" * 5
+    (verdict,) = executor.run([job(code, visible_tests=visible)])
+    assert (verdict.status, verdict.passed, verdict.total) == (Status.PASSED, 3, 3)
+    assert [case.result for case in verdict.visible] == ["error"] * 4 + ["skipped"]
+
+
+def test_messages_are_short(executor: Executor) -> None:
+    (verdict,) = executor.run([job("def f(x):\n    return 'a' * 200000\n")])
+    assert all(len(case.message) < 300 for case in verdict.cases)
+    (verdict,) = executor.run([job("def f(x):\n    raise ValueError('a' * 10 ** 6)\n")])
+    assert all(len(case.message) < 700 for case in verdict.cases)
+
+
+def test_seeds_decide_what_is_random(executor: Executor) -> None:
+    code = "import random\nA = random.random()\ndef f(x):\n    return A, random.random()\n"
+    tests = (
+        "import random\nB = random.random()\ndef check(candidate):\n    assert candidate(1) == (B, random.random())\n"
+    )
+    passes(executor, code, tests, seed=1)
+    passes(executor, code, tests, seed=2)
+    fixed = "def check(candidate):\n    assert candidate(1)[0] == {0!r}\n"
+    passes(executor, code, fixed.format(random.Random(3).random()), seed=3)
+
+
+def test_order_of_sets_is_the_same_in_every_worker(executor: Executor) -> None:
+    code = "def f(x):\n    return list({str(n) for n in range(100)})\n# "
+    tests = "def check(candidate):\n    assert candidate(1) == list({str(n) for n in range(100)})\n"
+    verdicts = executor.run([job(f"{code}{n}", tests) for n in range(6)])
+    assert {verdict.status for verdict in verdicts} == {Status.PASSED}
+
+
+def test_inline_mode_says_so(executor: Executor) -> None:
+    code = "class Box:\n    def __init__(self, x):\n        self.x = x\ndef f(x):\n    return Box(x)\n"
+    tests = "def check(candidate):\n    assert candidate(1).x == 1\n    assert isinstance(candidate(2), Box)\n"
+    isolated, inline = executor.run([job(code, tests), job(code, tests, mode="inline")])
+    assert (isolated.status, isolated.passed, isolated.trust) == (Status.FAILED, 0, "isolated")
+    assert (inline.status, inline.passed, inline.trust) == (Status.PASSED, 2, "inline")
+    (lost,) = executor.run([job("import os\ndef f(x):\n    os._exit(0)\n", tests, mode="inline")])
+    assert (lost.status, lost.passed, lost.total, lost.trust) == (Status.CRASH, 0, 2, "inline")
+    (hung,) = executor.run([job("def f(x):\n    while True: pass\n", tests, mode="inline")])
+    assert (hung.status, hung.passed, hung.trust) == (Status.TIMEOUT, 0, "inline")
+    changes = "def check(candidate):\n    items = [2, 1]\n    candidate(items)\n    assert items == [1, 2]\n"
+    passes(executor, "def f(x):\n    x.sort()\n", changes, mode="inline")
+
+
+def test_numpy_for_programs_that_import_it(executor: Executor) -> None:
+    pytest.importorskip("numpy")
+    code = "import numpy as np\ndef f(x):\n    return np.arange(3) * x, np.float64(x), np.random.rand()\n"
+    tests = """
+import numpy as np
+
+def check(candidate):
+    array, number, chance = candidate(2)
+    assert array == [0, 2, 4]
+    assert np.isclose(number, 2.0)
+    assert chance == np.random.RandomState(5).rand()
+"""
+    passes(executor, code, tests, seed=5)
+    (lean,) = executor.run([job("import sys\ndef f(x):\n    return x + 1 if 'numpy' not in sys.modules else 0\n")])
+    assert lean.status is Status.PASSED
+
+
+def test_verdicts_are_remembered_under_their_content() -> None:
+    with Executor(slots=1, limits=LIMITS, cache=2) as executor:
+        first = executor.run([job("def f(x):\n    return x + 1\n")])[0]
+        done = executor.health()["done"]
+        again = executor.run([replace(job("def f(x):\n    return x + 1\n"), id="other")])[0]
+        assert executor.health()["done"] == done
+        assert replace(again, id=first.id) == first
+        for change in (
+            {"seed": 1},
+            {"tests": TESTS + "\n"},
+            {"prelude": "x = 1"},
+            {"limits": replace(LIMITS, cpu_s=2)},
+        ):
+            executor.run([job("def f(x):\n    return x + 1\n", **change)])  # type: ignore[arg-type]
+            done += 1
+            assert executor.health()["done"] == done
+        assert executor.health()["cached"] == 2
+
+
+def test_use_is_measured(executor: Executor) -> None:
+    code = "def f(x):\n    a = bytearray(b'a') * (50 << 20)\n    return x + sum(range(2_000_000)) * 0 + 1\n"
+    (verdict,) = executor.run([job(code, "def check(candidate):\n    assert candidate(1) == 2\n")])
+    assert verdict.status is Status.PASSED
+    assert 0.005 < verdict.cpu_s <= LIMITS.cpu_s
+    assert 50 < verdict.peak_mb < 100
+    assert verdict.wall_s > 0
+    assert verdict.attempts == 1
+
+
+def test_threads_of_the_caller_share_an_executor(executor: Executor) -> None:
+    def run(number: int) -> list[Status]:
+        jobs = [job(f"def f(x):\n    return x + 1\n# {number} {n}") for n in range(5)]
+        assert executor.health()["slots"] == 2
+        return [verdict.status for verdict in executor.run(jobs)]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(run, range(8))) == [[Status.PASSED] * 5] * 8
+
+
+def test_a_stream_that_nobody_reads_on_is_given_up(executor: Executor) -> None:
+    hung = [job(f"def f(x):\n    while x < 0: pass\n    return x + 1\n# given up {n}") for n in range(40)]
+    stream = executor.stream([job("def f(x):\n    return x + 1\n# given up"), *hung])
+    assert next(stream).status is Status.PASSED
+    stream.close()
+    passes(executor, "def f(x):\n    return x + 1\n# afterwards", TESTS)
+    assert executor.health()["queued"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slots", [1, 2, 4, 8])
+def test_human_eval_gets_full_marks_with_any_number_of_slots(slots: int) -> None:
+    jobs = human_eval()
+    with Executor(slots=slots, cache=0) as executor:
+        verdicts = executor.run(jobs)
+    assert [(verdict.id, verdict.status) for verdict in verdicts] == [(job.id, Status.PASSED) for job in jobs]
+    assert sum(verdict.passed for verdict in verdicts) == 1133

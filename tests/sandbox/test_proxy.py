@@ -1,0 +1,189 @@
+"""The judge's side of a channel, against a program that writes what it likes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline_lib.sandbox.inside import values
+from pipeline_lib.sandbox.inside.recorder import CallFailed
+from pipeline_lib.sandbox.jobs import Job, Limits, Status
+from pipeline_lib.sandbox.proxy import Program
+from pipeline_lib.sandbox.runner import judge
+from pipeline_lib.sandbox.tests_source import plan_job
+from pipeline_lib.sandbox.worker import Load, Usage, Worker
+
+LIMITS = Limits(cpu_s=1.0, call_cpu_s=0.2, wall_s=1.0, reply_kb=64)
+BRIEF = Limits(cpu_s=0.05, call_cpu_s=0.02, wall_s=0.08, reply_kb=64)
+TESTS = "def check(candidate):\n" + "".join(f"    assert candidate({n}) == {n * 7919 + 13}\n" for n in range(4))
+JOB = plan_job(Job("fuzz", "", TESTS, "f"))
+
+
+class Scripted(Worker):
+    """A worker whose programs are threads that follow a script, so that many can be tried in a second."""
+
+    def __init__(self, script: Callable[[socket.socket], None]) -> None:
+        self.script = script
+        self.control, self.other = socket.socketpair()
+        self.threads: list[threading.Thread] = []
+        self.jobs = 0
+
+    def take(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        self.threads.append(threading.Thread(target=self._play, args=(theirs,), daemon=True))
+        self.threads[-1].start()
+        return ours
+
+    def _play(self, channel: socket.socket) -> None:
+        with channel:
+            try:
+                self.script(channel)
+            except OSError:
+                return
+
+    def load(self) -> Load:
+        return Load(cpu_s=0.0, entries=0, scratch_mb=0.0)
+
+    def finish(self, gone: bool = False) -> Usage:
+        return Usage(signal=9, forced=True, exit_code=0, cpu_s=0.0, peak_mb=1.0)
+
+    @property
+    def jail(self) -> Scripted:  # type: ignore[override]
+        return self
+
+    @property
+    def host_pid(self) -> int:
+        return 0
+
+
+def frame(data: bytes) -> bytes:
+    return struct.pack("!I", len(data)) + data
+
+
+LOADED = frame(b'[0,"loaded"]')
+KINDS = st.sampled_from(["value", "raised", "bad", "loaded", "load_error", "results", "probe", ""])
+FORMS = st.recursive(
+    st.none() | st.booleans() | st.integers(-10, 10) | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["tuple", "set", "x"]), inner, max_size=1)
+    ),
+    max_leaves=6,
+)
+REPLIES = st.tuples(st.integers(0, 6), KINDS).flatmap(
+    lambda head: st.lists(FORMS, max_size=3).map(lambda rest: frame(json.dumps([*head, *rest]).encode()))
+)
+NOISE = (
+    st.binary(max_size=40)
+    | st.binary(max_size=40).map(frame)
+    | REPLIES
+    | FORMS.map(lambda form: frame(json.dumps(form).encode()))
+)
+
+
+@given(st.lists(NOISE, max_size=12), st.booleans(), st.booleans())
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_reply_stalls_or_confuses_the_judge(noise: list[bytes], loads: bool, closes: bool) -> None:
+    def script(channel: socket.socket) -> None:
+        channel.settimeout(5)
+        channel.recv(1 << 20)
+        channel.sendall((LOADED if loads else b"") + b"".join(noise))
+        while not closes and channel.recv(1 << 20):
+            pass
+
+    started = time.monotonic()
+    verdict = judge(JOB, BRIEF, Scripted(script), "slot-0")
+    assert time.monotonic() - started < 20  # far beyond the limits even on a busy machine
+    assert verdict.status is not Status.PASSED
+    assert verdict.passed == 0
+    assert verdict.total == len(verdict.cases) == 4
+    assert all(case.result in ("ok", "fail", "error", "timeout", "skipped") for case in verdict.cases)
+    assert len(verdict.error) <= LIMITS.error_kb << 10
+
+
+def answering(channel: socket.socket) -> Iterator[tuple[int, list[object]]]:
+    """Yield number and arguments of every call."""
+    buffer = b""
+    first = True
+    while part := channel.recv(1 << 20):
+        buffer += part
+        while len(buffer) >= 4 and len(buffer) >= 4 + (length := struct.unpack_from("!I", buffer)[0]):
+            message, buffer = buffer[4 : 4 + length], buffer[4 + length :]
+            if first:
+                first = False
+                channel.sendall(LOADED)
+                continue
+            number, _, _, args, _ = values.read_request(message)
+            yield number, args
+
+
+def test_right_answers_pass_whoever_gives_them_and_however_they_are_cut() -> None:
+    def script(channel: socket.socket) -> None:
+        for number, (n,) in answering(channel):
+            reply = frame(json.dumps([number, "value", n * 7919 + 13]).encode())  # type: ignore[operator]
+            for at in range(len(reply)):
+                channel.sendall(reply[at : at + 1])
+
+    assert judge(JOB, LIMITS, Scripted(script), "slot-0").status is Status.PASSED
+
+
+def test_stale_and_early_answers_are_not_taken() -> None:
+    def script(channel: socket.socket) -> None:
+        for number, _ in answering(channel):
+            channel.sendall(frame(json.dumps([number - 1, "value", 13]).encode()))
+
+    verdict = judge(JOB, LIMITS, Scripted(script), "slot-0")
+    assert (verdict.status, verdict.passed) == (Status.OUTPUT_LIMIT, 0)
+
+
+def test_a_program_is_given_up_after_three_restarts() -> None:
+    worker = Scripted(lambda channel: next(answering(channel)) and None)
+    program = Program(JOB, LIMITS, worker)
+    assert program.load()
+    for _ in range(6):
+        with pytest.raises(CallFailed):
+            program(1)
+    assert len(worker.threads) == 4
+
+
+def test_arguments_larger_than_every_buffer_arrive() -> None:
+    seen = []
+
+    def script(channel: socket.socket) -> None:
+        for number, (text,) in answering(channel):
+            seen.append(len(str(text)))
+            channel.sendall(frame(json.dumps([number, "value", 1]).encode()))
+
+    tests = f"def check(candidate):\n    assert candidate('a' * {1 << 22}) == 1\n"
+    verdict = judge(plan_job(Job("large", "", tests, "f")), LIMITS, Scripted(script), "slot-0")
+    assert (verdict.status, seen) == (Status.PASSED, [1 << 22])
+
+
+def test_a_program_that_never_reads_is_late() -> None:
+    def script(channel: socket.socket) -> None:
+        channel.recv(1 << 10)
+        channel.sendall(LOADED)
+        time.sleep(5)
+
+    tests = f"def check(candidate):\n    assert candidate('a' * {1 << 24}) == 1\n"
+    verdict = judge(plan_job(Job("deaf", "", tests, "f")), LIMITS, Scripted(script), "slot-0")
+    assert verdict.status is Status.TIMEOUT
+
+
+def test_descriptors_do_not_leak() -> None:
+    judge(JOB, LIMITS, Scripted(lambda channel: None), "slot-0")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    worker = Scripted(lambda channel: None)
+    for _ in range(20):
+        judge(JOB, LIMITS, worker, "slot-0")
+    for thread in worker.threads:
+        thread.join()
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 2  # the worker's control socket

@@ -1,0 +1,139 @@
+"""Whatever dies, the verdicts are right; whoever ends, nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipeline_lib.sandbox import Executor, Job, Limits, Status, orphans
+from tests.sandbox.chaos import wrong_verdicts
+
+LIMITS = Limits(cpu_s=1.0, call_cpu_s=0.5, wall_s=3.0)
+TESTS = "def check(candidate):\n    assert candidate(1) == 2\n"
+SLEEPER = "import time\ndef f(x):\n    time.sleep(2.0)\n    return x + 1\n"
+_ROOT = Path(__file__).parents[2]
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def wait_until_gone(processes: list[psutil.Process]) -> list[psutil.Process]:
+    return psutil.wait_procs(processes, timeout=10)[1]
+
+
+@pytest.mark.parametrize("victim", ["broker", "judge", "fork server", "program"])
+def test_a_job_survives_the_death_of_any_process(victim: str) -> None:
+    with Executor(slots=2) as executor:
+        killer = threading.Thread(target=kill_when_busy, args=(executor, victim))
+        killer.start()
+        verdicts = executor.run([Job(str(i), SLEEPER + f"# {i}", TESTS, "f") for i in range(2)])
+        killer.join()
+    assert [verdict.status for verdict in verdicts] == [Status.PASSED] * 2
+    if victim != "broker":  # a new broker does not know what the old one did
+        assert sorted(verdict.attempts for verdict in verdicts) == [1, 2]
+
+
+def kill_when_busy(executor: Executor, victim: str) -> None:
+    while (health := executor.health())["busy"] < 2:
+        time.sleep(0.02)
+    time.sleep(0.1)  # a judge is busy a moment before its program is
+    broker = psutil.Process(health["broker"])
+    judge = broker.children()[0]
+    below = judge.children(recursive=True)
+    {"broker": broker, "judge": judge, "fork server": below[-2], "program": below[-1]}[victim].kill()
+
+
+@pytest.mark.parametrize("jail", ["bwrap", "unshare", "bare"])
+def test_close_leaves_nothing(jail: str) -> None:
+    executor = Executor(slots=2, limits=LIMITS, jail=jail)
+    before = set(Path(tempfile.gettempdir()).glob(f"{orphans.PREFIX}*"))
+    executor.run([Job("1", "def f(x): return x + 1", TESTS, "f")])
+    broker = executor.health()["broker"]
+    processes = [psutil.Process(broker), *descendants(broker)]
+    assert len(processes) >= 3  # broker, judge and fork server of the first slot; the second may still be starting
+    own = [folder for folder in before if f"-{broker}-" in f"-{folder.name.removeprefix(orphans.PREFIX)}"]
+    assert own
+    executor.close()
+    executor.close()
+    assert wait_until_gone(processes) == []
+    assert not [folder for folder in own if folder.exists()]
+    with pytest.raises(RuntimeError, match="closed"):
+        executor.run([Job("2", "def f(x): return x + 2", TESTS, "f")])
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("jail", ["bwrap", "bare"])
+def test_the_end_of_the_trainer_leaves_nothing(end: signal.Signals, jail: str) -> None:
+    trainer = subprocess.Popen(
+        [sys.executable, "-c", _TRAINER, jail], cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert trainer.stdout is not None
+    broker = int(trainer.stdout.readline())
+    processes = descendants(trainer.pid)
+    for _ in range(100):
+        if len(processes) >= 5:
+            break
+        time.sleep(0.05)
+        processes = descendants(trainer.pid)
+    trainer.send_signal(end)
+    trainer.wait()
+    assert wait_until_gone(processes) == []
+    assert not list(Path(tempfile.gettempdir()).glob(f"{orphans.PREFIX}{broker}-*"))
+
+
+_TRAINER = """
+import sys
+from pipeline_lib.sandbox import Executor, Job
+executor = Executor(slots=2, jail=sys.argv[1])
+print(executor.health()["broker"], flush=True)
+tests = "def check(candidate):\\n    assert candidate(1)"
+executor.run([Job(str(i), f"def f(x):\\n    while True: {i}", tests, "f") for i in range(2)])
+"""
+
+
+def test_what_dead_brokers_left_is_removed() -> None:
+    base = Path(tempfile.gettempdir())
+    dead = base / f"{orphans.PREFIX}999999-123-abc"
+    reused = base / f"{orphans.PREFIX}{os.getpid()}-1-abc"
+    living = base / f"{orphans.PREFIX}{orphans.identity(os.getpid())}-abc"
+    for folder in (dead, reused, living):
+        (folder / "slot-0").mkdir(parents=True)
+    own = orphans.make_run_folder()
+    try:
+        assert [folder.exists() for folder in (dead, reused, living, own)] == [False, False, True, True]
+    finally:
+        (living / "slot-0").rmdir()
+        living.rmdir()
+        own.rmdir()
+
+
+@pytest.mark.slow
+def test_a_job_that_stalls_the_judge_is_a_crash_and_others_go_on() -> None:
+    # No Python code of the judge runs during the sum, so only the kernel can end it.
+    tests = "def check(candidate):\n    assert sum(range(candidate(1))) == 0\n"
+    with Executor(slots=2, limits=Limits(cpu_s=0.1, call_cpu_s=0.1, wall_s=1)) as executor:
+        stalls, good = executor.run(
+            [
+                Job("stalls", "def f(x):\n    return 10 ** 15\n", tests, "f"),
+                Job("good", "def f(x):\n    return x + 1\n", TESTS, "f"),
+            ]
+        )
+    assert (stalls.status, stalls.attempts, good.status) == (Status.CRASH, 2, Status.PASSED)
+
+
+@pytest.mark.slow
+def test_chaos() -> None:
+    with Executor(slots=6, limits=LIMITS, cache=0) as executor:
+        wrong, killed = wrong_verdicts(executor, 2000, 0.5)
+    assert wrong == []
+    assert set(killed) == {"broker", "judge", "jail"} and len(killed) > 20

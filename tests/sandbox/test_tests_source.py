@@ -1,0 +1,126 @@
+"""Tests become cases by their syntax tree."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.sandbox import BadTests
+from pipeline_lib.sandbox.inside.recorder import CallFailed, Recorder
+from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, count_cases, plan_tests
+
+HUMAN_EVAL = Path(__file__).parents[2] / "../shared/data/HumanEval.jsonl.gz"
+
+
+def results(tests: str, candidate: object, entry_point: str = "f") -> list[str]:
+    """Run rewritten tests in this process and return the result of each case."""
+    plan = plan_tests(tests, entry_point)
+    recorder = Recorder(plan.total, plan.unreached, 1000)
+    space = {entry_point: candidate, "candidate": candidate, CASES: recorder, CALL_FAILED: CallFailed}
+    try:
+        exec(plan.code, space)
+        if plan.has_check:
+            space["check"](candidate)  # type: ignore[operator]
+        recorder.finished = True
+    except Exception as error:
+        recorder.stop(error)
+    return [result for result, _ in recorder.outcome()]
+
+
+def test_every_assert_counts_and_a_failed_one_stops_nothing() -> None:
+    tests = "def check(c):\n    assert c(1) == 2\n    assert c(2) == 0\n    assert c(3) == 4, 'message'\n"
+    assert results(tests, lambda x: x + 1) == ["ok", "fail", "ok"]
+
+
+def test_an_exception_in_a_case_stops_nothing() -> None:
+    assert results("def check(c):\n    assert c(0)\n    assert c(1)\n", lambda x: 1 / x) == ["error", "ok"]
+
+
+def test_an_assert_over_several_lines_and_one_in_text_are_one_case() -> None:
+    tests = (
+        "def check(c):\n    '''\n    assert False\n    '''\n    assert c(\n        1\n    ) == (\n        2\n    )\n"
+    )
+    assert results(tests, lambda x: x + 1) == ["ok"]
+
+
+def test_a_case_in_a_loop_holds_only_if_it_never_failed() -> None:
+    tests = "def check(c):\n    for i in range(5):\n        assert c(i) == i\n"
+    assert results(tests, lambda x: x) == ["ok"]
+    assert results(tests, lambda x: x if x < 3 else 0) == ["fail"]
+
+
+def test_a_case_that_is_never_reached_does_not_hold() -> None:
+    assert results("def check(c):\n    for i in range(0):\n        assert c(i) == i\n", lambda x: x) == ["skipped"]
+
+
+def test_constants_are_no_free_credit() -> None:
+    tests = "def check(c):\n    assert True, 'edge case'\n    assert 1 == 1\n    assert (1, 2)\n    assert c(1) == 2\n"
+    assert count_cases(tests, "f") == 1
+
+
+@pytest.mark.parametrize(
+    "tests",
+    ["def check(c):\n    assert True", "def check(c):\n    c(1)", "", "x = 1", "def check(c):\n    print('assert')"],
+)
+def test_tests_that_cannot_fail_are_refused(tests: str) -> None:
+    with pytest.raises(BadTests, match="no assert"):
+        plan_tests(tests, "f")
+
+
+@pytest.mark.parametrize("tests", ["def check(:", "assert f(1) ==", "\0", "def check():\n    assert f(1)"])
+def test_tests_that_cannot_be_used_are_refused(tests: str) -> None:
+    with pytest.raises(BadTests):
+        plan_tests(tests, "f")
+
+
+def test_a_case_that_must_not_be_reached() -> None:
+    tests = "def check(c):\n    try:\n        c(0)\n        assert False\n    except ZeroDivisionError:\n        pass\n"
+    assert results(tests, lambda x: 1 / x) == ["ok"]
+    assert results(tests, lambda x: x) == ["fail"]
+    assert results(tests, lambda x: [][x]) == ["skipped"]
+
+
+def test_a_statement_that_raises_ends_the_run_and_is_blamed_on_the_next_case() -> None:
+    tests = "def check(c):\n    assert c(1) == 1\n    y = c(0)\n    assert y\n    assert c(2)\n"
+    assert results(tests, lambda x: 1 // x) == ["ok", "error", "skipped"]
+
+
+def test_asserts_without_check_call_the_entry_point() -> None:
+    assert results("assert f(1) == 2\nassert f(2) == 2\n", lambda x: x + 1) == ["ok", "fail"]
+
+
+def test_asserts_in_helpers_of_the_tests_count() -> None:
+    tests = "def same(a, b):\n    assert a == b\ndef check(c):\n    same(c(1), 2)\n    same(c(2), 3)\n"
+    assert results(tests, lambda x: x + 1) == ["ok"]
+    assert results(tests, lambda x: 2) == ["fail"]
+
+
+def test_an_expected_exception_is_not_a_dead_program() -> None:
+    def dead(x: int) -> int:
+        raise CallFailed("timeout", "too slow")
+
+    assert results("def check(c):\n    assert c(1) == 1\n    assert c(2) == 2\n", dead) == ["timeout", "timeout"]
+    with pytest.raises(CallFailed):
+        results("def check(c):\n    try:\n        c(1)\n    except Exception:\n        assert c\n", dead)
+
+
+def test_a_call_without_a_use_of_its_value_may_change_its_arguments() -> None:
+    class Elsewhere:
+        def in_place(self, items: list[int]) -> None:
+            items.sort()
+
+    tests = "def check(c):\n    items = [3, 1, 2]\n    c(items)\n    assert items == [1, 2, 3]\n"
+    assert results(tests, Elsewhere()) == ["ok"]
+    assert results(tests, list.sort) == ["ok"]
+
+
+def test_human_eval_has_1133_cases() -> None:
+    if not HUMAN_EVAL.exists():
+        pytest.skip(f"{HUMAN_EVAL} is not there")
+    with gzip.open(HUMAN_EVAL, "rt") as file:
+        problems = [json.loads(line) for line in file]
+    counts = [count_cases(problem["test"], problem["entry_point"]) for problem in problems]
+    assert (len(counts), sum(counts), min(counts), max(counts)) == (164, 1133, 1, 26)

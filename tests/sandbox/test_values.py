@@ -1,0 +1,208 @@
+"""Values cross as plain data, and nothing a program sends does more than that."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline_lib.sandbox.inside import values
+
+ATOMS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary()
+    | st.complex_numbers(allow_nan=False)
+)
+HASHABLE = st.recursive(ATOMS, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3), max_leaves=5)
+PLAIN = st.recursive(
+    ATOMS,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.tuples(inner, inner)
+        | st.dictionaries(HASHABLE, inner, max_size=4)
+        | st.sets(HASHABLE, max_size=4)
+    ),
+    max_leaves=20,
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=5)
+    | st.dictionaries(st.sampled_from([*"ab", "tuple", "dict", "set", "int", "bytes", "range", "complex", "Decimal",
+                                       "Fraction", "deque", "iterator", "keys", "items", "values", "frozenset",
+                                       "bytearray"]), inner, max_size=2),
+    max_leaves=20,
+)  # fmt: skip
+BUILTINS = (
+    type(None), bool, int, float, str, bytes, bytearray, complex, list, tuple, dict, set, frozenset, range, deque,
+    Decimal, Fraction, type({}.keys()), type({}.values()), type({}.items()), type(iter([])),
+)  # fmt: skip
+
+
+def there_and_back(value: Any) -> Any:
+    reply = values.write_reply(1 << 30, 1, "value", values.encode(value))
+    return values.decode(values.read_reply(reply)[2])
+
+
+def exact(value: Any) -> Any:
+    """Return something that is equal only if types are equal too."""
+    if isinstance(value, list | tuple):
+        return type(value), [exact(item) for item in value]
+    if isinstance(value, dict):
+        return dict, {key: exact(item) for key, item in value.items()}, [exact(key) for key in value]
+    return type(value), repr(value) if isinstance(value, float | complex) else value
+
+
+@given(PLAIN)
+@settings(max_examples=50, deadline=None)
+def test_plain_values_come_back_as_they_were(value: Any) -> None:
+    assert exact(there_and_back(value)) == exact(value)
+
+
+@given(PLAIN)
+@settings(max_examples=50, deadline=None)
+def test_requests_arrive_as_they_were(value: Any) -> None:
+    number, form = values.read_request(values.write_request(7, values.encode(value)))
+    assert number == 7
+    assert exact(values.decode(form)) == exact(value)
+
+
+class Sly(int):
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = int.__hash__
+
+
+class Colour(enum.IntEnum):
+    RED = 3
+
+
+@pytest.mark.parametrize(
+    ("value", "arrives"),
+    [
+        (Sly(5), 5),
+        (Colour.RED, 3),
+        (type("S", (str,), {})("abc"), "abc"),
+        (type("F", (float,), {})(1.5), 1.5),
+        (type("B", (bytes,), {})(b"ab"), b"ab"),
+        (type("L", (list,), {})([1, Sly(2)]), [1, 2]),
+        (namedtuple("P", "a b")(1, 2), (1, 2)),
+        (Counter("aab"), {"a": 2, "b": 1}),
+        (OrderedDict(a=1), {"a": 1}),
+        (defaultdict(int, a=1), {"a": 1}),
+        (deque([1, 2], maxlen=3), deque([1, 2])),
+        (Decimal("1.10"), Decimal("1.10")),
+        (Fraction(1, 3), Fraction(1, 3)),
+        (range(1, 9, 2), range(1, 9, 2)),
+        (10**400, 10**400),
+        (numpy.int64(4), 4),
+        (numpy.float64(0.5), 0.5),
+        (numpy.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        ("\ud800", "\ud800"),
+    ],
+)
+def test_what_becomes_of_other_values(value: Any, arrives: Any) -> None:
+    found = there_and_back(value)
+    assert type(found) is type(arrives)
+    assert found == arrives
+
+
+def test_iterators_and_views() -> None:
+    assert list(there_and_back(x * 2 for x in range(3))) == [0, 2, 4]
+    assert there_and_back(map(str, [1])) != ["1"]
+    assert there_and_back({1: 2}.keys()) == {1: 0}.keys()
+    assert sorted(there_and_back({1: 2, 3: 4}.values())) == [2, 4]
+    assert there_and_back({1: 2}.items()) == {1: 2}.items()
+
+
+@pytest.mark.parametrize("value", [object(), len, int, lambda: 0, Ellipsis, [object()], {1: print}])
+def test_what_cannot_leave(value: Any) -> None:
+    with pytest.raises(values.BadValue) as caught:
+        values.encode(value)
+    assert caught.value.kind == "type"
+
+
+def test_depth_size_and_cycles_are_bounded() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    deep: Any = []
+    for _ in range(values.MAX_DEPTH + 1):
+        deep = [deep]
+    for value in (circle, deep, iter(lambda: 0, 1)):
+        with pytest.raises(values.BadValue) as caught:
+            values.encode(value)
+        assert caught.value.kind == "size"
+    with pytest.raises(values.BadValue):
+        values.write_reply(100, "a" * 200)
+
+
+@given(JSON)
+@settings(max_examples=200, deadline=None)
+def test_any_json_decodes_to_builtins_or_is_refused(form: Any) -> None:
+    try:
+        value = values.decode(form)
+    except values.BadValue:
+        return
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        assert type(item) in BUILTINS
+        if isinstance(item, list | tuple | set | frozenset | deque):
+            pending.extend(item)
+        elif isinstance(item, dict):
+            pending.extend([*item, *item.values()])
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_are_a_reply_or_refused(data: bytes) -> None:
+    try:
+        number, kind, *_ = values.read_reply(data)
+    except values.BadValue:
+        return
+    assert type(number) is int
+    assert type(kind) is str
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 100_000,
+        b'[1, "value", ' + b"[" * 5000,
+        b'[1, "value", ' + b"9" * 100_000 + b"]",
+        b'{"a": 1}',
+        b'[true, "value", 1]',
+        b'[1.0, "value", 1]',
+        b"[1, 2, 3]",
+        b"[1]",
+        b"\xff\xfe",
+        b"NaN",
+    ],
+)
+def test_forged_replies(data: bytes) -> None:
+    with pytest.raises(values.BadValue):
+        values.read_reply(data)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"set": [[1]]}, {"dict": [[[1], 2]]}, {"dict": [[1]]}, {"dict": 3}, {"int": 5}, {"int": "zz"}, {"bytes": "g"},
+        {"range": [1, 2, 0]}, {"range": [1.5]}, {"complex": ["a", 1]}, {"complex": []}, {"Fraction": [1, 0]},
+        {"Decimal": "x"}, {"deque": [1, 2]}, {"os": "system"}, {"tuple": {}}, {}, {"a": 1, "b": 2}, {"iterator": 1},
+    ],
+)  # fmt: skip
+def test_forged_values(form: Any) -> None:
+    with pytest.raises(values.BadValue):
+        values.decode(form)

@@ -1,0 +1,134 @@
+"""Settings: read once, refused in words."""
+
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import pytest
+import yaml
+
+from pipeline_lib.settings import Params, SettingsError, load_params
+
+ROOT = Path(__file__).parents[2]
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "params.yaml"
+    path.write_text(text)
+    return path
+
+
+def refusal(folder: Path, text: str) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load_params(write(folder, text), ROOT / "conf")
+    return str(caught.value)
+
+
+def test_the_shipped_file_spells_out_every_default():
+    assert load_params(ROOT / "params.yaml", ROOT / "conf") == Params()
+    written = yaml.safe_load((ROOT / "params.yaml").read_text())
+    assert _keys(written) == _keys(Params().model_dump(mode="json"))
+
+
+def _keys(value: object, prefix: str = "") -> set[str]:
+    if not isinstance(value, dict):
+        return {prefix}
+    return {key for name, item in value.items() for key in _keys(item, f"{prefix}.{name}")}
+
+
+@pytest.mark.parametrize("preset", sorted((ROOT / "conf").glob("*/*.yaml")), ids=lambda p: f"{p.parent.name}={p.stem}")
+def test_every_preset_is_valid(preset: Path, tmp_path: Path):
+    section, name = preset.parent.name, preset.stem
+    chosen = {"policy": "qwen3-1.7b-lora"} if section == "rollouts" else {}  # those leave no room in a tiny context
+    if name.startswith(("philosophers", "dpbench")):
+        chosen = {p.parent.name: p.stem for p in (ROOT / "conf").glob("*/philosophers.yaml")}  # they go together
+    if preset.relative_to(ROOT / "conf").as_posix() == "environment/dpbench.yaml":
+        chosen["policy"] = "qwen3-1.7b-lora"  # its prompt is not for the embedded model
+    params = load_params(write(tmp_path, yaml.safe_dump(chosen | {section: name})), ROOT / "conf")
+    assert getattr(params, section) != getattr(Params(), section)
+
+
+def test_an_environment_brings_its_companions_along(tmp_path: Path):
+    """One override of the shipped file is enough, and what differs from the defaults stays on top."""
+    shipped = yaml.safe_load((ROOT / "params.yaml").read_text())
+
+    def load(**changes: Any) -> Params:
+        return load_params(write(tmp_path, yaml.safe_dump(shipped | changes)), ROOT / "conf")
+
+    alone = load(environment="philosophers")
+    sections = {path.parent.name: path.stem for path in (ROOT / "conf").glob("*/philosophers.yaml")}
+    assert alone == load(**sections)
+    assert alone.problems.kind == "scenarios"
+    assert alone.seeds.single_agent == ()
+    train = load(environment="philosophers", train=shipped["train"] | {"steps": 30}).train
+    assert train == alone.train.model_copy(update={"steps": 30})
+    separate = load(environment="philosophers", policy="philosophers-separate").policy
+    assert separate == load(**sections | {"policy": "philosophers-separate"}).policy != alone.policy
+    nested = shipped["train"] | {"loss": shipped["train"]["loss"] | {"entropy": 0.5}}
+    assert load(environment="philosophers", train=nested).train.loss.entropy == 0.5
+    pretrained = {"kind": "pretrained", "models": ["some/model"]}
+    assert load(environment="philosophers", policy=pretrained).policy.kind == "pretrained"
+
+
+def test_a_companion_that_is_not_there_is_named(tmp_path: Path):
+    conf = tmp_path / "conf"
+    (conf / "environment").mkdir(parents=True)
+    preset = conf / "environment" / "mine.yaml"
+    for companions, said in (("{train: nothing}", "no preset 'nothing'"), ("{trian: x}", "names other sections")):
+        preset.write_text(f"kind: coding\nwith: {companions}\n")
+        with pytest.raises(SettingsError, match=said):
+            load_params(write(tmp_path, "environment: mine"), conf)
+
+
+def test_settings_are_immutable():
+    with pytest.raises(pydantic.ValidationError):
+        Params().train.steps = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("train: {lerning_rate: 1}", ["train.lerning_rate", "unknown key", "did you mean 'learning_rate'"]),
+        ("trian: {}", ["trian", "did you mean 'train'"]),
+        ("policy: {kind: embeded}", ["policy.kind", "'embeded'", "embedded, pretrained"]),
+        ("policy: {kind: embedded, adapter: {kind: lora, rnk: 3}}", ["policy.adapter.rnk", "did you mean 'rank'"]),
+        ("train: {learning_rate: fast}", ["train.learning_rate", "'fast'"]),
+        ("train: {group_size: 1}", ["train.group_size", "greater than or equal to 2"]),
+        (
+            "environment: {kind: philosophers}",
+            ["does not go with problems.kind generated", "problems: philosophers"],
+        ),
+        ("environment: dpbench", ["environment.prompt is default", "policy reads only compact"]),
+        ("environment: {kind: philosophers, with: {train: philosophers}}", ["environment.with", "unknown key"]),
+        ("environment: {kind: philosophers, message_limit: 0}", ["environment.message_limit", "got 0", "greater than"]),
+        ("train: {steps: 5}", ["checkpoint_every (10)", "5 steps"]),
+        ("train: {loss: {epochs: 2}}", ["epochs (2)", "clip"]),
+        ("problems: {kind: humaneval, validation: 0.5, test: 0.5}", ["leave no problem to train on"]),
+        (
+            "problems: {kind: generated, sizes: {train: 8, test: 0}}",
+            ["problems.sizes.test", "greater than or equal to 1"],
+        ),
+        ("problems: {kind: generated, sizes: {train: 8}}", ["problems_per_step (32)", "sizes.train (8)"]),
+        ("problems: {kind: generated, levels: [9]}", ["no level 9"]),
+        ("rollouts: {kind: transformers, max_new_tokens: 1024}", ["no room for a prompt"]),
+        ("seeds: {train: [1, 1]}", ["[1, 1]", "different"]),
+        ("policy: qwen2.5-coder-3b-lroa", ["no preset", "did you mean 'qwen2.5-coder-3b-lora'"]),
+        ("train: [", ["not valid YAML"]),
+        ("- a", ["expected sections"]),
+    ],
+)
+def test_mistakes_are_answered_in_words(tmp_path: Path, text: str, parts: list[str]):
+    message = refusal(tmp_path, text)
+    assert "params.yaml" in message or "conf" in message
+    for part in parts:
+        assert part in message, message
+
+
+def test_all_mistakes_are_listed_at_once(tmp_path: Path):
+    message = refusal(tmp_path, "train: {lerning_rate: 1, group_size: 1}\nverdict: {alpha: 2}")
+    assert len(message.splitlines()) == 3
+
+
+def test_a_missing_file_says_how_to_restore_it(tmp_path: Path):
+    with pytest.raises(SettingsError, match="git checkout"):
+        load_params(tmp_path / "params.yaml")

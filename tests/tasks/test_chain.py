@@ -1,0 +1,40 @@
+"""Arithmetic on the stages; that DVC is asked rightly is seen in tests/flows/test_experiment.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks import chain
+
+
+def graph(**above: str) -> dict[str, frozenset[str]]:
+    return {name: frozenset(words.split()) for name, words in above.items()}
+
+
+def test_what_remains_is_the_longest_way_when_there_are_hands_enough() -> None:
+    above = graph(prepare="", one="prepare", two="prepare", report="one two")
+    left = {"prepare": 5.0, "one": 10.0, "two": 20.0, "report": 1.0}
+    assert chain.remaining_s(left, above, jobs=2) == 26.0
+    assert chain.remaining_s(left, above, jobs=1) == 36.0
+
+
+def test_finished_stages_count_as_done() -> None:
+    above = graph(prepare="", one="prepare", two="prepare")
+    assert chain.remaining_s({"one": 4.0, "two": 3.0}, above, jobs=1) == 7.0
+    assert chain.remaining_s({}, above, jobs=1) == 0.0
+
+
+def test_expected_times_come_from_the_last_run_else_from_the_file_else_are_a_guess(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / "home"))
+    (tmp_path / "dvc.yaml").write_text("stages: {train: {meta: {seconds: 40}}, test: {cmd: x}}\n")
+    names = ["train@0", "train@1", "test"]
+    assert chain.expected_seconds(tmp_path, names) == {"train@0": 40.0, "train@1": 40.0, "test": chain.UNKNOWN_S}
+    chain.remember_seconds("train@1", 33.33)
+    assert chain.expected_seconds(tmp_path, names)["train@1"] == 33.3
+    (tmp_path / "home" / "seconds.json").write_text("half a fi")
+    (tmp_path / "dvc.yaml").write_text("not: [yaml")
+    assert chain.expected_seconds(tmp_path, names) == dict.fromkeys(names, chain.UNKNOWN_S)

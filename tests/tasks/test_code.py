@@ -1,0 +1,85 @@
+"""A code digest changes with every line that can change a value, and with nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tasks.code import code_digest
+
+FILES = {
+    "__init__.py": "",
+    "top.py": "from sample_package.below import middle\n\ndef run():\n    return middle.help_me()\n",
+    "below/__init__.py": "FLAG = 1\n",
+    "below/middle.py": "def help_me():\n    from . import deep\n    return deep.VALUE\n",
+    "below/deep.py": "import json\nVALUE = 1\n",
+    "other.py": "VALUE = 1\n",
+    "typed.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from sample_package import other\n",
+}
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    for name, text in FILES.items():
+        path = tmp_path / "sample_package" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path / "sample_package"
+    for name in [name for name in sys.modules if name.partition(".")[0] == "sample_package"]:
+        del sys.modules[name]
+
+
+def module(name: str) -> ModuleType:
+    return importlib.import_module(f"sample_package.{name}")
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("top.py", FILES["top.py"].replace("return middle.help_me()", "return middle.help_me() + 1")),
+        ("below/middle.py", FILES["below/middle.py"].replace("deep.VALUE", "-deep.VALUE")),
+        ("below/deep.py", "import json\nVALUE = 2\n"),
+        ("below/__init__.py", "FLAG = 2\n"),
+    ],
+)
+def test_a_changed_line_in_any_file_that_is_reached_changes_the_digest(package: Path, file: str, text: str) -> None:
+    before = code_digest(module("top"))
+    (package / file).write_text(text)
+    assert code_digest(module("top")) != before
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("top.py", '"""Says what it does."""\n' + FILES["top.py"].replace("def run():", "def run():  # why\n")),
+        ("below/middle.py", FILES["below/middle.py"].replace("():\n", '():\n    """Help."""\n')),
+        ("other.py", "VALUE = 2\n"),
+    ],
+)
+def test_comments_docstrings_and_files_that_are_not_reached_do_not(package: Path, file: str, text: str) -> None:
+    before = code_digest(module("top"))
+    (package / file).write_text(text)
+    assert code_digest(module("top")) == before
+
+
+def test_imports_for_type_checking_are_not_reached(package: Path) -> None:
+    before = code_digest(module("typed"))
+    (package / "other.py").write_text("VALUE = 2\n")
+    assert code_digest(module("typed")) == before
+
+
+def test_every_named_module_counts(package: Path) -> None:
+    assert code_digest(module("top")) != code_digest(module("top"), module("other"))
+
+
+def test_a_value_that_no_code_computes_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one module"):
+        code_digest()
+    with pytest.raises(ValueError, match="no source file"):
+        code_digest(sys)

@@ -1,0 +1,50 @@
+"""Runs compared on one page, out of a real tracking database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.evaluation.results import EvaluationError
+from pipeline_lib.tracking import Tracker
+from tasks.comparing import compare_runs
+
+
+def finish(home: Path, name: str, selected: float, status: str = "FINISHED", rate: float = 1e-3) -> None:
+    """Leave in the database what a run leaves there."""
+    tracker = Tracker(home, "coding", name, params={"train": {"learning_rate": rate, "steps": 80}})
+    run = tracker.start_run("verdict", tags={"symposium.stage": "verdict", "git.commit": "1f0c"})
+    numbers = {"base": 0.2, "selected": selected, "difference": selected - 0.2, "low": selected - 0.25, "p": 0.01}
+    run.log(0, {f"test/{key}": value for key, value in numbers.items()})
+    run.tag(
+        {
+            "symposium.verdict": "IMPROVED",
+            "symposium.sentence": f"IMPROVED: on 96 held-out problems {name} is better.",
+            "symposium.metric": "tests_passed",
+            "symposium.plan": "p",
+            "symposium.problems": "d",
+        }
+    )
+    run.finish(status)  # type: ignore[arg-type]
+    assert tracker.close(60)
+
+
+def test_runs_come_out_of_the_database_onto_one_page(tmp_path: Path) -> None:
+    home, page = tmp_path / "tracking", tmp_path / "compare.html"
+    home.mkdir()
+    finish(home, "slow-fox", 0.5, rate=1e-4)
+    finish(home, "brave-owl", 0.9)
+    finish(home, "broken", 0.4, status="FAILED")
+    assert compare_runs(home, "coding", (), page) == 2
+    text = page.read_text()
+    assert "brave-owl" in text and "slow-fox" in text and "broken" not in text
+    assert "train.learning_rate" in text and "train.steps" not in text
+    assert "The best of 2 runs looks better than it is" in text
+    assert "no interval" in text, "one limit alone is no interval"
+    assert compare_runs(home, "coding", ["brave-owl"], page) == 1
+    assert "slow-fox" not in page.read_text()
+    with pytest.raises(EvaluationError, match="named fast-fox; there are: slow-fox, brave-owl"):
+        compare_runs(home, "coding", ["fast-fox"], page)
+    with pytest.raises(EvaluationError, match="no experiment 'writing'; it has: coding; run the pipeline"):
+        compare_runs(home, "writing", (), page)

@@ -1,0 +1,74 @@
+"""Progress: what people see on a terminal, in a file of lines, and what a parent process reads."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tasks import progress
+from tasks.progress import Estimate, Progress, duration
+
+
+def test_the_estimate_is_the_pace_since_the_start_of_this_process() -> None:
+    estimate = Estimate()
+    assert estimate.remaining_s(40, 100, now=1000.0) is None  # found done on resuming: says nothing about pace
+    assert estimate.remaining_s(50, 100, now=1020.0) == pytest.approx(100.0)
+    assert estimate.remaining_s(100, 100, now=1200.0) == 0.0
+
+
+def test_lines_where_there_is_no_terminal() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    with Progress("train seed 0", console=console) as shown:
+        for step in range(81):
+            shown(step, 80, f"reward {step / 80:.2f}")
+    lines = console.file.getvalue().splitlines()
+    assert lines[0] == "train seed 0: 0/80    0%  reward 0.00"
+    assert lines[-1] == "train seed 0: 80/80  100%  reward 1.00"
+    assert len(lines) == 2, "a line for every step is too many"
+
+
+def test_a_bar_with_what_remains_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_DRAW_S", 0.0)
+    console = Console(file=io.StringIO(), width=120, force_terminal=True, color_system=None)
+    with Progress("train seed 0", console=console) as shown:
+        shown(0, 80, "starting")
+        shown(40, 80, "reward 0.50")
+    drawn = console.file.getvalue()
+    assert "train seed 0" in drawn
+    assert "50%" in drawn
+    assert "0 s left  reward 0.50" in drawn
+
+
+def test_the_newest_state_in_a_file_for_the_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(progress.FILE, str(tmp_path / "state.json"))
+    with Progress("train", console=Console(file=io.StringIO())) as shown:
+        shown(0, 2)
+        assert json.loads((tmp_path / "state.json").read_text())["done"] == 0
+        shown(2, 2, "done")
+    state = json.loads((tmp_path / "state.json").read_text())
+    assert state == {"title": "train", "done": 2, "total": 2, "text": "done", "remaining_s": 0.0}
+
+
+def test_a_file_that_cannot_be_written_does_not_stop_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(progress.FILE, str(tmp_path / "file" / "state.json"))
+    with Progress("train", console=Console(file=io.StringIO())) as shown:
+        shown(1, 2)
+
+
+def test_nothing_to_do_is_all_done() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    with Progress("sweep", console=console) as shown:
+        shown(0, 0)
+    assert "100%" in console.file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (200, "3 min 20 s"), (7500, "2 h 05 min")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

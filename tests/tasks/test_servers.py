@@ -1,0 +1,94 @@
+"""Ports, announcements and failures of servers; that real ones work is seen where they are used."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.tracking.processes import own_process
+from tasks import servers
+from tasks.environment import places, server_url
+from tasks.processes import start
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path))
+
+
+def test_a_taken_port_is_not_fought_over() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert servers.free_port(port) > port
+
+
+def test_all_taken_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: socket.socket, address: tuple[str, int]) -> None:
+        raise OSError("taken")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    with pytest.raises(servers.ServerError, match=r"ports 4200 to 4249 on 127\.0\.0\.1 are all taken"):
+        servers.free_port(4200)
+
+
+def test_a_server_that_ends_is_reported_with_its_log(tmp_path: Path) -> None:
+    process = start([sys.executable, "-c", "raise SystemExit(3)"], {}, tmp_path, subprocess.DEVNULL)
+    server = servers.Server("mlflow", "http://127.0.0.1:9", process, tmp_path / "mlflow.log")
+    with pytest.raises(servers.ServerError, match=r"mlflow server ended with status 3; see .*mlflow\.log"):
+        server.wait_until_healthy()
+
+
+def test_a_server_that_never_answers_is_ended_and_reported(tmp_path: Path) -> None:
+    process = start([sys.executable, "-c", "import time; time.sleep(99)"], {}, tmp_path, subprocess.DEVNULL)
+    server = servers.Server("prefect", "http://127.0.0.1:9", process, tmp_path / "prefect.log")
+    with pytest.raises(servers.ServerError, match="does not answer after 0 s"):
+        server.wait_until_healthy(0.1)
+    assert process.poll() is not None
+
+
+def test_somebody_elses_server_on_the_port_is_not_taken_for_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "answers", lambda url, name: True)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        process = start([sys.executable, "-c", "import time; time.sleep(99)"], {}, tmp_path, subprocess.DEVNULL)
+        server = servers.Server("prefect", f"http://127.0.0.1:{other.getsockname()[1]}", process, tmp_path / "log")
+        with pytest.raises(servers.ServerError, match="does not answer"):
+            server.wait_until_healthy(0.3)
+
+
+def test_the_server_of_a_killed_process_is_not_believed_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.environment.answers", lambda url, name: True)
+    with servers.announced({"prefect": "http://127.0.0.1:4200"}):
+        assert server_url("prefect") == "http://127.0.0.1:4200"
+        gone = places().servers.read_text().replace(own_process(), own_process().rsplit(":", 1)[0] + ":1.00")
+        places().servers.write_text(gone)
+        assert server_url("prefect") is None
+
+
+def test_announcements_end_with_the_block_but_never_take_a_later_ones() -> None:
+    with servers.announced({"prefect": "http://127.0.0.1:9"}):
+        assert json.loads(places().servers.read_text())["prefect"]["url"] == "http://127.0.0.1:9"
+        assert server_url("prefect") is None, "it is announced, but it does not answer"
+    assert not places().servers.exists()
+    with servers.announced({"prefect": "http://127.0.0.1:9"}):
+        places().servers.write_text('{"prefect": {"url": "http://127.0.0.1:10", "process": "a:1:1"}}')
+    assert "127.0.0.1:10" in places().servers.read_text()
+
+
+def test_a_server_that_was_named_but_is_down_is_an_error_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    with (
+        pytest.raises(servers.ServerError, match=r"http://127\.0\.0\.1:9/api does not answer; start it \(`make ui`\)"),
+        servers.prefect_server(),
+    ):
+        pass

@@ -1,0 +1,191 @@
+"""A stage from outside: exit status, messages, MLflow run, Prefect run and artifacts, on real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+from prefect import get_client
+from prefect.client.schemas.objects import FlowRun
+
+from pipeline_lib.tracking import Tracker
+from tasks.stage import artifact_key
+
+pytestmark = pytest.mark.service
+
+STAGE = """
+import errno, os, sys, time
+from pathlib import Path
+
+from prefect import flow
+
+from pipeline_lib.settings import load_params
+from pipeline_lib.storage import CorruptFileError
+from tasks.stage import main, stage
+
+
+@flow(name="count")
+def count(mode: str, seed: int) -> None:
+    with stage("count", load_params(), seed, "a" * 64) as run:
+        for step in range(1, 4):
+            run.log(step, {"reward": float(step)})
+            run.progress(step, 3, f"reward {step}")
+        run.table("scores", [{"problem": "p-1", "reward": 1.0}], "By problem")
+        Path("begun").touch()
+        if mode == "wait":
+            time.sleep(300)
+        if mode == "damaged":
+            raise CorruptFileError("data/train.jsonl: damaged; delete it and run the same command again")
+        if mode == "full":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "models/x")
+        if mode == "defect":
+            raise ValueError("nobody expected this")
+
+
+if __name__ == "__main__":
+    main(count, mode=sys.argv[1], seed=0)
+"""
+
+
+class Project:
+    """A folder with one stage, and what is known of it afterwards."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "count.py").write_text(STAGE)
+        (folder / "params.yaml").write_text("{}\n")
+
+    def start(self, mode: str, **variables: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "count.py", mode],
+            cwd=self.folder,
+            env={**os.environ, "SYMPOSIUM_RUN": self.folder.name, **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, mode: str, **variables: str) -> tuple[int, str]:
+        process = self.start(mode, **variables)
+        said, _ = process.communicate(timeout=300)
+        return process.returncode, said
+
+    def tracked(self) -> dict[str, Run]:
+        home = Path(os.environ["SYMPOSIUM_HOME"], "mlflow")
+        assert Tracker(home, "coding", "afterwards").close(120)  # sends what an interrupted process had no time for
+        client = MlflowClient(f"sqlite:///{home}/mlflow.db")
+        experiment = client.get_experiment_by_name("coding")
+        assert experiment is not None
+        runs = client.search_runs([experiment.experiment_id], f"tags.`symposium.run` = '{self.folder.name}'")
+        return {run.info.run_name: run for run in runs}
+
+    def flow_run(self) -> FlowRun:
+        with get_client(sync_client=True) as client:
+            return next(run for run in client.read_flow_runs(limit=50) if f"run:{self.folder.name}" in run.tags)
+
+
+@pytest.fixture
+def project(tmp_path: Path, prefect: str) -> Project:
+    (tmp_path / tmp_path.name).mkdir()
+    return Project(tmp_path / tmp_path.name)
+
+
+def test_a_stage_that_works_is_in_both_tools_under_one_name(project: Project) -> None:
+    status, said = project.run("work")
+    assert status == 0, said
+    assert "count seed 0: 3/3  100%  reward 3" in said
+    runs, name = project.tracked(), project.folder.name
+    assert {run.info.status for run in runs.values()} == {"FINISHED"}
+    assert runs["count seed 0"].data.metrics == {"reward": 3.0}
+    assert runs[name].data.params["train.learning_rate"]
+    flow_run = project.flow_run()
+    assert flow_run.name == f"{name} count mode work seed 0"
+    assert flow_run.state is not None
+    assert flow_run.state.is_completed()
+    assert runs["count seed 0"].data.tags["prefect.flow_run_id"] == str(flow_run.id)
+    with get_client(sync_client=True) as client:
+        shown = {
+            artifact.key: artifact
+            for artifact in client.read_artifacts(limit=100)
+            if artifact.flow_run_id == flow_run.id
+        }
+    assert set(shown) == {"count-seed-0-progress", "count-seed-0-scores", "count-seed-0-mlflow"}
+    assert float(shown["count-seed-0-progress"].data) == 100.0
+    assert json.loads(shown["count-seed-0-scores"].data) == [{"problem": "p-1", "reward": 1.0}]
+    assert runs["count seed 0"].info.run_id in str(shown["count-seed-0-mlflow"].data)
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("damaged", "error: data/train.jsonl: damaged; delete it and run the same command again"),
+        ("full", "error: [Errno 28] No space left on device: 'models/x'; the disk is full: free some space"),
+    ],
+)
+def test_an_error_that_explains_itself_is_a_message_and_a_status(project: Project, mode: str, words: str) -> None:
+    status, said = project.run(mode)
+    assert status == 1
+    assert words in said
+    assert "Traceback" not in said
+    assert {run.info.status for run in project.tracked().values()} == {"FAILED"}
+
+
+def test_a_defect_keeps_its_traceback_once(project: Project) -> None:
+    status, said = project.run("defect")
+    assert status == 1
+    assert said.count("Traceback") == 1
+    assert "error: ValueError: nobody expected this (see above)" in said
+
+
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+def test_interrupted_it_says_so_to_everybody(project: Project, number: int, expected: int) -> None:
+    process = project.start("wait")
+    while not (project.folder / "begun").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.kill(process.pid, number)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == expected, said
+    assert "Traceback" not in said
+    assert {run.info.status for run in project.tracked().values()} == {"KILLED"}
+    state = project.flow_run().state
+    assert state is not None
+    assert state.is_crashed()
+    if number == signal.SIGINT:
+        assert "the same command continues" in said
+
+
+def test_wrong_settings_end_it_before_prefect_is_asked(project: Project) -> None:
+    (project.folder / "params.yaml").write_text("train: {learning_rate: -1}\n")
+    status, said = project.run("work", PREFECT_API_URL="http://127.0.0.1:9/api")
+    assert status == 2
+    assert "params.yaml: train.learning_rate: got -1" in said
+    assert "Traceback" not in said
+
+
+def test_a_prefect_server_that_is_down_is_named(project: Project) -> None:
+    status, said = project.run("work", PREFECT_API_URL="http://127.0.0.1:9/api")
+    assert status == 1
+    assert "error: the Prefect server at http://127.0.0.1:9/api does not answer" in said
+    assert "Traceback" not in said
+
+
+def test_a_tracking_server_that_is_down_does_not_stop_the_work(project: Project) -> None:
+    status, said = project.run("work", MLFLOW_TRACKING_URI="http://127.0.0.1:9")
+    assert status == 0, said
+    assert said.count("cannot reach the server") == 1
+    waiting = list(Path(os.environ["SYMPOSIUM_HOME"], "mlflow", "waiting").rglob("*.jsonl"))
+    assert any(project.folder.name in file.read_text() for file in waiting)
+
+
+def test_artifact_keys() -> None:
+    assert artifact_key("train Team", "seed 0/Progress_") == "train-team-seed-0-progress"

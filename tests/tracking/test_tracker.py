@@ -1,0 +1,306 @@
+"""The tracker on a real SQLite database."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.tracking import Tracker
+from pipeline_lib.tracking.tracker import flat
+from tests.tracking.conftest import Reader
+
+A, B = "a" * 64, "b" * 64
+
+
+def tracker(home: Path, run: str = "brave-owl") -> Tracker:
+    return Tracker(
+        home, "team", run, tags={"git.commit": "1f0c"}, params={"train": {"loss": {"kl": 0.0}, "betas": (0.9,)}}
+    )
+
+
+def test_a_stage_and_seed_is_a_run_under_one_parent(home: Path, reader: Reader) -> None:
+    tracking = tracker(home)
+    for seed in (0, 1):
+        run = tracking.start_run("train", seed, A)
+        run.log(1, {"reward": 0.5 + seed})
+        run.log(2, {"reward": 0.75 + seed})
+        run.finish()
+    assert tracking.close(60)
+    runs = reader.runs()
+    assert set(runs) == {"brave-owl", "train seed 0", "train seed 1"}
+    parent = runs["brave-owl"]
+    assert parent.data.params == {"train.loss.kl": "0.0", "train.betas": "[0.9]"}
+    assert parent.data.tags["git.commit"] == "1f0c"
+    for seed in (0, 1):
+        assert runs[f"train seed {seed}"].data.tags["mlflow.parentRunId"] == parent.info.run_id
+        assert reader.curve(f"train seed {seed}", "reward") == [(1, 0.5 + seed), (2, 0.75 + seed)]
+    assert set(reader.statuses().values()) == {"FINISHED"}
+
+
+def test_a_resumed_run_joins_and_logs_no_step_twice(home: Path, reader: Reader) -> None:
+    first = tracker(home)
+    run = first.start_run("train", 0, A)
+    for step in range(5):
+        run.log(step, {"reward": step})
+    first.close(60)  # killed here: the run was not finished
+    second = tracker(home)
+    run = second.start_run("train", 0, A)
+    for step in range(8):  # the whole history again, as a resumed training has it
+        run.log(step, {"reward": step, "loss": -step})
+        run.log(step, {"reward": step})
+    run.finish()
+    second.close(60)
+    assert reader.curve("train seed 0", "reward") == [(step, step) for step in range(8)]
+    assert reader.curve("train seed 0", "loss") == [(step, -step) for step in range(8)]
+
+
+def test_another_identity_is_another_run(home: Path, reader: Reader) -> None:
+    tracking = tracker(home)
+    for identity in (A, B):
+        run = tracking.start_run("train", 0, identity)
+        run.log(1, {"reward": 1.0})
+        run.finish()
+    tracking.close(60)
+    client = reader.client
+    experiment = client.get_experiment_by_name("team")
+    assert experiment is not None
+    assert len(client.search_runs([experiment.experiment_id])) == 3
+
+
+def test_the_parents_status_follows_from_the_last_attempt_at_each_part(home: Path, reader: Reader) -> None:
+    tracking = tracker(home)
+    prepare, train = tracking.start_run("prepare"), tracking.start_run("train", 0, A)
+    prepare.finish()
+    tracking.flush(60)
+    assert reader.statuses() == {"brave-owl": "RUNNING", "prepare": "FINISHED", "train seed 0": "RUNNING"}
+    train.finish("FAILED")
+    tracking.flush(60)
+    assert reader.statuses()["brave-owl"] == "FAILED"
+    again = tracking.start_run("train", 0, A)
+    tracking.flush(60)
+    assert reader.statuses()["brave-owl"] == reader.statuses()["train seed 0"] == "RUNNING"
+    again.finish()
+    tracking.close(60)
+    assert set(reader.statuses().values()) == {"FINISHED"}
+
+
+def test_values_that_are_not_finite_are_counted_and_left_out(
+    home: Path, reader: Reader, caplog: pytest.LogCaptureFixture
+) -> None:
+    tracking = tracker(home)
+    run = tracking.start_run("train", 0)
+    for step, value in enumerate([1.0, math.nan, math.inf, -math.inf, 2.0]):
+        run.log(step, {"ratio": value})
+    run.finish()
+    tracking.close(60)
+    assert reader.curve("train seed 0", "ratio") == [(0, 1.0), (4, 2.0)]
+    assert reader.runs()["train seed 0"].data.tags["symposium.not_finite.ratio"] == "3"
+    assert caplog.text.count("such values are counted and left out") == 1
+
+
+def test_checkpoints_are_pointers_with_metrics_and_one_champion(home: Path, reader: Reader) -> None:
+    for _ in range(2):  # the second time nothing is added
+        tracking = tracker(home)
+        train, sweep = tracking.start_run("train", 0, A), tracking.start_run("sweep", 0)
+        for step in (10, 20):
+            train.checkpoint(f"seed-0-step-{step}", step, str(step) * 32, f"models/train/0/{step}")
+            sweep.checkpoint_metrics(
+                f"seed-0-step-{step}", step, {"tests_passed": step / 100}, ("validation", "d" * 64)
+            )
+        sweep.champion("seed-0-step-20", "coding-pair")
+        train.finish()
+        sweep.finish()
+        tracking.close(60)
+    client = reader.client
+    experiment = client.get_experiment_by_name("team")
+    assert experiment is not None
+    ranked = client.search_logged_models(
+        [experiment.experiment_id], order_by=[{"field_name": "metrics.tests_passed", "ascending": False}]
+    )
+    assert [model.name for model in ranked] == ["seed-0-step-20", "seed-0-step-10"]
+    best = ranked[0]
+    assert best.tags["symposium.digest"] == "20" * 32
+    assert best.tags["symposium.uri"] == "models/train/0/20"
+    assert best.source_run_id == reader.runs()["train seed 0"].info.run_id
+    assert [(m.key, m.value, m.step, m.dataset_name, m.dataset_digest) for m in best.metrics or []] == [
+        ("tests_passed", 0.2, 20, "validation", "d" * 36)
+    ]
+    version = client.get_model_version_by_alias("coding-pair", "champion")
+    assert version.source == f"models:/{best.model_id}"
+    assert len(client.search_model_versions("name = 'coding-pair'")) == 1
+
+
+def test_the_champion_moves(home: Path, reader: Reader) -> None:
+    for run, step in (("first", 10), ("second", 20)):
+        tracking = tracker(home, run)
+        child = tracking.start_run("select")
+        child.checkpoint(f"step-{step}", step, A, "models/x")
+        child.champion(f"step-{step}", "coding-pair")
+        child.finish()
+        tracking.close(60)
+    assert reader.client.get_model_version_by_alias("coding-pair", "champion").tags["symposium.run"] == "second"
+    assert len(reader.client.search_model_versions("name = 'coding-pair'")) == 2
+
+
+def test_artifacts_are_copied_and_weights_are_refused(home: Path, reader: Reader, tmp_path: Path) -> None:
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "curve.svg").write_text("<svg/>")
+    (tmp_path / "report.html").write_text("<html/>")
+    (tmp_path / "team").mkdir()
+    (tmp_path / "team" / "helper.safetensors").touch()
+    tracking = tracker(home)
+    run = tracking.start_run("report")
+    run.artifact(tmp_path / "report.html")
+    run.artifact(tmp_path / "figures", "figures")
+    with pytest.raises(ValueError, match=r"helper\.safetensors: weights are not copied"):
+        run.artifact(tmp_path / "team")
+    with pytest.raises(FileNotFoundError, match="no such artifact"):
+        run.artifact(tmp_path / "nothing")
+    run.finish()
+    tracking.close(60)
+    run_id = reader.runs()["report"].info.run_id
+    assert [entry.path for entry in reader.client.list_artifacts(run_id)] == ["figures", "report.html"]
+    assert [entry.path for entry in reader.client.list_artifacts(run_id, "figures")] == ["figures/curve.svg"]
+    assert not list(home.rglob("*.safetensors"))
+
+
+def test_data_sets_are_inputs_with_their_digest(home: Path, reader: Reader) -> None:
+    for _ in range(2):
+        tracking = tracker(home)
+        run = tracking.start_run("sweep", 0)
+        run.dataset("validation", "c" * 64, {"path": "data/validation.jsonl"}, "validation")
+        run.finish()
+        tracking.close(60)
+    (entry,) = reader.runs()["sweep seed 0"].inputs.dataset_inputs
+    assert (entry.dataset.name, entry.dataset.digest) == ("validation", "c" * 36)
+    assert entry.dataset.source == '{"path": "data/validation.jsonl"}'
+
+
+def test_more_parameters_and_values_than_fit_into_one_request(home: Path, reader: Reader) -> None:
+    tracking = Tracker(home, "team", "large", params={f"p{number}": number for number in range(250)})
+    run = tracking.start_run("train")
+    for step in range(300):
+        run.log(step, {f"metric {number}/x:y?": float(number) for number in range(10)})
+    run.finish()
+    tracking.close(60)
+    assert len(reader.runs()["large"].data.params) == 250
+    assert len(reader.curve("train", "metric 3/x_y_")) == 300
+
+
+def test_ids_name_the_run(home: Path, reader: Reader) -> None:
+    tracking = tracker(home)
+    run = tracking.start_run("train", 0)
+    ids = run.ids(60)
+    tracking.close(60)
+    info = reader.runs()["train seed 0"].info
+    assert ids == (info.experiment_id, info.run_id)
+
+
+def test_the_address_does_not_depend_on_the_working_directory(
+    tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").mkdir()
+    shutil.copy(empty_database, tmp_path / "home")
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        tracking = Tracker(Path("../home"), "team", folder)
+        run = tracking.start_run("prepare")
+        run.log(0, {"x": 1.0})
+        run.finish()
+        tracking.close(60)
+        assert list((tmp_path / folder).iterdir()) == []
+    assert {path.name for path in (tmp_path / "home").iterdir()} >= {"mlflow.db", "lock"}
+
+
+def test_the_environment_chooses_another_server(
+    tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri = f"sqlite:///{shutil.copy(empty_database, tmp_path / 'elsewhere.db')}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    tracking = tracker(tmp_path / "home")
+    run = tracking.start_run("prepare")
+    run.checkpoint("step-1", 1, A, "models/x")
+    run.finish()
+    tracking.close(60)
+    assert set(Reader(uri).runs()) == {"brave-owl", "prepare"}
+    assert not (tmp_path / "home" / "mlflow.db").exists()
+    assert os.environ["MLFLOW_TRACKING_URI"] == uri
+
+
+def test_tracking_leaves_the_environment_as_it_was(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    tracking = tracker(home)
+    run = tracking.start_run("train")
+    run.checkpoint("step-1", 1, A, "models/x")  # MLflow itself would name this database to all children
+    run.champion("step-1", "coding-pair")
+    run.finish()
+    assert tracking.close(60)
+    assert not {"MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"} & set(os.environ)
+
+
+def test_a_name_that_would_break_a_query_is_refused(home: Path) -> None:
+    with pytest.raises(ValueError, match="apostrophe"):
+        Tracker(home, "team", "it's")
+
+
+def test_flat_settings() -> None:
+    assert flat({"a": {"b": 1, "c": {"d": None}}, "e": [1, 2], "f": {}}) == {
+        "a.b": "1",
+        "a.c.d": "None",
+        "e": "[1, 2]",
+        "f": "{}",
+    }
+
+
+PROCESS = """
+import sys, time
+from pathlib import Path
+from pipeline_lib.tracking import Tracker
+home, seed, pause = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+tracking = Tracker(home, "team", "brave-owl")
+run = tracking.start_run("train", seed, "a" * 64)
+run.log(1, {"reward": 1.0})
+assert tracking.flush(60)
+print("logged", flush=True)
+time.sleep(pause)
+run.finish()
+assert tracking.close(60)
+"""
+
+
+def start(home: Path, seed: int, pause: float = 0.0) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PROCESS, str(home), str(seed), str(pause)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def test_processes_that_start_together_on_a_new_database_share_one_parent(tmp_path: Path) -> None:
+    home = tmp_path / "new"
+    processes = [start(home, seed) for seed in range(4)]
+    assert [process.wait(120) for process in processes] == [0, 0, 0, 0]
+    reader = Reader(f"sqlite:///{home}/mlflow.db")
+    assert set(reader.statuses()) == {"brave-owl", *(f"train seed {seed}" for seed in range(4))}
+    assert set(reader.statuses().values()) == {"FINISHED"}
+
+
+def test_a_killed_run_is_marked_when_the_next_one_starts_and_finished_when_it_resumes(
+    home: Path, reader: Reader
+) -> None:
+    killed = start(home, 0, pause=100)
+    assert killed.stdout is not None
+    assert killed.stdout.readline() == "logged\n"
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert reader.statuses() == {"brave-owl": "RUNNING", "train seed 0": "RUNNING"}
+    assert start(home, 1).wait(60) == 0
+    assert reader.statuses() == {"brave-owl": "KILLED", "train seed 0": "KILLED", "train seed 1": "FINISHED"}
+    assert start(home, 0).wait(60) == 0
+    assert set(reader.statuses().values()) == {"FINISHED"}
+    assert reader.curve("train seed 0", "reward") == [(1, 1.0)]

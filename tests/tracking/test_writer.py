@@ -1,0 +1,188 @@
+"""The writer in bad times: servers that are down, silent, or come back; killed processes; damaged files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.tracking import Tracker
+from pipeline_lib.tracking.ledger import Ledger
+from pipeline_lib.tracking.operations import Operation, RunKey, merged
+from pipeline_lib.tracking.processes import is_gone, own_process
+from pipeline_lib.tracking.writer import Writer
+from tests.tracking.conftest import Reader
+
+
+@contextlib.contextmanager
+def silent_server() -> Iterator[str]:
+    """A server that takes connections and never says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def waiting(home: Path) -> list[Path]:
+    return sorted((home / "waiting").rglob("*.jsonl"))
+
+
+def test_a_server_that_never_answers_does_not_stop_the_work(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with silent_server() as uri:
+        tracking = Tracker(home, "team", "brave-owl", uri=uri, interval_s=0.01)
+        run = tracking.start_run("train", 0)
+        for step in range(30_000):  # more than memory holds: it would stand still here if it waited
+            run.log(step, {"reward": float(step)})
+        run.finish()
+        assert not tracking.close(0.1)
+    values = [
+        value
+        for file in waiting(home)
+        for line in file.read_text().splitlines()
+        for value in json.loads(line)["fields"].get("values", [])
+    ]
+    assert {value[3] for value in values} == set(range(30_000))
+    assert caplog.text.count("cannot reach the server") == 1
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    def never() -> Ledger:
+        raise ConnectionError("away")
+
+    writer = Writer(never, tmp_path, interval_s=3600, capacity=10)
+    key = RunKey("team", "run", "train", "train")
+    for step in range(50):
+        writer.put(Operation("metrics", key, {"values": [("reward", 0.0, 0, step)]}))
+    assert len(writer._queue) == 10
+    writer.close(5)
+    assert sum(len(file.read_text().splitlines()) for file in tmp_path.glob("*.jsonl")) >= 41
+
+
+AWAY = """
+import sys
+from pathlib import Path
+from pipeline_lib.tracking import Tracker
+import pipeline_lib.tracking.writer as writer
+tracking = Tracker(Path(sys.argv[1]), "team", "brave-owl", interval_s=0.05)
+tracking._writer._connect = lambda: (_ for _ in ()).throw(ConnectionError("the database is away"))
+run = tracking.start_run("train", 0, "a" * 64)
+for step in range(5):
+    run.log(step, {"reward": float(step)})
+run.checkpoint("seed-0-step-4", 4, "b" * 64, "models/x")
+run.finish()
+sys.exit(10 if tracking.close() else 0)
+"""
+
+
+def away(home: Path) -> None:
+    subprocess.run([sys.executable, "-c", AWAY, str(home)], check=True)
+
+
+def test_what_a_process_could_not_send_is_sent_by_the_next_one(home: Path, reader: Reader) -> None:
+    away(home)
+    away(home)  # the same run again, also in vain
+    assert len(waiting(home)) == 2
+    tracking = Tracker(home, "team", "brave-owl")
+    sweep = tracking.start_run("sweep", 0)
+    sweep.checkpoint_metrics("seed-0-step-4", 4, {"tests_passed": 0.5}, ("validation", "d" * 64))
+    sweep.finish()
+    assert tracking.close(60)
+    assert waiting(home) == []
+    assert reader.curve("train seed 0", "reward") == [(step, float(step)) for step in range(5)]
+    assert set(reader.statuses().values()) == {"FINISHED"}
+
+
+def test_a_damaged_line_is_left_out_and_the_others_are_sent(
+    home: Path, reader: Reader, caplog: pytest.LogCaptureFixture
+) -> None:
+    away(home)
+    (file,) = waiting(home)
+    file.write_text('{"half a li\n' + file.read_text())
+    tracking = Tracker(home, "team", "brave-owl")
+    assert tracking.flush(60)
+    tracking.close(60)
+    assert "a line is damaged" in caplog.text
+    assert len(reader.curve("train seed 0", "reward")) == 5
+
+
+def test_what_waits_for_one_server_is_not_sent_to_another(home: Path, tmp_path: Path) -> None:
+    away(home)
+    other = f"sqlite:///{tmp_path}/other.db"
+    shutil.copy(home / "mlflow.db", tmp_path / "other.db")
+    tracking = Tracker(home, "team", "calm-fox", uri=other)
+    tracking.start_run("prepare").finish()
+    assert tracking.close(60)
+    assert len(waiting(home)) == 1
+    assert set(Reader(other).runs()) == {"calm-fox", "prepare"}
+
+
+def test_files_of_a_process_that_still_runs_are_left_to_it(home: Path) -> None:
+    away(home)
+    (file,) = waiting(home)
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; print('up', flush=True); time.sleep(100)"])
+    try:
+        import psutil
+
+        host = own_process().rsplit(":", 2)[0]
+        living = file.with_name(f"{host}:{sleeper.pid}:{psutil.Process(sleeper.pid).create_time():.2f}~1.jsonl")
+        file.rename(living)
+        tracking = Tracker(home, "team", "calm-fox")
+        assert tracking.flush(60)
+        assert waiting(home) == [living]
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    tracking.start_run("prepare").finish()
+    assert tracking.close(60)
+    assert waiting(home) == []
+
+
+def test_what_the_server_refuses_is_reported_and_the_rest_goes_on(
+    home: Path, reader: Reader, caplog: pytest.LogCaptureFixture
+) -> None:
+    tracking = Tracker(home, "team", "brave-owl")
+    run = tracking.start_run("train", 0)
+    run.checkpoint_metrics("never-made-known", 4, {"tests_passed": 0.5}, ("validation", "d" * 64))
+    run.log(1, {"reward": 1.0})
+    run.finish()
+    assert tracking.close(60)
+    assert "was not recorded: LookupError: no logged model never-made-known" in caplog.text
+    assert reader.curve("train seed 0", "reward") == [(1, 1.0)]
+
+
+def test_neighbouring_values_of_one_run_are_sent_together() -> None:
+    one, two = RunKey("e", "r", "one", "one"), RunKey("e", "r", "two", "two")
+
+    def metrics(key: RunKey, step: int) -> Operation:
+        return Operation("metrics", key, {"values": [("reward", 0.0, 0, step)]})
+
+    operations = [metrics(one, 0), metrics(one, 1), metrics(two, 0), Operation("close", two, {}), metrics(two, 1)]
+    joined = merged(operations)
+    assert [(operation.kind, operation.key.part) for operation in joined] == [
+        ("metrics", "one"),
+        ("metrics", "two"),
+        ("close", "two"),
+        ("metrics", "two"),
+    ]
+    assert len(joined[0].fields["values"]) == 2
+    assert len(operations[0].fields["values"]) == 1, "the input was changed"
+    assert [len(part.fields["values"]) for part in merged([metrics(one, step) for step in range(5)], most=2)] == [
+        2,
+        2,
+        1,
+    ]
+
+
+def test_a_process_is_known_by_more_than_its_number() -> None:
+    host, pid, created = own_process().rsplit(":", 2)
+    assert not is_gone(own_process())
+    assert is_gone(f"{host}:{pid}:{float(created) - 100:.2f}"), "another process had this number before"
+    assert not is_gone(f"elsewhere:{pid}:1.0"), "nothing is known about other machines"
+    assert not is_gone("")
