@@ -26,7 +26,7 @@ from tasks.environment import places, server_url
 from tasks.identity import identity_tags, run_name
 from tasks.progress import Progress
 from tasks.servers import require
-from tasks.tether import end_with
+from tasks.tether import end_with_dvc
 
 if TYPE_CHECKING:
     from prefect import Flow
@@ -109,8 +109,7 @@ def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
     Settings are read and checked before anything else, so a mistake in them ends within a second.
     """
     try:
-        if "DVC_STAGE" in os.environ:
-            end_with(os.getppid())  # DVC leaves its stages running when it is killed
+        end_with_dvc()
         settings = load_params().model_dump(mode="json")
         whole = run_name(settings)
         explain_in_logs()

@@ -10,8 +10,12 @@ import ctypes
 import os
 import signal
 import sys
+import threading
+import time
+from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
+LOOK_S = 0.5
 
 
 def end_with(parent: int) -> None:
@@ -20,6 +24,36 @@ def end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def end_with_dvc() -> None:
+    """Ask for SIGTERM when the DVC process that started this stage is gone; at once if it is already.
+
+    DVC leaves its stages running when it is killed.  Between the two there may be a shell, which `end_with` cannot
+    look through: some shells become the command they are given (bash), others wait for it (dash).  So a thread looks
+    every half second.  Does nothing outside a stage of DVC, and where there is no ``/proc``.
+    """
+    if "DVC_STAGE" not in os.environ or not Path("/proc/self/stat").exists():
+        return
+    dvc = _above_the_stage()
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):
+            # Who has adopted the stage is another process, or, if DVC was gone before we looked, of another session.
+            while _above_the_stage() == dvc and os.getsid(dvc) == os.getsid(0):
+                time.sleep(LOOK_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="tether", daemon=True).start()
+
+
+def _above_the_stage() -> int:
+    """Return the nearest ancestor without the variable that DVC gives to a stage: DVC, or who adopted the stage."""
+    process = os.getppid()
+    with contextlib.suppress(OSError):  # it ended while it was looked at: the caller sees that it is another one
+        while b"DVC_STAGE=" in Path(f"/proc/{process}/environ").read_bytes():
+            process = int(Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+    return process
 
 
 if __name__ == "__main__":
