@@ -1,4 +1,4 @@
-"""Which teams stand beside the selected one, by the names that plan, verdict and report use."""
+"""Which teams stand beside the selected one, by the names that plan, verdict and report use, and what they are."""
 
 from __future__ import annotations
 
@@ -12,8 +12,37 @@ if TYPE_CHECKING:
 SINGLE_AGENT = "single-agent GRPO"
 UNTRAINED_SINGLE_AGENT = "untrained single agent"
 
+#: Names of the teams that are the untrained base with another protocol.
+UNTRAINED = {
+    "naive_concatenation": "untrained naive concatenation",
+    "sequential_pipeline": "untrained sequential pipeline",
+    "one_round_discussion": "untrained one-round discussion",
+}
+
 
 def comparisons(params: Params) -> tuple[str, ...]:
     """Return the names of the teams that the selected one is compared with, the primary first."""
-    baselines = (SINGLE_AGENT, UNTRAINED_SINGLE_AGENT) if params.seeds.single_agent else ()
-    return (BASE, LAST, *baselines)
+    single = (SINGLE_AGENT, UNTRAINED_SINGLE_AGENT) if params.seeds.single_agent else ()
+    return (BASE, LAST, *single, *(UNTRAINED[protocol] for protocol in params.evaluate.baselines))
+
+
+def notes(params: Params) -> list[str]:
+    """Say what a reader must know of the baseline protocols, a paragraph each."""
+    environment, played = params.environment, params.evaluate.baselines
+    found = []
+    if not played:
+        found.append("The settings leave out the baseline protocols (evaluate.baselines is empty).")
+    elif set(played) != {"naive_concatenation"}:
+        text = (
+            "In the sequential pipeline and the one-round discussion, untrained agents read what others wrote; what "
+            "they sample and read in every round counts as their cost."
+        )
+        if params.policy.kind == "embedded":
+            text += (
+                " This tiny model has never seen quoted text and does not read it, which a real model does: here these "
+                "two are hardly opponents."
+            )
+        found.append(text)
+    if environment.kind == "coding" and environment.team == "pair" and environment.turns == 1:
+        found.append("With one turn, the base is also the baseline that is known as naive concatenation.")
+    return found

@@ -28,5 +28,5 @@ def swept(arm: str, seed: int) -> dict[int, list[EpisodeRecord]]:
 
 
 def tested_file(arm: str, which: str, seed: int | None = None) -> Path:
-    """Return the file of a team's test episodes; ``which`` is ``base``, ``selected`` or ``last``."""
+    """Return the file of a team's test episodes; ``which``: ``base``, ``selected``, ``last`` or a protocol's name."""
     return TESTED / (f"{arm}-{which}.jsonl" if seed is None else f"{arm}-{which}-{seed}.jsonl")

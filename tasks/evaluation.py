@@ -18,6 +18,7 @@ from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.problems.splits import load_manifest, load_split
+from pipeline_lib.protocols import make_protocol
 from pipeline_lib.rollouts import make_engine
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.evaluate import SampleSettings
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from pipeline_lib.environments.environment import Environment
     from pipeline_lib.policies.policy import Team
     from pipeline_lib.rollouts.engine import Engine
+
+#: How a team plays unless another protocol is asked for: as it is trained.
+DECENTRALISED = "decentralised"
 
 EVALUATE = CachedTask(
     "evaluate",
@@ -76,12 +80,13 @@ class Evaluator:
         if self._open:
             self._open[1].close()
 
-    def base(self, progress: Callable[[int, int, str], None] | None = None) -> Evaluated:
-        """Return the untrained team's episodes."""
+    def base(self, protocol: str = DECENTRALISED) -> Evaluated:
+        """Return the untrained team's episodes, each agent by itself or by another protocol."""
         team = base_team(self._params, self._environment, self.problems)
-        return self._evaluate(team, team_digest(team), f"{self._arm} base", progress)
+        title = "base" if protocol == DECENTRALISED else f"base, {protocol.replace('_', ' ')}"
+        return self._evaluate(team, team_digest(team), f"{self._arm} {title}", protocol)
 
-    def checkpoint(self, seed: int, step: int, progress: Callable[[int, int, str], None] | None = None) -> Evaluated:
+    def checkpoint(self, seed: int, step: int) -> Evaluated:
         """Return the episodes of a checkpoint, which is verified by digest before it is used."""
         folder = step_folder(trained_folder(self._arm, seed), step)
         digest = str(read_checkpoint(folder)["team"])
@@ -90,14 +95,14 @@ class Evaluator:
             load_checkpoint(folder, self._team)
             return self._team
 
-        return self._evaluate(team, digest, f"{self._arm} {seed} step {step}", progress)
+        return self._evaluate(team, digest, f"{self._arm} {seed} step {step}", DECENTRALISED)
 
     def _evaluate(
         self,
         team: Team | Callable[[], Team],
         digest: str,
         title: str,
-        progress: Callable[[int, int, str], None] | None,
+        protocol: str,
     ) -> Evaluated:
         params, samples = self._params, self._samples
 
@@ -113,7 +118,7 @@ class Evaluator:
                     sampling_of(params),
                     samples.samples,
                     samples.seed,
-                    progress,
+                    protocol=make_protocol(protocol),
                 )
             return {
                 "episodes": [record.to_json() for record in records],
@@ -126,6 +131,7 @@ class Evaluator:
             seed=samples.seed,
             settings={
                 "samples": samples.samples,
+                "protocol": protocol,
                 "environment": self._section.model_dump(mode="json"),
                 "rollouts": params.rollouts.model_dump(mode="json"),
                 "limits": params.sandbox.limits.model_dump(mode="json"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
 from pipeline_lib.evaluation.plan import read_plan
 from pipeline_lib.evaluation.verdict import summarise_test
 from tasks.arms import RESULTS, SINGLE, TEAM, seeds_of
-from tasks.comparisons import SINGLE_AGENT, UNTRAINED_SINGLE_AGENT
+from tasks.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT
 from tasks.episode_files import read_episodes, swept, tested_file
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def judge(params: Params, run: StageRun) -> str:
     if single := seeds_of(params, SINGLE):
         baselines[SINGLE_AGENT] = {seed: read_episodes(tested_file(SINGLE, "selected", seed)) for seed in single}
         baselines[UNTRAINED_SINGLE_AGENT] = read_episodes(tested_file(SINGLE, "base"))
+    for protocol in params.evaluate.baselines:
+        baselines[UNTRAINED[protocol]] = read_episodes(tested_file(TEAM, protocol))
     result = summarise_test(
         selected={seed: read_episodes(tested_file(TEAM, "selected", seed)) for seed in seeds},
         base=read_episodes(tested_file(TEAM, "base")),
@@ -60,13 +63,12 @@ def judge(params: Params, run: StageRun) -> str:
 
 
 def headline(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the numbers by which runs are compared (``dvc metrics diff``): means before and after, effect, verdict."""
-    metric = result["metric"]
+    """Return the numbers by which runs are compared (``dvc metrics diff``): each team's mean, effect, verdict."""
+    metric, teams = result["metric"], result["teams"]
+    means = {re.sub(r"\W+", "_", name).lower(): team["metrics"][metric] for name, team in teams.items()}
     numbers = {
         "verdict": result["verdict"],
-        "base": result["teams"]["base"]["metrics"][metric],
-        "selected": result["teams"]["selected"]["metrics"][metric],
-        "last": result["teams"]["last"]["metrics"][metric],
+        **means,
         "difference": result["difference"],
         "low": result["low"],
         "high": result["high"],

@@ -11,7 +11,7 @@ from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.page import build_report
 from pipeline_lib.report.series import write_plots
 from tasks.arms import PROBLEMS, RESULTS, SINGLE, TEAM, seeds_of
-from tasks.comparisons import SINGLE_AGENT
+from tasks.comparisons import SINGLE_AGENT, notes
 from tasks.episode_files import TESTED, swept
 from tasks.identity import identity_tags
 
@@ -57,6 +57,7 @@ def gather(params: Params, name: str) -> ReportData:
         audit=storage.read_json(RESULTS / "audit.json"),
         identity={**identity_tags(), "problems": storage.file_digest(PROBLEMS / "manifest.json")},
         settings=params.model_dump(mode="json"),
+        notes=notes(params),
     )
 
 

@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
-from tasks.arms import ARMS, PROBLEMS, RESULTS, seeds_of
+from tasks.arms import ARMS, PROBLEMS, RESULTS, TEAM, seeds_of
 from tasks.episode_files import TESTED, tested_file
 from tasks.evaluation import Evaluated, checkpoint_steps, evaluator
 
@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 
 def test_teams(params: Params, run: StageRun) -> None:
-    """Write the test episodes of base, selected and last checkpoint of every arm and seed to ``results/test/``."""
+    """Write the test episodes of base, selected and last checkpoint of every arm and seed to ``results/test/``.
+
+    The base of the team also plays the baseline protocols.
+    """
     selection = storage.read_json(RESULTS / "selection.json")
     shutil.rmtree(TESTED, ignore_errors=True)
     total = sum(1 + 2 * len(seeds_of(params, arm)) for arm in ARMS if seeds_of(params, arm))
+    total += len(params.evaluate.baselines)
     done = 0
     costs: dict[str, Any] = {}
 
@@ -39,6 +43,8 @@ def test_teams(params: Params, run: StageRun) -> None:
             entry = team.manifest
             run.tracked.dataset("test", entry["digest"], {"path": str(PROBLEMS / entry["file"])}, "test")
             keep(tested_file(arm, "base"), team.base())
+            for protocol in params.evaluate.baselines if arm == TEAM else ():
+                keep(tested_file(arm, protocol), team.base(protocol))
             for seed in seeds_of(params, arm):
                 selected, last = selection[arm]["seeds"][str(seed)]["step"], checkpoint_steps(arm, seed)[-1]
                 keep(tested_file(arm, "selected", seed), team.checkpoint(seed, selected))

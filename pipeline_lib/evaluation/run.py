@@ -55,6 +55,7 @@ class _Episode:
     critical_tokens: int = 0
     requests: int = 0
     cut_off: int = 0
+    unread: int = 0
 
     def take(self, outcome: Outcome[Any]) -> None:
         """Note what a turn led to."""
@@ -84,6 +85,7 @@ class _Episode:
                 "critical_path_tokens": self.critical_tokens,
                 "requests": self.requests,
                 "cut_off": self.cut_off,
+                "unread": self.unread,
             },
         )
 
@@ -116,7 +118,9 @@ def evaluate_team(
         One record per episode, all of a problem's together and in the order of ``problems``.  ``details`` holds, beside
         the environment's: ``prompt_tokens`` and ``requests`` (over all agents and rounds), ``critical_path_tokens``
         (sampled one after another if agents that speak at the same time are sampled at the same time: the latency of
-        the team, in tokens), and ``cut_off`` (actions that ended by their length).
+        the team, in tokens), ``cut_off`` (actions that ended by their length), and ``unread`` (prompts to which a
+        protocol added so much that they left no room in the policy's context: the agent writes nothing.  An
+        observation that does not fit by itself is a mistake in the settings, and the engine refuses it).
 
     Raises:
         ValueError: ids repeat, ``samples`` is not positive, or the protocol cannot be played by the agents.
@@ -137,8 +141,9 @@ def evaluate_team(
             episodes.append(_Episode(problem, sample, agents, state))
     turn = 0
     while active := [episode for episode in episodes if not episode.done]:
-        table = _Table(team, engine, sampling, seed, turn, active)
-        joint_actions = protocol.act([_seat(environment, episode) for episode in active], table.speak)
+        seats = [_seat(environment, episode) for episode in active]
+        table = _Table(team, engine, sampling, seed, turn, active, seats)
+        joint_actions = protocol.act(seats, table.speak)
         outcomes = environment.step([episode.state for episode in active], joint_actions)
         turn += 1
         for episode, outcome in zip(active, outcomes, strict=True):
@@ -174,24 +179,37 @@ class _Table:
     seed: int
     turn: int
     episodes: Sequence[_Episode]
+    seats: Sequence[Seat]
     spoken: Counter[tuple[int, int]] = field(default_factory=Counter)
     encoded: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
 
     def speak(self, asks: Sequence[Ask]) -> list[str]:
         """Sample one answer per question; see `pipeline_lib.protocols.protocol.Speak`."""
         requests = [self._request(ask) for ask in asks]
-        actions = [found[0] for found in self.engine.generate(requests, self.sampling)] if requests else []
+        read = [number for number, ask in enumerate(asks) if self._fits(ask, requests[number])]
+        groups = self.engine.generate([requests[number] for number in read], self.sampling) if read else []
+        actions = {number: group[0] for number, group in zip(read, groups, strict=True)}
         longest: dict[int, int] = {}
-        for ask, request, action in zip(asks, requests, actions, strict=True):
+        for number, (ask, request) in enumerate(zip(asks, requests, strict=True)):
             episode = self.episodes[ask.seat]
+            if number not in actions:
+                episode.unread += 1
+                continue
+            action = actions[number]
             episode.tokens += len(action.ids)
             episode.prompt_tokens += len(request.prompt)
             episode.requests += 1
             episode.cut_off += action.finish == "length"
             longest[ask.seat] = max(longest.get(ask.seat, 0), len(action.ids))
-        for number, tokens in longest.items():
-            self.episodes[number].critical_tokens += tokens
-        return [action.text for action in actions]
+        for seat, tokens in longest.items():
+            self.episodes[seat].critical_tokens += tokens
+        return [actions[number].text if number in actions else "" for number in range(len(asks))]
+
+    def _fits(self, ask: Ask, request: Request) -> bool:
+        """Return whether an action has room after the prompt; what an agent observes by itself always has."""
+        seat = self.seats[ask.seat]
+        context = self.team.policies[request.policy].context
+        return context is None or len(request.prompt) < context or ask.prompt == seat.observations[ask.agent]
 
     def _request(self, ask: Ask) -> Request:
         episode = self.episodes[ask.seat]

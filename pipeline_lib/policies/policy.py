@@ -43,6 +43,14 @@ class Policy:
         found = {int(i) for i in [*ids, self.tokenizer.eos_token_id] if i is not None}
         return tuple(sorted(found))
 
+    @property
+    def context(self) -> int | None:
+        """Return the most tokens of prompt and action together, or None where the model does not say."""
+        config: Any = getattr(self.model, "config", None)
+        config = config.get_text_config() if hasattr(config, "get_text_config") else config
+        most = getattr(config, "max_position_embeddings", None)
+        return int(most) if most else None
+
     def encode(self, observation: str) -> tuple[int, ...]:
         """Return the prompt's token ids: the chat template's if ``chat``, else the text followed by nothing."""
         if self.chat:

@@ -28,16 +28,18 @@ def one_episode(data: ReportData) -> Table:
         "requests": "requests",
     }
     teams = data.verdict["teams"]
+    if any(team["details"].get("unread") for team in teams.values()):
+        columns["unread"] = "prompts too long to answer"
     known = {key: title for key, title in columns.items() if any(key in team["details"] for team in teams.values())}
     rows: list[list[Any]] = [
-        [name, round(team["tokens"], 1), *(_rounded(team["details"].get(key)) for key in known)]
+        [name, round(team["tokens"], 1), *(_rounded(team["details"].get(key), key) for key in known)]
         for name, team in teams.items()
     ]
     return Table(("team", "tokens sampled", *known.values()), rows)
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 1)
+def _rounded(value: float | None, key: str) -> float | None:
+    return None if value is None else round(value, 3 if key == "unread" else 1)
 
 
 def energy(data: ReportData) -> str:

@@ -24,6 +24,7 @@ class ReportData:
         audit: the reward audit (``status``, ``summary``, ``checks``, ``ladder``), or None.
         identity: what identifies the run: name and value (commit, digests, ids in MLflow and Prefect, versions).
         settings: all settings, as JSON.
+        notes: what a reader must know of the teams compared, a paragraph each.
     """
 
     name: str
@@ -37,6 +38,7 @@ class ReportData:
     audit: Mapping[str, Any] | None = None
     identity: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
     @property
     def metric(self) -> str:

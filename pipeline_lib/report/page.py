@@ -62,6 +62,7 @@ def build_report(data: ReportData, output: Path) -> None:
             for name, found in verdict["comparisons"].items()
             if name != "base"
         ],
+        "notes": [typeset(note) for note in data.notes],
         "teams": _teams(data),
         "costs": cost_tables.costs(data),
         "episode_costs": cost_tables.one_episode(data),

@@ -56,11 +56,21 @@ class EvaluateSettings(Section):
         0.95, gt=0, le=1, description="largest share of episodes that may be the same in every recorded respect"
     )
     pass_k: tuple[int, ...] = Field((1, 4, 8), description="for which k pass@k, pass^k and accuracy@k are given")
+    baselines: tuple[Literal["naive_concatenation", "sequential_pipeline", "one_round_discussion"], ...] = Field(
+        ("sequential_pipeline", "one_round_discussion"),
+        description="protocols that the untrained base plays on the test split beside its own; [] leaves them out",
+    )
 
     @model_validator(mode="after")
     def _k_positive(self) -> EvaluateSettings:
         if wrong := [k for k in self.pass_k if k < 1]:
             raise ValueError(f"pass_k has {wrong[0]}; k is a number of episodes, at least 1")
+        return self
+
+    @model_validator(mode="after")
+    def _baselines_once(self) -> EvaluateSettings:
+        if repeated := [name for name in self.baselines if self.baselines.count(name) > 1]:
+            raise ValueError(f"baselines has {repeated[0]} more than once; each protocol is tested once")
         return self
 
 

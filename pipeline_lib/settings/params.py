@@ -61,3 +61,27 @@ class Params(Section):
                 "to 1 and rollouts.top_k to 0, or train.loss.kl to 0"
             )
         return self
+
+    @model_validator(mode="after")
+    def _baselines_make_sense(self) -> Params:
+        for name in self.evaluate.baselines:
+            if reason := _senseless(name, self.environment):
+                raise ValueError(f"evaluate.baselines: {name} makes no sense here: {reason}; leave it out")
+        return self
+
+
+def _senseless(baseline: str, environment: Environment) -> str:
+    """Say why a protocol cannot be compared in an environment; empty if it can."""
+    if isinstance(environment, PhilosophersEnvironment):
+        if baseline == "naive_concatenation":
+            return "it plays a single turn, and a meal takes several"
+        if environment.prompt == "compact":
+            return "environment.prompt is compact, a line of letters with no room for what others wrote"
+        if environment.mode == "sequential":
+            return "environment.mode is sequential, one philosopher acts at a time and there is nobody to read"
+        return ""
+    if environment.team == "single":
+        return "environment.team is single, and one agent has nobody to read"
+    if baseline == "naive_concatenation" and environment.turns == 1:
+        return "with environment.turns 1 it is what the base plays anyway"
+    return ""

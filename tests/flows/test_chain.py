@@ -40,9 +40,19 @@ def test_it_ends_in_a_verdict_and_a_report(finished: Path):
     assert f"The report: {finished / 'report/index.html'}" in outcome(finished)
     assert verdict["verdict"] in {"IMPROVED", "WORSE", "EQUIVALENT", "INCONCLUSIVE"}
     assert verdict["plan"]["followed"], verdict["plan"]
-    assert {"base", "last"} <= set(verdict["comparisons"])
+    protocols = ["untrained sequential pipeline", "untrained one-round discussion"]
+    assert list(verdict["comparisons"]) == ["base", "last", *protocols]
+    assert {found["family_size"] for found in verdict["comparisons"].values()} == {4}
+    requests = {name: verdict["teams"][name]["details"]["requests"] for name in ("base", *protocols)}
+    assert list(requests.values()) == [2, 2, 4], "every round is paid for"
+    assert all(verdict["teams"][name]["episodes"] == verdict["teams"]["base"]["episodes"] for name in protocols)
+    numbers = json.loads((finished / "results/metrics.json").read_text())
+    for name in protocols:
+        key = name.replace(" ", "_").replace("-", "_")
+        assert numbers[key] == pytest.approx(verdict["teams"][name]["metrics"]["tests_passed"], abs=1e-6)
     page = (finished / "report/index.html").read_text()
     assert verdict["verdict"] in page
+    assert "against untrained one-round discussion" in page and "does not read it" in page
     assert "http://" not in re.sub(r"http://www\.w3\.org/\S+|xmlns\S+", "", page)
     assert [path.name for path in sorted((finished / "models/trained/team-0").iterdir())] == [
         f"step-{step:05d}" for step in (0, 3, 6, 9, 12)

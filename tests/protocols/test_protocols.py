@@ -7,6 +7,7 @@ from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.problems.problem import CodingProblem
 from pipeline_lib.protocols import PROTOCOLS, make_protocol
 from pipeline_lib.protocols.protocol import MAX_QUOTE, quote
+from pipeline_lib.rollouts import EngineError
 from pipeline_lib.sandbox import Executor
 from pipeline_lib.settings.environment import CodingEnvironment as CodingSettings
 from tests.protocols.world import SAMPLING, Listening, Talk, Talking, make_team
@@ -102,6 +103,33 @@ def test_agents_that_do_not_act_are_neither_asked_nor_quoted(name):
 def test_quotes_are_cut():
     text = quote("observation\n", [("she wrote", "x" * 2 * MAX_QUOTE)], "Go on.")
     assert text == f"observation\n\nshe wrote:\n{'x' * MAX_QUOTE}\n\nGo on.\n"
+
+
+def test_an_agent_with_no_room_for_what_was_added_to_its_prompt_writes_nothing():
+    """The episode goes on, nothing is sampled for such a prompt, and it is counted; the first answers are not hurt."""
+    team = make_team("one", "two")
+    for policy in team.policies.values():
+        policy.model.config.max_position_embeddings = 30
+    played = {}
+    for name in ("decentralised", "sequential_pipeline", "one_round_discussion"):
+        engine = Listening()
+        (record,) = evaluate_team(team, Talking(), [Talk("u")], engine, SAMPLING, 1, 1, protocol=make_protocol(name))
+        assert record.details["requests"] == engine.counters.actions
+        assert record.tokens == engine.counters.generated_tokens
+        played[name] = record
+    alone, pipeline, discussion = played.values()
+    ((one, _),) = alone.details["said"]
+    assert [record.details["unread"] for record in played.values()] == [0, 1, 2]
+    assert pipeline.details["said"] == [[one, ""]]
+    assert discussion.details["said"] == [["", ""]]
+    assert discussion.tokens == alone.tokens
+
+
+def test_an_observation_that_has_no_room_by_itself_is_refused():
+    team = make_team("one", "two")
+    team.policies["two"].model.config.max_position_embeddings = 10
+    with pytest.raises(EngineError, match="its context is 10"):
+        evaluate_team(team, Talking(), [Talk("u")], Listening(), SAMPLING, 1, 1)
 
 
 def test_protocols_are_found_by_name():

@@ -112,7 +112,7 @@ def experiment(seeds: int = 3) -> ReportData:
     problems = {
         split: [f"generated/{split}-{i:03d}" for i in range(n)] for split, n in (("validation", 48), ("test", 96))
     }
-    names = ("base", "last", "single-agent GRPO", "untrained single agent")
+    names = ("base", "last", "single-agent GRPO", "untrained single agent", "untrained one-round discussion")
     plan = make_plan(EVALUATE, VERDICT, dict.fromkeys(range(seeds), STEPS), problems, names)
     chosen = {s: found.step for s, found in selection.seeds.items()}
     verdict = summarise_test(
@@ -122,6 +122,7 @@ def experiment(seeds: int = 3) -> ReportData:
         {
             "single-agent GRPO": {0: episodes("test", 96, 4, 0.8, 40, team=False)},
             "untrained single agent": episodes("test", 96, 4, 0.2, 41, team=False),
+            "untrained one-round discussion": episodes("test", 96, 4, 0.05, 42),
         },
         chosen,
         {s: found.last for s, found in selection.seeds.items()},
@@ -148,6 +149,7 @@ def experiment(seeds: int = 3) -> ReportData:
         plan=plan.to_json(),
         audit=audit(),
         identity={"git commit": "0f634b7d2c", "MLflow run": "b1946ac92492d234", "problems": "5d41402abc4b2a76"},
+        notes=("In a discussion untrained agents read 1 draft.",),
         settings={"train": {"steps": 80, "learning_rate": 1e-3}, "evaluate": {"metric": "tests_passed"}},
     )
 

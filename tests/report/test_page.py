@@ -129,6 +129,23 @@ def test_a_bare_run_has_a_page_too(tmp_path: Path) -> None:
     assert "Learning" not in document.text and "Reward audit" not in document.text
 
 
+def test_baseline_protocols_are_shown_with_what_must_be_known_of_them(
+    built: tuple[str, Document], tmp_path: Path
+) -> None:
+    page, document = built
+    discussion = "untrained one-round discussion"
+    for text in (f"against {discussion}", "untrained agents read 1 draft.", "correction for 5 comparisons"):
+        assert text in document.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "prompts too long" not in document.text
+    full = experiment()
+    teams = {**full.verdict["teams"]}
+    teams[discussion] = {**teams[discussion], "details": {**teams[discussion]["details"], "unread": 0.014}}
+    page, document = build(dataclasses.replace(full, verdict={**full.verdict, "teams": teams}), tmp_path)
+    assert "prompts too long to answer" in document.text
+    (row,) = re.findall(rf"<tr><td[^>]*>{discussion}</td>(.*?)</tr>", page[page.index("One test episode") :], re.S)
+    assert ">0.014<" in row
+
+
 def degenerate(metric: str, selected: list, base: list) -> ReportData:
     evaluate = EVALUATE.model_copy(update={"metric": metric})
     selection = select({0: {10: selected, 20: selected}}, base, evaluate, VERDICT)

@@ -42,7 +42,9 @@ def test_every_preset_is_valid(preset: Path, tmp_path: Path):
     chosen = {"policy": "qwen3-1.7b-lora"} if section == "rollouts" else {}  # those leave no room in a tiny context
     if name.startswith(("philosophers", "dpbench")):
         chosen = {p.parent.name: p.stem for p in (ROOT / "conf").glob("*/philosophers.yaml")}  # they go together
-    if preset.relative_to(ROOT / "conf").as_posix() == "environment/dpbench.yaml":
+    if section == "evaluate":
+        chosen["environment"] = name  # it is made for the environment that brings it
+    if name == "dpbench" and section != "problems":
         chosen["policy"] = "qwen3-1.7b-lora"  # its prompt is not for the embedded model
     params = load_params(write(tmp_path, yaml.safe_dump(chosen | {section: name})), ROOT / "conf")
     assert getattr(params, section) != getattr(Params(), section)
@@ -80,6 +82,31 @@ def test_a_companion_that_is_not_there_is_named(tmp_path: Path):
             load_params(write(tmp_path, "environment: mine"), conf)
 
 
+def test_which_baselines_make_sense_depends_on_the_environment(tmp_path: Path):
+    three = ("naive_concatenation", "sequential_pipeline", "one_round_discussion")
+    shipped = yaml.safe_load((ROOT / "params.yaml").read_text())
+
+    def load(environment: Any, baselines: Any, **changes: Any) -> Params:
+        evaluate = shipped["evaluate"] | {"baselines": list(baselines)}
+        content = shipped | {"environment": environment, "evaluate": evaluate} | changes
+        return load_params(write(tmp_path, yaml.safe_dump(content)), ROOT / "conf")
+
+    default = shipped["evaluate"]["baselines"]
+    assert load("coding-two-turns", default).evaluate.baselines == three
+    assert load("philosophers", default).evaluate.baselines == ()
+    qwen = {"policy": "qwen3-1.7b-lora"}
+    assert load("dpbench", default, **qwen).evaluate.baselines == three[1:]
+    assert load(shipped["environment"] | {"team": "single"}, ()).evaluate.baselines == ()
+    table: Any = {"kind": "philosophers", "prompt": "default"}
+    for environment, name, why in (
+        ("philosophers", "one_round_discussion", "no room for what others wrote"),
+        (table, "naive_concatenation", "a meal takes several"),
+        (table | {"mode": "sequential"}, "sequential_pipeline", "nobody to read"),
+    ):
+        with pytest.raises(SettingsError, match=f"evaluate.baselines: {name} makes no sense here: .*{why}"):
+            load(environment, [name], problems="philosophers", **({} if environment == "philosophers" else qwen))
+
+
 def test_settings_are_immutable():
     with pytest.raises(pydantic.ValidationError):
         Params().train.steps = 3  # type: ignore[misc]
@@ -112,6 +139,11 @@ def test_settings_are_immutable():
         ("problems: {kind: generated, levels: [9]}", ["no level 9"]),
         ("rollouts: {kind: transformers, max_new_tokens: 1024}", ["no room for a prompt"]),
         ("seeds: {train: [1, 1]}", ["[1, 1]", "different"]),
+        ("evaluate: {baselines: [debate]}", ["'debate'", "'naive_concatenation', 'sequential_pipeline' or 'one_round"]),
+        ("evaluate: {baselines: [single_model]}", ["'single_model'", "'sequential_pipeline'"]),
+        ("evaluate: {baselines: [sequential_pipeline, sequential_pipeline]}", ["more than once"]),
+        ("evaluate: {baselines: [naive_concatenation]}", ["environment.turns 1", "base plays anyway", "leave it out"]),
+        ("environment: {kind: coding, team: single}", ["sequential_pipeline", "one agent has nobody to read"]),
         ("policy: qwen2.5-coder-3b-lroa", ["no preset", "did you mean 'qwen2.5-coder-3b-lora'"]),
         ("train: [", ["not valid YAML"]),
         ("- a", ["expected sections"]),

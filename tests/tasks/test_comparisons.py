@@ -1,0 +1,48 @@
+"""Which teams the selected one is compared with, and what a reader is told of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline_lib.protocols import PROTOCOLS
+from pipeline_lib.settings import Params
+from tasks.comparisons import UNTRAINED, comparisons, notes
+
+SAMPLE_POLICY = {"kind": "pretrained", "models": ["some/model"]}
+NAIVE = "known as naive concatenation"
+
+
+def params(**sections: Any) -> Params:
+    return Params.model_validate(sections)
+
+
+def test_the_primary_comes_first_and_every_baseline_has_a_name():
+    assert comparisons(params()) == (
+        "base",
+        "last",
+        "single-agent GRPO",
+        "untrained single agent",
+        "untrained sequential pipeline",
+        "untrained one-round discussion",
+    )
+    nothing = params(seeds={"single_agent": []}, evaluate={"baselines": []})
+    assert comparisons(nothing) == ("base", "last")
+    assert set(UNTRAINED) == set(PROTOCOLS) - {"decentralised", "single_model"}
+
+
+def test_a_tiny_models_low_numbers_are_not_oversold():
+    tiny, real = (" ".join(notes(found)) for found in (params(), params(policy=SAMPLE_POLICY)))
+    assert "does not read it" in tiny
+    assert "does not read it" not in real
+    assert "every round counts" in tiny and "every round counts" in real
+
+
+def test_naive_concatenation_is_the_base_where_there_is_one_turn():
+    assert NAIVE in " ".join(notes(params()))
+    assert NAIVE in " ".join(notes(params(evaluate={"baselines": []})))
+    two = params(environment={"kind": "coding", "turns": 2}, evaluate={"baselines": ["naive_concatenation"]})
+    assert notes(two) == []
+
+
+def test_what_is_left_out_is_said():
+    assert "leave out the baseline protocols" in notes(params(evaluate={"baselines": []}))[0]
