@@ -245,5 +245,4 @@ def _numbers(difference: dict[str, Any], info: MetricInfo) -> str:
 
 
 def _team(name: str, narrow: bool) -> str:
-    label = {"base": "base", "last": "last checkpoint"}.get(name, name)
-    return wrap(f"against {label}" if not narrow else label, 13 if narrow else 60)
+    return wrap({"last": "last checkpoint"}.get(name, name), 13 if narrow else 22)
