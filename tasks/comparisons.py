@@ -32,15 +32,15 @@ def notes(params: Params) -> list[str]:
     found = []
     if not played:
         found.append("The settings leave out the baseline protocols (evaluate.baselines is empty).")
-    elif set(played) != {"naive_concatenation"}:
+    if reading := [UNTRAINED[name].removeprefix("untrained ") for name in played if name != "naive_concatenation"]:
         text = (
-            "In the sequential pipeline and the one-round discussion, untrained agents read what others wrote; what "
-            "they sample and read in every round counts as their cost."
+            f"In the {' and the '.join(reading)}, untrained agents read what others wrote; what they sample and read "
+            "in every round counts as their cost."
         )
         if params.policy.kind == "embedded":
             text += (
-                " This tiny model has never seen quoted text and does not read it, which a real model does: here these "
-                "two are hardly opponents."
+                " This tiny model has never seen quoted text and does not read it, which a real model does; so the "
+                "comparison says little here."
             )
         found.append(text)
     if environment.kind == "coding" and environment.team == "pair" and environment.turns == 1:

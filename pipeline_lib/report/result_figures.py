@@ -148,7 +148,7 @@ def forest(data: ReportData) -> Figure:
         axes.grid(visible=True, axis="x")
         axes.set_xlabel(f"{info.label}: difference{' in points' if info.share else ''}")
         left, right = axes.get_xlim()
-        room = 0.08 * (right - left)
+        room = (0.12 if narrow else 0.08) * (right - left)
         axes.set_xlim(left - room, right + room)
 
     height = 0.95 + 0.5 * len(found)
