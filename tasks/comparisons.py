@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline_lib.evaluation.verdict import BASE, LAST
+from pipeline_lib.settings.params import senseless
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
@@ -31,7 +32,8 @@ def notes(params: Params) -> list[str]:
     environment, played = params.environment, params.evaluate.baselines
     found = []
     if not played:
-        found.append("The settings leave out the baseline protocols (evaluate.baselines is empty).")
+        reason = senseless("sequential_pipeline", environment) or "evaluate.baselines is empty"
+        found.append(f"Baselines in which untrained agents read what others wrote are left out: {reason}.")
     if reading := [UNTRAINED[name].removeprefix("untrained ") for name in played if name != "naive_concatenation"]:
         text = (
             f"In the {' and the '.join(reading)}, untrained agents read what others wrote; what they sample and read "

@@ -146,7 +146,8 @@ def forest(data: ReportData) -> Figure:
         axes.set_ylim(len(found) - 0.4, -0.75)
         axes.grid(visible=False, axis="y")
         axes.grid(visible=True, axis="x")
-        axes.set_xlabel(f"{info.label}: difference{' in points' if info.share else ''}")
+        label = f"{info.label}: difference{' in points' if info.share else ''}"
+        axes.set_xlabel(wrap(label, 42 if narrow else 80))
         left, right = axes.get_xlim()
         room = (0.12 if narrow else 0.08) * (right - left)
         axes.set_xlim(left - room, right + room)

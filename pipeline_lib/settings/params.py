@@ -65,13 +65,13 @@ class Params(Section):
     @model_validator(mode="after")
     def _baselines_make_sense(self) -> Params:
         for name in self.evaluate.baselines:
-            if reason := _senseless(name, self.environment):
+            if reason := senseless(name, self.environment):
                 raise ValueError(f"evaluate.baselines: {name} makes no sense here: {reason}; leave it out")
         return self
 
 
-def _senseless(baseline: str, environment: Environment) -> str:
-    """Say why a protocol cannot be compared in an environment; empty if it can."""
+def senseless(baseline: str, environment: Environment) -> str:
+    """Return why a baseline protocol makes no sense in an environment; empty if it does."""
     if isinstance(environment, PhilosophersEnvironment):
         if baseline == "naive_concatenation":
             return "it plays a single turn, and a meal takes several"

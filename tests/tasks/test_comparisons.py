@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import yaml
+
 from pipeline_lib.protocols import PROTOCOLS
-from pipeline_lib.settings import Params
+from pipeline_lib.settings import Params, load_params
 from tasks.comparisons import UNTRAINED, comparisons, notes
 
-SAMPLE_POLICY = {"kind": "pretrained", "models": ["some/model"]}
+ROOT = Path(__file__).parents[2]
+READER = {"kind": "pretrained", "models": ["some/model"]}
 NAIVE = "known as naive concatenation"
 
 
@@ -31,7 +35,7 @@ def test_the_primary_comes_first_and_every_baseline_has_a_name():
 
 
 def test_a_tiny_models_low_numbers_are_not_oversold():
-    tiny, real = (" ".join(notes(found)) for found in (params(), params(policy=SAMPLE_POLICY)))
+    tiny, real = (" ".join(notes(found)) for found in (params(), params(policy=READER)))
     assert "does not read it" in tiny
     assert "does not read it" not in real
     assert "In the sequential pipeline and the one-round discussion, untrained" in tiny and tiny.startswith(real[:120])
@@ -46,5 +50,12 @@ def test_naive_concatenation_is_the_base_where_there_is_one_turn():
     assert notes(two) == []
 
 
-def test_what_is_left_out_is_said():
-    assert "leave out the baseline protocols" in notes(params(evaluate={"baselines": []}))[0]
+def test_what_is_left_out_is_said(tmp_path: Path):
+    (said, _) = notes(params(evaluate={"baselines": []}))
+    assert said.endswith("are left out: evaluate.baselines is empty.")
+    shipped = yaml.safe_load((ROOT / "params.yaml").read_text()) | {"environment": "philosophers"}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(shipped))
+    (said,) = notes(load_params(tmp_path / "params.yaml", ROOT / "conf"))
+    assert said.endswith(
+        "are left out: environment.prompt is compact, a line of letters with no room for what others wrote."
+    )
