@@ -39,12 +39,18 @@ def attach(base: PreTrainedModel, settings: LoraAdapter, name: str, seed: int) -
         seed: training seed.
 
     Raises:
-        PolicyError: a target names no linear layer of the model.
+        PolicyError: a target names no linear layer of the model, or one whose weights are also the embedding's: merging
+            an adapter into those would change what the model reads, which training does not.
     """
-    linear = {path.rpartition(".")[2] for path, module in base.named_modules() if isinstance(module, nn.Linear)}
+    embedding = base.get_input_embeddings().weight
+    linear = {
+        path.rpartition(".")[2]
+        for path, module in base.named_modules()
+        if isinstance(module, nn.Linear) and module.weight is not embedding
+    }
     if unknown := [target for target in settings.targets if target not in linear]:
         raise PolicyError(
-            f"policy.adapter.targets: {type(base).__name__} has no linear layer {unknown[0]!r}; "
+            f"policy.adapter.targets: {type(base).__name__} has no linear layer {unknown[0]!r} of its own; "
             f"it has {', '.join(sorted(linear))}"
         )
     alpha: Any = settings.alpha  # peft declares an int and computes with any number

@@ -115,12 +115,12 @@ def test_the_scale_is_alpha_over_rank(team: Team):
     assert model.get_base_model().model.layers[0].self_attn.q_proj.scaling["default"] == 6.0 / 4
 
 
-@pytest.mark.parametrize("target", ["q_prj", "embed_tokens", "norm"])
+@pytest.mark.parametrize("target", ["q_prj", "embed_tokens", "norm", "lm_head"])  # the last one is tied
 def test_a_target_that_is_no_linear_layer_is_named(base: Path, target: str):
     settings = EmbeddedPolicy.model_validate(
         {**TINY.model_dump(), "adapter": {"kind": "lora", "targets": ["q_proj", target]}}
     )
     with pytest.raises(
-        PolicyError, match=rf"policy.adapter.targets: .* has no linear layer '{target}'; it has down_proj"
+        PolicyError, match=rf"policy.adapter.targets: .* has no linear layer '{target}' of its own; it has down_proj"
     ):
         load_team(settings, base, ("main",))
