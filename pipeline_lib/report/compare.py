@@ -95,7 +95,10 @@ def warnings(rows: Sequence[RunRow]) -> list[str]:
     if len({row.problems for row in rows if row.problems}) > 1:
         found.append("The runs were tested on different problems, so their means are not comparable one to one.")
     if len({row.plan for row in rows if row.plan}) > 1:
-        found.append("The runs were evaluated under different plans (samples, seeds, margin or problems differ).")
+        found.append(
+            "The runs were evaluated under different plans: checkpoints, problems, samples, seeds, margin or what "
+            "the team is compared with differ."
+        )
     if len(rows) > 1:
         found.append(
             f"The best of {len(rows)} runs looks better than it is. p values are corrected over all runs on this page; "
@@ -117,7 +120,7 @@ def numbers(rows: Sequence[RunRow]) -> Table:
             typeset(info.difference(row.difference)),
             "no interval"
             if row.low is None or row.high is None
-            else typeset(f"{info.difference(row.low)} to {info.difference(row.high)}"),
+            else typeset(f"{info.difference(row.low).removesuffix(' points')} to {info.difference(row.high)}"),
             typeset(p_text(p).removeprefix("p ").removeprefix("= ")),
         ]
         for row, p in zip(rows, adjusted, strict=True)
@@ -132,8 +135,13 @@ def differing_settings(rows: Sequence[RunRow]) -> Table:
     for key in keys:
         values = [row.settings.get(key) for row in rows]
         if len({json.dumps(value, sort_keys=True, default=str) for value in values}) > 1:
-            cells.append([key, *("–" if value is None else str(value) for value in values)])
+            cells.append([key, *("–" if value is None else _plain(str(value)) for value in values)])
     return Table(("setting", *(row.name for row in rows)), cells)
+
+
+def _plain(value: str) -> str:
+    """Return a setting as people write it: a list of words without brackets and quotation marks."""
+    return value[1:-1].replace("'", "") or "none" if value.startswith("[") else value
 
 
 def effects(rows: Sequence[RunRow]) -> Figure:

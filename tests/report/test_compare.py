@@ -61,6 +61,15 @@ def test_what_cannot_be_compared_is_said() -> None:
     assert differing_settings([row("a", 0.1), row("b", 0.2)]).rows == []
 
 
+def test_lists_are_shown_as_people_write_them() -> None:
+    lists = ("['one_round', 'pipeline']", "[]", "[0, 1, 2]")
+    rows = [row(name, 0.1, settings={"key": value}) for name, value in zip("abc", lists, strict=True)]
+    assert differing_settings([*rows, row("d", 0.1, settings={})]).rows == [
+        ["key", "one_round, pipeline", "none", "0, 1, 2", "–"]
+    ]
+    assert numbers(rows).rows[0][5] == "+7.0 to +13.0\N{NO-BREAK SPACE}points"
+
+
 def test_nonsense_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EvaluationError, match="no finished runs to compare"):
         build_comparison([], tmp_path / "x.html")
