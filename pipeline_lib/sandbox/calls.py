@@ -79,11 +79,9 @@ def _arguments(form: Any) -> tuple[Any, ...] | None:
 def request(number: int, in_place: bool, args: list[Any], kwargs: dict[str, Any]) -> bytes:
     """Return the request of a call; raises CallFailed for arguments without a plain form."""
     try:
-        forms, named = values.encode(args), values.encode(kwargs)
+        return values.write_call(number, in_place, args, kwargs)
     except values.BadValue as error:
         raise CallFailed("error", f"the tests pass what cannot be sent: {error}") from None
-    plain = not kwargs and forms == args  # then the program need not decode them
-    return values.write_request(number, in_place, plain, forms, {} if plain else named)
 
 
 def inline_form(planned: Planned) -> dict[str, Any]:

@@ -201,7 +201,6 @@ def check_limits(limits: Limits) -> None:
 
 def job_key(job: Job, limits: Limits) -> str:
     """Return the digest of everything that determines a job's verdict."""
-    value = asdict(job)
-    del value["id"]
+    value = {name: getattr(job, name) for name in Job.__dataclass_fields__ if name != "id"}
     value["limits"] = asdict(job.limits or limits)
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

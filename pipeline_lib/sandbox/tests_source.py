@@ -14,7 +14,9 @@ import ast
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
+from typing import Any
 
+from pipeline_lib.sandbox.inside import values
 from pipeline_lib.sandbox.jobs import Job
 
 _ERROR = "__symposium_error__"
@@ -41,6 +43,30 @@ _CONSTANT_NODES = (
 )
 
 
+# What an assert may be made of beside one call of the candidate, if that call is made once and in its turn for sure.
+_STRAIGHT_NODES = (*_CONSTANT_NODES, ast.Call, ast.Name)
+_BRANCHING_NODES = (ast.BoolOp, ast.IfExp)
+_PURE = frozenset(
+    {
+        "abs",
+        "bool",
+        "dict",
+        "float",
+        "int",
+        "len",
+        "list",
+        "max",
+        "min",
+        "round",
+        "set",
+        "sorted",
+        "str",
+        "sum",
+        "tuple",
+    }
+)
+
+
 class BadTests(ValueError):
     """The tests of a job cannot be used: no syntax tree, or nothing in them that could fail."""
 
@@ -55,6 +81,7 @@ class TestPlan:
         total: number of cases.
         sources: the assert of each case as text.
         unreached: cases that hold when they are not reached (``assert False``).
+        foreseen: requests of the calls that the tests begin with, as far as their text alone tells them.
     """
 
     code: CodeType
@@ -62,6 +89,7 @@ class TestPlan:
     total: int
     sources: tuple[str, ...]
     unreached: frozenset[int]
+    foreseen: tuple[bytes, ...]
 
     __test__ = False  # not a test class, whatever its name says to pytest
 
@@ -103,6 +131,7 @@ def plan_tests(tests: str, entry_point: str) -> TestPlan:
         total=len(rewriter.sources),
         sources=tuple(rewriter.sources),
         unreached=frozenset(rewriter.unreached),
+        foreseen=rewriter.foreseen,
     )
 
 
@@ -124,6 +153,7 @@ def _rewrite(tests: str, entry_point: str) -> tuple[ast.Module, bool, _Rewriter]
             raise BadTests("check() of the tests takes no argument; it must take the candidate")
         names.add(check.args.args[0].arg)
     rewriter = _Rewriter(frozenset(names))
+    rewriter.foreseen = _foresee(tree.body, check, rewriter.names)
     tree = ast.fix_missing_locations(rewriter.visit(tree))
     if not rewriter.sources:
         raise BadTests(
@@ -144,6 +174,7 @@ class _Rewriter(ast.NodeTransformer):
         self.names = names
         self.sources: list[str] = []
         self.unreached: set[int] = set()
+        self.foreseen: tuple[bytes, ...] = ()
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
         """Return the statement that records the case instead of raising."""
@@ -175,6 +206,54 @@ class _Rewriter(ast.NodeTransformer):
             call.args.insert(0, call.func)
             call.func = ast.copy_location(ast.Attribute(_name(CASES), "in_place", ast.Load()), call.func)
         return node
+
+
+def _foresee(body: list[ast.stmt], check: ast.FunctionDef | None, names: frozenset[str]) -> tuple[bytes, ...]:
+    """Return the requests of the first calls of the candidate, up to the first statement that leaves a doubt."""
+    if check is not None:
+        around = [node for statement in body if statement is not check for node in ast.walk(statement)]
+        if check.decorator_list or any(isinstance(node, ast.Call | ast.Assert) for node in around):
+            return ()
+        body = check.body
+    requests: list[bytes] = []
+    for statement in body:
+        if isinstance(statement, ast.Assert):
+            if _constant_truth(statement.test) is not None:
+                continue
+            args = _only_call(statement.test, names)
+            if args is None:
+                break
+            try:
+                requests.append(values.write_call(len(requests) + 1, False, args, {}))
+            except values.BadValue:
+                break
+        elif not isinstance(statement, ast.Pass | ast.Import | ast.ImportFrom) and not (
+            isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        ):
+            break
+    return tuple(requests)
+
+
+def _only_call(test: ast.expr, names: frozenset[str]) -> list[Any] | None:
+    """Return the arguments of the candidate's call in an expression that calls it once for sure, else None."""
+    nodes = list(ast.walk(test))
+    for node in nodes:
+        if not isinstance(node, _STRAIGHT_NODES) or isinstance(node, _BRANCHING_NODES):
+            return None
+        if isinstance(node, ast.Compare) and len(node.ops) > 1:
+            return None  # it may stop early
+        if isinstance(node, ast.Name) and node.id not in names | _PURE:
+            return None
+        if isinstance(node, ast.Call) and (node.keywords or not isinstance(node.func, ast.Name)):
+            return None
+    found = [node for node in nodes if isinstance(node, ast.Name) and node.id in names]
+    called = [node for node in nodes if isinstance(node, ast.Call) and node.func in found]
+    if len(found) != 1 or len(called) != 1 or any(isinstance(node, ast.Set) for node in ast.walk(called[0])):
+        return None  # a set's order is another in another process
+    try:
+        return [ast.literal_eval(argument) for argument in called[0].args]
+    except (ValueError, TypeError):
+        return None
 
 
 def _constant_truth(test: ast.expr) -> bool | None:

@@ -144,13 +144,44 @@ def test_stale_and_early_answers_are_not_taken() -> None:
     assert (verdict.status, verdict.passed) == (Status.OUTPUT_LIMIT, 0)
 
 
+def test_calls_that_are_foreseen_arrive_with_the_program_and_are_asked_for_one_by_one() -> None:
+    arrived: list[bytes] = []
+
+    def script(channel: socket.socket) -> None:
+        arrived.append(channel.recv(1 << 20))
+        channel.sendall(LOADED + b"".join(frame(json.dumps([n, "value", n]).encode()) for n in (1, 2)))
+        channel.sendall(frame(b'[4, "value", 4]'))
+        channel.recv(1 << 20)
+
+    tests = "def check(candidate):\n" + "".join(f"    assert candidate({n}) == {n}\n" for n in range(1, 5))
+    verdict = judge(plan_job(Job("ahead", "", tests, "f")), LIMITS, Scripted(script), "slot-0")
+    assert plan_job(Job("ahead", "", tests, "f")).plans[0].foreseen[3] in arrived[0]
+    assert [case.result for case in verdict.cases][:3] == ["ok", "ok", "error"]  # 4 was no answer to 3
+    assert verdict.status is Status.OUTPUT_LIMIT
+    assert arrived[1].count(b"load") == 1  # the program was started again, with the rest of the calls
+    assert plan_job(Job("ahead", "", tests, "f")).plans[0].foreseen[2] not in arrived[1]
+
+
+def test_a_program_starts_afresh_when_the_tests_call_what_was_not_foreseen() -> None:
+    worker = Scripted(
+        lambda channel: (
+            [channel.sendall(frame(json.dumps([n, "value", a[0]]).encode())) for n, a in answering(channel)] and None
+        )
+    )
+    program = Program(JOB, LIMITS, worker)
+    assert program.load()
+    assert [program(0), program(5), program(2)] == [0, 5, 2]
+    assert len(worker.threads) == 2
+    assert program.events == []
+
+
 def test_a_program_is_given_up_after_three_restarts() -> None:
     worker = Scripted(lambda channel: next(answering(channel)) and None)
     program = Program(JOB, LIMITS, worker)
     assert program.load()
-    for _ in range(6):
+    for n in range(6):
         with pytest.raises(CallFailed):
-            program(1)
+            program(n)
     assert len(worker.threads) == 4
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.sandbox import BadTests
+from pipeline_lib.sandbox.inside import values
 from pipeline_lib.sandbox.inside.recorder import CallFailed, Recorder
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, count_cases, plan_tests
 
@@ -115,6 +116,62 @@ def test_a_call_without_a_use_of_its_value_may_change_its_arguments() -> None:
     tests = "def check(c):\n    items = [3, 1, 2]\n    c(items)\n    assert items == [1, 2, 3]\n"
     assert results(tests, Elsewhere()) == ["ok"]
     assert results(tests, list.sort) == ["ok"]
+
+
+def foreseen(*lines: str, around: str = "") -> list[list[object]]:
+    """Return the arguments of the calls that are foreseen in a check with these lines."""
+    tests = around + "def check(candidate):\n" + "".join(f"    {line}\n" for line in lines)
+    requests = [values.read_request(request) for request in plan_tests(tests, "f").foreseen]
+    assert [number for number, *_ in requests] == list(range(1, len(requests) + 1))
+    return [args if plain else values.decode(args) for _, _, plain, args, _ in requests]
+
+
+def test_calls_that_the_text_alone_tells_are_foreseen() -> None:
+    assert foreseen(
+        "assert candidate(1) == 2", "assert True", "pass", "assert [3] == sorted(candidate([3], (4,)))"
+    ) == [
+        [1],
+        [[3], (4,)],
+    ]
+    assert foreseen("assert abs(candidate(-1.5) - 2) < 1e-6", "assert not candidate('x')", around="import math\n") == [
+        [-1.5],
+        ["x"],
+    ]
+    assert (
+        plan_tests("assert f(1) == 2\nassert f(2) == 3", "f").foreseen
+        == plan_tests("def check(g):\n    assert g(1) == 2\n    assert g(2) == 3", "f").foreseen
+    )
+
+
+@pytest.mark.parametrize(
+    "doubtful",
+    [
+        "assert candidate(x) == 1",
+        "assert candidate(1) == candidate(2)",
+        "assert candidate(candidate(1)) == 2",
+        "assert candidate(1) == f(2)",
+        "assert 1 and candidate(1)",
+        "assert candidate(1) if 0 else 1",
+        "assert 0 < 1 < candidate(1)",
+        "assert [candidate(n) for n in (1, 2)]",
+        "assert (lambda: candidate(1))",
+        "assert helper(candidate(1))",
+        "assert candidate(n=1)",
+        "assert candidate(*[1])",
+        "assert candidate({1, 2})",
+        "assert candidate(1).real",
+        "candidate([1])",
+        "x = 1",
+        "if x: pass",
+    ],
+)
+def test_nothing_is_foreseen_after_a_statement_that_leaves_a_doubt(doubtful: str) -> None:
+    assert foreseen("assert candidate(7)", doubtful, "assert candidate(8)") == [[7]]
+
+
+@pytest.mark.parametrize("around", ["f(1)\n", "assert f(1)\n", "@print\ndef g(): pass\nprint(f)\n"])
+def test_nothing_is_foreseen_where_code_around_the_check_might_call(around: str) -> None:
+    assert foreseen("assert candidate(7)", around=around) == []
 
 
 def test_human_eval_has_1133_cases() -> None:

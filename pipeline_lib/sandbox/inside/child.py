@@ -136,10 +136,25 @@ def _arguments(error: BaseException) -> Any:
 
 
 def warm_up() -> None:
-    """Use once, before any fork, what every program uses, so that children need not."""
-    space: dict[str, Any] = {"__builtins__": builtins}
-    exec(compile("def f(x):\n    return [x]\n", "<warm-up>", "exec", dont_inherit=True), space)
-    _answer(space["f"], values.read_request(values.write_request(1, False, True, [1], {})), 1 << 10)
+    """Do before any fork, and so often that the interpreter has adapted to it, what every program does after one."""
+    for number in range(_WARM_ROUNDS):
+        space: dict[str, Any] = {"__builtins__": builtins}
+        exec(compile(_WARM_UP, "<warm-up>", "exec", dont_inherit=True), space)
+        _answer(space["f"], values.read_request(values.write_request(number, False, True, [[1, 2]], {})), 1 << 10)
+        seed(number)
+
+
+_WARM_ROUNDS = 64
+_WARM_UP = """
+from typing import List
+
+def f(numbers: List[int]) -> List[int]:
+    found = []
+    for number in numbers:
+        if number > 1:
+            found.append(number + 1)
+    return sorted(found)
+"""
 
 
 def frame(limit: int, *parts: Any) -> bytes:
@@ -155,22 +170,27 @@ def send(limit: int, *parts: Any) -> None:
 
 def receive() -> bytes:
     """Return the next frame from the judge; raises EOFError when the channel is closed."""
-    (length,) = struct.unpack("!I", _read(4))
-    return _read(length)
+    _fill(4)
+    end = 4 + struct.unpack_from("!I", _arrived)[0]
+    _fill(end)
+    data = bytes(_arrived[4:end])
+    del _arrived[:end]
+    return data
+
+
+_arrived = bytearray()
+
+
+def _fill(length: int) -> None:
+    """Read until there are ``length`` bytes that have arrived and were not taken."""
+    while len(_arrived) < length:
+        part = os.read(CHANNEL, 1 << 15)
+        if not part:
+            raise EOFError
+        _arrived.extend(part)
 
 
 def write(data: bytes) -> None:
     """Write all of ``data`` to the channel."""
     while data:
         data = data[os.write(CHANNEL, data) :]
-
-
-def _read(length: int) -> bytes:
-    parts = []
-    while length:
-        part = os.read(CHANNEL, min(length, 1 << 20))
-        if not part:
-            raise EOFError
-        parts.append(part)
-        length -= len(part)
-    return b"".join(parts)

@@ -23,6 +23,7 @@ _ATOMS = (type(None), bool, int, float, str)
 _MARSHAL_VERSION = 2  # read by every Python 3
 _BROKEN = (ValueError, TypeError, KeyError, IndexError, RecursionError, ArithmeticError, AttributeError, MemoryError)
 _to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_from_json = json.JSONDecoder().decode
 
 
 class BadValue(Exception):
@@ -36,6 +37,13 @@ class BadValue(Exception):
 def write_request(*parts: Any) -> bytes:
     """Return the bytes of a request; its parts are what ``marshal`` takes."""
     return marshal.dumps(parts, _MARSHAL_VERSION)
+
+
+def write_call(number: int, in_place: bool, args: list[Any], kwargs: dict[str, Any]) -> bytes:
+    """Return the request of a call; raises `BadValue` for arguments without a plain form."""
+    forms, named = encode(args), encode(kwargs)
+    plain = not kwargs and forms == args  # then the program need not decode them
+    return write_request(number, in_place, plain, forms, {} if plain else named)
 
 
 def read_request(data: bytes) -> Any:
@@ -58,7 +66,7 @@ def read_reply(data: bytes) -> list[Any]:
         BadValue: the bytes are no such thing.
     """
     try:
-        parts = json.loads(data)
+        parts = _from_json(data.decode())
     except _BROKEN as error:
         raise BadValue("form", f"not JSON: {type(error).__name__}") from None
     if type(parts) is not list or len(parts) < 2 or type(parts[0]) is not int or type(parts[1]) is not str:
