@@ -173,7 +173,8 @@ def receive() -> bytes:
     _fill(4)
     end = 4 + struct.unpack_from("!I", _arrived)[0]
     _fill(end)
-    data = bytes(_arrived[4:end])
+    with memoryview(_arrived) as view:
+        data = bytes(view[4:end])  # a large message is held twice, not three times
     del _arrived[:end]
     return data
 
