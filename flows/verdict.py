@@ -3,7 +3,7 @@
 from prefect import flow, get_run_logger
 
 from pipeline_lib.settings import load_params
-from tasks.judging import judge
+from tasks.judging import identity, judge
 from tasks.stage import main, stage
 
 
@@ -11,7 +11,7 @@ from tasks.stage import main, stage
 def verdict() -> None:
     """Compare the selected team with everything else, and say it in one sentence."""
     params = load_params()
-    with stage("verdict", params) as run:
+    with stage("verdict", params, identity=identity(params)) as run:
         get_run_logger().info("%s", judge(params, run))
 
 

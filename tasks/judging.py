@@ -10,7 +10,7 @@ from pipeline_lib.evaluation.plan import read_plan
 from pipeline_lib.evaluation.verdict import summarise_test
 from tasks.arms import RESULTS, SINGLE, TEAM, seeds_of
 from tasks.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT
-from tasks.episode_files import read_episodes, swept, tested_file
+from tasks.episode_files import TESTED, read_episodes, swept, tested_file
 
 if TYPE_CHECKING:
     from pipeline_lib.evaluation.table import Episodes
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 #: Tags of the verdict's run in MLflow; whoever compares runs reads them.
 VERDICT, SENTENCE, METRIC = "symposium.verdict", "symposium.sentence", "symposium.metric"
 PLAN, TEST_PROBLEMS = "symposium.plan", "symposium.problems"
+
+
+def identity(params: Params) -> str:
+    """Return the digest of settings and test episodes.
+
+    A run may be made again under its name with others; MLflow keeps the first value of a parameter and of a metric,
+    so that verdict is another run there.
+    """
+    return storage.digest({"settings": params.model_dump(mode="json"), "test": storage.folder_digest(TESTED)})
 
 
 def judge(params: Params, run: StageRun) -> str:
@@ -49,6 +58,7 @@ def judge(params: Params, run: StageRun) -> str:
     numbers = headline(result)
     storage.write_json(RESULTS / "metrics.json", numbers)
     run.log(0, {f"test/{name}": float(value) for name, value in numbers.items() if isinstance(value, int | float)})
+    run.tracked.params(params.model_dump(mode="json"))
     run.tracked.tag(
         {
             VERDICT: result["verdict"],

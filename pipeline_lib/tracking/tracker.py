@@ -126,6 +126,10 @@ class TrackedRun:
         """Set tags."""
         self._tracker._put(self.key, "tags", tags=_texts(tags))
 
+    def params(self, params: Mapping[str, Any]) -> None:
+        """Name the settings, nested, that this run was made with; a value that was named before stays."""
+        self._tracker._put(self.key, "open", tags={}, params=flat(params))
+
     def dataset(self, name: str, digest: str, source: Mapping[str, Any], context: str) -> None:
         """Name a data set that the run reads.
 

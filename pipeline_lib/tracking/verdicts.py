@@ -21,7 +21,7 @@ class TrackedVerdict:
         run: name of the run.
         tags: tags of the run's verdict (``symposium.verdict``, ``symposium.sentence``, ``git.commit``, ...).
         metrics: its numbers (``test/base``, ``test/selected``, ``test/difference``, ...).
-        settings: flat settings of the run, ``section.key`` and value.
+        settings: flat settings that the verdict was made with, ``section.key`` and value.
     """
 
     run: str
@@ -57,7 +57,7 @@ def finished_verdicts(home: Path, experiment: str, uri: str | None = None) -> li
             newest.setdefault(
                 parent.info.run_id,
                 TrackedVerdict(
-                    parent.info.run_name, verdict.data.tags, dict(verdict.data.metrics), dict(parent.data.params)
+                    parent.info.run_name, verdict.data.tags, dict(verdict.data.metrics), dict(verdict.data.params)
                 ),
             )
         token = page.token

@@ -7,14 +7,17 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.evaluation.results import EvaluationError
+from pipeline_lib.storage import digest
 from pipeline_lib.tracking import Tracker
 from tasks.comparing import compare_runs
 
 
 def finish(home: Path, name: str, selected: float, status: str = "FINISHED", rate: float = 1e-3) -> None:
     """Leave in the database what a run leaves there."""
-    tracker = Tracker(home, "coding", name, params={"train": {"learning_rate": rate, "steps": 80}})
-    run = tracker.start_run("verdict", tags={"symposium.stage": "verdict", "git.commit": "1f0c"})
+    settings = {"train": {"learning_rate": rate, "steps": 80}}
+    tracker = Tracker(home, "coding", name, params=settings)
+    run = tracker.start_run("verdict", identity=digest(settings), tags={"git.commit": "1f0c"})
+    run.params(settings)
     numbers = {"base": 0.2, "selected": selected, "difference": selected - 0.2, "low": selected - 0.25, "p": 0.01}
     run.log(0, {f"test/{key}": value for key, value in numbers.items()})
     run.tag(
@@ -48,3 +51,16 @@ def test_runs_come_out_of_the_database_onto_one_page(tmp_path: Path) -> None:
         compare_runs(home, "coding", ["fast-fox"], page)
     with pytest.raises(EvaluationError, match="no experiment 'writing'; it has: coding; run the pipeline"):
         compare_runs(home, "writing", (), page)
+
+
+def test_a_run_made_again_under_its_name_shows_its_new_settings_and_numbers(tmp_path: Path) -> None:
+    """MLflow keeps the first value of a parameter and of a metric, but a verdict on other settings is another run."""
+    home, page = tmp_path / "tracking", tmp_path / "compare.html"
+    home.mkdir()
+    finish(home, "brave-owl", 0.5, rate=1e-4)
+    finish(home, "brave-owl", 0.9, rate=1e-3)
+    finish(home, "slow-fox", 0.6, rate=1e-4)
+    assert compare_runs(home, "coding", (), page) == 2
+    text = page.read_text()
+    assert "90.0 %" in text and "50.0 %" not in text
+    assert '<td>train.learning_rate</td><td class="n">0.001</td><td class="n">0.0001</td>' in text
