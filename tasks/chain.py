@@ -17,12 +17,14 @@ from typing import Any
 
 import yaml
 
+from pipeline_lib.settings import load_params
 from pipeline_lib.storage import write_json
 from tasks.environment import child_environment, places
 
 UNKNOWN_S = 10.0
 """What a stage is assumed to take of which nothing is known."""
 
+_MISSING = object()
 _NODE = re.compile(r'^"(?P<name>[^"]+)";$')
 _EDGE = re.compile(r'^"(?P<above>[^"]+)" -> "(?P<below>[^"]+)";$')
 
@@ -54,8 +56,10 @@ def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
         targets: only these stages and what they need; a name without ``@`` stands for all of its kind.
 
     Raises:
-        ChainError: DVC refuses the project's files, or a target does not exist.
+        ChainError: DVC refuses the project's files, a value that a stage follows is not in params.yaml, or there is no
+            such target.
     """
+    _check_params(project)
     above: dict[str, set[str]] = {}
     for line in ask(project, "dag", "--dot").splitlines():
         if match := _EDGE.match(line.strip()):
@@ -135,6 +139,33 @@ def remaining_s(left: Mapping[str, float], above: Mapping[str, frozenset[str]], 
         name = min(running, key=lambda key: running[key])
         now = ends[name] = running.pop(name)
     return now
+
+
+def _check_params(project: Path) -> None:
+    """Raise ChainError for a value that DVC would miss only when its stage is reached, after hours maybe."""
+    values = _yaml(project / "params.yaml")
+    defaults = load_params(project / "params.yaml", project / "conf").model_dump(mode="json")
+    for name, stage in _yaml(project / "dvc.yaml").get("stages", {}).items():
+        for key in stage.get("params", []):
+            if isinstance(key, str) and _MISSING is _value(values, key):
+                default = _value(defaults, key)
+                raise ChainError(
+                    f"params.yaml: {key} is missing, and DVC wants what stage {name} follows written out; "
+                    + ("there is no such setting" if default is _MISSING else f"its default is {json.dumps(default)}")
+                )
+
+
+def _value(section: Any, key: str) -> Any:
+    for part in key.split("."):
+        if not isinstance(section, dict) or part not in section:
+            return _MISSING
+        section = section[part]
+    return section
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return found if isinstance(found, dict) else {}
 
 
 def _needed(above: Mapping[str, set[str]], targets: Sequence[str]) -> dict[str, set[str]]:
