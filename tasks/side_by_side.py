@@ -58,11 +58,7 @@ class Board:
                 left[name] = stage.seconds * factor
                 if name in self.running:
                     process, since = self.running[name]
-                    share = process.share()
-                    if share > 0.02:
-                        left[name] = (now - since) * (1 - share) / share
-                    else:
-                        left[name] = max(left[name] - (now - since), 0.1 * left[name])
+                    left[name] = left_of_stage(process.share(), now - since, left[name])
         above = {name: stage.above for name, stage in self.chain.items()}
         total = sum(stage.seconds for stage in self.chain.values()) * factor
         return max(total - sum(left.values()), 0.0), remaining_s(left, above, self.jobs)
@@ -77,6 +73,22 @@ class Board:
             thread.start()
         for thread in threads:
             thread.join()
+
+
+def left_of_stage(share: float, took_s: float, expected_s: float) -> float:
+    """Return the seconds that a running stage has left.
+
+    The more of it is done, the more its own pace counts, and the less what was expected; at first most of its time
+    went into starting up, which says nothing of its pace.
+
+    Args:
+        share: how much of it is done, 0 to 1, as it says itself; 0 while it says nothing.
+        took_s: seconds since it began.
+        expected_s: what it was expected to take as a whole.
+    """
+    if share <= 0.0:
+        return max(expected_s - took_s, 0.1 * expected_s)
+    return (1 - share) * (took_s + (1 - share) * expected_s)
 
 
 @task(name="stage", task_run_name="{name}", cache_policy=NO_CACHE)
