@@ -21,7 +21,7 @@ from pipeline_lib.evaluation.effects import no_effect, probability_of_improvemen
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.guards import identical_share
 from pipeline_lib.evaluation.metrics import MetricInfo, describe
-from pipeline_lib.evaluation.power import detectable, questions_needed
+from pipeline_lib.evaluation.power import detectable, problems_needed
 from pipeline_lib.evaluation.results import Effect, Estimate, Result, TestResult
 from pipeline_lib.evaluation.table import Episodes, Pairing, pair, tabulate
 from pipeline_lib.evaluation.tests_of_difference import (
@@ -264,7 +264,7 @@ def _needed(difference: ClusteredMean, settings: VerdictSettings) -> tuple[int |
     def problems(target: float) -> int | None:
         if abs(target) < 1e-9:
             return None
-        return math.ceil(questions_needed(target, variance, alpha=settings.alpha, power=settings.power))
+        return problems_needed(target, variance, settings.alpha, settings.power)
 
     return problems(settings.margin), problems(difference.mean)
 

@@ -1,8 +1,8 @@
 """Before any GPU time: how many problems, episodes and training runs does a wanted difference need?
 
-From the variances of a pilot (any earlier sweep or test will do), Miller's formula (2024, arXiv 2411.00640) gives the
-problems; training runs enter as a second, crossed source of variation.  Selection has a price too: the expected luck
-of the best of several equal checkpoints.
+From the variances of a pilot (any earlier sweep or test will do), the paired t test over problems gives the problems
+(to within two of Miller's formula, 2024, arXiv 2411.00640, unless they are few); training runs enter as a second,
+crossed source of variation.  Selection has a price too: the expected luck of the best of several equal checkpoints.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 
 from pipeline_lib.evaluation.clusters import clustered_mean
-from pipeline_lib.evaluation.power import detectable, questions_needed
+from pipeline_lib.evaluation.power import detectable, problems_needed
 from pipeline_lib.evaluation.results import EvaluationError, Result
 from pipeline_lib.evaluation.table import Episodes, pair, tabulate
 
@@ -114,7 +114,7 @@ def requirements(
     for difference in differences:
         for k in samples:
             for n in runs:
-                problems = _problems(pilot, difference, k, n, alpha, power)
+                problems = problems_needed(difference, _problem_variance(pilot, k, n), alpha, power)
                 rows.append(
                     {
                         "difference": difference,
@@ -158,11 +158,6 @@ def _within(values: NDArray[np.float64]) -> tuple[float, float]:
 
 def _problem_variance(pilot: Variances, samples: int, runs: int) -> float:
     return pilot.clustering * (pilot.between + pilot.within_a / (samples * runs) + pilot.within_b / samples)
-
-
-def _problems(pilot: Variances, difference: float, samples: int, runs: int, alpha: float, power: float) -> int:
-    needed = questions_needed(difference, _problem_variance(pilot, samples, runs), alpha=alpha, power=power)
-    return max(2, math.ceil(needed))
 
 
 def _problems_new_runs(

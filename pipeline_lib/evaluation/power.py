@@ -1,6 +1,7 @@
 """What a design can see: smallest detectable effect, and how many problems, samples or episodes are needed.
 
-Exact (noncentral t) where a t test is meant; `questions_needed` is the normal approximation of Miller (2024).
+Exact (noncentral t) where a t test is meant; `questions_needed` is the normal approximation of Miller (2024), where
+`problems_needed` begins its search.
 """
 
 from __future__ import annotations
@@ -39,14 +40,6 @@ def per_arm_needed(d: float, alpha: float = 0.05, power: float = 0.8) -> float:
 
     _check(alpha, power)
     return float(TTestIndPower().solve_power(effect_size=abs(d), alpha=alpha, power=power, ratio=1.0))
-
-
-def pairs_needed(d: float, alpha: float = 0.05, power: float = 0.8) -> float:
-    """Return the number of pairs for a paired t test to find a mean of ``d`` standard deviations of the differences."""
-    from statsmodels.stats.power import TTestPower
-
-    _check(alpha, power)
-    return float(TTestPower().solve_power(effect_size=abs(d), alpha=alpha, power=power))
 
 
 def two_sample_power(d: float, n: int, alpha: float = 0.05) -> float:
@@ -109,6 +102,24 @@ def questions_needed(
         raise EvaluationError("no number of problems shows a difference of 0; give the smallest one that would matter")
     quantiles = float(stats.norm.ppf(1 - alpha / 2) + stats.norm.ppf(power))
     return quantiles**2 * (between + within_a / samples_a + within_b / samples_b) / difference**2
+
+
+def problems_needed(difference: float, variance: float, alpha: float = 0.05, power: float = 0.8) -> int:
+    """Return the fewest problems at which the paired t test over problems finds ``difference``.
+
+    `questions_needed` takes the t test for a normal one and says two problems less; here its answer is where the
+    search begins.
+
+    Args:
+        difference: true mean difference to be found, in natural units, not 0.
+        variance: of a problem's measured difference, its episodes' share included.
+        alpha: two-sided level.
+        power: wanted power.
+    """
+    problems = max(2, math.ceil(questions_needed(difference, variance, alpha=alpha, power=power)))
+    while variance > 0 and detectable(math.sqrt(variance / problems), problems - 1, alpha, power) > abs(difference):
+        problems += 1
+    return problems
 
 
 def _check(alpha: float, power: float) -> None:

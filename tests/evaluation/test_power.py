@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from statsmodels.stats.power import TTestPower
 
 from pipeline_lib.evaluation import power
 from pipeline_lib.evaluation.results import EvaluationError
@@ -16,7 +17,16 @@ def test_two_sample_sizes(d: float, n: float) -> None:
 
 @pytest.mark.parametrize(("d", "n"), [(0.2, 198.15), (0.5, 33.37)])
 def test_paired_sizes(d: float, n: float) -> None:
-    assert power.pairs_needed(d) == pytest.approx(n, abs=0.006)
+    assert power.problems_needed(-0.1 * d, 0.01) == math.ceil(n)
+
+
+@pytest.mark.parametrize("d", [0.03, 0.1, 0.8, 1.5, 2.5])
+def test_paired_sizes_are_those_of_statsmodels(d: float) -> None:
+    assert power.problems_needed(d, 1.0) == math.ceil(TTestPower().solve_power(d, alpha=0.05, power=0.8))
+
+
+def test_teams_that_differ_by_the_same_on_every_problem_need_two_of_them() -> None:
+    assert power.problems_needed(0.5, 0.0) == 2
 
 
 def test_miller() -> None:
