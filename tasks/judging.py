@@ -23,11 +23,7 @@ PLAN, TEST_PROBLEMS = "symposium.plan", "symposium.problems"
 
 
 def identity(params: Params) -> str:
-    """Return the digest of settings and test episodes.
-
-    A run may be made again under its name with others; MLflow keeps the first value of a parameter and of a metric,
-    so that verdict is another run there.
-    """
+    """Return the digest of settings and test episodes: other weights make another verdict with the same settings."""
     return storage.digest({"settings": params.model_dump(mode="json"), "test": storage.folder_digest(TESTED)})
 
 

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from prefect.futures import PrefectFuture
 from prefect.logging import get_run_logger
 
 from tasks.chain import Stage, remaining_s, remember_seconds
+from tasks.preloaded import preloaded
 from tasks.processes import STOP_S
 from tasks.progress import duration
 from tasks.stage_process import StageFailedError, StageProcess
@@ -148,14 +149,18 @@ def run_chain(
     waiting = [name for name in chain if name in stale]
     ended: queue.SimpleQueue[tuple[str, PrefectFuture[bool]]] = queue.SimpleQueue()
     running: set[str] = set()
-    with _stopped_when_interrupted(board):
+    given = dict(variables or {})
+    # The first stages begin before it is ready.
+    worthwhile = len(stale) > jobs
+    libraries: AbstractContextManager[dict[str, str]] = preloaded(project, given) if worthwhile else nullcontext({})
+    with libraries as address, _stopped_when_interrupted(board):
         while waiting or running:
             for name in [name for name in waiting if chain[name].above <= board.finished]:
                 if len(running) >= jobs:
                     break
                 waiting.remove(name)
                 running.add(name)
-                future = run_stage.submit(name, project, run, dict(variables or {}), board)
+                future = run_stage.submit(name, project, run, {**given, **address}, board)
                 future.add_done_callback(functools.partial(_hand_over, ended, name))
             if not running:
                 break  # what is left waits for a stage that failed

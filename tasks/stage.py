@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pipeline_lib.locks import locked
 from pipeline_lib.settings import load_params
+from pipeline_lib.storage import digest
 from pipeline_lib.tracking import TrackedRun, Tracker
 from pipeline_lib.tracking.addresses import run_link
 from pipeline_lib.tracking.processes import own_process
@@ -76,7 +77,9 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
         name: name of the stage.
         params: the settings; they become parameters of the parent run in MLflow.
         seed: training seed, if the stage has one.
-        identity: digest of what makes this stage's result what it is; the same identity joins the same MLflow run.
+        identity: digest of what makes this stage's result what it is, by default of the settings.  The same identity
+            joins the same MLflow run; another one is another run, because MLflow keeps the first value of a metric
+            at a step and of a parameter.
 
     Whatever ends the body also ends its MLflow run: FINISHED, KILLED when it was interrupted, else FAILED.
     """
@@ -84,7 +87,7 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
     title = name if seed is None else f"{name} seed {seed}"
     whole = run_name(settings)
     tracker = Tracker(places().tracking, params.environment.kind, whole, tags=identity_tags(), params=settings)
-    tracked = tracker.start_run(name, seed, identity, tags=identity_tags())
+    tracked = tracker.start_run(name, seed, identity or digest(settings), tags=identity_tags())
     key = artifact_key(title)
     status: Status = "FAILED"
     try:

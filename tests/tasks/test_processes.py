@@ -6,13 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
 from tasks.processes import start, stop
+from tests.tasks.waiting import gone, wait
 
 FAMILY = """
 import subprocess, sys, time
@@ -36,17 +35,6 @@ child = start([sys.executable, "-c", sys.argv[2], sys.argv[1]], os.environ, Path
 print(child.pid, flush=True)
 time.sleep(300)
 """
-
-
-def wait(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def begun(tmp_path: Path, code: str) -> tuple[subprocess.Popen[bytes], list[psutil.Process]]:

@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.tasks.waiting import gone, wait
 
 STAGE = """
 import sys, time
@@ -35,13 +36,6 @@ SHELLS = {
 }
 
 
-def wait(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def family_of_a_killed_dvc(shell: list[str], marker: Path, late_s: float, tied: bool) -> list[psutil.Process]:
     """Start a stage as DVC does, kill what stands for DVC, and return the processes that it has left."""
     stage = [*shell, sys.executable, "-c", STAGE, str(marker), str(late_s)]
@@ -54,10 +48,6 @@ def family_of_a_killed_dvc(shell: list[str], marker: Path, late_s: float, tied: 
     dvc.kill()
     dvc.wait()
     return left
-
-
-def gone(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.parametrize("shell", SHELLS.values(), ids=SHELLS)

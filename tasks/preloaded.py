@@ -1,0 +1,213 @@
+"""A process that has the large libraries in memory, and becomes the stages of a chain without loading them again.
+
+Importing torch, transformers, Prefect and MLflow takes a stage longer than many stages work.  So a chain starts this
+program once, ``python -m tasks.preloaded <socket>``, and every ``python -m flows.<stage>`` asks it for a fork that does
+its work (`tasks.hand_over`).  Only libraries are loaded ahead, never this project's code, which may change while a
+chain runs.  The socket lies in the project's ``.symposium`` folder and is its owner's alone.
+
+Ends by itself where a fork could not do what a stage does: with a torch that may use a GPU, which has to be the first
+in its process to do so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import runpy
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tasks.environment import child_environment, places, prepare
+from tasks.hand_over import ADDRESS, address_in, receive, same_libraries, send
+from tasks.processes import STOP_S, start, stop
+from tasks.tether import end_with
+
+LIBRARIES = (
+    "torch",
+    "prefect.flow_engine",
+    "prefect.task_engine",
+    "prefect.artifacts",
+    "prefect.events.worker",
+    "mlflow.tracking",
+    "tokenizers",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.auto.tokenization_auto",
+    "transformers.models.qwen3.modeling_qwen3",
+    "scipy.stats",
+)
+"""What most stages import; the rest they import themselves."""
+
+_OWN = {"tasks", "flows", "pipeline_lib"}
+
+
+@contextlib.contextmanager
+def preloaded(project: Path, variables: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Run the process for the length of a ``with`` block.
+
+    Args:
+        project: the working directory of the stages.
+        variables: environment variables that the stages have beside this process's.
+
+    Yields:
+        the variable by which stages find it; they do without while it is not ready.
+    """
+    path = places().home / f"preloaded-{os.getpid()}.sock"
+    program = [sys.executable, "-m", "tasks.preloaded", str(path)]
+    process = start(program, child_environment(PYTHONUNBUFFERED="1", **variables), project, subprocess.DEVNULL)
+    try:
+        yield {ADDRESS: str(path)}
+    finally:
+        stop(process)
+        path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a fork is to be.
+
+    Attributes:
+        request: module, arguments, environment and working directory of the process that asked.
+        descriptors: its input, output and errors, open here.
+        client: the connection to it.
+        server: process id of the process that was forked.
+    """
+
+    request: Mapping[str, Any]
+    descriptors: Sequence[int]
+    client: socket.socket
+    server: int
+
+
+def serve(path: Path) -> Asked | None:
+    """Load the libraries, then fork a process for everybody who asks, until SIGTERM.
+
+    Returns:
+        in a fork: what it is to be; None where forks are of no use.
+    """
+    prepare()
+    _remove_abandoned(path.parent)
+    before = dict(os.environ)
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    theirs = {name: value for name, value in os.environ.items() if before.get(name) != value}
+    if not _can_fork():
+        return None
+    gc.collect()
+    gc.freeze()  # the collector would otherwise touch, and so copy, every page of every fork
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    woken, wake = socket.socketpair()
+    with woken, wake, socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as selector:
+        for end in (woken, wake):
+            end.setblocking(False)
+        signal.set_wakeup_fd(wake.fileno())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        path.unlink(missing_ok=True)  # of a killed process with the same number
+        umask = os.umask(0o077)
+        listener.bind(address_in(path))
+        os.umask(umask)
+        listener.listen()
+        selector.register(listener, selectors.EVENT_READ)
+        selector.register(woken, selectors.EVENT_READ)
+        clients: dict[int, socket.socket] = {}
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is woken:
+                    woken.recv(4096)
+                elif asked := _fork(listener.accept()[0], clients, before):
+                    asked.request["environment"].update(theirs)
+                    return asked
+            _tell_of_the_ended(clients)
+
+
+def become(asked: Asked) -> None:
+    """Be, in a fork, the process that asked, until its module ends."""
+    end_with(asked.server)
+    for target, descriptor in enumerate(asked.descriptors):
+        os.dup2(descriptor, target)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(asked.request["environment"])
+    for name in [name for name in sys.modules if name.partition(".")[0] in _OWN]:
+        del sys.modules[name]
+    sys.argv = [asked.request["module"], *asked.request["arguments"]]
+    threading.Thread(target=_end_with, args=(asked.client,), name="client", daemon=True).start()
+    runpy.run_module(asked.request["module"], run_name="__main__", alter_sys=True)
+
+
+def _fork(client: socket.socket, clients: dict[int, socket.socket], environment: Mapping[str, str]) -> Asked | None:
+    """Fork for somebody who asks, if they have the environment that the libraries met.
+
+    Returns:
+        in the fork: what it is to be.
+    """
+    client.settimeout(10.0)
+    with contextlib.suppress(OSError, ValueError):
+        request, descriptors = receive(client, descriptors=3)
+        server = os.getpid()
+        pid = 0
+        if same_libraries(environment, request["environment"]) and request["folder"] == str(Path.cwd()):
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                for number in (signal.SIGCHLD, signal.SIGTERM):
+                    signal.signal(number, signal.SIG_DFL)
+                os.setpgid(0, 0)
+                for other in clients.values():
+                    other.close()
+                client.settimeout(None)
+                return Asked(request, descriptors, client, server)
+            clients[pid] = client
+        for descriptor in descriptors:
+            os.close(descriptor)
+        send(client, {"pid": pid})
+    if client not in clients.values():
+        client.close()
+    return None
+
+
+def _tell_of_the_ended(clients: dict[int, socket.socket]) -> None:
+    while clients and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+        with clients.pop(ended[0]) as client, contextlib.suppress(OSError):
+            send(client, {"status": os.waitstatus_to_exitcode(ended[1])})
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the sockets of processes that were killed."""
+    for socket_file in folder.glob("preloaded-*.sock"):
+        if not psutil.pid_exists(int(socket_file.stem.rpartition("-")[2])):
+            socket_file.unlink(missing_ok=True)
+
+
+def _end_with(client: socket.socket) -> None:
+    """End this process when the one that asked for it is gone, which else would have been this one."""
+    with contextlib.suppress(OSError):
+        while client.recv(1):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(STOP_S)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _can_fork() -> bool:
+    import torch
+
+    accelerated = torch.version.cuda or torch.version.hip or getattr(torch.version, "xpu", None)
+    return sys.platform == "linux" and not accelerated and threading.active_count() == 1
+
+
+if __name__ == "__main__":
+    if asked := serve(Path(sys.argv[1])):
+        become(asked)

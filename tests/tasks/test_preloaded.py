@@ -1,0 +1,152 @@
+"""A stage is done by a fork of a process that has the libraries in memory, and nobody can tell but by the clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tasks.environment import HOME
+from tasks.hand_over import ADDRESS
+from tests.tasks.waiting import gone, wait
+
+ROOT = Path(__file__).parents[2]
+# What `python -m flows.<stage>` does, with another module.
+CLIENT = """
+import sys
+from tasks.environment import prepare
+sys.argv = ["-m", *sys.argv[1:]]
+sys.orig_argv = [sys.executable, "-m", "tests.tasks.forked", *sys.argv[1:]]
+prepare()
+from tasks.hand_over import hand_over
+hand_over()
+sys.exit("went on itself")
+"""
+
+
+@dataclass(frozen=True)
+class Preloaded:
+    process: psutil.Process
+    socket: Path
+    environment: dict[str, str]
+
+    def ask(self, *arguments: str, **changes: str) -> subprocess.Popen[str]:
+        environment = {**self.environment, ADDRESS: str(self.socket), **changes}
+        return subprocess.Popen(
+            [sys.executable, "-c", CLIENT, *arguments],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+def start_in(home: Path) -> Preloaded:
+    environment = {**os.environ, HOME: str(home), "PYTHONUNBUFFERED": "1"}
+    socket = home / f"preloaded-{os.getpid()}.sock"
+    command = [sys.executable, "-m", "tasks.preloaded", str(socket)]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment)
+    wait(lambda: socket.exists() or process.poll() is not None)
+    assert process.poll() is None
+    return Preloaded(psutil.Process(process.pid), socket, environment)
+
+
+@pytest.fixture(scope="module")
+def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Preloaded]:
+    home = tmp_path_factory.mktemp("a" * 120)  # a path too long for the address of a socket
+    abandoned = home / f"preloaded-{2**22 + 1}.sock"  # beyond the greatest number of a process
+    abandoned.touch()
+    found = start_in(home)
+    assert not abandoned.exists()
+    yield found
+    found.process.terminate()
+    assert found.process.wait(10) == 0
+
+
+def what_it_was(marker: Path) -> dict[str, Any]:
+    wait(marker.exists)
+    return dict(json.loads(marker.read_text()))
+
+
+def test_a_fork_is_what_the_process_would_have_been(preloaded: Preloaded, tmp_path: Path) -> None:
+    asked = preloaded.ask(str(tmp_path / "marker"), "7", SYMPOSIUM_RUN="some-run")
+    output, errors = asked.communicate(timeout=60)
+    assert (asked.returncode, output, errors) == (7, "said on its output\n", "")
+    was = what_it_was(tmp_path / "marker")
+    assert was["parent"] == preloaded.process.pid
+    assert was["libraries"] == ["torch", "prefect", "mlflow", "transformers"]
+    assert was["arguments"] == [str(tmp_path / "marker"), "7"]
+    assert (was["folder"], was["run"]) == (str(ROOT), "some-run")
+
+
+def test_code_of_the_project_is_not_older_than_the_fork(preloaded: Preloaded, tmp_path: Path) -> None:
+    preloaded.ask(str(tmp_path / "marker"), "0").communicate(timeout=60)
+    assert what_it_was(tmp_path / "marker")["ours"] == []
+
+
+def test_a_program_of_the_project_never_loads_the_libraries_itself(preloaded: Preloaded) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "flows.train", "--seed"]
+    environment = {**preloaded.environment, ADDRESS: str(preloaded.socket)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "train.py: error: argument --seed: expected one argument" in done.stderr
+    assert "tasks.hand_over" in done.stderr
+    assert "| torch" not in done.stderr and "prefect" not in done.stderr
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGINT, 1)])
+def test_signals_are_passed_on(preloaded: Preloaded, tmp_path: Path, number: signal.Signals, status: int) -> None:
+    asked = preloaded.ask(str(tmp_path / "marker"), "sleep")
+    fork = psutil.Process(what_it_was(tmp_path / "marker")["pid"])
+    asked.send_signal(number)
+    _, errors = asked.communicate(timeout=60)
+    assert asked.returncode == status
+    assert ("KeyboardInterrupt" in errors) == (number == signal.SIGINT)
+    wait(lambda: gone(fork))
+
+
+def test_a_fork_ends_with_the_process_that_asked(preloaded: Preloaded, tmp_path: Path) -> None:
+    asked = preloaded.ask(str(tmp_path / "marker"), "sleep")
+    fork = psutil.Process(what_it_was(tmp_path / "marker")["pid"])
+    asked.kill()
+    asked.communicate(timeout=60)
+    wait(lambda: gone(fork))
+
+
+def test_both_end_when_the_preloaded_process_is_killed(tmp_path: Path) -> None:
+    own = start_in(tmp_path)
+    asked = own.ask(str(tmp_path / "marker"), "sleep")
+    fork = psutil.Process(what_it_was(tmp_path / "marker")["pid"])
+    own.process.kill()
+    _, errors = asked.communicate(timeout=60)
+    assert asked.returncode == 1
+    assert "the same command continues" in errors
+    wait(lambda: gone(fork))
+
+
+def test_libraries_that_met_another_environment_are_not_used(preloaded: Preloaded, tmp_path: Path) -> None:
+    asked = preloaded.ask(str(tmp_path / "marker"), "0", OMP_NUM_THREADS="3")
+    _, errors = asked.communicate(timeout=60)
+    assert errors == "went on itself\n"
+    assert not (tmp_path / "marker").exists()
+
+
+def test_without_a_preloaded_process_a_stage_does_its_work_itself(preloaded: Preloaded, tmp_path: Path) -> None:
+    for nobody in ("", str(tmp_path / "nobody.sock")):
+        asked = preloaded.ask(str(tmp_path / "marker"), "0", **{ADDRESS: nobody})
+        assert asked.communicate(timeout=60)[1] == "went on itself\n"
+
+
+def test_the_socket_is_its_owners_alone(preloaded: Preloaded) -> None:
+    assert stat.S_IMODE(preloaded.socket.stat().st_mode) & 0o077 == 0
