@@ -28,7 +28,12 @@ def plan(arguments: argparse.Namespace) -> None:
         f"Variances: {pilot.between:.4f} between problems, {pilot.within_a:.4f} and {pilot.within_b:.4f} within a "
         f"problem, {pilot.runs:.4f} between training runs."
     )
-    table = Table(title=f"To see a difference at alpha {params.verdict.alpha} with power {params.verdict.power}")
+    # Without borders, so that numbers of millions fit into 80 columns.
+    table = Table(
+        box=None,
+        pad_edge=False,
+        title=f"To see a difference at alpha {params.verdict.alpha} with power {params.verdict.power}",
+    )
     headings = {
         "difference": "wanted",
         "samples": "samples",

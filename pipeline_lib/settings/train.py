@@ -76,7 +76,7 @@ Curriculum = Annotated[Epochs | Levels, Field(discriminator="kind")]
 class TrainSettings(Section):
     """Training by multi-agent group-relative policy optimisation."""
 
-    steps: int = Field(80, ge=1, description="updates per run")
+    steps: int = Field(60, ge=1, description="updates per run")
     problems_per_step: int = Field(32, ge=1, description="problems per update")
     group_size: int = Field(8, ge=2, description="joint actions per problem that share a baseline (G)")
     checkpoint_every: int = Field(10, ge=1, description="steps between checkpoints")

@@ -54,10 +54,10 @@ def finished_verdicts(home: Path, experiment: str, uri: str | None = None) -> li
         )
         for verdict in page:
             parent = client.get_run(verdict.data.tags[_PARENT])
-            settings = verdict.data.params or parent.data.params  # before verdicts named theirs, only the parent did
+            data = verdict.data
             newest.setdefault(
                 parent.info.run_id,
-                TrackedVerdict(parent.info.run_name, verdict.data.tags, dict(verdict.data.metrics), dict(settings)),
+                TrackedVerdict(parent.info.run_name, data.tags, dict(data.metrics), dict(data.params)),
             )
         token = page.token
         if not token:
