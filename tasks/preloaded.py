@@ -22,7 +22,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +31,8 @@ import psutil
 
 from tasks.environment import child_environment, places, prepare
 from tasks.hand_over import ADDRESS, address_in, receive, same_libraries, send
-from tasks.processes import STOP_S, start, stop
-from tasks.tether import end_with
+from tasks.processes import start, stop
+from tasks.tether import STOP_S, end_with, end_within
 
 LIBRARIES = (
     "torch",
@@ -196,9 +195,7 @@ def _end_with(client: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while client.recv(1):
             pass
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(STOP_S)
-    os.kill(os.getpid(), signal.SIGKILL)
+    end_within(STOP_S)
 
 
 def _can_fork() -> bool:

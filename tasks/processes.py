@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import psutil
 
-STOP_S = 8.0
+from tasks.tether import STOP_S
 
 
 def start(

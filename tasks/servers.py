@@ -25,7 +25,8 @@ from pipeline_lib.storage import write_json
 from pipeline_lib.tracking.addresses import LOCK, tracking_uri
 from pipeline_lib.tracking.processes import own_process
 from tasks.environment import answers, child_environment, places
-from tasks.processes import STOP_S, family, start, stop
+from tasks.processes import family, start, stop
+from tasks.tether import STOP_S
 
 HOST = "127.0.0.1"
 PREFECT_PORT, MLFLOW_PORT = 4200, 5000

@@ -23,9 +23,9 @@ from prefect.logging import get_run_logger
 
 from tasks.chain import Stage, remaining_s, remember_seconds
 from tasks.preloaded import preloaded
-from tasks.processes import STOP_S
 from tasks.progress import duration
 from tasks.stage_process import StageFailedError, StageProcess
+from tasks.tether import STOP_S
 
 _LOOK_S = 1.0
 

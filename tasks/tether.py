@@ -16,6 +16,8 @@ from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 LOOK_S = 0.5
+STOP_S = 8.0
+"""What a process that is asked to end may take before it is killed: nobody is left to wait for it longer."""
 
 
 def end_with(parent: int) -> None:
@@ -27,7 +29,7 @@ def end_with(parent: int) -> None:
 
 
 def end_with_dvc() -> None:
-    """Ask for SIGTERM when the DVC process that started this stage is gone; at once if it is already.
+    """Ask for SIGTERM, and SIGKILL some seconds later, when the DVC process that started this stage is gone.
 
     DVC leaves its stages running when it is killed.  Between the two there may be a shell, which `end_with` cannot
     look through: some shells become the command they are given (bash), others wait for it (dash).  So a thread looks
@@ -42,9 +44,19 @@ def end_with_dvc() -> None:
             # Who has adopted the stage is another process, or, if DVC was gone before we looked, of another session.
             while _above_the_stage() == dvc and os.getsid(dvc) == os.getsid(0):
                 time.sleep(LOOK_S)
-        os.kill(os.getpid(), signal.SIGTERM)
+        end_within(STOP_S)
 
     threading.Thread(target=watch, name="tether", daemon=True).start()
+
+
+def end_within(seconds: float) -> None:
+    """End this process: politely, and by force if it has not ended by then; to be called in a thread of its own.
+
+    One whose Prefect server is gone as well would else try for a minute to tell it so.
+    """
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(seconds)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _above_the_stage() -> int:

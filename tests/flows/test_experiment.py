@@ -69,7 +69,7 @@ def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy
         )
         os.kill(process.pid, number)
         status = process.wait(60)
-        wait_for(lambda: not still_there(toy), f"all processes gone: {still_there(toy)}", 60)
+        wait_for(lambda: not still_there(toy), lambda: f"all processes gone: {still_there(toy)}", 60)
     assert status == {signal.SIGINT: 130, signal.SIGTERM: -15, signal.SIGKILL: -9}[signal.Signals(number)]
     assert "Traceback" not in words(toy)
     (toy / ".symposium" / "hold").unlink()

@@ -69,11 +69,11 @@ def words(folder: Path) -> str:
     return (folder.parent / f"{folder.name}.log").read_text()
 
 
-def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 240.0) -> None:
-    """Wait until ``condition()`` is true; fail with ``what`` if that takes too long."""
+def wait_for(condition: Callable[[], object], what: str | Callable[[], object], timeout_s: float = 240.0) -> None:
+    """Wait until ``condition()`` is true; fail with ``what``, as it is then, if that takes too long."""
     end = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < end, f"waited in vain: {what}"
+        assert time.monotonic() < end, f"waited in vain: {what if isinstance(what, str) else what()}"
         time.sleep(0.1)
 
 

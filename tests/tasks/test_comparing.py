@@ -12,15 +12,12 @@ from pipeline_lib.tracking import Tracker
 from tasks.comparing import compare_runs
 
 
-def finish(
-    home: Path, name: str, selected: float, status: str = "FINISHED", rate: float = 1e-3, old: bool = False
-) -> None:
-    """Leave in the database what a run leaves there; an old one names its settings in the parent run only."""
+def finish(home: Path, name: str, selected: float, status: str = "FINISHED", rate: float = 1e-3) -> None:
+    """Leave in the database what a run leaves there."""
     settings = {"train": {"learning_rate": rate, "steps": 80}}
     tracker = Tracker(home, "coding", name, params=settings)
     run = tracker.start_run("verdict", identity=digest(settings), tags={"git.commit": "1f0c"})
-    if not old:
-        run.params(settings)
+    run.params(settings)
     numbers = {"base": 0.2, "selected": selected, "difference": selected - 0.2, "low": selected - 0.25, "p": 0.01}
     run.log(0, {f"test/{key}": value for key, value in numbers.items()})
     run.tag(
@@ -39,7 +36,7 @@ def finish(
 def test_runs_come_out_of_the_database_onto_one_page(tmp_path: Path) -> None:
     home, page = tmp_path / "tracking", tmp_path / "compare.html"
     home.mkdir()
-    finish(home, "slow-fox", 0.5, rate=1e-4, old=True)
+    finish(home, "slow-fox", 0.5, rate=1e-4)
     finish(home, "brave-owl", 0.9)
     finish(home, "broken", 0.4, status="FAILED")
     assert compare_runs(home, "coding", (), page) == 2

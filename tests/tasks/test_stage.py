@@ -34,7 +34,7 @@ from tasks.stage import main, stage
 
 @flow(name="count")
 def count(mode: str, seed: int) -> None:
-    with stage("count", load_params(), seed, "a" * 64) as run:
+    with stage("count", load_params(), seed) as run:
         for step in range(1, 4):
             run.log(step, {"reward": float(step)})
             run.progress(step, 3, f"reward {step}")
@@ -80,13 +80,15 @@ class Project:
         return process.returncode, said
 
     def tracked(self) -> dict[str, Run]:
+        return {run.info.run_name: run for run in self.all_tracked()}
+
+    def all_tracked(self) -> list[Run]:
         home = Path(os.environ["SYMPOSIUM_HOME"], "mlflow")
         assert Tracker(home, "coding", "afterwards").close(120)  # sends what an interrupted process had no time for
         client = MlflowClient(f"sqlite:///{home}/mlflow.db")
         experiment = client.get_experiment_by_name("coding")
         assert experiment is not None
-        runs = client.search_runs([experiment.experiment_id], f"tags.`symposium.run` = '{self.folder.name}'")
-        return {run.info.run_name: run for run in runs}
+        return list(client.search_runs([experiment.experiment_id], f"tags.`symposium.run` = '{self.folder.name}'"))
 
     def flow_run(self) -> FlowRun:
         with get_client(sync_client=True) as client:
@@ -122,6 +124,14 @@ def test_a_stage_that_works_is_in_both_tools_under_one_name(project: Project) ->
     assert float(shown["count-seed-0-progress"].data) == 100.0
     assert json.loads(shown["count-seed-0-scores"].data) == [{"problem": "p-1", "reward": 1.0}]
     assert runs["count seed 0"].info.run_id in str(shown["count-seed-0-mlflow"].data)
+
+
+def test_under_one_name_other_settings_are_another_run(project: Project) -> None:
+    for settings, runs in (("{}", 1), ("{}", 1), ("train: {steps: 77}", 2)):
+        (project.folder / "params.yaml").write_text(f"{settings}\n")
+        status, said = project.run("work")
+        assert status == 0, said
+        assert [run.info.run_name for run in project.all_tracked()].count("count seed 0") == runs
 
 
 @pytest.mark.parametrize(

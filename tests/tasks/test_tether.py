@@ -36,10 +36,12 @@ SHELLS = {
 }
 
 
-def family_of_a_killed_dvc(shell: list[str], marker: Path, late_s: float, tied: bool) -> list[psutil.Process]:
+def family_of_a_killed_dvc(
+    shell: list[str], marker: Path, late_s: float, tied: bool, stage: str = STAGE
+) -> list[psutil.Process]:
     """Start a stage as DVC does, kill what stands for DVC, and return the processes that it has left."""
-    stage = [*shell, sys.executable, "-c", STAGE, str(marker), str(late_s)]
-    dvc = subprocess.Popen([sys.executable, "-c", DVC, *stage], stdout=subprocess.PIPE, start_new_session=True)
+    command = [*shell, sys.executable, "-c", stage, str(marker), str(late_s)]
+    dvc = subprocess.Popen([sys.executable, "-c", DVC, *command], stdout=subprocess.PIPE, start_new_session=True)
     assert dvc.stdout is not None
     first = psutil.Process(int(dvc.stdout.readline()))
     members = 1 + sum(word.count("; true") for word in shell)  # each shell that waits is a process of its own
@@ -59,6 +61,12 @@ def test_a_stage_ends_when_its_dvc_is_killed(tmp_path: Path, shell: list[str]) -
 @pytest.mark.parametrize("shell", SHELLS.values(), ids=SHELLS)
 def test_it_ends_at_once_if_dvc_was_killed_before_it_looked(tmp_path: Path, shell: list[str]) -> None:
     left = family_of_a_killed_dvc(shell, tmp_path / "tied", late_s=1.5, tied=False)
+    wait(lambda: all(map(gone, left)))
+
+
+def test_a_stage_that_does_not_want_to_end_is_killed(tmp_path: Path) -> None:
+    stubborn = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN){STAGE}"
+    left = family_of_a_killed_dvc([], tmp_path / "tied", late_s=0, tied=True, stage=stubborn)
     wait(lambda: all(map(gone, left)))
 
 
