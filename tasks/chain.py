@@ -6,11 +6,12 @@ DVC decides; this module only asks it (``dvc dag``, ``dvc status``) and does ari
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ class Stage:
 def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
     """Return the stages of ``project``, in an order in which each comes after those it waits for.
 
+
     Args:
         project: folder with ``dvc.yaml``.
         targets: only these stages and what they need; a name without ``@`` stands for all of its kind.
@@ -70,11 +72,7 @@ def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
     if targets:
         above = _needed(above, targets)
     seconds = expected_seconds(project, list(above))
-    ordered: dict[str, Stage] = {}
-    while len(ordered) < len(above):
-        ready = sorted(name for name in above if name not in ordered and above[name] <= ordered.keys())
-        ordered.update({name: Stage(name, frozenset(above[name]), seconds[name]) for name in ready})
-    return ordered
+    return {name: Stage(name, frozenset(above[name]), seconds[name]) for name in in_order(above, seconds)}
 
 
 def outdated(project: Path, chain: Mapping[str, Stage]) -> set[str]:
@@ -113,6 +111,32 @@ def expected_seconds(project: Path, names: Sequence[str]) -> dict[str, float]:
         said = ((stages.get(name.partition("@")[0]) or {}).get("meta") or {}).get("seconds", UNKNOWN_S)
         expected[name] = float(remembered.get(name, said))
     return expected
+
+
+def in_order(above: Mapping[str, Set[str]], seconds: Mapping[str, float]) -> list[str]:
+    """Return the stages in an order in which each comes after those it waits for.
+
+    Among those that may start together, the first is the one with the longest way to the end; left for last, it would
+    keep one core busy and the others idle.
+
+    Args:
+        above: what each stage waits for.
+        seconds: what each takes.
+    """
+    below: dict[str, list[str]] = {name: [] for name in above}
+    for name, waits_for in above.items():
+        for other in waits_for:
+            below[other].append(name)
+
+    @functools.cache
+    def way(name: str) -> float:
+        return seconds[name] + max(map(way, below[name]), default=0.0)
+
+    ordered: list[str] = []
+    while len(ordered) < len(above):
+        ready = [name for name in above if name not in ordered and above[name] <= set(ordered)]
+        ordered += sorted(ready, key=lambda name: (-way(name), name))
+    return ordered
 
 
 def remember_seconds(name: str, seconds: float) -> None:

@@ -62,9 +62,9 @@ def choose_inputs(recipe: Recipe, hidden: int, visible: int) -> list[list[int]] 
 def _candidates(recipe: Recipe, count: int) -> list[Test] | None:
     """Return random inputs with a few items inside the filter and a few outside, or None where there are not enough."""
     rng = random.Random(digest(["inputs", recipe.name]))
-    holds = _condition(recipe)
-    inside = [x for x in _VALUES if holds(x)]
-    outside = [x for x in _VALUES if not holds(x)]
+    kept = _kept(recipe)
+    inside = [x for x in _VALUES if x in kept]
+    outside = [x for x in _VALUES if x not in kept]
     if len(inside) < 3 or len(outside) < 3:
         return None
     edges = _edges(recipe)
@@ -79,9 +79,8 @@ def _candidates(recipe: Recipe, count: int) -> list[Test] | None:
 
 def _edges(recipe: Recipe) -> set[int]:
     """Return the values that would be judged otherwise if a filter's constant were one more or one less."""
-    others = [_condition(other) for other in recipe.neighbours() if other.filters != recipe.filters]
-    holds = _condition(recipe)
-    return {x for x in _VALUES if any(other(x) != holds(x) for other in others)}
+    others = [_kept(other) for other in recipe.neighbours() if other.filters != recipe.filters]
+    return set().union(*(_kept(recipe) ^ other for other in others))
 
 
 def _pick(values: list[int], edges: set[int], count: int, rng: random.Random) -> list[int]:
@@ -120,29 +119,61 @@ def _differs(program: Program, test: Test) -> bool:
 
 def _program(recipe: Recipe) -> Program:
     """Return the recipe as a function; put together from its pieces, which is faster than compiling its source."""
-    filters = [_compiled("x", piece.code) for piece in recipe.filters]
-    maps = [_compiled("x", piece.code) for piece in recipe.maps]
-    switch = _compiled("x", recipe.switch.code) if recipe.switch else None
-    reductions = [_compiled("ys", piece.code) for piece in recipe.reductions]
+    table = _table(
+        tuple(piece.code for piece in recipe.filters),
+        tuple(piece.code for piece in recipe.maps),
+        recipe.switch.code if recipe.switch else None,
+    )
+    first, *others = [_compiled("ys", piece.code) for piece in recipe.reductions]
 
     def program(xs: list[int]) -> int:
-        for holds in filters:
-            xs = [x for x in xs if holds(x)]
-        if switch is not None:
-            yes, no = maps
-            xs = [yes(x) if switch(x) else no(x) for x in xs]
-        else:
-            for change in maps:
-                xs = [change(x) for x in xs]
-        first, *others = (reduction(xs) for reduction in reductions)
-        return int(first - sum(others))
+        ys = [y for x in xs if (y := table[x]) is not None]
+        return int(first(ys) - sum(other(ys) for other in others)) if others else int(first(ys))
 
     return program
 
 
-def _condition(recipe: Recipe) -> Callable[[int], bool]:
-    filters = [_compiled("x", piece.code) for piece in recipe.filters]
-    return lambda x: all(holds(x) for holds in filters)
+class _Items(dict[int, int | None]):
+    """What becomes of an item: mapped, or None where a filter drops it; every item is worked out once."""
+
+    def __init__(self, becomes: Callable[[int], int | None]) -> None:
+        super().__init__()
+        self._becomes = becomes
+
+    def __missing__(self, x: int) -> int | None:
+        self[x] = self._becomes(x)
+        return self[x]
+
+
+@lru_cache(maxsize=4096)
+def _table(filters: tuple[str, ...], maps: tuple[str, ...], switch: str | None) -> _Items:
+    """Return what filters and maps, given by their code, make of each item."""
+    conditions = [_compiled("x", code) for code in filters]
+    changes = [_compiled("x", code) for code in maps]
+    choose = _compiled("x", switch) if switch else None
+
+    def becomes(x: int) -> int | None:
+        if not all(holds(x) for holds in conditions):
+            return None
+        if choose is not None:
+            yes, no = changes
+            return int(yes(x) if choose(x) else no(x))
+        for change in changes:
+            x = change(x)
+        return x
+
+    return _Items(becomes)
+
+
+def _kept(recipe: Recipe) -> frozenset[int]:
+    """Return the values that pass the filters."""
+    return _passing(tuple(piece.code for piece in recipe.filters))
+
+
+@lru_cache(maxsize=4096)
+def _passing(filters: tuple[str, ...]) -> frozenset[int]:
+    conditions = [_compiled("x", code) for code in filters]
+    return frozenset(x for x in _VALUES if all(holds(x) for holds in conditions))
 
 
 @lru_cache(maxsize=1024)

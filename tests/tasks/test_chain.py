@@ -26,6 +26,12 @@ def test_finished_stages_count_as_done() -> None:
     assert chain.remaining_s({}, above, jobs=1) == 0.0
 
 
+def test_of_what_may_start_the_longest_way_comes_first() -> None:
+    above = graph(prepare="", small="prepare", big="prepare", swift="prepare", sweep="swift", report="small big sweep")
+    seconds = {"prepare": 5.0, "small": 9.0, "big": 10.0, "swift": 3.0, "sweep": 8.0, "report": 1.0}
+    assert chain.in_order(above, seconds) == ["prepare", "swift", "big", "small", "sweep", "report"]
+
+
 def test_expected_times_come_from_the_last_run_else_from_the_file_else_are_a_guess(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
