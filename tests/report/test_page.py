@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from selenium import webdriver
 
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.evaluation.verdict import summarise_test
@@ -185,23 +188,29 @@ def test_guards_and_deviations_are_shown_and_text_is_escaped(tmp_path: Path) -> 
     assert "Training seed 0: no checkpoint passes the guards." in document.text
 
 
-@pytest.mark.service
-@pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_overflows_in_a_real_browser(width: int, folder: Path, built: tuple[str, Document]) -> None:
-    """Measured inside Chromium: the page is as wide as the window, and the figures of one width are shown."""
-    from selenium import webdriver
-
+@contextlib.contextmanager
+def chromium() -> Iterator[webdriver.Chrome]:
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if binary is None or driver is None:
         pytest.skip("needs chromium and chromedriver (Debian packages chromium and chromium-driver)")
-    frame = folder / f"frame-{width}.html"  # a window is never narrower than 500 px; a frame may be
-    frame.write_text(f'<iframe src="index.html" style="border:0;width:{width}px;height:900px"></iframe>')
     options = webdriver.ChromeOptions()
     options.binary_location = binary
     for argument in ("--headless=new", "--no-sandbox", "--window-size=1400,1000", "--allow-file-access-from-files"):
         options.add_argument(argument)
     browser = webdriver.Chrome(options, webdriver.ChromeService(driver))
     try:
+        yield browser
+    finally:
+        browser.quit()
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_overflows_in_a_real_browser(width: int, folder: Path, built: tuple[str, Document]) -> None:
+    """Measured inside Chromium: the page is as wide as the window, and the figures of one width are shown."""
+    frame = folder / f"frame-{width}.html"  # a window is never narrower than 500 px; a frame may be
+    frame.write_text(f'<iframe src="index.html" style="border:0;width:{width}px;height:900px"></iframe>')
+    with chromium() as browser:
         browser.get(frame.as_uri())
         browser.switch_to.frame(0)
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
@@ -217,5 +226,19 @@ def test_nothing_overflows_in_a_real_browser(width: int, folder: Path, built: tu
             ".filter(t => t.getBoundingClientRect().height > 0).map(t => t.getBoundingClientRect().height))"
         )
         assert smallest >= 8  # pixels: nothing in a figure is too small to read
-    finally:
-        browser.quit()
+
+
+@pytest.mark.service
+def test_on_paper_plan_and_identity_are_unfolded_and_links_are_gone(folder: Path, built: tuple[str, Document]) -> None:
+    folded = (
+        "return [...document.querySelectorAll('details.block table, details.block pre')].map(e => e.checkVisibility())"
+    )
+    with chromium() as browser:
+        browser.get((folder / "index.html").as_uri())
+        on_screen = browser.execute_script(folded)
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        on_paper = browser.execute_script(folded)
+        navigation = browser.execute_script("return document.querySelector('nav').checkVisibility()")
+    assert len(on_paper) == 3
+    assert all(on_paper) and not any(on_screen)
+    assert not navigation
