@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException, WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -79,6 +79,20 @@ class Browser:
         element = self.find(xpath)
         self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
         element.click()
+
+    def submit(self, xpath: str) -> None:
+        """Click a form's button until the form is gone: while it checks what was filled in last, it takes no click."""
+        for _ in range(3):
+            self.click(xpath)
+            with contextlib.suppress(TimeoutException):
+                WebDriverWait(self.driver, 20, poll_frequency=0.5).until(lambda _: not self.shows(xpath))
+                return
+        pytest.fail(f"the form does not go: {xpath}, see {self.picture('failed')}\n{self.text()[:3000]}")
+
+    def shows(self, xpath: str) -> bool:
+        with contextlib.suppress(LookupError, StaleElementReferenceException):
+            return bool(self.find(xpath))
+        return False
 
     def fill(self, element: WebElement, text: str) -> None:
         """Replace what a field holds."""

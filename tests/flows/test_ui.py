@@ -122,7 +122,7 @@ def test_a_run_from_the_form_becomes_an_experiment_and_is_seen_in_both_uis(ui: U
         window.fill(window.find("//label[normalize-space()='Run Name']/following::input[1]"), "brave-owl")
         window.fill(window.field("updates per run"), "6")
         window.picture("prefect-form")
-        window.click("//button[normalize-space()='Submit']")
+        window.submit("//button[normalize-space()='Submit']")
         window.see("brave-owl")
         with ui.client() as client:
             run = next(run for run in client.read_flow_runs(limit=20) if run.name == "brave-owl")
