@@ -52,7 +52,6 @@ class Stage:
 def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
     """Return the stages of ``project``, in an order in which each comes after those it waits for.
 
-
     Args:
         project: folder with ``dvc.yaml``.
         targets: only these stages and what they need; a name without ``@`` stands for all of its kind.

@@ -53,19 +53,18 @@ _OWN = {"tasks", "flows", "pipeline_lib"}
 
 
 @contextlib.contextmanager
-def preloaded(project: Path, variables: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def preloaded(project: Path) -> Iterator[dict[str, str]]:
     """Run the process for the length of a ``with`` block.
 
     Args:
         project: the working directory of the stages.
-        variables: environment variables that the stages have beside this process's.
 
     Yields:
         the variable by which stages find it; they do without while it is not ready.
     """
     path = places().home / f"preloaded-{os.getpid()}.sock"
     program = [sys.executable, "-m", "tasks.preloaded", str(path)]
-    process = start(program, child_environment(PYTHONUNBUFFERED="1", **variables), project, subprocess.DEVNULL)
+    process = start(program, child_environment(PYTHONUNBUFFERED="1"), project, subprocess.DEVNULL)
     try:
         yield {ADDRESS: str(path)}
     finally:

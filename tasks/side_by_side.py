@@ -124,7 +124,6 @@ def run_chain(
     run: str,
     jobs: int,
     progress: Callable[[int, int, str], None],
-    variables: Mapping[str, str] | None = None,
 ) -> dict[str, bool]:
     """Bring the stages of ``chain`` up to date; to be called in a flow with a thread-pool task runner.
 
@@ -135,7 +134,6 @@ def run_chain(
         run: name of the whole run.
         jobs: how many stages at a time.
         progress: told about every second.
-        variables: further environment variables of the stages.
 
     Returns:
         for each stage whether it did any work.
@@ -149,10 +147,9 @@ def run_chain(
     waiting = [name for name in chain if name in stale]
     ended: queue.SimpleQueue[tuple[str, PrefectFuture[bool]]] = queue.SimpleQueue()
     running: set[str] = set()
-    given = dict(variables or {})
     # The first stages begin before it is ready.
     worthwhile = len(stale) > jobs
-    libraries: AbstractContextManager[dict[str, str]] = preloaded(project, given) if worthwhile else nullcontext({})
+    libraries: AbstractContextManager[dict[str, str]] = preloaded(project) if worthwhile else nullcontext({})
     with libraries as address, _stopped_when_interrupted(board):
         while waiting or running:
             for name in [name for name in waiting if chain[name].above <= board.finished]:
@@ -160,7 +157,7 @@ def run_chain(
                     break
                 waiting.remove(name)
                 running.add(name)
-                future = run_stage.submit(name, project, run, {**given, **address}, board)
+                future = run_stage.submit(name, project, run, address, board)
                 future.add_done_callback(functools.partial(_hand_over, ended, name))
             if not running:
                 break  # what is left waits for a stage that failed

@@ -107,8 +107,8 @@ def questions_needed(
 def problems_needed(difference: float, variance: float, alpha: float = 0.05, power: float = 0.8) -> int:
     """Return the fewest problems at which the paired t test over problems finds ``difference``.
 
-    `questions_needed` takes the t test for a normal one and says two problems less; here its answer is where the
-    search begins.
+    `questions_needed` takes the t test for a normal one and says about two problems less, so the search begins there.
+    statsmodels' solver gives no number for differences of several standard deviations (NaN from 6 on).
 
     Args:
         difference: true mean difference to be found, in natural units, not 0.

@@ -25,6 +25,10 @@ def test_paired_sizes_are_those_of_statsmodels(d: float) -> None:
     assert power.problems_needed(d, 1.0) == math.ceil(TTestPower().solve_power(d, alpha=0.05, power=0.8))
 
 
+def test_a_difference_of_many_standard_deviations_needs_few_problems() -> None:
+    assert [power.problems_needed(d, 1.0) for d in (6.0, 50.0, 1000.0)] == [3, 2, 2]
+
+
 def test_teams_that_differ_by_the_same_on_every_problem_need_two_of_them() -> None:
     assert power.problems_needed(0.5, 0.0) == 2
 
