@@ -12,12 +12,14 @@ from prefect import flow, get_client, get_run_logger, runtime
 from prefect.artifacts import create_markdown_artifact
 from pydantic import Field
 
-from flows.experiment import bring_up_to_date
+from flows.chain import bring_up_to_date
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.tracking.processes import own_process
+from tasks.chain import look
 from tasks.crashed import heartbeat_automation, mark_crashed
 from tasks.endings import explain_in_logs
 from tasks.identity import tag_experiment
+from tasks.preloaded import preloaded
 from tasks.workspaces import change_settings, free_name, save_experiment, uncommitted, workspace
 
 DESCRIPTION = (
@@ -42,7 +44,9 @@ def experiment(params: Params, jobs: Annotated[int, Field(ge=1, le=64, descripti
         rows = "\n".join(f"| {key} | {old} | {new} |" for key, (old, new) in changed.items())
         text = f"| setting | params.yaml | this run |\n|---|---|---|\n{rows}" if rows else "As in params.yaml."
         create_markdown_artifact(f"Experiment `{name}`\n\n{text}", key="changed-settings")
-        bring_up_to_date(folder, name, jobs, [])
+        chain, stale = look(folder)
+        with preloaded(folder, len(stale), jobs) as libraries:
+            bring_up_to_date(chain, stale, folder, name, jobs, libraries())
         commit = save_experiment(folder, project, name)
     tag_experiment(params, name, commit)
     logger.info("saved as DVC experiment %s: `dvc exp show`, `dvc exp apply %s`", name, name)

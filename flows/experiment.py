@@ -7,40 +7,14 @@ import argparse
 import os
 from pathlib import Path
 
-from prefect import flow, get_run_logger, runtime, tags
-from prefect.settings import PREFECT_API_URL, temporary_settings
-
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import read_json
-from pipeline_lib.tracking.processes import own_process
 from tasks.arms import RESULTS
-from tasks.chain import outdated, read_chain
-from tasks.crashed import mark_crashed
+from tasks.chain import look
 from tasks.endings import end, explain_in_logs
 from tasks.identity import run_name
-from tasks.progress import Progress, duration
-from tasks.servers import prefect_server
-from tasks.side_by_side import run_chain
-
-
-@flow(name="experiment")
-def experiment(targets: list[str], jobs: int) -> dict[str, bool]:
-    """Bring the stages of the project up to date; returns for each whether it did any work."""
-    return bring_up_to_date(Path.cwd(), str(runtime.flow_run.name), jobs, targets)
-
-
-def bring_up_to_date(project: Path, run: str, jobs: int, targets: list[str]) -> dict[str, bool]:
-    """Look what is stale and run that; to be called in a flow."""
-    logger = get_run_logger()
-    chain = read_chain(project, targets)
-    stale = outdated(project, chain)
-    if not stale:
-        logger.info("everything is up to date (%d stages)", len(chain))
-        return dict.fromkeys(chain, False)
-    expected = sum(chain[name].seconds for name in stale)
-    logger.info("%d of %d stages to look at, about %s of work", len(stale), len(chain), duration(expected))
-    with Progress("experiment", "experiment-progress", own_estimate=False) as progress:
-        return run_chain(chain, stale, project, run, jobs, progress)
+from tasks.preloaded import preloaded
+from tasks.servers import starting_prefect_server
 
 
 def outcome(project: Path) -> str:
@@ -61,16 +35,35 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+def run_stale(targets: list[str], jobs: int, run: str) -> None:
+    """Bring the project up to date, or say that it is.
+
+    The server, the process with the libraries and this one's own imports of Prefect get ready side by side.
+    """
+    project = Path.cwd()
+    chain, stale = look(project, targets)
+    if not stale:
+        print(f"everything is up to date ({len(chain)} stages)")
+        return
+    with starting_prefect_server() as server, preloaded(project, len(stale), jobs) as libraries:
+        from prefect.settings import PREFECT_API_URL, temporary_settings
+
+        from flows.chain import experiment
+        from tasks.crashed import mark_crashed
+        from tasks.tagging import tagged
+
+        explain_in_logs()
+        with temporary_settings({PREFECT_API_URL: f"{server()}/api"}):
+            mark_crashed()
+            with tagged(run):
+                experiment.with_options(flow_run_name=run)(chain, stale, jobs, libraries())
+
+
 def main() -> None:
     """Run the experiment as the program: it ends with status 0, or with a message and another status."""
     try:
         asked = arguments()
-        run = run_name(load_params().model_dump(mode="json"))
-        explain_in_logs()
-        with prefect_server() as url, temporary_settings({PREFECT_API_URL: f"{url}/api"}):
-            mark_crashed()
-            with tags(f"run:{run}", f"process:{own_process()}"):
-                experiment.with_options(flow_run_name=run)(asked.targets, asked.jobs)
+        run_stale(asked.targets, asked.jobs, run_name(load_params().model_dump(mode="json")))
         if not asked.targets:
             print(outcome(Path.cwd()))
     except BaseException as error:

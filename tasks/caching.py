@@ -34,6 +34,7 @@ from prefect.serializers import JSONSerializer
 from pipeline_lib.storage import canonical_json, digest
 from tasks.code import code_digest
 from tasks.environment import places
+from tasks.tagging import untagged
 
 _DIGEST = re.compile(r"[0-9a-f]{32,64}")
 
@@ -106,7 +107,8 @@ class CachedTask:
             TypeError, ValueError: ``compute`` returned something JSON has no form for, such as a path, NaN or a set.
         """
         key = self.key(identity)
-        envelope = self._task.with_options(task_run_name=title or self.name)(key, compute)
+        with untagged():
+            envelope = self._task.with_options(task_run_name=title or self.name)(key, compute)
         return json.loads(envelope["value"])
 
     @cached_property

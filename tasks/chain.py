@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,19 @@ class Stage:
     seconds: float
 
 
+def look(project: Path, targets: Sequence[str] = ()) -> tuple[dict[str, Stage], set[str]]:
+    """Return the stages of ``project`` (as `read_chain`) and those of them that are stale (as `outdated`).
+
+    Raises:
+        ChainError: as `read_chain`.
+    """
+    check_params(project)
+    with ThreadPoolExecutor() as threads:
+        status = threads.submit(ask, project, "status", "--json")
+        chain = read_chain(project, targets)
+        return chain, outdated(chain, status.result())
+
+
 def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
     """Return the stages of ``project``, in an order in which each comes after those it waits for.
 
@@ -57,10 +71,8 @@ def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
         targets: only these stages and what they need; a name without ``@`` stands for all of its kind.
 
     Raises:
-        ChainError: DVC refuses the project's files, a value that a stage follows is not in params.yaml, or there is no
-            such target.
+        ChainError: DVC refuses the project's files, or there is no such target.
     """
-    _check_params(project)
     above: dict[str, set[str]] = {}
     for line in ask(project, "dag", "--dot").splitlines():
         if match := _EDGE.match(line.strip()):
@@ -74,9 +86,14 @@ def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
     return {name: Stage(name, frozenset(above[name]), seconds[name]) for name in in_order(above, seconds)}
 
 
-def outdated(project: Path, chain: Mapping[str, Stage]) -> set[str]:
-    """Return the stages that DVC calls changed, and all below them (which it will be asked about in turn)."""
-    report = json.loads(ask(project, "status", "--json") or "{}")
+def outdated(chain: Mapping[str, Stage], status: str) -> set[str]:
+    """Return the stages that DVC calls changed, and all below them (which it will be asked about in turn).
+
+    Args:
+        chain: the stages, each after those it waits for.
+        status: what ``dvc status --json`` says.
+    """
+    report = json.loads(status or "{}")
     stale: set[str] = set()
     for name, stage in chain.items():
         if name in report or stage.above & stale:
@@ -164,8 +181,11 @@ def remaining_s(left: Mapping[str, float], above: Mapping[str, frozenset[str]], 
     return now
 
 
-def _check_params(project: Path) -> None:
-    """Raise ChainError for a value that DVC would miss only when its stage is reached, after hours maybe."""
+def check_params(project: Path) -> None:
+    """Raise ChainError if a value that a stage follows is not in params.yaml.
+
+    DVC would miss it only when that stage is reached, after hours maybe.
+    """
     values = _yaml(project / "params.yaml")
     defaults = load_params(project / "params.yaml", project / "conf").model_dump(mode="json")
     for name, stage in _yaml(project / "dvc.yaml").get("stages", {}).items():

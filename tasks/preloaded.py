@@ -22,7 +22,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,24 +50,41 @@ LIBRARIES = (
 )
 """What most stages import; the rest they import themselves."""
 
+READY_S = 120.0
+"""Seconds after which stages do without a process that is not ready."""
+
 _OWN = {"tasks", "flows", "pipeline_lib"}
 
 
 @contextlib.contextmanager
-def preloaded(project: Path) -> Iterator[dict[str, str]]:
-    """Run the process for the length of a ``with`` block.
+def preloaded(project: Path, stages: int, jobs: int) -> Iterator[Callable[[], dict[str, str]]]:
+    """Run the process for the length of a ``with`` block, if there are more stages than can start at once.
 
     Args:
         project: the working directory of the stages.
+        stages: how many there are to run.
+        jobs: how many run side by side.
 
     Yields:
-        the variable by which stages find it; they do without while it is not ready.
+        what waits until the process is ready, and returns the variable by which stages find it; none where it is of no
+        use, and stages load the libraries themselves.
     """
+    if stages <= jobs:
+        yield dict
+        return
     path = places().home / f"preloaded-{os.getpid()}.sock"
+    path.unlink(missing_ok=True)  # of a killed process with the same number
     program = [sys.executable, "-m", "tasks.preloaded", str(path)]
     process = start(program, child_environment(PYTHONUNBUFFERED="1"), project, subprocess.DEVNULL)
+
+    def wait() -> dict[str, str]:
+        end = time.monotonic() + READY_S
+        while not path.exists() and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.05)
+        return {ADDRESS: str(path)} if process.poll() is None else {}
+
     try:
-        yield {ADDRESS: str(path)}
+        yield wait
     finally:
         stop(process)
         path.unlink(missing_ok=True)
@@ -100,8 +118,10 @@ def serve(path: Path) -> Asked | None:
     before = dict(os.environ)
     for library in LIBRARIES:
         importlib.import_module(library)
+        if library == "torch" and _accelerated():
+            return None
     theirs = {name: value for name, value in os.environ.items() if before.get(name) != value}
-    if not _can_fork():
+    if sys.platform != "linux" or threading.active_count() > 1:
         return None
     gc.collect()
     gc.freeze()  # the collector would otherwise touch, and so copy, every page of every fork
@@ -112,11 +132,13 @@ def serve(path: Path) -> Asked | None:
             end.setblocking(False)
         signal.set_wakeup_fd(wake.fileno())
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        path.unlink(missing_ok=True)  # of a killed process with the same number
+        unready = path.with_suffix(".new")
+        unready.unlink(missing_ok=True)
         umask = os.umask(0o077)
-        listener.bind(address_in(path))
+        listener.bind(address_in(unready))
         os.umask(umask)
         listener.listen()
+        unready.rename(path)  # who finds it can connect
         selector.register(listener, selectors.EVENT_READ)
         selector.register(woken, selectors.EVENT_READ)
         clients: dict[int, socket.socket] = {}
@@ -184,7 +206,7 @@ def _tell_of_the_ended(clients: dict[int, socket.socket]) -> None:
 
 def _remove_abandoned(folder: Path) -> None:
     """Remove the sockets of processes that were killed."""
-    for socket_file in folder.glob("preloaded-*.sock"):
+    for socket_file in [*folder.glob("preloaded-*.sock"), *folder.glob("preloaded-*.new")]:
         if not psutil.pid_exists(int(socket_file.stem.rpartition("-")[2])):
             socket_file.unlink(missing_ok=True)
 
@@ -197,11 +219,10 @@ def _end_with(client: socket.socket) -> None:
     end_within(STOP_S)
 
 
-def _can_fork() -> bool:
+def _accelerated() -> bool:
     import torch
 
-    accelerated = torch.version.cuda or torch.version.hip or getattr(torch.version, "xpu", None)
-    return sys.platform == "linux" and not accelerated and threading.active_count() == 1
+    return bool(torch.version.cuda or torch.version.hip or getattr(torch.version, "xpu", None))
 
 
 if __name__ == "__main__":

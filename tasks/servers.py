@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,12 +25,26 @@ from pipeline_lib.storage import write_json
 from pipeline_lib.tracking.addresses import LOCK, tracking_uri
 from pipeline_lib.tracking.processes import own_process
 from tasks.environment import answers, child_environment, places
+from tasks.prefect_database import lay_database
 from tasks.processes import family, start, stop
 from tasks.tether import STOP_S
 
 HOST = "127.0.0.1"
 PREFECT_PORT, MLFLOW_PORT = 4200, 5000
 START_S = 300.0
+
+# What looks after schedules, workers and automations several times a minute; a server of one chain has none.
+_SERVICES = (
+    "CANCELLATION_CLEANUP",
+    "CLEANUP_RECONCILER",
+    "DB_VACUUM",
+    "FOREMAN",
+    "LATE_RUNS",
+    "PAUSE_EXPIRATIONS",
+    "REPOSSESSOR",
+    "SCHEDULER",
+    "TRIGGERS",
+)
 
 
 class ServerError(RuntimeError):
@@ -84,12 +98,20 @@ class Server:
 
 
 def start_prefect(port: int = PREFECT_PORT, ui: bool = True) -> Server:
-    """Start a Prefect server on the first free port from ``port`` on; it may not answer yet."""
+    """Start a Prefect server on the first free port from ``port`` on; it may not answer yet.
+
+    Args:
+        port: where to look for a free port first.
+        ui: whether it is for people, with the page and the services behind it, or records the runs of one chain only.
+    """
+    lay_database()
     port = free_port(port)
     url = f"http://{HOST}:{port}"
     arguments = ["-m", "prefect", "server", "start", "--host", HOST, "--port", str(port), "--ui" if ui else "--no-ui"]
     # The page asks the address it was built for; on another port than the usual one it must be told.
     changes = {"PREFECT_SERVER_UI_API_URL": f"{url}/api", "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false"}
+    if not ui:
+        changes |= {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _SERVICES}
     return _start("prefect", url, arguments, changes, without=("PREFECT_API_URL",))
 
 
@@ -119,15 +141,33 @@ def prefect_server() -> Iterator[str]:
     Raises:
         ServerError: the server in ``PREFECT_API_URL`` does not answer, or ours does not start.
     """
+    with starting_prefect_server() as wait:
+        yield wait()
+
+
+@contextlib.contextmanager
+def starting_prefect_server() -> Iterator[Callable[[], str]]:
+    """Start what `prefect_server` yields, and leave the waiting to the caller, who can do something else meanwhile.
+
+    Yields:
+        what waits until the server answers, and returns its address.
+
+    Raises:
+        ServerError: the server in ``PREFECT_API_URL`` does not answer; from the function: ours does not start.
+    """
     if given := os.environ.get("PREFECT_API_URL"):
         require(given)
-        yield given.removesuffix("/api")
+        yield lambda: given.removesuffix("/api")
         return
     server = start_prefect(any_port(), ui=False)
-    try:
+    os.environ["PREFECT_API_URL"] = f"{server.url}/api"
+
+    def wait() -> str:
         server.wait_until_healthy()
-        os.environ["PREFECT_API_URL"] = f"{server.url}/api"
-        yield server.url
+        return server.url
+
+    try:
+        yield wait
     finally:
         _send_what_is_left()
         os.environ.pop("PREFECT_API_URL", None)

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,9 +22,9 @@ from prefect.futures import PrefectFuture
 from prefect.logging import get_run_logger
 
 from tasks.chain import Stage, remaining_s, remember_seconds
-from tasks.preloaded import preloaded
 from tasks.progress import duration
 from tasks.stage_process import StageFailedError, StageProcess
+from tasks.tagging import untagged
 from tasks.tether import STOP_S
 
 _LOOK_S = 1.0
@@ -124,6 +124,7 @@ def run_chain(
     run: str,
     jobs: int,
     progress: Callable[[int, int, str], None],
+    variables: Mapping[str, str],
 ) -> dict[str, bool]:
     """Bring the stages of ``chain`` up to date; to be called in a flow with a thread-pool task runner.
 
@@ -134,6 +135,7 @@ def run_chain(
         run: name of the whole run.
         jobs: how many stages at a time.
         progress: told about every second.
+        variables: further environment variables of the stages.
 
     Returns:
         for each stage whether it did any work.
@@ -147,17 +149,15 @@ def run_chain(
     waiting = [name for name in chain if name in stale]
     ended: queue.SimpleQueue[tuple[str, PrefectFuture[bool]]] = queue.SimpleQueue()
     running: set[str] = set()
-    # The first stages begin before it is ready.
-    worthwhile = len(stale) > jobs
-    libraries: AbstractContextManager[dict[str, str]] = preloaded(project) if worthwhile else nullcontext({})
-    with libraries as address, _stopped_when_interrupted(board):
+    with _stopped_when_interrupted(board):
         while waiting or running:
             for name in [name for name in waiting if chain[name].above <= board.finished]:
                 if len(running) >= jobs:
                     break
                 waiting.remove(name)
                 running.add(name)
-                future = run_stage.submit(name, project, run, address, board)
+                with untagged():
+                    future = run_stage.submit(name, project, run, variables, board)
                 future.add_done_callback(functools.partial(_hand_over, ended, name))
             if not running:
                 break  # what is left waits for a stage that failed

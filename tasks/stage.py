@@ -21,10 +21,10 @@ from pipeline_lib.settings import load_params
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking import TrackedRun, Tracker
 from pipeline_lib.tracking.addresses import run_link
-from pipeline_lib.tracking.processes import own_process
 from tasks.endings import end, explain_in_logs, was_interrupted
 from tasks.environment import places, server_url
 from tasks.identity import identity_tags, run_name
+from tasks.prefect_database import lay_database
 from tasks.progress import Progress
 from tasks.servers import require
 from tasks.tether import end_with_dvc
@@ -117,10 +117,10 @@ def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
         whole = run_name(settings)
         explain_in_logs()
         connect_prefect()
-        from prefect import tags
+        from tasks.tagging import tagged
 
         title = " ".join([whole, flow.name, *(f"{name} {value}" for name, value in parameters.items())])
-        with tags(f"run:{whole}", f"process:{own_process()}"):
+        with tagged(whole):
             flow.with_options(flow_run_name=title)(**parameters)
     except BaseException as error:
         end(error)
@@ -138,6 +138,7 @@ def connect_prefect() -> None:
     if url := os.environ.get("PREFECT_API_URL"):
         require(url)
         return
+    lay_database()
     from prefect import get_client
 
     with locked(places().prefect / "start.lock"), get_client(sync_client=True) as client:

@@ -25,9 +25,11 @@ def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: P
     assert call(toy, "dvc", "status", "--json").strip() == "{}"
     assert (toy / "out/report").read_text() == "report"
     assert json.loads((toy / ".symposium/seconds.json").read_text()).keys() >= {"train@0", "train@1", "report"}
+    (toy / ".symposium/logs/prefect.log").unlink()
     again = call(toy, "python", *EXPERIMENT)
     assert "everything is up to date (5 stages)" in again
     assert "at work" not in again
+    assert not (toy / ".symposium/logs/prefect.log").exists(), "a server was started for nothing"
     (toy / "params.yaml").write_text((toy / "params.yaml").read_text().replace("steps: 4", "steps: 6"))
     shutil_meet = toy / ".symposium" / "meet"
     for came in shutil_meet.iterdir():

@@ -10,13 +10,17 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
+from prefect import flow, get_client, runtime
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.settings import PREFECT_TASKS_REFRESH_CACHE, temporary_settings
 
 from pipeline_lib import storage
 from tasks import environment
 from tasks.caching import CachedTask, Identity, discard_damaged
+from tasks.tagging import tagged
 
 pytestmark = [pytest.mark.service, pytest.mark.usefixtures("prefect")]
 A, B = "a" * 64, "b" * 64
@@ -54,6 +58,25 @@ def test_the_same_identity_is_computed_once_and_read_back_equal(task: CachedTask
     assert compute.calls == 1
     assert first == again == {"score": 1.5, "pair": [1, 2]}
     assert json.loads(file_of(task, identity()).read_text())["metadata"]["serializer"]["type"] == "json"
+
+
+def test_the_flow_runs_tags_are_not_its_task_runs(task: CachedTask) -> None:
+    """Prefect would ask the server for limits of the tags before each task, which can take it seconds."""
+
+    @flow
+    def tagged_flow() -> str:
+        task(identity(), Counter())
+        return str(runtime.flow_run.id)
+
+    with tagged("some-run"):
+        flow_run = UUID(tagged_flow())
+    with get_client(sync_client=True) as client:
+        assert "run:some-run" in client.read_flow_run(flow_run).tags
+        wanted = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run]))
+        end = time.monotonic() + 60  # task runs are recorded from events, a little later
+        while not (runs := client.read_task_runs(flow_run_filter=wanted)) and time.monotonic() < end:
+            time.sleep(0.2)
+    assert [list(run.tags) for run in runs] == [[]]
 
 
 @pytest.mark.parametrize(

@@ -65,10 +65,10 @@ def start_in(home: Path) -> Preloaded:
 @pytest.fixture(scope="module")
 def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Preloaded]:
     home = tmp_path_factory.mktemp("a" * 120)  # a path too long for the address of a socket
-    abandoned = home / f"preloaded-{2**22 + 1}.sock"  # beyond the greatest number of a process
-    abandoned.touch()
+    for name in (f"preloaded-{2**22 + 1}.sock", f"preloaded-{2**22 + 1}.new"):  # beyond the greatest process number
+        (home / name).touch()
     found = start_in(home)
-    assert not abandoned.exists()
+    assert [file.name for file in home.glob("preloaded-*")] == [found.socket.name]
     yield found
     found.process.terminate()
     assert found.process.wait(10) == 0

@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,10 @@ def test_a_server_that_was_named_but_is_down_is_an_error_with_advice(monkeypatch
         servers.prefect_server(),
     ):
         pass
+
+
+@pytest.mark.service
+def test_the_server_of_a_chain_has_no_services_for_others_but_those_that_record(prefect: str) -> None:
+    with urllib.request.urlopen(f"{prefect}/api/admin/settings") as reply:
+        services = json.load(reply)["server"]["services"]
+    assert {name for name, values in services.items() if values["enabled"]} == {"event_persister", "task_run_recorder"}

@@ -1,0 +1,25 @@
+"""Tags of flow runs in Prefect, by which a run's stages are found and those whose process is gone."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from prefect import tags
+from prefect.context import TagsContext
+
+from pipeline_lib.tracking.processes import own_process
+
+
+def tagged(run: str) -> AbstractContextManager[Any]:
+    """Give flow runs that start inside of the ``with`` block the name of the whole run and of this process."""
+    return tags(f"run:{run}", f"process:{own_process()}")
+
+
+def untagged() -> AbstractContextManager[Any]:
+    """Keep those tags from task runs that start inside of the ``with`` block.
+
+    Prefect asks the server for the limits of a task run's tags before it starts; with SQLite the request often meets a
+    write, and is repeated two seconds later.
+    """
+    return TagsContext(current_tags=set())
