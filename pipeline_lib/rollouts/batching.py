@@ -109,8 +109,12 @@ class Batch:
         self.stopped = np.zeros(members, dtype=bool)
         self.leaf = np.arange(members)
         self.prompt_tokens = self.computed_tokens = 0
+        self._flat_tokens, self._flat_logprobs = self.tokens.reshape(-1), self.logprobs.reshape(-1)
+        self._uniforms = work.uniforms.reshape(-1)
+        self._starts = np.arange(members) * steps  # of a member's stretch of these three
         self._limits = work.limits[work.owner]
         self._prompt_lengths = np.array([len(p) for p in work.prompts], dtype=np.int64)[work.owner]
+        self._places = self._prompt_lengths - 1  # of a prompt's last token
         self._single = bool((work.limits == 1).all())
 
     @torch.inference_mode()
@@ -129,10 +133,10 @@ class Batch:
             groups = self._arrange(groups, admitted)
             if groups is None:
                 return self
-            tokens, positions = groups.tokens, (self._prompt_lengths + self.lengths - 1)[groups.first()]
-            by_slot = np.empty_like(groups.rows)
-            by_slot[groups.rows] = np.arange(len(groups.rows))
-            logits = self.model.step(tokens[by_slot], positions[by_slot])
+            tokens, positions = np.empty_like(groups.rows), np.empty_like(groups.rows)
+            first = groups.first()
+            tokens[groups.rows], positions[groups.rows] = groups.tokens, self._places[first] + self.lengths[first]
+            logits = self.model.step(tokens, positions)
             self.computed_tokens += len(tokens)
             groups = self._draw(logits, np.repeat(groups.rows, groups.counts), groups.members)
 
@@ -177,42 +181,47 @@ class Batch:
 
     def _draw(self, logits: torch.Tensor, rows: Ints, members: Ints) -> _Groups | None:
         """Draw a token for each member from its row of ``logits``, record it, and return the groups that go on."""
-        step = self.lengths[members]
+        places = self._starts[members] + self.lengths[members]
         one_each = len(rows) == len(logits) and bool((rows == np.arange(len(rows))).all())
         device = logits.device
-        uniforms = torch.from_numpy(self.work.uniforms[members, step]).to(device)
+        uniforms = torch.from_numpy(self._uniforms[places]).to(device)
         chosen = None if one_each else torch.from_numpy(rows).to(device)
         drawn, drawn_logprobs = draw(logits, chosen, uniforms, self.sampling)
         ids, logprobs = drawn.cpu().numpy(), drawn_logprobs.cpu().numpy()
-        self.tokens[members, step] = ids
-        self.logprobs[members, step] = logprobs
-        self.lengths[members] = step + 1
+        self._flat_tokens[places] = ids
+        self._flat_logprobs[places] = logprobs
+        self.lengths[members] += 1
 
         groups = self._group(rows, ids, members, parted=len(rows) == len(logits))
         first, counts, tokens = groups.first(), groups.counts, groups.tokens
-        self.leaf[groups.members] = np.repeat(first, counts)
         ended = self.work.ends[tokens]
         if self.work.stops is not None:
             for g in np.flatnonzero(~ended):
                 ended[g] = self.work.stops(self.tokens[first[g], : self.lengths[first[g]]].tolist())
-        self.stopped[groups.members] = np.repeat(ended, counts)
         going = ~ended & (self.lengths[first] < self._limits[first])
         if going.all():
             return groups
-        if not going.any():
+        goes = np.repeat(going, counts)
+        gone, done = groups.members[~goes], ~going
+        self.leaf[gone] = np.repeat(first[done], counts[done])
+        self.stopped[gone] = np.repeat(ended[done], counts[done])
+        if len(gone) == len(groups.members):
             return None
-        kept = groups.members[np.repeat(going, counts)]
-        return _Groups(kept, counts[going], groups.rows[going], tokens[going])
+        return _Groups(groups.members[goes], counts[going], groups.rows[going], tokens[going])
 
     @staticmethod
     def _group(rows: Ints, ids: Ints, members: Ints, parted: bool) -> _Groups:
         """Put members together that came from the same row and drew the same token; ``parted``: none share a row."""
         if parted:
             return _Groups(members, np.ones(len(members), dtype=np.int64), rows, ids)
-        order = np.lexsort((ids, rows))
-        rows, ids, members = rows[order], ids[order], members[order]
-        starts = np.flatnonzero(np.concatenate(([True], (rows[1:] != rows[:-1]) | (ids[1:] != ids[:-1]))))
-        return _Groups(members, np.diff(np.append(starts, len(members))), rows[starts], ids[starts])
+        both = rows * (int(ids.max()) + 1) + ids
+        order = both.argsort(kind="stable")
+        both = both[order]
+        edges = np.ones(len(both) + 1, dtype=bool)
+        np.not_equal(both[1:], both[:-1], out=edges[1:-1])
+        bounds = edges.nonzero()[0]
+        first = order[bounds[:-1]]
+        return _Groups(members[order], bounds[1:] - bounds[:-1], rows[first], ids[first])
 
     def _admit(self, waiting: deque[_Waiting], in_flight: int) -> list[_Waiting]:
         """Take as many waiting groups as have a slot for each of their members (so a fork always finds one)."""

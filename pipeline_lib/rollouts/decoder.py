@@ -19,7 +19,8 @@ from torch.nn import functional
 
 from pipeline_lib.rollouts.cuda_graphs import StepGraphs
 from pipeline_lib.rollouts.decoder_weights import Shape, Weights, fuse, turns, unsupported
-from pipeline_lib.rollouts.kernels import causal_attention, kernels_for, turn
+from pipeline_lib.rollouts.kernels import PLAIN_TOKENS, causal_attention, kernels_for, plain_attention, turn
+from pipeline_lib.rollouts.prefix_tree import PrefixTree
 from pipeline_lib.rollouts.rollout_model import Ints, Prefill, RolloutModel
 from pipeline_lib.rollouts.slot_cache import SlotCache
 
@@ -58,9 +59,15 @@ class FusedDecoder(RolloutModel):
 
     def refresh(self, state: Mapping[str, Tensor]) -> None:
         """Fuse the weights of ``state`` (a plain model's ``state_dict``)."""
-        self._weights = fuse(state, self.shape, self.device, self.dtype, self._kernels.fold, self._weights)
+        ops = self._kernels
+        self._weights = fuse(state, self.shape, self.device, self.dtype, ops.fold, ops.by_column, self._weights)
 
     def prefill(self, prompts: Sequence[tuple[int, ...]], keep: bool) -> Prefill:
+        """Run prompts: as one tree if they are short and begin alike, else side by side."""
+        tree = PrefixTree.of(prompts, PLAIN_TOKENS)
+        return self._prefill_rows(prompts, keep) if tree is None else self._prefill_tree(tree, keep)
+
+    def _prefill_rows(self, prompts: Sequence[tuple[int, ...]], keep: bool) -> Prefill:
         """Run prompts laid out from the left; causality hides what lies to their right."""
         shape, given, needed = self.shape, len(prompts), max(len(p) for p in prompts)
         count, longest = self._rows(given, given + ROWS_GRAIN), self._rows(needed, self.context)
@@ -84,6 +91,28 @@ class FusedDecoder(RolloutModel):
         logits = self._logits(hidden[torch.from_numpy(last).to(self.device)])
         return Prefill(logits[:given], kept)
 
+    def _prefill_tree(self, tree: PrefixTree, keep: bool) -> Prefill:
+        """Run every beginning that prompts share once: each node of the tree sees its ancestors and itself."""
+        shape, given, needed = self.shape, *tree.paths.shape
+        count = self._rows(len(tree.ids), len(tree.ids) + ROWS_GRAIN)
+        ids, depth = (np.pad(array, (0, count - len(tree.ids))) for array in (tree.ids, tree.depth))
+        hidden = torch.from_numpy(~tree.seen(count)).to(self.device)
+        paths, last, where = (torch.from_numpy(x).to(self.device) for x in (tree.paths.ravel(), tree.last, depth))
+        kept_shape = (shape.depth, 2, given, shape.kv_heads, needed, shape.head_size)
+        kept = torch.empty(kept_shape, dtype=self.dtype, device=self.device) if keep else None
+
+        def attend(layer: int, states: Tensor) -> Tensor:
+            states = states.view(count, -1, shape.head_size)
+            if kept is not None:
+                cells = states[:, shape.heads :].index_select(0, paths)
+                kept[layer] = cells.view(given, needed, 2, shape.kv_heads, -1).permute(2, 0, 3, 1, 4)
+            query, key, value = states.transpose(0, 1).split([shape.heads, shape.kv_heads, shape.kv_heads])
+            return plain_attention(query[None], key[None], value[None], hidden)[0].transpose(0, 1).reshape(count, -1)
+
+        tokens = torch.from_numpy(ids).to(self.device)
+        logits = self._logits(self._forward(tokens, self._turns.index_select(0, where), attend).index_select(0, last))
+        return Prefill(logits, kept)
+
     def reserve(self, slots: int, length: int) -> None:
         """Make room in the cache."""
         self._cache.reserve(slots, length)
@@ -100,8 +129,9 @@ class FusedDecoder(RolloutModel):
         """Append one token per slot; every slot attends over its own length."""
         cache, active, needed = self._cache, len(tokens), int(positions.max()) + 1
         cache.lengthen(needed, active)
-        spare = self._rows(active, cache.slots) - active  # slots that nobody uses
-        ids, where = (torch.from_numpy(np.pad(array, (0, spare))).to(self.device) for array in (tokens, positions))
+        if spare := self._rows(active, cache.slots) - active:  # slots that nobody uses
+            tokens, positions = np.pad(tokens, (0, spare)), np.pad(positions, (0, spare))
+        ids, where = torch.from_numpy(tokens).to(self.device), torch.from_numpy(positions).to(self.device)
         if self._graphs is not None:
             return self._graphs(ids, where, needed, cache.slots, cache.longest, cache.address)
         return self._step(ids, where, cache.length(needed))[:active]
@@ -120,21 +150,17 @@ class FusedDecoder(RolloutModel):
     def _step(self, ids: Tensor, where: Tensor, length: int) -> Tensor:
         """Do the device's part of a step, attending over the first ``length`` positions of the slots."""
         shape, cache, active, share = self.shape, self._cache, len(ids), self.shape.heads // self.shape.kv_heads
-        places = cache.places(where)
-        hidden = torch.arange(length, device=self.device) > where[:, None]  # [active, length]
-        mask = torch.zeros(hidden.shape, dtype=self.dtype, device=self.device).masked_fill_(hidden, float("-inf"))
-        mask = mask[:, None, None, :].expand(active, shape.kv_heads, 1, length).reshape(-1, 1, length)
-        scale = shape.head_size**-0.5
+        places, mask, scale = cache.places(where), cache.mask(where, length), shape.head_size**-0.5
 
         def attend(layer: int, states: Tensor) -> Tensor:
-            cache.write(layer, places, states[:, shape.heads :].reshape(-1, shape.head_size))
+            cache.write(layer, places, states[:, shape.heads :])
             keys, values = cache.read(layer, active, length)
             query = states[:, : shape.heads].reshape(-1, share, shape.head_size)
-            weights = torch.baddbmm(mask, query, keys.transpose(1, 2), alpha=scale)  # [rows * kv heads, share, length]
+            weights = torch.baddbmm(mask, query, keys, alpha=scale)  # [rows * kv heads, share, length]
             weights = weights.softmax(-1, dtype=torch.float32).to(self.dtype)
             return torch.bmm(weights, values).view(active, -1)
 
-        return self._logits(self._forward(ids, self._turns[where], attend))
+        return self._logits(self._forward(ids, self._turns.index_select(0, where), attend))
 
     def _forward(self, ids: Tensor, rotations: Tensor, attend: Attend) -> Tensor:
         """Run all layers on ``[tokens]`` and return ``[tokens, width]``.

@@ -119,6 +119,7 @@ def fuse(
     device: torch.device,
     dtype: torch.dtype,
     fold: bool,
+    by_column: bool,
     into: Weights | None = None,
 ) -> Weights:
     """Lay out a plain model's ``state_dict``; the result shares no memory with it.
@@ -130,6 +131,7 @@ def fuse(
         dtype: its type.
         fold: multiply the weights of norms, and the root of what they average over, into the next matrix
             (see `kernels.LeanKernels`).
+        by_column: let matrices lie in memory by column.
         into: weights laid out before, which are overwritten in place, layer by layer (addresses stay).
     """
 
@@ -145,7 +147,10 @@ def fuse(
 
     def behind(norm: str, matrix: Tensor) -> tuple[Tensor | None, Tensor]:
         weight = get(norm)
-        return (None, matrix * (weight * shape.width**0.5)) if fold else (weight, matrix)
+        return (None, laid(matrix * (weight * shape.width**0.5))) if fold else (weight, laid(matrix))
+
+    def laid(matrix: Tensor) -> Tensor:
+        return matrix.t().contiguous().t() if by_column else matrix
 
     def layer(at: str) -> Layer:
         attention, mlp = at + "self_attn.", at + "mlp."
@@ -169,12 +174,12 @@ def fuse(
             qkv=qkv_weight,
             qkv_bias=qkv("bias") if attention + "q_proj.bias" in state else None,
             heads_norm=heads_norm,
-            out=get(attention + "o_proj.weight"),
+            out=laid(get(attention + "o_proj.weight")),
             out_bias=optional(attention + "o_proj.bias"),
             mlp_norm=mlp_norm,
             gate_up=gate_up_weight,
             gate_up_bias=gate_up("bias") if mlp + "gate_proj.bias" in state else None,
-            down=get(mlp + "down_proj.weight"),
+            down=laid(get(mlp + "down_proj.weight")),
             down_bias=optional(mlp + "down_proj.bias"),
         )
 

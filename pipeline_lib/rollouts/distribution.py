@@ -101,8 +101,9 @@ def draw(logits: Tensor, rows: Tensor | None, uniforms: Tensor, sampling: Sampli
     targets = uniforms.unsqueeze(-1) * cumulative[:, -1:]
     ids = torch.searchsorted(cumulative, targets, right=True).squeeze(-1)
     lines = torch.arange(len(ids), device=ids.device) if rows is None else rows
-    chosen = probabilities[lines, ids]
+    places = lines * probabilities.shape[1]
+    chosen = probabilities.take(places + ids)
     if ids.is_cuda and bool((impossible := chosen == 0).any()):  # a parallel sum need not grow in its last bits
         ids = torch.where(impossible, probabilities.argmax(-1)[lines], ids)
-        chosen = probabilities[lines, ids]
+        chosen = probabilities.take(places + ids)
     return ids, chosen.log()

@@ -29,11 +29,12 @@ PLAIN_TOKENS = 256
 class Kernels(ABC):
     """Operations on ``[tokens, features]``.
 
-    ``fold`` says how `decoder_weights.fuse` must prepare the weights, ``compiles`` whether a number of rows that was
-    not met before costs a step or two.
+    ``fold`` and ``by_column`` say how `decoder_weights.fuse` must prepare the weights, ``compiles`` whether a number of
+    rows that was not met before costs a step or two.
     """
 
     fold: bool
+    by_column = False
     compiles = False
 
     @abstractmethod
@@ -79,17 +80,18 @@ class LeanKernels(Kernels):
     """fp32 on the CPU, with the BLAS that torch calls by default.
 
     With n numbers, x / sqrt(mean(x^2) + eps) = sqrt(n) * x / hypot(|x|, sqrt(n eps)); the root of n is part of the
-    weights.
+    weights.  Matrices lie in memory by column, which saves MKL from copying them when there are few rows.
     """
 
     fold = True
+    by_column = True
 
     def __init__(self, eps: float, widths: tuple[int, ...]) -> None:
         self._floor = {width: torch.tensor((width * eps) ** 0.5) for width in widths}
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return ``x @ weight.T + bias``."""
-        return functional.linear(x, weight, bias)
+        return torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
 
     def linear_add(self, x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor) -> Tensor:
         """Return ``residual + x @ weight.T + bias``."""
@@ -105,6 +107,7 @@ class LeanKernels(Kernels):
 class OneDnnKernels(LeanKernels):
     """The same with oneDNN's products."""
 
+    by_column = False
     compiles = True
 
     def __init__(self, eps: float, widths: tuple[int, ...]) -> None:
@@ -171,14 +174,25 @@ def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     Returns:
         Like ``query``.
     """
-    tokens, size = query.shape[2:]
+    tokens = query.shape[2]
     if query.device.type != "cpu" or tokens > PLAIN_TOKENS:
         return functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+    return plain_attention(query, key, value, torch.ones(tokens, tokens, dtype=torch.bool).triu_(1))
+
+
+def plain_attention(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor:
+    """Compute attention without a fused kernel; the arguments of `causal_attention`, and what no token may see.
+
+    Args:
+        query, key, value: see `causal_attention`.
+        hidden: ``[tokens, tokens]`` bool, whether a token (row) does not see another (column).
+    """
+    tokens, size = query.shape[2:]
     kv_heads, share = key.shape[1], query.shape[1] // key.shape[1]
     rows = (
         query.unflatten(1, (kv_heads, share)).flatten(2, 3).flatten(0, 1)
     )  # [sequences * kv heads, share * tokens, size]
-    hidden = torch.ones(tokens, tokens, dtype=torch.bool).triu_(1).repeat(share, 1)
-    scores = torch.bmm(rows, key.flatten(0, 1).transpose(1, 2)).mul_(size**-0.5).masked_fill_(hidden, float("-inf"))
+    scores = torch.bmm(rows, key.flatten(0, 1).transpose(1, 2)).mul_(size**-0.5)
+    scores.masked_fill_(hidden.repeat(share, 1), float("-inf"))
     mixed = torch.bmm(scores.softmax(-1, dtype=torch.float32).to(value.dtype), value.flatten(0, 1))
     return mixed.view(-1, kv_heads, share, tokens, size).flatten(1, 2)

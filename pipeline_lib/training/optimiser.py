@@ -85,12 +85,14 @@ class PolicyOptimiser:
                     f"policy {policy.name!r}: parameter {name} is {parameter.dtype}; trained weights must be "
                     "torch.float32, or small updates are lost to rounding (the compute type is set apart)"
                 )
+        on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters.values())
         self.adam = torch.optim.AdamW(
             list(self.parameters.values()),
             lr=settings.learning_rate,
             betas=settings.betas,
             eps=1e-8,
             weight_decay=settings.weight_decay,
+            fused=on_cpu or None,  # one kernel for many small tensors; GPUs keep torch's own choice
         )
         self.refused = 0
         self.refused_in_a_row = 0

@@ -5,8 +5,9 @@ tokens: every node sees its ancestors and itself, at the position it has in its 
 log-probability is the one it has in a forward pass of its own sequence.  An *edge* is a context with the token that
 follows it; it is computed once, with the summed weights of all actions that run through it.
 
-A pack grows until it reaches the token budget, and packs of similar size are put side by side, padded to the longest.
-So memory follows the budget, not group size or length.  Models that cannot attend to a tree get one sequence a pack.
+A pack grows until it reaches the token budget.  Packs are put side by side in rows as long as the longest; shorter ones
+share a row, and since nodes see their ancestors only, they do not see each other.  So little is padded, and memory
+follows the budget, not group size or length.  Models that cannot attend to a tree get one sequence a row.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ class MicroBatch:
     """One forward pass over some packs.
 
     Attributes:
-        input_ids: shape (packs, length), int64, padded on the right.
-        position_ids: shape (packs, length), int64, place of each node in its own sequence.
-        visible: shape (packs, length, length), bool, whether a node (row) sees another (column); None where every
-            pack is a single sequence and plain causal attention does the same.
-        positions: shape (edges,), int64, index into the flattened (packs * length) of the node an edge starts from.
+        input_ids: shape (rows, length), int64, padded on the right.
+        position_ids: shape (rows, length), int64, place of each node in its own sequence.
+        visible: shape (rows, length, length), bool, whether a node (row) sees another (column); None where every
+            row is a single sequence and plain causal attention does the same.
+        positions: shape (edges,), int64, index into the flattened (rows * length) of the node an edge starts from.
         targets: shape (edges,), int64, the token it leads to.
         behaviour: shape (edges,), float32, log-probability of that token in the engine (mean over actions).
         gain, cost, weight: shape (edges,), float32, sums over the actions that run through an edge; see `PolicyBatch`.
@@ -122,21 +123,20 @@ class _Pack:
                 self.depth.append(self.depth[node] + 1)
             node = following
 
-    def visible(self, length: int) -> NDArray[np.bool_]:
-        """Return shape (length, length): each node sees itself and its ancestors; padding sees itself."""
-        seen = np.eye(length, dtype=bool)
+    def see(self, seen: NDArray[np.bool_]) -> None:
+        """Mark in ``seen``, shape (nodes, nodes), that each node sees itself and its ancestors."""
         for first, end, parent in self.runs:
             if parent >= 0:
                 seen[first:end, : parent + 1] = seen[parent, : parent + 1]
             seen[first:end, first:end] = np.tri(end - first, dtype=bool)
-        return seen
 
 
 def micro_batches(batch: PolicyBatch, budget: int, share: bool = True) -> list[MicroBatch]:
     """Cut a batch into forward passes of at most ``budget`` tokens, padding included.
 
-    Packs are sorted by length, longest first, so that little is padded and the largest pass comes first.  A single
-    sequence longer than the budget is a pass of its own.
+    Packs are sorted by length, longest first, and each goes to the first row with room for it (a row of its own where
+    no pack branches), so that little is padded and the largest pass comes first.  A single sequence longer than the
+    budget is a pass of its own.
 
     Args:
         batch: the rows of one policy.
@@ -153,30 +153,53 @@ def micro_batches(batch: PolicyBatch, budget: int, share: bool = True) -> list[M
             pack = open_packs[key] = _Pack.of(prompt)
             packs.append(pack)
         pack.add(len(prompt), action, int(batch.offsets[row]))
-    groups: list[list[_Pack]] = []
-    for pack in sorted(packs, key=lambda p: -len(p.ids)):
-        if groups and (len(groups[-1]) + 1) * len(groups[-1][0].ids) <= budget:
-            groups[-1].append(pack)
-        else:
-            groups.append([pack])
-    return [_micro_batch(batch, group) for group in groups]
-
-
-def _micro_batch(batch: PolicyBatch, packs: list[_Pack]) -> MicroBatch:
-    length = len(packs[0].ids)
-    input_ids = np.full((len(packs), length), PADDING, dtype=np.int64)
-    position_ids = np.zeros((len(packs), length), dtype=np.int64)
+    passes: list[list[_Row]] = []
     branching = any(len(pack.runs) > 1 for pack in packs)
-    visible = np.empty((len(packs), length, length), dtype=bool) if branching else None
+    for pack in sorted(packs, key=lambda p: -len(p.ids)):
+        rows = passes[-1] if passes else []
+        shared = next((row for row in rows if len(pack.ids) <= row.room), None) if branching else None
+        if shared is not None:
+            shared.add(pack)
+        elif rows and (len(rows) + 1) * rows[0].length <= budget:
+            rows.append(_Row(rows[0].length, pack))
+        else:
+            passes.append([_Row(len(pack.ids), pack)])
+    return [_micro_batch(batch, rows) for rows in passes]
+
+
+class _Row:
+    """Packs behind each other, up to ``length`` nodes."""
+
+    def __init__(self, length: int, pack: _Pack) -> None:
+        self.length = self.room = length
+        self.packs: list[tuple[int, _Pack]] = []  # with the place of their first node
+        self.add(pack)
+
+    def add(self, pack: _Pack) -> None:
+        """Append a pack that fits."""
+        self.packs.append((self.length - self.room, pack))
+        self.room -= len(pack.ids)
+
+
+def _micro_batch(batch: PolicyBatch, rows: list[_Row]) -> MicroBatch:
+    length = rows[0].length
+    placed = [(number, first, pack) for number, row in enumerate(rows) for first, pack in row.packs]
+    packs = [pack for *_, pack in placed]
+    input_ids = np.full((len(rows), length), PADDING, dtype=np.int64)
+    position_ids = np.zeros((len(rows), length), dtype=np.int64)
+    visible = None
+    if len(packs) > len(rows) or any(len(pack.runs) > 1 for pack in packs):
+        visible = np.repeat(np.eye(length, dtype=bool)[None], len(rows), axis=0)  # padding sees itself
     positions: list[Ints] = []
     edges: list[Ints] = []
     known = 0
-    for number, pack in enumerate(packs):
-        input_ids[number, : len(pack.ids)] = pack.ids
-        position_ids[number, : len(pack.ids)] = pack.depth
+    for number, first, pack in placed:
+        end = first + len(pack.ids)
+        input_ids[number, first:end] = pack.ids
+        position_ids[number, first:end] = pack.depth
         if visible is not None:
-            visible[number] = pack.visible(length)
-        positions.append(np.asarray(pack.starts, dtype=np.int64) + number * length)
+            pack.see(visible[number, first:end, first:end])
+        positions.append(np.asarray(pack.starts, dtype=np.int64) + number * length + first)
         edges.append(np.asarray(pack.token_edges, dtype=np.int64) + known)
         known += len(pack.starts)
     tokens = np.concatenate([np.asarray(pack.tokens, dtype=np.int64) for pack in packs])

@@ -76,6 +76,16 @@ def test_shared_beginnings_are_computed_once() -> None:
     assert len(cut.tokens) == len(cut.edges) == 14
 
 
+def test_short_packs_share_a_row_and_do_not_see_each_other() -> None:
+    rows = [*ACTIONS[:2], action((5, 7), (9, 2), 1.0), action((6, 7), (9, 3), 1.0), action((7, 7), (9, 4), 1.0)]
+    (cut,) = micro_batches(build(rows, 1.0, loss()), 4096)
+    assert cut.input_ids.tolist() == [[5, 6, 8, 9, 10, 9], [5, 7, 9, 6, 7, 9], [7, 7, 9, 0, 0, 0]]
+    assert cut.position_ids.tolist() == [[0, 1, 2, 3, 4, 2], [0, 1, 2, 0, 1, 2], [0, 1, 2, 0, 0, 0]]
+    assert cut.visible is not None
+    assert not cut.visible[1, :3, 3:].any() and not cut.visible[1, 3:, :3].any()
+    assert trained(build(rows, 1.0, loss()), 4096) == pytest.approx(naive(rows))
+
+
 def test_actions_of_one_token_need_the_prompt_only() -> None:
     rows = [action((5, 6), (8 + k,), float(k + 1)) for k in range(4)]
     for share in (True, False):
@@ -127,7 +137,7 @@ def test_behaviour_is_that_of_the_edge() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.integers(2, 3), st.lists(st.integers(1, 3), min_size=1, max_size=5), st.floats(-1, 1)),
+        st.tuples(st.integers(2, 7), st.lists(st.integers(1, 3), min_size=1, max_size=5), st.floats(-1, 1)),
         min_size=1,
         max_size=14,
     ),
