@@ -155,7 +155,7 @@ def _pass(
     learner.optimiser.zero()
     cuts = micro_batches(batch, learner.budget, learner.shares)
     mine = learner.processes.share(cuts)
-    # Sharded weights are gathered in every forward pass, so all processes must take equally many.
+    # Sharded weights are gathered in every forward pass, so all processes must take equally many, of both kinds.
     longest = -(-len(cuts) // learner.processes.world)
     spare = cuts[-1:] if learner.twin is not None and len(mine) < longest else []
     done: list[tuple[LossParts, int, int]] = []
@@ -168,6 +168,9 @@ def _pass(
         for cut in spare:
             with _precision(learner.device, learner.compute):
                 logprobs, _ = learner.scorer(cut.to(learner.device), settings.entropy > 0)
+                if epoch == 0 and learner.reference is not None:
+                    with torch.no_grad():
+                        learner.reference(cut.to(learner.device))
             (0 * logprobs.sum()).backward()
     except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
         if learner.twin is not None or not _is_out_of_memory(error):
