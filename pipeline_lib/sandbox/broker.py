@@ -56,6 +56,8 @@ class Broker:
         try:
             while True:
                 timeout = self._assign()
+                if self.outgoing:
+                    self._flush()  # after the slots have their next jobs
                 for key, mask in self.selector.select(timeout):
                     if key.data is None:
                         if mask & selectors.EVENT_WRITE:
@@ -98,7 +100,6 @@ class Broker:
 
     def _tell(self, head: wire.Head, body: bytes = b"") -> None:
         self.outgoing += wire.pack(head, body)
-        self._flush()
 
     def _flush(self) -> None:
         try:

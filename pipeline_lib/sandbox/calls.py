@@ -84,6 +84,14 @@ def request(number: int, in_place: bool, args: list[Any], kwargs: dict[str, Any]
         raise CallFailed("error", f"the tests pass what cannot be sent: {error}") from None
 
 
+def same_arguments(args: tuple[Any, ...], known: bytes) -> bool:
+    """Return whether a call has the arguments, to the type, that `tests_source.TestPlan` has foreseen."""
+    try:
+        return values.write_request(*args) == known
+    except ValueError:  # they have no such form
+        return False
+
+
 def inline_form(planned: Planned) -> dict[str, Any]:
     """Return the tests in the form in which a program runs them itself."""
     job, (plan,) = planned.job, planned.plans

@@ -27,15 +27,15 @@ _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from pipeline_lib.sandbox.
 _log = logging.getLogger(__name__)
 _START_S = 60.0
 _HEALTH_S = 10.0
+_AT_ONCE = 16  # jobs packed and sent together
 _RESTARTS = 20  # brokers that may die without a verdict in between
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A job sent to the broker, and where its verdict goes."""
+    """A job on its way, and where its verdict goes."""
 
     planned: Planned
-    frame: bytes
     done: queue.SimpleQueue[Verdict]
 
 
@@ -61,19 +61,16 @@ class LocalBackend:
     def execute(self, jobs: Sequence[Planned]) -> Iterator[Verdict]:
         """Yield the verdicts of ``jobs`` as they come."""
         done: queue.SimpleQueue[Verdict] = queue.SimpleQueue()
-        frames = []
         with self._lock:
             if self._closed:
                 raise RuntimeError("the executor is closed")
             numbers = [next(self._numbers) for _ in jobs]
-            for number, planned in zip(numbers, jobs, strict=True):
-                wall_s = (planned.job.limits or self._limits).wall_s
-                frame = wire.pack({"n": number, "wall_s": wall_s}, wire.pack_job(planned))
-                self._waiting[number] = _Waiting(planned, frame, done)
-                frames.append(frame)
+            mine = {number: _Waiting(planned, done) for number, planned in zip(numbers, jobs, strict=True)}
+            self._waiting |= mine
             link = self._link
-        self._send(link, b"".join(frames))
         try:
+            for start in range(0, len(numbers), _AT_ONCE):  # the first jobs run while the next ones are packed
+                self._send(link, self._pack({number: mine[number] for number in numbers[start : start + _AT_ONCE]}))
             for _ in jobs:
                 yield done.get()
         finally:
@@ -134,6 +131,14 @@ class LocalBackend:
             self._process.kill()
             self._process.wait()
 
+    def _pack(self, jobs: dict[int, _Waiting]) -> bytes:
+        """Return the frames of jobs by their numbers."""
+        frames = []
+        for number, waiting in jobs.items():
+            wall_s = (waiting.planned.job.limits or self._limits).wall_s
+            frames.append(wire.pack({"n": number, "wall_s": wall_s}, wire.pack_job(waiting.planned)))
+        return b"".join(frames)
+
     def _forget(self, numbers: Sequence[int]) -> None:
         """Take back what is still waiting of these jobs, for nobody waits for their verdicts any more."""
         with self._lock:
@@ -193,7 +198,7 @@ class LocalBackend:
                 self._waiting.clear()
                 self._closed = True
                 return False
-            pending = b"".join(waiting.frame for waiting in self._waiting.values())
+            pending = self._pack(self._waiting)
         threading.Thread(target=self._send, args=(self._link, pending), daemon=True).start()
         return True
 

@@ -54,7 +54,8 @@ class Program:
         self._restarts = 0
         self._poll = select.poll()
         self._buffer = bytearray()
-        self._sent: deque[bytes] = deque()  # requests that the program has and the tests have not made yet
+        # Calls that the program knows of and the tests have not made yet: arguments and requests.
+        self._sent: deque[tuple[bytes, bytes]] = deque()
         self._surprised = False
 
     # -- life of a child ------------------------------------------------------------------------------------------
@@ -99,13 +100,13 @@ class Program:
         if self._surprised or self.job.mode == "inline":
             return b""
         frames = []
-        for request in plan.foreseen[self._calls :]:
-            frames.append(_framed(request))
+        for call in plan.foreseen[self._calls :]:
+            frames.append(_framed(call[1]))
             room -= len(frames[-1])
             if room < 0:
                 frames.pop()
                 break
-            self._sent.append(request)
+            self._sent.append(call)
         return b"".join(frames)
 
     def inline_results(self) -> list[tuple[str, str]] | None:
@@ -168,15 +169,16 @@ class Program:
                 raise CallFailed("skipped", "the program was given up after too many failures")
             self._restarts += 1
             self._load_again()
-        request = calls.request(self._calls + 1, in_place, list(args), kwargs)
-        known = self._sent.popleft() if self._sent else None
-        if known not in (None, request):  # the tests do other than their text says
+        known = bool(self._sent) and not in_place and not kwargs and calls.same_arguments(args, self._sent[0][0])
+        request = b"" if known else _framed(calls.request(self._calls + 1, in_place, list(args), kwargs))
+        if known:
+            self._sent.popleft()
+        elif self._sent:  # the tests do other than their text says
             self._surprised = True
             self.end()
             self._load_again()
-            known = None
         self._calls += 1
-        number, kind, *rest = self._exchange(b"" if known else _framed(request))
+        number, kind, *rest = self._exchange(request)
         if number != self._calls:
             raise self._fail("output_limit", "the program answered a call that was not made")
         if kind == "value" and len(rest) == 1 + in_place:

@@ -28,6 +28,7 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "LC_ALL": "C.UTF-8",
     "PYTHONHASHSEED": "0",
+    "LD_BIND_NOW": "1",  # or every program would look up the same functions again
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",

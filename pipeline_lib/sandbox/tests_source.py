@@ -81,7 +81,7 @@ class TestPlan:
         total: number of cases.
         sources: the assert of each case as text.
         unreached: cases that hold when they are not reached (``assert False``).
-        foreseen: requests of the calls that the tests begin with, as far as their text alone tells them.
+        foreseen: arguments and requests of the calls that the tests begin with, as far as their text alone tells them.
     """
 
     code: CodeType
@@ -89,7 +89,7 @@ class TestPlan:
     total: int
     sources: tuple[str, ...]
     unreached: frozenset[int]
-    foreseen: tuple[bytes, ...]
+    foreseen: tuple[tuple[bytes, bytes], ...]
 
     __test__ = False  # not a test class, whatever its name says to pytest
 
@@ -174,7 +174,7 @@ class _Rewriter(ast.NodeTransformer):
         self.names = names
         self.sources: list[str] = []
         self.unreached: set[int] = set()
-        self.foreseen: tuple[bytes, ...] = ()
+        self.foreseen: tuple[tuple[bytes, bytes], ...] = ()
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
         """Return the statement that records the case instead of raising."""
@@ -208,14 +208,16 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
 
-def _foresee(body: list[ast.stmt], check: ast.FunctionDef | None, names: frozenset[str]) -> tuple[bytes, ...]:
-    """Return the requests of the first calls of the candidate, up to the first statement that leaves a doubt."""
+def _foresee(
+    body: list[ast.stmt], check: ast.FunctionDef | None, names: frozenset[str]
+) -> tuple[tuple[bytes, bytes], ...]:
+    """Return arguments and requests of the candidate's first calls, up to the first statement that leaves a doubt."""
     if check is not None:
         around = [node for statement in body if statement is not check for node in ast.walk(statement)]
         if check.decorator_list or any(isinstance(node, ast.Call | ast.Assert) for node in around):
             return ()
         body = check.body
-    requests: list[bytes] = []
+    requests: list[tuple[bytes, bytes]] = []
     for statement in body:
         if isinstance(statement, ast.Assert):
             if _constant_truth(statement.test) is not None:
@@ -224,9 +226,10 @@ def _foresee(body: list[ast.stmt], check: ast.FunctionDef | None, names: frozens
             if args is None:
                 break
             try:
-                requests.append(values.write_call(len(requests) + 1, False, args, {}))
+                request = values.write_call(len(requests) + 1, False, args, {})
             except values.BadValue:
                 break
+            requests.append((values.write_request(*args), request))
         elif not isinstance(statement, ast.Pass | ast.Import | ast.ImportFrom) and not (
             isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         ):
@@ -248,12 +251,18 @@ def _only_call(test: ast.expr, names: frozenset[str]) -> list[Any] | None:
             return None
     found = [node for node in nodes if isinstance(node, ast.Name) and node.id in names]
     called = [node for node in nodes if isinstance(node, ast.Call) and node.func in found]
-    if len(found) != 1 or len(called) != 1 or any(isinstance(node, ast.Set) for node in ast.walk(called[0])):
-        return None  # a set's order is another in another process
+    if len(found) != 1 or len(called) != 1 or any(map(_has_no_one_form, ast.walk(called[0]))):
+        return None
     try:
         return [ast.literal_eval(argument) for argument in called[0].args]
     except (ValueError, TypeError):
         return None
+
+
+def _has_no_one_form(node: ast.AST) -> bool:
+    """Return whether ``marshal`` may write the literal in two ways, or in the same way as something else."""
+    # A set's order is another in another process; bytes are written like a bytearray.
+    return isinstance(node, ast.Set) or (isinstance(node, ast.Constant) and isinstance(node.value, bytes))
 
 
 def _constant_truth(test: ast.expr) -> bool | None:

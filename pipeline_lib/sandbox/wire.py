@@ -89,16 +89,17 @@ def unpack_job(body: bytes) -> Planned:
 
 
 def pack_verdict(verdict: Verdict) -> bytes:
-    """Return a verdict without what the receiver knows already: the sources of the cases."""
+    """Return a verdict without what the receiver knows already, the sources of the cases, for a process like this."""
     value = {name: getattr(verdict, name) for name in Verdict.__dataclass_fields__}
+    value["status"] = verdict.status.value
     for name in ("cases", "visible"):
         value[name] = [(case.result, case.message) for case in value[name]]
-    return json.dumps(value).encode()
+    return marshal.dumps(value)
 
 
 def unpack_verdict(body: bytes, planned: Planned) -> Verdict:
     """Return the verdict of `pack_verdict` on a job."""
-    value = json.loads(body)
+    value = marshal.loads(body)
     value["status"] = Status(value["status"])
     for name, plan in zip(("cases", "visible"), planned.plans, strict=False):
         value[name] = tuple(

@@ -121,7 +121,7 @@ def test_a_call_without_a_use_of_its_value_may_change_its_arguments() -> None:
 def foreseen(*lines: str, around: str = "") -> list[list[object]]:
     """Return the arguments of the calls that are foreseen in a check with these lines."""
     tests = around + "def check(candidate):\n" + "".join(f"    {line}\n" for line in lines)
-    requests = [values.read_request(request) for request in plan_tests(tests, "f").foreseen]
+    requests = [values.read_request(request) for _, request in plan_tests(tests, "f").foreseen]
     assert [number for number, *_ in requests] == list(range(1, len(requests) + 1))
     return [args if plain else values.decode(args) for _, _, plain, args, _ in requests]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import os
-import random
 import struct
 import sys
 import types
@@ -73,6 +72,8 @@ def load(job: dict[str, Any]) -> dict[str, Any] | None:
 
 def seed(number: int) -> None:
     """Seed the random numbers of the standard library, and numpy's where it is loaded."""
+    import random  # not above, for there it would come before the fork server sees to it that forks do not seed it
+
     random.seed(number)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(number % (1 << 32))

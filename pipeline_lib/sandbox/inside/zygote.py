@@ -25,6 +25,7 @@ sys.path.insert(0, __file__.rpartition("/")[0])
 
 import child
 import confine
+import huge_pages
 import probe
 import scratch
 import values
@@ -183,6 +184,7 @@ def main() -> None:
     sys.path[:] = config["path"] or [*sys.path, *config["packages"]]
     try:
         preload(config["preload"])
+        huge_pages.hold_interpreter()
         confine_self(config)
         child.warm_up()
         gc.collect()
