@@ -3,8 +3,10 @@
     python -m benchmarks.pipeline
 
 Seconds per stage, tokens and episodes per second are those of the run that lies here (they are as noisy as the
-machine was).  The overhead is measured now: what logging one update to MLflow and to the progress display costs the
-training loop, as a share of the update's own time.
+machine was).  "Around it" is all of a stage that is not the body of its flow: DVC's start, hashing and lock file, the
+start of the process, Prefect's flow run, MLflow's last records.  Two overheads are measured now: what logging an update
+to MLflow and to the progress display costs the training loop, as a share of the update's own time; and what a cached
+Prefect task costs beyond the computation in it, for the stage that has most of them.
 """
 
 from __future__ import annotations
@@ -12,23 +14,29 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from pipeline_lib import storage
+from tasks.chain import remembered
+from tasks.environment import prepare
 
 OUTPUT = Path("benchmarks/results/pipeline.md")
-UPDATES = 500
+UPDATES, TASKS = 500, 24
 
 
-def stage_seconds() -> dict[str, float]:
-    """Return the wall seconds of each stage of the last experiment."""
-    path = Path(".symposium/seconds.json")
-    if not path.exists():
-        raise SystemExit(f"{path}: nothing was run here; run `make pipeline` first")
-    found: dict[str, float] = storage.read_json(path)
-    return found
+def stage_rows(took: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return the table of stages: wall seconds, those of the work, and what is around it."""
+    rows = ["| stage | wall s | work s | around it s | share |", "|---|---:|---:|---:|---:|"]
+    whole = {key: sum(row[key] for row in took.values()) for key in ("seconds", "work")}
+    for name, row in [*took.items(), ("all", whole)]:
+        around = row["seconds"] - row["work"]
+        rows.append(
+            f"| {name} | {row['seconds']:.1f} | {row['work']:.1f} | {around:.1f} | {around / row['seconds']:.0%} |"
+        )
+    return rows
 
 
 def training_rows() -> dict[str, list[dict[str, float]]]:
@@ -61,14 +69,42 @@ def overhead_ms(row: dict[str, float]) -> float:
     return 1000 * seconds / UPDATES
 
 
+def task_ms(value: list[dict[str, Any]]) -> float:
+    """Return the milliseconds that a cached task adds to computing ``value``: Prefect's engine, writing the value."""
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["SYMPOSIUM_HOME"] = home
+        prepare()
+        from prefect import flow
+        from prefect.settings import PREFECT_API_URL, temporary_settings
+
+        from tasks.caching import CachedTask, Identity
+        from tasks.servers import prefect_server
+
+        task = CachedTask("benchmark", storage)
+        seconds = 0.0
+
+        @flow(name="benchmark")
+        def run() -> None:
+            nonlocal seconds
+            started = time.perf_counter()
+            for seed in range(TASKS):
+                task(Identity("a" * 64, "b" * 64, seed, {}), lambda: value)
+            seconds = time.perf_counter() - started
+
+        with prefect_server() as url, temporary_settings({PREFECT_API_URL: f"{url}/api"}):
+            run()
+    return 1000 * seconds / TASKS
+
+
 def main() -> None:
     """Measure and write the table."""
-    seconds, rows = stage_seconds(), training_rows()
+    took, rows = remembered(), training_rows()
     steps: list[dict[str, Any]] = [row for run in rows.values() for row in run]
     update_ms = 1000 * mean(row["time/step_s"] for row in steps)
-    overhead = overhead_ms(steps[-1])
-    lines = ["# The default chain", "", "| stage | wall seconds |", "|---|---|"]
-    lines += [f"| {name} | {value:.1f} |" for name, value in seconds.items()]
+    tested = sorted(Path("results/test").glob("*.jsonl"))
+    episodes = list(storage.read_jsonl(tested[0]))
+    overhead, per_task = overhead_ms(steps[-1]), task_ms(episodes)
+    lines = ["# The default chain", "", *stage_rows(took)]
     lines += [
         "",
         "| run | updates | tokens/s sampled | joint actions/s, all told | ms per update |",
@@ -83,6 +119,9 @@ def main() -> None:
         "",
         f"Reporting an update (tracking and progress) takes {overhead:.2f} ms of the training loop, "
         f"{100 * overhead / update_ms:.2f} % of an update of {update_ms:.0f} ms.",
+        "",
+        f"A cached task (an evaluation of {len(episodes)} episodes) takes {per_task:.0f} ms beyond its computation; "
+        f"the stage `test` has {len(tested)}: {len(tested) * per_task / 10 / took['test']['work']:.1f} % of its work.",
     ]
     storage.write_text(OUTPUT, "\n".join(lines) + "\n")
     print("\n".join(lines))

@@ -118,14 +118,14 @@ def ask(project: Path, *arguments: str) -> str:
 
 def expected_seconds(project: Path, names: Sequence[str]) -> dict[str, float]:
     """Return what stages are expected to take: as last time, else ``meta.seconds`` in dvc.yaml, else a guess."""
-    remembered = _remembered()
+    last = remembered()
     stages: dict[str, Any] = {}
     with contextlib.suppress(OSError, yaml.YAMLError, AttributeError):
         stages = yaml.safe_load((project / "dvc.yaml").read_text(encoding="utf-8")).get("stages", {})
     expected = {}
     for name in names:
         said = ((stages.get(name.partition("@")[0]) or {}).get("meta") or {}).get("seconds", UNKNOWN_S)
-        expected[name] = float(remembered.get(name, said))
+        expected[name] = float(last.get(name, {}).get("seconds", said))
     return expected
 
 
@@ -155,9 +155,10 @@ def in_order(above: Mapping[str, Set[str]], seconds: Mapping[str, float]) -> lis
     return ordered
 
 
-def remember_seconds(name: str, seconds: float) -> None:
-    """Keep what a stage took, for the next estimate."""
-    write_json(_memory(), {**_remembered(), name: round(seconds, 1)})
+def remember_seconds(name: str, seconds: float, work_s: float | None = None) -> None:
+    """Keep what a stage took, for the next estimate, and what of it was its work, if it said that."""
+    took = {"seconds": round(seconds, 2)} | ({} if work_s is None else {"work": round(work_s, 2)})
+    write_json(_memory(), {**remembered(), name: took})
 
 
 def remaining_s(left: Mapping[str, float], above: Mapping[str, frozenset[str]], jobs: int) -> float:
@@ -230,8 +231,10 @@ def _memory() -> Path:
     return places().home / "seconds.json"
 
 
-def _remembered() -> dict[str, float]:
+def remembered() -> dict[str, dict[str, float]]:
+    """Return what each stage took last time: ``seconds``, and ``work``, the part that was its work."""
     try:
-        return {str(name): float(value) for name, value in json.loads(_memory().read_text(encoding="utf-8")).items()}
+        said = json.loads(_memory().read_text(encoding="utf-8")).items()
+        return {name: {key: float(value) for key, value in took.items()} for name, took in said}
     except (OSError, ValueError, AttributeError):
         return {}

@@ -123,6 +123,12 @@ class Progress:
         if self._post:
             self._post.latest = (100.0 * share, "  ".join(filter(None, (f"{done}/{total}", left, text))))
 
+    def worked(self, seconds: float) -> None:
+        """Tell the process that started this one what the work took, without what is around it."""
+        if self._file:
+            with contextlib.suppress(OSError):
+                write_text(self._file, json.dumps({"title": self.title, "done": 1, "total": 1, "work_s": seconds}))
+
     __call__ = update
 
 

@@ -110,7 +110,7 @@ def run_stage(name: str, project: Path, run: str, variables: Mapping[str, str], 
     took = time.monotonic() - began
     with board.lock:
         if worked:
-            remember_seconds(name, took)
+            remember_seconds(name, took, process.work_s)
             board.pace.append((board.chain[name].seconds, took))
         board.finished.add(name)
     logger.info("done in %s" if worked else "up to date (%s)", duration(took))

@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -93,7 +94,9 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
     try:
         with Progress(title, artifact_key(key, "progress")) as progress:
             run = StageRun(whole, key, tracked, progress)
+            began = time.monotonic()
             yield run
+            progress.worked(time.monotonic() - began)
         status = "FINISHED"
     except BaseException as error:
         status = "KILLED" if was_interrupted(error) else "FAILED"

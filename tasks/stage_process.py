@@ -10,6 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tasks import progress
 from tasks.environment import child_environment, places
@@ -32,6 +33,9 @@ class StageFailedError(RuntimeError):
 class StageProcess:
     """``dvc repro`` of a single stage.
 
+    Attributes:
+        work_s: when it has ended, what its work took, without all that is around it; None if it did not say.
+
     Args:
         name: the stage.
         project: where its ``dvc.yaml`` is.
@@ -51,6 +55,7 @@ class StageProcess:
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", name]
         self._process = start(command, environment, project, subprocess.PIPE)
         self._stopped = False
+        self.work_s: float | None = None
 
     def wait(self, on_line: Callable[[str], None]) -> bool:
         """Pass on what the stage prints until it ends; return whether it did any work.
@@ -69,6 +74,7 @@ class StageProcess:
                 last.append(line)
                 on_line(line)
         status = self._process.wait()
+        self.work_s = self._said().get("work_s")
         self._progress.unlink(missing_ok=True)
         if self._stopped:
             raise StageFailedError(f"stage {self.name} was stopped; the same command continues it")
@@ -78,10 +84,15 @@ class StageProcess:
 
     def share(self) -> float:
         """Return how much of the stage is done, 0 to 1, as it says itself; 0 while it says nothing."""
-        with contextlib.suppress(OSError, ValueError, KeyError, ZeroDivisionError):
-            said = json.loads(self._progress.read_text(encoding="utf-8"))
+        with contextlib.suppress(KeyError, ZeroDivisionError):
+            said = self._said()
             return min(1.0, said["done"] / said["total"])
         return 0.0
+
+    def _said(self) -> dict[str, Any]:
+        with contextlib.suppress(OSError, ValueError):
+            return dict(json.loads(self._progress.read_text(encoding="utf-8")))
+        return {}
 
     def stop(self, timeout_s: float) -> None:
         """End the stage and everything below it; it continues from its last checkpoint when run again."""

@@ -62,6 +62,7 @@ class Writer:
         self._away_until = 0.0
         self._warned = False
         self._wake = threading.Event()
+        self._wake.set()  # connecting takes seconds, in which the work can begin
         self._sent = threading.Condition()
         self._put_count = self._done_count = 0
         self._put_lock = threading.Lock()

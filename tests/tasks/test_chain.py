@@ -39,8 +39,10 @@ def test_expected_times_come_from_the_last_run_else_from_the_file_else_are_a_gue
     (tmp_path / "dvc.yaml").write_text("stages: {train: {meta: {seconds: 40}}, test: {cmd: x}}\n")
     names = ["train@0", "train@1", "test"]
     assert chain.expected_seconds(tmp_path, names) == {"train@0": 40.0, "train@1": 40.0, "test": chain.UNKNOWN_S}
-    chain.remember_seconds("train@1", 33.33)
-    assert chain.expected_seconds(tmp_path, names)["train@1"] == 33.3
+    chain.remember_seconds("train@1", 33.333, 30.0)
+    chain.remember_seconds("test", 5.0)
+    assert chain.expected_seconds(tmp_path, names) == {"train@0": 40.0, "train@1": 33.33, "test": 5.0}
+    assert chain.remembered()["train@1"] == {"seconds": 33.33, "work": 30.0}
     (tmp_path / "home" / "seconds.json").write_text("half a fi")
     (tmp_path / "dvc.yaml").write_text("not: [yaml")
     assert chain.expected_seconds(tmp_path, names) == dict.fromkeys(names, chain.UNKNOWN_S)
