@@ -6,7 +6,7 @@ Seconds per stage, tokens and episodes per second are those of the run that lies
 machine was).  "Around it" is all of a stage that is not the body of its flow: DVC's start, hashing and lock file, the
 start of the process, Prefect's flow run, MLflow's last records.  Two overheads are measured now: what logging an update
 to MLflow and to the progress display costs the training loop, as a share of the update's own time; and what a cached
-Prefect task costs beyond the computation in it, for the stage that has most of them.
+Prefect task costs beyond the computation in it, as a share of the work of the stages that consist of such tasks.
 """
 
 from __future__ import annotations
@@ -47,6 +47,15 @@ def training_rows() -> dict[str, list[dict[str, float]]]:
     return {path.stem: list(storage.read_jsonl(path)) for path in files}
 
 
+def evaluation_files() -> dict[str, list[Path]]:
+    """Return the evaluations of the stages that consist of them, a cached task each."""
+    found = {"test": sorted(Path("results/test").glob("*.jsonl"))}
+    for folder in sorted(Path("results/sweep").iterdir()):
+        arm, _, seed = folder.name.rpartition("-")
+        found[f"sweep@{seed}" if arm == "team" else f"sweep_{arm}@{seed}"] = sorted(folder.glob("*.jsonl"))
+    return found
+
+
 def overhead_ms(row: dict[str, float]) -> float:
     """Return the milliseconds by which reporting delays one update (tracking and progress; flushing included)."""
     with tempfile.TemporaryDirectory() as home:
@@ -69,8 +78,8 @@ def overhead_ms(row: dict[str, float]) -> float:
     return 1000 * seconds / UPDATES
 
 
-def task_ms(value: list[dict[str, Any]]) -> float:
-    """Return the milliseconds that a cached task adds to computing ``value``: Prefect's engine, writing the value."""
+def task_ms(values: Mapping[str, list[dict[str, Any]]]) -> dict[str, float]:
+    """Return the milliseconds that a cached task adds to computing each value: Prefect's engine, writing the value."""
     with tempfile.TemporaryDirectory() as home:
         os.environ["SYMPOSIUM_HOME"] = home
         prepare()
@@ -81,19 +90,19 @@ def task_ms(value: list[dict[str, Any]]) -> float:
         from tasks.servers import prefect_server
 
         task = CachedTask("benchmark", storage)
-        seconds = 0.0
+        found: dict[str, float] = {}
 
         @flow(name="benchmark")
-        def run() -> None:
-            nonlocal seconds
+        def run(name: str) -> None:
             started = time.perf_counter()
             for seed in range(TASKS):
-                task(Identity("a" * 64, "b" * 64, seed, {}), lambda: value)
-            seconds = time.perf_counter() - started
+                task(Identity("a" * 64, storage.digest(name), seed, {}), lambda: values[name])
+            found[name] = 1000 * (time.perf_counter() - started) / TASKS
 
         with prefect_server() as url, temporary_settings({PREFECT_API_URL: f"{url}/api"}):
-            run()
-    return 1000 * seconds / TASKS
+            for name in values:
+                run(name)
+    return found
 
 
 def main() -> None:
@@ -101,9 +110,9 @@ def main() -> None:
     took, rows = remembered(), training_rows()
     steps: list[dict[str, Any]] = [row for run in rows.values() for row in run]
     update_ms = 1000 * mean(row["time/step_s"] for row in steps)
-    tested = sorted(Path("results/test").glob("*.jsonl"))
-    episodes = list(storage.read_jsonl(tested[0]))
-    overhead, per_task = overhead_ms(steps[-1]), task_ms(episodes)
+    evaluations = evaluation_files()
+    overhead = overhead_ms(steps[-1])
+    task = task_ms({name: list(storage.read_jsonl(files[0])) for name, files in evaluations.items()})
     lines = ["# The default chain", "", *stage_rows(took)]
     lines += [
         "",
@@ -120,9 +129,14 @@ def main() -> None:
         f"Reporting an update (tracking and progress) takes {overhead:.2f} ms of the training loop, "
         f"{100 * overhead / update_ms:.2f} % of an update of {update_ms:.0f} ms.",
         "",
-        f"A cached task (an evaluation of {len(episodes)} episodes) takes {per_task:.0f} ms beyond its computation; "
-        f"the stage `test` has {len(tested)}: {len(tested) * per_task / 10 / took['test']['work']:.1f} % of its work.",
+        "What a cached task, an evaluation, takes beyond its computation:",
+        "",
+        "| stage | tasks | ms per task | share of its work |",
+        "|---|---:|---:|---:|",
     ]
+    for name, files in evaluations.items():
+        share = len(files) * task[name] / 1000 / took[name]["work"]
+        lines.append(f"| {name} | {len(files)} | {task[name]:.0f} | {share:.1%} |")
     storage.write_text(OUTPUT, "\n".join(lines) + "\n")
     print("\n".join(lines))
 
