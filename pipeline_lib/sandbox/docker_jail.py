@@ -2,6 +2,8 @@
 
 The container runs the fork server as its process 1, connects back through a socket in a folder that both sides see,
 and removes itself when the connection closes.  So it also ends when the judge, the broker or the trainer is killed.
+With a runtime of the person's choice, such as gVisor's, the kernel inside may be another one, which cannot pass
+descriptors to this one: there every child is given a connection of its own.
 """
 
 from __future__ import annotations
@@ -63,24 +65,19 @@ def start_docker(slot: int, config: dict[str, Any]) -> Worker:
     """Start a container with a fork server; see `jails.start_worker`."""
     folder = Path(config["run_folder"]) / f"docker-{slot}-{config['flavour']}"
     folder.mkdir(mode=0o711, exist_ok=True)
+    apart = config.get("runtime") is not None
+    meeting = _listen(folder / "meeting", socket.SOCK_STREAM) if apart else None
     place = folder / "control"
-    with suppress(FileNotFoundError):
-        place.unlink()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        listener.bind(str(place))
-        place.chmod(0o666)  # the program's user must reach it; the folder's name is not to be guessed
-        listener.listen(1)
-        listener.settimeout(_START_S)
-        with daemon() as client:
-            image = client.images.get(config["image"])
-            packages = _check_image(config["image"], image, config["flavour"])
-            container = client.containers.run(image.id, **_options(slot, config, folder))
-            jail = DockerJail("docker", container.id)
-            try:
-                control = _accept(listener, client, jail, container.id)
-            except BaseException:
-                jail.kill()
-                raise
+    with _listen(place, socket.SOCK_SEQPACKET) as listener, daemon() as client:
+        image = client.images.get(config["image"])
+        packages = _check_image(config["image"], image, config["flavour"])
+        container = client.containers.run(image.id, **_options(slot, config, folder))
+        jail = DockerJail("docker", container.id)
+        try:
+            control = _accept(listener, client, jail, container.id)
+        except BaseException:
+            jail.kill()
+            raise
     place.unlink()
     inside = {
         "path": None,
@@ -90,11 +87,12 @@ def start_docker(slot: int, config: dict[str, Any]) -> Worker:
         "readable": ["/usr", "/lib", "/lib64", "/bin", "/opt", "/py", PLACE, "/dev/urandom"],
         "writable": ["/tmp", "/dev/null"],
         "threads_base": 0,
-        "filter": config["filters"].get("fork_server", ""),
-        "program_filter": config["filters"].get("program", ""),
+        "meet": f"{PLACE}/run/meeting" if apart else None,
+        "filter": config["filters"].get("fork_server_connecting" if apart else "fork_server", ""),
+        "program_filter": config["filters"].get("program_connected" if apart else "program", ""),
     }
     try:
-        worker = Worker(jail, control, config | inside)
+        worker = Worker(jail, control, config | inside, meeting)
     except JailError:
         jail.kill()
         raise
@@ -123,6 +121,16 @@ class DockerJail:
     def killed_from_outside(self) -> bool:
         """Return True: nothing a program may do ends a fork server that is process 1 of its container."""
         return True
+
+
+def _listen(place: Path, kind: socket.SocketKind) -> socket.socket:
+    """Return a socket that listens at ``place``."""
+    place.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, kind)
+    listener.bind(str(place))
+    place.chmod(0o666)  # the program's user must reach it; the folder's name is not to be guessed
+    listener.listen(1)
+    return listener
 
 
 def remove_orphans() -> None:

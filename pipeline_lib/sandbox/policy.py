@@ -2,8 +2,9 @@
 
 Two filters stack.  ``FORK_SERVER`` is an allow-list that the fork server installs once and every program inherits.
 ``PROGRAM`` takes away from a program what only the fork server needs: making processes, sending signals, passing
-descriptors.  What a harmless program may try gets an error number; what only an attack needs ends the program, and
-its verdict is ``violation``.
+descriptors.  (Where none can be passed out of the jail, the pair is ``FORK_SERVER_CONNECTING`` and
+``PROGRAM_CONNECTED``.)  What a harmless program may try gets an error number; what only an attack needs ends the
+program, and its verdict is ``violation``.
 """
 
 from __future__ import annotations
@@ -118,6 +119,17 @@ FORK_SERVER = Policy(
     ),
 )
 
+_CONNECTING = ("socket", "connect")
+
+FORK_SERVER_CONNECTING = Policy(
+    default=FORK_SERVER.default,
+    rules=(
+        *(rule for rule in FORK_SERVER.rules if rule.name not in _CONNECTING),
+        Rule("socket", ALLOW, (Argument(0, 1),)),  # AF_UNIX
+        Rule("connect", ALLOW),
+    ),
+)
+
 _PROGRAM_RULES = (
     Rule("clone", error(EPERM), (Argument(0, 0, _CLONE_THREAD),)),
     Rule("prctl", error(EPERM), (Argument(0, _SET_PDEATHSIG),)),
@@ -125,6 +137,8 @@ _PROGRAM_RULES = (
 )
 
 PROGRAM = Policy(default=ALLOW, rules=_PROGRAM_RULES)
+
+PROGRAM_CONNECTED = Policy(default=ALLOW, rules=(*_PROGRAM_RULES, *(Rule(name, error(EPERM)) for name in _CONNECTING)))
 
 # Landlock guards what is in files, not their modes and times, nor (before version 3) their length.  Where a program
 # sees the machine's own files and may own some, changing modes and times seems to work, and does nothing.

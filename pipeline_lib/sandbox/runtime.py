@@ -29,6 +29,7 @@ ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",
     "PYTHONHASHSEED": "0",
     "LD_BIND_NOW": "1",  # or every program would look up the same functions again
+    "MALLOC_ARENA_MAX": "1",  # or each thread would take 64 MB of the address space that is allowed
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",

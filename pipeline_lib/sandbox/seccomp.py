@@ -14,7 +14,16 @@ import struct
 import tempfile
 from functools import lru_cache
 
-from pipeline_lib.sandbox.policy import FORK_SERVER, KILL, PROGRAM, PROGRAM_AMONG_FILES, Policy, Rule
+from pipeline_lib.sandbox.policy import (
+    FORK_SERVER,
+    FORK_SERVER_CONNECTING,
+    KILL,
+    PROGRAM,
+    PROGRAM_AMONG_FILES,
+    PROGRAM_CONNECTED,
+    Policy,
+    Rule,
+)
 from pipeline_lib.sandbox.syscall_numbers import ARCHITECTURES, NUMBERS
 
 _BAD_ARCHITECTURE, _OPTIMIZE = 2, 8  # attributes of a libseccomp filter
@@ -29,9 +38,16 @@ _WORD = 0xFFFFFFFF
 def filters() -> dict[str, bytes]:
     """Return the filters of `policy` for this machine by name; empty where seccomp cannot be had.
 
-    ``fork_server``, ``program``, and ``program_among_files`` for jails without a file system of their own.
+    ``fork_server``, ``program``, and ``program_among_files`` for jails without a file system of their own;
+    ``fork_server_connecting`` and ``program_connected`` for those that cannot pass descriptors out.
     """
-    policies = {"fork_server": FORK_SERVER, "program": PROGRAM, "program_among_files": PROGRAM_AMONG_FILES}
+    policies = {
+        "fork_server": FORK_SERVER,
+        "program": PROGRAM,
+        "program_among_files": PROGRAM_AMONG_FILES,
+        "fork_server_connecting": FORK_SERVER_CONNECTING,
+        "program_connected": PROGRAM_CONNECTED,
+    }
     machine = platform.machine()
     library = find_libseccomp()
     if not _kernel_has_seccomp() or (library is None and machine not in NUMBERS):

@@ -82,13 +82,25 @@ class Jail(Protocol):
 
 
 class Worker:
-    """Talks to the fork server in a jail over its control socket."""
+    """Talks to the fork server in a jail over its control socket.
 
-    def __init__(self, jail: Jail, control: socket.socket, config: dict[str, object]) -> None:
+    Args:
+        jail: the jail.
+        control: the control socket.
+        config: the fork server's configuration.
+        meeting: where children's channels arrive if the jail cannot pass them through the control socket.
+    """
+
+    def __init__(
+        self, jail: Jail, control: socket.socket, config: dict[str, object], meeting: socket.socket | None = None
+    ) -> None:
         self.jail = jail
         self.control = control
+        self.meeting = meeting
         self.jobs = 0
         control.settimeout(_PATIENCE_S)
+        if meeting is not None:
+            meeting.settimeout(_PATIENCE_S)
         try:
             control.send(json.dumps(config).encode())
             answer = control.recv(1 << 16)
@@ -106,6 +118,13 @@ class Worker:
             message, descriptors, _, _ = socket.recv_fds(self.control, 16, 1)
         except OSError as error:
             raise WorkerDied(f"no child came: {error}") from error
+        if message == b"child" and self.meeting is not None:
+            try:
+                channel, _ = self.meeting.accept()
+            except OSError as error:
+                raise WorkerDied(f"no child came: {error}") from error
+            self.jobs += 1
+            return channel
         if message != b"child" or len(descriptors) != 1:
             for number in descriptors:
                 os.close(number)
@@ -132,6 +151,8 @@ class Worker:
     def close(self) -> None:
         """End the jail."""
         self.control.close()
+        if self.meeting is not None:
+            self.meeting.close()
         self.jail.kill()
 
     def _ask(self, command: bytes, layout: str) -> tuple[Any, ...]:

@@ -236,14 +236,54 @@ def test_human_eval_is_judged_as_by_processes(dockerd: Daemon) -> None:
     assert sum(map(len, vectors[0])) == 1133
 
 
-@pytest.mark.slow
-def test_whole_corpus(dockerd: Daemon) -> None:
+def wrong_in_corpus(runtime: str | None, every: int = 1) -> list[str]:
+    """Return what is wrong when the corpus, or every so many programs of it, run in three containers."""
+    programs = corpus()[::every]
+
     def part(number: int) -> list[str]:
-        with Executor("docker", slots=1, cache=0) as executor:
-            return check(executor, corpus()[number::3])
+        with Executor("docker", slots=1, cache=0, runtime=runtime) as executor:
+            return check(executor, programs[number::3])
 
     with ThreadPoolExecutor(3) as threads:  # programs that sleep leave the processors to others
-        assert [*threads.map(part, range(3))] == [[], [], []]
+        return [text for found in threads.map(part, range(3)) for text in found]
+
+
+@pytest.mark.slow
+def test_whole_corpus(dockerd: Daemon) -> None:
+    assert wrong_in_corpus(None) == []
+
+
+@pytest.mark.slow
+def test_corpus_where_every_child_is_given_a_connection(dockerd: Daemon) -> None:
+    """As with any runtime that is named, here the daemon's own."""
+    assert wrong_in_corpus("runc", every=3) == []
+
+
+@pytest.fixture(scope="module")
+def gvisor(dockerd: Daemon) -> str:
+    if shutil.which("runsc") is None:
+        unavailable("needs gVisor (apt-get install runsc)")
+    return "runsc"
+
+
+def test_a_container_with_a_kernel_of_its_own(gvisor: str) -> None:
+    code = "import os\ndef f(x):\n    return os.uname().release\n"
+    tests = "def check(candidate):\n    assert candidate(1) != RELEASE\n".replace("RELEASE", repr(os.uname().release))
+    with Executor("docker", slots=2, runtime=gvisor) as executor:
+        verdicts = executor.run([GOOD, Job("kernel", code, tests, "f"), Job("bad", "def f(x):\n    1/0\n", TESTS, "f")])
+    assert [verdict.status for verdict in verdicts] == [Status.PASSED, Status.PASSED, Status.FAILED]
+
+
+@pytest.mark.slow
+def test_corpus_with_a_kernel_of_its_own(gvisor: str) -> None:
+    """It has no Landlock, but nothing of the machine's is there to be found; 32-bit calls fail, and do not end it."""
+    other = {
+        "devices: passed": "gVisor's own",
+        "environment_of_others: passed": "the fork server's, which is the same for all",
+        "thirty_two_bit_calls: failed": "it ends elsewhere",
+    }
+    wrong = wrong_in_corpus(gvisor)
+    assert [text for text in wrong if text.partition(" instead")[0] not in other] == []
 
 
 @pytest.mark.slow

@@ -15,9 +15,11 @@ from pipeline_lib.sandbox.policy import (
     ENOSYS,
     EPERM,
     FORK_SERVER,
+    FORK_SERVER_CONNECTING,
     KILL,
     PROGRAM,
     PROGRAM_AMONG_FILES,
+    PROGRAM_CONNECTED,
     Policy,
     error,
 )
@@ -26,7 +28,13 @@ from pipeline_lib.sandbox.syscall_numbers import ARCHITECTURES, NUMBERS
 MACHINE = platform.machine()
 LIBRARY = seccomp.find_libseccomp()
 needs_library = pytest.mark.skipif(LIBRARY is None, reason="libseccomp is not installed")
-POLICIES = {"fork_server": FORK_SERVER, "program": PROGRAM, "program_among_files": PROGRAM_AMONG_FILES}
+POLICIES = {
+    "fork_server": FORK_SERVER,
+    "fork_server_connecting": FORK_SERVER_CONNECTING,
+    "program": PROGRAM,
+    "program_among_files": PROGRAM_AMONG_FILES,
+    "program_connected": PROGRAM_CONNECTED,
+}
 
 
 def decide(program: bytes, number: int, args: tuple[int, ...] = (), architecture: int | None = None) -> int:
@@ -131,3 +139,15 @@ def test_what_matters() -> None:
     assert acts("socketpair", 1, 2)[0] == error(ENOSYS)  # datagrams could be sent elsewhere
     assert acts("fcntl", 3, 8, 1)[0] == acts("fcntl", 3, 4, 0x2000)[0] == error(ENOSYS)
     assert acts("ptrace")[0] == acts("bpf")[0] == acts("mount")[0] == KILL
+
+
+def test_only_the_fork_server_connects_and_only_on_this_machine() -> None:
+    numbers = NUMBERS["x86_64"]
+    pair = (FORK_SERVER_CONNECTING, PROGRAM_CONNECTED)
+    server, program = (seccomp.by_assembler(policy, "x86_64") for policy in pair)
+    for name, args in (("socket", (1, 1)), ("connect", (3,))):
+        assert decide(server, numbers[name], args, 0xC000003E) == ALLOW
+        assert decide(program, numbers[name], args, 0xC000003E) == error(EPERM)
+    for family in (2, 10, 16, 1 << 32 | 1):
+        assert decide(server, numbers["socket"], (family, 1), 0xC000003E) == error(ENOSYS)
+    assert decide(server, numbers["bind"], (3,), 0xC000003E) == error(EPERM)

@@ -76,7 +76,11 @@ def limit_resources(limits: Mapping[str, float]) -> None:
 def forbid_leftovers() -> None:
     """Forbid core files, message queues and locked memory, for this process and its children."""
     for kind in (resource.RLIMIT_CORE, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_MEMLOCK):
-        resource.setrlimit(kind, (0, 0))
+        try:
+            resource.setrlimit(kind, (0, 0))
+        except ValueError:
+            if kind != resource.RLIMIT_MSGQUEUE:  # gVisor knows neither this limit nor what it limits
+                raise
 
 
 # The limits this process may not exceed itself, read once and not in every child.

@@ -1,10 +1,11 @@
 """The fork server inside a jail: one forked child per program.
 
 Promises: it never sees a program or a test.  A child waits, confined, on a channel of its own; the other end of the
-channel goes to the judge, who sends the job straight to the child.  ``next`` kills the child, reports what it used,
-empties the scratch folder and offers a fresh child; ``gone`` does so for a child that closed its channel and may be
-dead already; ``poll`` reports what the child uses now.  When the judge goes
-away this process ends, and with it everything in the jail.
+channel goes to the judge, who sends the job straight to the child.  (A kernel of the jail's own can pass no descriptor
+out; there the channel is a connection to where the judge listens, ``meet`` in the configuration.)  ``next`` kills the
+child, reports what it used, empties the scratch folder and offers a fresh child; ``gone`` does so for a child that
+closed its channel and may be dead already; ``poll`` reports what the child uses now.
+When the judge goes away this process ends, and with it everything in the jail.
 
 Runs as a plain script, ``python -S -s -P -B zygote.py N``, with the number of the descriptor that holds the control
 socket (SOCK_SEQPACKET); the first message is the configuration.
@@ -48,11 +49,19 @@ class Zygote:
         self.scratch = config["scratch"]
         self.confine = confine.prepare_filter(bytes.fromhex(config["program_filter"])) if config["filter"] else None
         self.alone = os.getpid() == 1  # then the kernel ends all children with it
+        self.meet = config.get("meet")
         self.threads_base, self.extra_mb = config["threads_base"], config["extra_mb"]
         self.pid = 0
 
     def offer(self) -> None:
         """Fork a child and hand the judge its channel."""
+        if self.meet is not None:
+            channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            channel.connect(self.meet)
+            self._fork(channel)
+            channel.close()
+            self.control.send(b"child")
+            return
         ours, theirs = socket.socketpair()
         self._fork(theirs)
         theirs.close()
