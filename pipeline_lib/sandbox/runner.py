@@ -25,6 +25,10 @@ from pipeline_lib.sandbox.worker import Worker
 # What went wrong, worst first: the worst event names the status of a program that did not pass.
 _SEVERITY = ("violation", "oom", "timeout", "output_limit", "crash", "load_error")
 
+# By so much the kernel's end comes after the polite one, which has to wait for what the interpreter does in one piece:
+# a pass of the garbage collector over a large heap takes longer than a second.
+_KERNEL_LATER_S = 5.0
+
 
 class _OutOfTime(BaseException):
     """The tests themselves ran for too long, perhaps because of a value the program returned."""
@@ -60,7 +64,7 @@ def _judge_plan(planned: Planned, limits: Limits, worker: Worker) -> tuple[Progr
     # The tests may loop over what the program returned: first a polite end, then the kernel's.
     previous = signal.signal(signal.SIGPROF, _alarm)
     signal.setitimer(signal.ITIMER_PROF, _judge_cpu_s(limits))
-    last_s = math.ceil(time.process_time() + _judge_cpu_s(limits) + 1)
+    last_s = math.ceil(time.process_time() + _judge_cpu_s(limits) + _KERNEL_LATER_S)
     unlimited = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (last_s, unlimited[1]))
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -270,3 +271,15 @@ def test_human_eval_gets_full_marks_with_any_number_of_slots(slots: int) -> None
         verdicts = executor.run(jobs)
     assert [(verdict.id, verdict.status) for verdict in verdicts] == [(job.id, Status.PASSED) for job in jobs]
     assert sum(verdict.passed for verdict in verdicts) == 1133
+
+
+def test_one_long_step_of_the_tests_is_late_and_not_the_end_of_their_process() -> None:
+    """The interpreter can be interrupted after it only; the kernel must not have ended the process by then."""
+    started = time.process_time()
+    sum(range(10_000_000))
+    count = int(10_000_000 * 2.5 / (time.process_time() - started))  # two seconds and a half
+    tests = f"def check(candidate):\n    assert candidate(1) == 2\n    assert sum(range({count})) == 0\n"
+    brief = Limits(cpu_s=0.05, call_cpu_s=0.02, wall_s=5.0)
+    with Executor("process", slots=1, limits=brief) as executor:
+        (verdict,) = executor.run([Job("long", "def f(x):\n    return x + 1\n", tests, "f")])
+    assert (verdict.status, verdict.passed) == (Status.TIMEOUT, 1), verdict
