@@ -25,7 +25,7 @@ from pipeline_lib.sandbox.orphans import make_run_folder
 from pipeline_lib.sandbox.slots import START_S, Entry, Slot
 
 _DEATHS = 2  # workers a job may bring down before it is judged a crash
-_OUTSIDE_DEATHS = 10  # workers a job may lose through others before it is given back
+_OUTSIDE_DEATHS = 30  # workers a job may lose through others before it is given back: one that takes seconds loses many
 _BROKEN_STARTS, _BROKEN_S = 4, 60.0  # failed starts in a row, and seconds without any worker, before giving up
 _OVERTIME = 10.0  # a judge that takes so many times a job's wall limit is stuck
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,36 +66,31 @@ def start_docker(slot: int, config: dict[str, Any]) -> Worker:
     folder = Path(config["run_folder"]) / f"docker-{slot}-{config['flavour']}"
     folder.mkdir(mode=0o711, exist_ok=True)
     apart = config.get("runtime") is not None
-    meeting = _listen(folder / "meeting", socket.SOCK_STREAM) if apart else None
     place = folder / "control"
-    with _listen(place, socket.SOCK_SEQPACKET) as listener, daemon() as client:
-        image = client.images.get(config["image"])
-        packages = _check_image(config["image"], image, config["flavour"])
-        container = client.containers.run(image.id, **_options(slot, config, folder))
-        jail = DockerJail("docker", container.id)
-        try:
-            control = _accept(listener, client, jail, container.id)
-        except BaseException:
-            jail.kill()
-            raise
-    place.unlink()
-    inside = {
-        "path": None,
-        "packages": packages,
-        "scratch": "/tmp",
-        "uid": None,
-        "readable": ["/usr", "/lib", "/lib64", "/bin", "/opt", "/py", PLACE, "/dev/urandom"],
-        "writable": ["/tmp", "/dev/null"],
-        "threads_base": 0,
-        "meet": f"{PLACE}/run/meeting" if apart else None,
-        "filter": config["filters"].get("fork_server_connecting" if apart else "fork_server", ""),
-        "program_filter": config["filters"].get("program_connected" if apart else "program", ""),
-    }
-    try:
+    with ExitStack() as undo:
+        meeting = undo.enter_context(_listen(folder / "meeting", socket.SOCK_STREAM)) if apart else None
+        with _listen(place, socket.SOCK_SEQPACKET) as listener, daemon() as client:
+            image = client.images.get(config["image"])
+            packages = _check_image(config["image"], image, config["flavour"])
+            container = client.containers.run(image.id, **_options(slot, config, folder))
+            jail = DockerJail("docker", container.id)
+            undo.callback(jail.kill)
+            control = undo.enter_context(_accept(listener, client, jail, container.id))
+        place.unlink()
+        inside = {
+            "path": None,
+            "packages": packages,
+            "scratch": "/tmp",
+            "uid": None,
+            "readable": ["/usr", "/lib", "/lib64", "/bin", "/opt", "/py", PLACE, "/dev/urandom"],
+            "writable": ["/tmp", "/dev/null"],
+            "threads_base": 0,
+            "meet": f"{PLACE}/run/meeting" if apart else None,
+            "filter": config["filters"].get("fork_server_connecting" if apart else "fork_server", ""),
+            "program_filter": config["filters"].get("program_connected" if apart else "program", ""),
+        }
         worker = Worker(jail, control, config | inside, meeting)
-    except JailError:
-        jail.kill()
-        raise
+        undo.pop_all()  # from here on all of it is the worker's
     worker.facts["no_files"] = True  # the files in a container are those of its image, not of this machine
     return worker
 

@@ -7,11 +7,12 @@ long, not text) gets a verdict, and tests that cannot judge anything raise befor
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import lru_cache
+from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
@@ -201,6 +202,14 @@ def check_limits(limits: Limits) -> None:
 
 def job_key(job: Job, limits: Limits) -> str:
     """Return the digest of everything that determines a job's verdict."""
-    value = {name: getattr(job, name) for name in Job.__dataclass_fields__ if name != "id"}
-    value["limits"] = asdict(job.limits or limits)
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+    parts = [str(value).encode("utf-8", "surrogatepass") for value in _determining(job)]
+    head = f"{[len(part) for part in parts]} {_limits_text(job.limits or limits)}"
+    return hashlib.sha256(b"".join([head.encode(), *parts])).hexdigest()
+
+
+_determining = attrgetter(*(name for name in Job.__dataclass_fields__ if name not in ("id", "limits")))
+
+
+@lru_cache(maxsize=64)
+def _limits_text(limits: Limits) -> str:
+    return repr(limits)

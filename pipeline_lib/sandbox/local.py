@@ -27,7 +27,7 @@ _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from pipeline_lib.sandbox.
 _log = logging.getLogger(__name__)
 _START_S = 60.0
 _HEALTH_S = 10.0
-_AT_ONCE = 16  # jobs packed and sent together
+_FIRST, _AT_ONCE = 4, 64  # jobs packed and sent together: few at first, so that the sandbox need not wait
 _RESTARTS = 20  # brokers that may die without a verdict in between
 
 
@@ -69,8 +69,10 @@ class LocalBackend:
             self._waiting |= mine
             link = self._link
         try:
-            for start in range(0, len(numbers), _AT_ONCE):  # the first jobs run while the next ones are packed
-                self._send(link, self._pack({number: mine[number] for number in numbers[start : start + _AT_ONCE]}))
+            start, size = 0, _FIRST
+            while start < len(numbers):  # the first jobs run while the next ones are packed
+                self._send(link, self._pack({number: mine[number] for number in numbers[start : start + size]}))
+                start, size = start + size, min(2 * size, _AT_ONCE)
             for _ in jobs:
                 yield done.get()
         finally:

@@ -122,6 +122,8 @@ def start_bare(slot: int, config: dict[str, Any]) -> Worker:
         "threads_base": _threads_of_user() if uid is None else 0,
     }
     environment = ENVIRONMENT | {"HOME": str(scratch), "TMPDIR": str(scratch)}
+    if runtime.shared:
+        environment["LD_LIBRARY_PATH"] = str(runtime.shared.parent)
     command = [str(runtime.executable), *FLAGS, str(INSIDE / "zygote.py"), _CONTROL]
     return _spawn("bare", command, environment, config | inside, scratch)
 

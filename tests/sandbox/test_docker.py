@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import tarfile
 import tempfile
@@ -15,18 +16,22 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import yaml
 
 from pipeline_lib.sandbox import Executor, Job, Limits, SandboxUnavailable, Status
-from pipeline_lib.sandbox.docker_jail import LABEL, daemon
+from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE, LABEL, daemon
 from pipeline_lib.sandbox.image import build_image, write_tar
+from pipeline_lib.sandbox.jails import start_worker
 from pipeline_lib.sandbox.runtime import find_packages
+from pipeline_lib.sandbox.worker import JailError
 from tests.sandbox.chaos import wrong_verdicts
 from tests.sandbox.corpus import corpus
-from tests.sandbox.corpus.check import check
+from tests.sandbox.corpus.check import canary, check, problem, run
 from tests.sandbox.human_eval import human_eval
 
 pytestmark = pytest.mark.service
@@ -160,6 +165,28 @@ def test_images_that_are_not_there_or_not_ours(dockerd: Daemon) -> None:
         Executor("docker", slots=1, runtime="there-is-no-such-runtime")
 
 
+@pytest.mark.parametrize("runtime", [None, "runc"])
+def test_a_container_that_cannot_start_leaves_nothing(dockerd: Daemon, tmp_path: Path, runtime: str | None) -> None:
+    config = {
+        "run_folder": str(tmp_path),
+        "image": DEFAULT_IMAGE,
+        "runtime": runtime,
+        "limits": asdict(SHORT),
+        "filters": dict.fromkeys(("fork_server", "fork_server_connecting"), "00"),
+        "packages": [],
+        "min_isolation": "seccomp",
+    }
+
+    def held() -> tuple[int, int]:
+        return len(list(Path("/proc/self/fd").iterdir())), len(containers())
+
+    before = held()
+    for _ in range(2):
+        with pytest.raises(JailError, match="seccomp") as caught:
+            start_worker("docker", 0, config)
+        assert held() == before, caught.traceback  # which would keep a socket open that is closed only with it
+
+
 def test_every_folder_of_the_image_has_an_entry() -> None:
     """The vfs storage driver makes the others so that only root may enter."""
     with tempfile.TemporaryFile() as file:
@@ -284,6 +311,53 @@ def test_corpus_with_a_kernel_of_its_own(gvisor: str) -> None:
     }
     wrong = wrong_in_corpus(gvisor)
     assert [text for text in wrong if text.partition(" instead")[0] not in other] == []
+
+
+def test_the_server_in_a_pod_as_documented(dockerd: Daemon, tmp_path: Path) -> None:
+    """Run the container of the Deployment in docs/sandbox.md with what its security context leaves it."""
+    text = (ROOT / "docs/sandbox.md").read_text()
+    deployment = next(yaml.safe_load_all(text[text.index("apiVersion: apps/v1") :].partition("```")[0]))
+    pod = deployment["spec"]["template"]["spec"]
+    (given,) = pod["containers"]
+    rights = given["securityContext"]
+    memory = next(volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if volume["name"] == "tmp")
+    assert (rights["allowPrivilegeEscalation"], rights["seccompProfile"]) == (False, {"type": "RuntimeDefault"})
+    (tmp_path / "token").write_text("a-token-of-decent-length")
+    (tmp_path / "token").chmod(0o644)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [word if word != "0.0.0.0" else "127.0.0.1" for word in given["command"][1:]]
+    with daemon() as client:
+        container = client.containers.run(
+            DEFAULT_IMAGE,
+            [*command, "--port", str(port)],
+            entrypoint=["python3"],
+            environment={"PYTHONPATH": "/project"},
+            user=f"{rights['runAsUser']}:0",
+            cap_drop=rights["capabilities"]["drop"],
+            security_opt=["no-new-privileges"],
+            read_only=rights["readOnlyRootFilesystem"],
+            tmpfs={"/tmp": f"size={memory.removesuffix('i')}"},
+            volumes={
+                str(ROOT / "pipeline_lib"): {"bind": "/project/pipeline_lib", "mode": "ro"},
+                str(tmp_path / "token"): {"bind": "/secrets/token", "mode": "ro"},
+            },
+            network_mode="host",  # the tests' daemon has no other network
+            detach=True,
+        )
+        try:
+            address, token = f"http://127.0.0.1:{port}", "a-token-of-decent-length"
+            for line in container.logs(stream=True, follow=True):  # until it says where it listens, or ends
+                if address in line.decode():
+                    break
+            with Executor("remote", address=address, token=token, cache=0) as executor:
+                assert executor.health()["isolation"] in ("seccomp", "namespaces")
+                found = [canary(executor, "nothing")]
+                for program in corpus()[::4]:
+                    found += [problem(program, run(executor, program)), canary(executor, program.name)]
+            assert [line for line in found if line] == []
+        finally:
+            container.remove(force=True, v=True)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from pipeline_lib.sandbox import BadTests, Executor, Job, Limits, Status
+from pipeline_lib.sandbox.executor import job_key
 from tests.sandbox.human_eval import human_eval
 
 LIMITS = Limits(cpu_s=1.0, call_cpu_s=0.3, wall_s=2.0, memory_mb=256)
@@ -226,12 +227,20 @@ def test_verdicts_are_remembered_under_their_content() -> None:
             {"seed": 1},
             {"tests": TESTS + "\n"},
             {"prelude": "x = 1"},
+            {"visible_tests": TESTS},
+            {"mode": "inline"},
             {"limits": replace(LIMITS, cpu_s=2)},
         ):
             executor.run([job("def f(x):\n    return x + 1\n", **change)])  # type: ignore[arg-type]
             done += 1
             assert executor.health()["done"] == done
         assert executor.health()["cached"] == 2
+
+
+def test_text_that_moves_from_one_part_of_a_job_to_another_makes_another_job() -> None:
+    parts = [("a", "bc", "def"), ("ab", "c", "def"), ("abc", "", "def"), ("", "abc", "def"), ("abcdef", "", "")]
+    jobs = [Job("1", code, TESTS, "f", prelude, visible) for code, prelude, visible in parts]
+    assert len({job_key(job, LIMITS) for job in jobs}) == len(parts)
 
 
 def test_use_is_measured(executor: Executor) -> None:
