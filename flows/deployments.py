@@ -15,7 +15,7 @@ from pydantic import Field
 from flows.chain import bring_up_to_date
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.tracking.processes import own_process
-from tasks.chain import look
+from tasks.chain import chain_and_stale
 from tasks.crashed import heartbeat_automation, mark_crashed
 from tasks.endings import explain_in_logs
 from tasks.identity import tag_experiment
@@ -44,7 +44,7 @@ def experiment(params: Params, jobs: Annotated[int, Field(ge=1, le=64, descripti
         rows = "\n".join(f"| {key} | {old} | {new} |" for key, (old, new) in changed.items())
         text = f"| setting | params.yaml | this run |\n|---|---|---|\n{rows}" if rows else "As in params.yaml."
         create_markdown_artifact(f"Experiment `{name}`\n\n{text}", key="changed-settings")
-        chain, stale = look(folder)
+        chain, stale = chain_and_stale(folder)
         with preloaded(folder, len(stale), jobs) as libraries:
             bring_up_to_date(chain, stale, folder, name, jobs, libraries())
         commit = save_experiment(folder, project, name)

@@ -10,7 +10,7 @@ from pathlib import Path
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import read_json
 from tasks.arms import RESULTS
-from tasks.chain import look
+from tasks.chain import chain_and_stale
 from tasks.endings import end, explain_in_logs
 from tasks.identity import run_name
 from tasks.preloaded import preloaded
@@ -41,7 +41,7 @@ def run_stale(targets: list[str], jobs: int, run: str) -> None:
     The server, the process with the libraries and this one's own imports of Prefect get ready side by side.
     """
     project = Path.cwd()
-    chain, stale = look(project, targets)
+    chain, stale = chain_and_stale(project, targets)
     if not stale:
         print(f"everything is up to date ({len(chain)} stages)")
         return

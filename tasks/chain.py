@@ -50,7 +50,7 @@ class Stage:
     seconds: float
 
 
-def look(project: Path, targets: Sequence[str] = ()) -> tuple[dict[str, Stage], set[str]]:
+def chain_and_stale(project: Path, targets: Sequence[str] = ()) -> tuple[dict[str, Stage], set[str]]:
     """Return the stages of ``project`` (as `read_chain`) and those of them that are stale (as `outdated`).
 
     Raises:
