@@ -10,11 +10,16 @@ import os
 import shutil
 import signal
 import tempfile
+from collections import Counter
+
+import pytest
 
 _home = tempfile.mkdtemp(prefix="symposium-tests-")
 os.environ["SYMPOSIUM_HOME"] = _home
 for _name in ("PREFECT_API_URL", "PREFECT_HOME", "MLFLOW_TRACKING_URI"):
     os.environ.pop(_name, None)
+# The tests start hundreds of processes: where it is set, each would compile all our modules anew, for seconds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 atexit.register(shutil.rmtree, _home, ignore_errors=True)
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -24,3 +29,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 from tasks.environment import prepare  # noqa: E402  (the variables come first)
 
 prepare()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where several processes share the tests, put files with many slow ones first: a long one would be late alone."""
+    if hasattr(config, "workerinput"):  # this is one of pytest-xdist's processes, which take whole files, in this order
+        slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+        items.sort(key=lambda item: -slow[item.path])
