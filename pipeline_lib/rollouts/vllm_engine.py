@@ -34,6 +34,7 @@ from pipeline_lib.rollouts.random_draws import spread_seed
 from pipeline_lib.rollouts.vllm_hosts import Host, call_all, each
 from pipeline_lib.rollouts.vllm_setup import (
     arguments,
+    check_divides,
     exchange_folder,
     make_host,
     save_model,
@@ -87,17 +88,28 @@ class VllmEngine(Engine):
         """Start an engine per group of policies and give it their weights."""
         self.close()
         self._policies = dict(policies)
+        try:
+            self._start(policies)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, policies: Mapping[str, Policy]) -> None:
+        """Start all engines."""
         section, groups = self._section, sharing(policies)
         for number, (names, adapters) in enumerate(groups):
             group = _Group(names, adapters, exchange_folder(section))
             self._groups.append(group)
             own = [policies[name] for name in names]
+            check_divides(section, own[0])
             model = group.folder / "model"
             if section.process != "server":
                 save_model(model, own[0], adapters, weights_type(section, own[0]))
             replicas = section.replicas if section.process == "own" else 1
-            group.hosts.extend(make_host(section, number, replica) for replica in range(replicas))
-            facts = call_all(group.hosts, "start", arguments=arguments(section, own, adapters, len(groups), model))
+            for replica in range(replicas):
+                group.hosts.append(make_host(section, number, replica, group.folder))
+            start = partial(_start, arguments=arguments(section, own, adapters, len(groups), model), replicas=replicas)
+            facts = each(group.hosts, [partial(start, replica=replica) for replica in range(replicas)])
             group.context = min(int(fact["context"]) for fact in facts)
             shutil.rmtree(model, ignore_errors=True)
             for policy in own:
@@ -207,6 +219,10 @@ class VllmEngine(Engine):
         if self._section.sleep and not group.asleep:
             call_all(group.hosts, "sleep")
             group.asleep = True
+
+
+def _start(host: Host, **arguments: Any) -> Any:
+    return host.call("start", **arguments)
 
 
 def _generate(host: Host, rows: list[dict[str, Any]], sampling: dict[str, Any]) -> Any:

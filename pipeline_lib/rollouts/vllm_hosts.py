@@ -14,6 +14,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from pipeline_lib.rollouts import vllm_worker
@@ -65,22 +66,25 @@ class InsideHost(Host):
 class WorkerHost(Host):
     """vLLM in a process of its own, with an interpreter of its own; the process ends when this one does."""
 
-    def __init__(self, python: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, python: str, environment: Mapping[str, str], folder: Path) -> None:
         """Start the worker program.
 
         Args:
             python: interpreter that has vLLM; empty for the present one.
             environment: variables set for the worker beside those of this process.
+            folder: what the worker removes when this process is gone: weights on their way.
         """
         self._python = python or sys.executable
+        self._asked = False  # a call has no answer yet
         self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 (closed in close)
         self._socket, theirs = socket.socketpair()
         variables = {**os.environ, **environment}
         variables.pop("PYTHONPATH", None)  # this environment's packages are not the worker's
         try:
             self._process = subprocess.Popen(
-                [self._python, vllm_worker.__file__, str(theirs.fileno())],
+                [self._python, vllm_worker.__file__, str(theirs.fileno()), str(folder)],
                 pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C is for this process, which then closes the conversation
                 env=variables,
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
@@ -97,12 +101,14 @@ class WorkerHost(Host):
 
     def call(self, name: str, **arguments: Any) -> Any:
         """Send a call and wait for its answer."""
+        self._asked = True
         try:
             self._stream.write(json.dumps({"call": name, **arguments}) + "\n")
             self._stream.flush()
             line = self._stream.readline()
         except (OSError, ValueError):  # broken pipe; closed file
             line = ""
+        self._asked = False
         if not line:
             raise EngineError(f"the vLLM process ended during {name} (status {self._process.poll()}): {self._said()}")
         answer = json.loads(line)
@@ -120,9 +126,15 @@ class WorkerHost(Host):
         return f"it printed: ...{text[-_LOG_SHOWN:]}" if text else "it printed nothing"
 
     def close(self) -> None:
-        """Close the conversation, which ends the worker; kill it if it does not end."""
+        """Free the engine, unless a call was interrupted, and close the conversation, which ends the worker."""
         if self._log.closed:
             return
+        try:
+            if not self._asked:
+                self.call("close")
+            self._socket.shutdown(socket.SHUT_RDWR)  # also for copies of the socket in processes forked from this one
+        except (EngineError, OSError):  # the worker has ended
+            pass
         for closable in (self._stream, self._socket):
             try:
                 closable.close()
@@ -152,7 +164,7 @@ class ServerHost(Host):
         """Make a call by HTTP."""
         return getattr(self, f"_{name}")(**arguments)
 
-    def _start(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _start(self, arguments: Mapping[str, Any], **_: Any) -> dict[str, Any]:
         model = self._client.get("/v1/models", lambda value: value["data"][0])
         self._model = str(model["id"])
         return {"version": "server", "context": int(model["max_model_len"])}

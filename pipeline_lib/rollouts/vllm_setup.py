@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 #: Ranks that vLLM has kernels for.
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+
+#: vLLM pads vocabularies to multiples of this many tokens.
+VOCABULARY_UNIT = 64
 
 
 def sharing(policies: Mapping[str, Policy]) -> list[tuple[list[str], bool]]:
@@ -79,13 +83,67 @@ def arguments(
     return found
 
 
-def make_host(section: VllmRollouts, engine: int, replica: int) -> Host:
+def check_divides(section: VllmRollouts, policy: Policy) -> None:
+    """Raise unless the policy's model can be divided among the ranks of ``tensor_parallel``.
+
+    Raises:
+        EngineError: it cannot; says which of its sizes does not divide.
+    """
+    ranks, config = section.tensor_parallel, plain_model(policy).config.get_text_config()
+    wrong = []
+    for name in ("num_attention_heads", "intermediate_size"):
+        if (size := getattr(config, name, None)) and size % ranks:
+            wrong.append(f"{name} {size}")
+    # fewer than ranks are copied, so that each rank has one
+    if (heads := getattr(config, "num_key_value_heads", None)) and heads % ranks and ranks % heads:
+        wrong.append(f"num_key_value_heads {heads}")
+    padded = -(-config.vocab_size // VOCABULARY_UNIT) * VOCABULARY_UNIT
+    if padded % ranks:
+        wrong.append(f"vocab_size {config.vocab_size} (padded to {padded})")
+    if wrong:
+        raise EngineError(
+            f"rollouts.tensor_parallel: policy {policy.name} cannot be divided by {ranks}: {', '.join(wrong)}; choose "
+            f"a number that divides them all, or 1 with more replicas"
+        )
+
+
+def gpus_of(section: VllmRollouts, replica: int, visible: Sequence[str]) -> list[str]:
+    """Return the GPUs of a replica; none if it may use all that are visible.
+
+    Args:
+        section: settings.
+        replica: number of the replica.
+        visible: GPUs this process sees, by the names in ``CUDA_VISIBLE_DEVICES``; none on a CPU.
+
+    Raises:
+        EngineError: there are too few.
+    """
+    names = [str(device) for device in section.devices] or list(visible)
+    wanted = section.tensor_parallel * section.replicas
+    if not section.devices and (section.replicas == 1 or not names):
+        return []
+    if len(names) < wanted:
+        raise EngineError(
+            f"rollouts.replicas: {section.replicas} replicas on {section.tensor_parallel} GPUs each need {wanted}, and "
+            f"{len(names)} can be seen"
+        )
+    return names[replica * section.tensor_parallel : (replica + 1) * section.tensor_parallel]
+
+
+def _visible_gpus() -> list[str]:
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    count = torch.cuda.device_count()
+    return [name.strip() for name in named.split(",")][:count] if named else [str(i) for i in range(count)]
+
+
+def make_host(section: VllmRollouts, engine: int, replica: int, folder: Path) -> Host:
     """Return the place where an engine runs; it is not started yet.
 
     Args:
         section: settings.
         engine: number of the engine.
         replica: number of the replica.
+        folder: where its weights will be put on their way.
     """
     if section.process == "inside":
         return InsideHost()
@@ -97,14 +155,11 @@ def make_host(section: VllmRollouts, engine: int, replica: int) -> Host:
             )
         return ServerHost(section.urls[engine], section.concurrency, section.timeout)
     environment = {}
-    if section.devices:
-        first = replica * section.tensor_parallel
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(
-            map(str, section.devices[first : first + section.tensor_parallel])
-        )
+    if gpus := gpus_of(section, replica, _visible_gpus()):
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     if section.cpu_cache_gib:
         environment["VLLM_CPU_KVCACHE_SPACE"] = str(section.cpu_cache_gib)
-    return WorkerHost(section.python, environment)
+    return WorkerHost(section.python, environment, folder)
 
 
 def exchange_folder(section: VllmRollouts) -> Path:

@@ -46,9 +46,9 @@ class VllmRollouts(_Sampling):
     memory: float = Field(0.45, gt=0, lt=1, description="share of a GPU's memory for all engines together")
     cpu_cache_gib: int = Field(1, ge=0, description="own, on a CPU: GiB of key/value cache; 0 leaves it to vLLM")
     sleep: bool = Field(False, description="give the GPU's memory back between calls, so that a trainer can share it")
-    tensor_parallel: int = Field(1, ge=1, description="GPUs that share one copy of the weights")
+    tensor_parallel: int = Field(1, ge=1, description="GPUs, or groups of cores, that share one copy of the weights")
     replicas: int = Field(1, ge=1, description="own: engines that share the requests (data parallel)")
-    devices: tuple[int, ...] = Field((), description="own: GPUs for the engines, in order; empty for all")
+    devices: tuple[int, ...] = Field((), description="own: GPUs for the engines, in order; empty: those there are")
     exchange: str = Field("", description="folder for weights on their way, seen by both sides; empty for memory")
     concurrency: int = Field(64, ge=1, description="server: requests in flight")
     timeout: float = Field(600, gt=0, description="server: seconds a request may take")
@@ -61,8 +61,12 @@ class VllmRollouts(_Sampling):
             raise ValueError(
                 f"{len(self.devices)} devices are too few for {self.replicas} replicas on {self.tensor_parallel} each"
             )
+        if len(set(self.devices)) < len(self.devices):
+            raise ValueError("devices: a GPU is named twice; engines that start side by side cannot share one")
         if self.replicas > 1 and self.process != "own":
             raise ValueError("replicas above 1 need process: own; a server has its own option for data parallelism")
+        if self.tensor_parallel > 1 and self.process == "server":
+            raise ValueError("tensor_parallel is for engines started here; a server has its own option")
         return self
 
 

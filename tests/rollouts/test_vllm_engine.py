@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +15,7 @@ from peft import LoraConfig, get_peft_model
 
 from pipeline_lib.policies.policy import Policy
 from pipeline_lib.rollouts import Action, Engine, EngineError, Request, Sampling, make_engine
+from pipeline_lib.rollouts.vllm_hosts import WorkerHost
 from pipeline_lib.settings.rollouts import VllmRollouts
 from tests.rollouts.tiny import END, policy, reference_logprobs
 
@@ -157,60 +156,33 @@ def adapted(base: Policy, name: str, seed: int) -> Policy:
     return own
 
 
-def test_adapters_of_two_agents_share_an_engine_that_sleeps_and_wakes() -> None:
-    base = vllm_policy()
-    team = {name: adapted(base, name, seed) for seed, name in enumerate(("helper", "main"))}
-    wanted = [request for pair in zip(requests(2, "helper"), requests(2, "main"), strict=True) for request in pair]
-    sampling = Sampling(max_new_tokens=10)
-    engine = make_engine(section(sleep=True))
+def test_replicas_share_the_work_and_the_weights(team: Policy, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two engines side by side draw what one draws, before and after an update."""
+    drawn: list[tuple[WorkerHost, int]] = []
+    call = WorkerHost.call
+
+    def noting(self: WorkerHost, name: str, **arguments: Any) -> Any:
+        if name == "generate":
+            drawn.append((self, len(arguments["rows"])))
+        return call(self, name, **arguments)
+
+    sampling = Sampling(max_new_tokens=12)
+    pair = make_engine(section(replicas=2))
     try:
-        engine.load(team)
-        before = engine.generate(wanted, sampling)
-        assert_exact(team, wanted, before, sampling)
-        shake(team["main"])
-        engine.update(team["main"])
-        after = engine.generate(wanted, sampling)
-        assert_exact(team, wanted, after, sampling)
-        assert [a.ids for acts in before[::2] for a in acts] == [a.ids for acts in after[::2] for a in acts]
+        pair.load({"team": team})
+        monkeypatch.setattr(WorkerHost, "call", noting)
+        for _ in range(2):
+            drawn.clear()
+            found = pair.generate(requests(), sampling)
+            assert sorted(rows for _, rows in drawn) == [2, 2] and len({host for host, _ in drawn}) == 2
+            assert_exact({"team": team}, requests(), found, sampling)
+            alone = engine.generate(requests(), sampling)
+            assert [[a.ids for a in actions] for actions in found] == [[a.ids for a in actions] for actions in alone]
+            shake(team)
+            for each in (engine, pair):
+                each.update(team)
     finally:
-        engine.close()
-
-
-INSIDE = """
-import json, sys
-from pipeline_lib.rollouts import Request, Sampling, make_engine
-from pipeline_lib.policies.policy import Policy
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
-from types import SimpleNamespace
-folder = sys.argv[1]
-model = AutoModelForCausalLM.from_pretrained(folder)
-team = Policy("team", model, PreTrainedTokenizerFast.from_pretrained(folder))
-names = dict(kind="vllm", process="inside", python="", urls=(), rows=64, dtype="auto", eager=True, memory=0.4)
-names |= dict(sleep=False, tensor_parallel=1, replicas=1, devices=(), exchange="", cpu_cache_gib=1)
-engine = make_engine(SimpleNamespace(**names))
-engine.load({"team": team})
-found = engine.generate([Request("team", (40, 41, 42), 3, 5)], Sampling(max_new_tokens=8))
-engine.close()
-print("FOUND" + json.dumps([[a.ids, a.logprobs] for a in found[0]]))
-"""
-
-
-def test_engine_inside_the_process(tmp_path: Path) -> None:
-    """In vLLM's own environment, which has neither pydantic settings nor peft of ours."""
-    team = vllm_policy()
-    team.model.config.architectures = ["Qwen3ForCausalLM"]
-    team.model.save_pretrained(tmp_path)
-    team.tokenizer.save_pretrained(tmp_path)
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "VLLM_CPU_KVCACHE_SPACE": "1"}
-    done = subprocess.run(
-        [PYTHON, "-c", INSIDE, tmp_path], env=variables, capture_output=True, text=True, timeout=1200, check=False
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND")]
-    assert lines, done.stderr[-3000:]
-    for ids, logprobs in json.loads(lines[0].removeprefix("FOUND")):
-        action = Action(tuple(ids), tuple(logprobs), "", "")
-        exact = reference_logprobs(team, (40, 41, 42), action, Sampling())
-        assert torch.allclose(torch.tensor(logprobs).double(), exact, atol=1e-4)
+        pair.close()
 
 
 def test_a_missing_interpreter_and_one_without_vllm_are_named(tmp_path: Path) -> None:

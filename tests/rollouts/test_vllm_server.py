@@ -1,4 +1,4 @@
-"""A real ``vllm serve``: trained on by the vllm engine (adapters swapped), evaluated on by the openai engine."""
+"""A real ``vllm serve`` with two ranks: trained on by the vllm engine, evaluated on by the openai engine."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -19,6 +20,7 @@ from pipeline_lib.rollouts import EngineError, Request, Sampling, make_engine
 from pipeline_lib.rollouts.remote_policy import remote_team
 from pipeline_lib.settings.rollouts import OpenAIRollouts, VllmRollouts
 from tests.rollouts.test_vllm_engine import NEEDS_VLLM, PYTHON, adapted, assert_exact, requests, shake, vllm_policy
+from tests.rollouts.test_vllm_parallel import left_by
 
 pytestmark = [
     pytest.mark.service,
@@ -52,9 +54,12 @@ def url(base: Policy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     command += ["--port", str(port), "--dtype", "float32", "--enforce-eager", "--max-num-seqs", "32"]
     command += ["--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"]
     command += ["--chat-template", folder / "template.jinja"]
+    command += ["--tensor-parallel-size", "2"]
     command += ["--enable-lora", "--max-lora-rank", "8", "--max-loras", "2"]
     variables = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
     variables |= {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_SERVER_DEV_MODE": "1"}
+    cores = sorted(os.sched_getaffinity(0))
+    variables["VLLM_CPU_OMP_THREADS_BIND"] = f"{cores[0]}|{cores[-1]}"  # one each; by itself it wants two NUMA nodes
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
             [str(part) for part in command], env=variables, stdout=log, stderr=log, start_new_session=True
@@ -68,12 +73,15 @@ def url(base: Policy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
         yield found
     finally:
         if process.poll() is None:
+            files = left_by(psutil.Process(process.pid).children(recursive=True))
             os.killpg(process.pid, 15)
             try:
                 process.wait(60)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, 9)
                 process.wait()
+            for file in files:  # vLLM leaves them behind
+                file.unlink(missing_ok=True)
 
 
 def _ready(url: str) -> bool:
