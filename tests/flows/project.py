@@ -67,10 +67,16 @@ def environment() -> dict[str, str]:
     return kept
 
 
-def call(folder: Path, *command: str, status: int = 0) -> str:
+def call(folder: Path, *command: str, status: int = 0, **variables: str) -> str:
     """Run a command in the project, check its exit status, return what it printed (both streams)."""
     done = subprocess.run(
-        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        command,
+        cwd=folder,
+        env=environment() | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
     assert done.returncode == status, f"{' '.join(command)}: status {done.returncode}\n{done.stdout[-6000:]}"
     return done.stdout

@@ -8,12 +8,14 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from flows.experiment import outcome
 from pipeline_lib.storage import file_digest, folder_digest
+from tasks.servers import prefect_server
 from tests.flows.project import SMALL, call, change_settings, environment, make_project
 
 HUMANEVAL = Path(__file__).resolve().parents[2].parent / "shared/data/HumanEval.jsonl.gz"
@@ -27,6 +29,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     project = make_project(tmp_path_factory.mktemp("chain"))
     call(project, "python", "-m", "flows.experiment")
     return project
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[dict[str, str]]:
+    """The variable of people who leave a Prefect server running; without one, each stage starts a server of its own."""
+    with prefect_server() as url:
+        yield {"PREFECT_API_URL": f"{url}/api"}
 
 
 def ran(text: str) -> set[str]:
@@ -87,29 +96,29 @@ def test_mlflow_holds_every_metric_every_checkpoint_and_the_champion(finished: P
     assert client.get_model_version_by_alias("symposium-coding", "champion")
 
 
-def test_an_evaluation_setting_does_not_train_again(finished: Path, tmp_path: Path):
+def test_an_evaluation_setting_does_not_train_again(finished: Path, tmp_path: Path, server: dict[str, str]):
     project = copy(finished, tmp_path)
     change_settings(project, {"evaluate": {"test": {"samples": 3}}})
-    done = ran(call(project, "dvc", "repro"))
+    done = ran(call(project, "dvc", "repro", **server))
     assert {"preregister", "test", "verdict", "report"} <= done
     assert not done & {"prepare", "warm_start", "audit", "train@0"}
 
 
 def test_a_learning_rate_does_not_make_problems_again_and_never_resumes_from_the_old_one(
-    finished: Path, tmp_path: Path
+    finished: Path, tmp_path: Path, server: dict[str, str]
 ):
     project = copy(finished, tmp_path)
     before = file_digest(project / "models/trained/team-0/step-00012/checkpoint.json")
     change_settings(project, {"train": {"learning_rate": 2e-3}})
-    done = ran(call(project, "dvc", "repro", "train@0"))
+    done = ran(call(project, "dvc", "repro", "train@0", **server))
     assert done == {"train@0"}
     assert file_digest(project / "models/trained/team-0/step-00012/checkpoint.json") != before
 
 
-def test_one_more_checkpoint_costs_one_evaluation(finished: Path, tmp_path: Path):
+def test_one_more_checkpoint_costs_one_evaluation(finished: Path, tmp_path: Path, server: dict[str, str]):
     project = copy(finished, tmp_path)
     change_settings(project, {"train": {"steps": 15}})
-    printed = call(project, "dvc", "repro", "sweep@0")
+    printed = call(project, "dvc", "repro", "sweep@0", **server)
     assert len(re.findall(r"Task run 'team 0 step \d+' - Finished in state Cached", printed)) == 5
     assert re.findall(r"Task run 'team 0 step (\d+)' - Finished in state Completed", printed) == ["15"]
 
@@ -158,13 +167,15 @@ def test_killed_at_random_moments_it_continues_and_ends_with_the_same_bytes(fini
     assert folder_digest(project / "models/trained/team-0") == expected
 
 
-def test_experiments_metrics_plots_and_a_remote_work_on_a_real_run(finished: Path, tmp_path: Path):
+def test_experiments_metrics_plots_and_a_remote_work_on_a_real_run(
+    finished: Path, tmp_path: Path, server: dict[str, str]
+):
     project = copy(finished, tmp_path)
     git = ("git", "-c", "user.name=t", "-c", "user.email=t@localhost")
     call(project, *git, "add", "-A")
     call(project, *git, "commit", "-qm", "a run")
     before = (project / "params.yaml").read_text()
-    call(project, "dvc", "exp", "run", "--temp", "-n", "more-samples", "-S", "evaluate.test.samples=3")
+    call(project, "dvc", "exp", "run", "--temp", "-n", "more-samples", "-S", "evaluate.test.samples=3", **server)
     assert (project / "params.yaml").read_text() == before
     shown = json.loads(call(project, "dvc", "exp", "show", "--json"))
     names = [rev.get("name") for base in shown for exp in base.get("experiments") or [] for rev in exp["revs"]]
