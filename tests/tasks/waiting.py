@@ -1,4 +1,4 @@
-"""Waiting for what other processes do, for a minute at most."""
+"""Waiting for what other processes do, for some minutes at most: other tests may keep every core busy meanwhile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psutil
 
 
 def wait(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
