@@ -35,9 +35,9 @@ check: environment ## lint, format, types, import directions
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# A process for each core; a file's tests stay together, because they share servers. PYTEST_ARGS="tests/flows -n 0": one process.
+# In several processes; a file's tests stay together, because they share servers. PYTEST_ARGS="tests/flows -n 0": in one.
 test: check ## everything that `check` does, and the tests
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench: environment ## measure, and write tables to benchmarks/results/
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks

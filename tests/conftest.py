@@ -31,6 +31,11 @@ from tasks.environment import prepare  # noqa: E402  (the variables come first)
 prepare()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many processes share the tests: one more than there are cores, for many tests wait for a long time."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where several processes share the tests, put files with many slow ones first: a long one would be late alone."""
     if hasattr(config, "workerinput"):  # this is one of pytest-xdist's processes, which take whole files, in this order
