@@ -70,12 +70,13 @@ class Program:
         self._poll.register(self.worker.control, select.POLLIN)
         self._buffer.clear()
         self._waited = 0.0
+        limits = {name: getattr(self.limits, name) for name in Limits.__dataclass_fields__}
         message = {
             "code": job.code,
             "prelude": job.prelude,
             "entry_point": job.entry_point,
             "seed": job.seed,
-            "limits": {name: getattr(self.limits, name) for name in Limits.__dataclass_fields__},
+            "limits": None if limits == self.worker.usual_limits else limits,
             "plan": calls.inline_form(self.planned) if job.mode == "inline" else None,
         }
         request = _framed(values.write_request("load", message))

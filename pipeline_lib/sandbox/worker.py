@@ -98,6 +98,7 @@ class Worker:
         self.control = control
         self.meeting = meeting
         self.jobs = 0
+        self.usual_limits = config["limits"]  # those of jobs that bring none of their own
         control.settimeout(_PATIENCE_S)
         if meeting is not None:
             meeting.settimeout(_PATIENCE_S)

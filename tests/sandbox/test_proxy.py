@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ class Scripted(Worker):
         self.control, self.other = socket.socketpair()
         self.threads: list[threading.Thread] = []
         self.jobs = 0
+        self.usual_limits = asdict(Limits())
 
     def take(self) -> socket.socket:
         ours, theirs = socket.socketpair()

@@ -22,11 +22,13 @@ NAME = "program"  # not "__main__": a main guard must not fire
 _SLACK = 1 << 16  # bytes of a reply that is not a value
 
 
-def serve(settle: Callable[[dict[str, Any]], None], probe: Callable[[int], dict[str, bool]]) -> NoReturn:
+def serve(
+    settle: Callable[[dict[str, Any] | None], dict[str, Any]], probe: Callable[[int], dict[str, bool]]
+) -> NoReturn:
     """Read the job from the channel, load the program, answer calls; never return.
 
     Args:
-        settle: sets the resource limits of the job.
+        settle: sets the resource limits of the job, the usual ones for None, and returns them.
         probe: tries what must not work; for the first child of a fork server only.
     """
     try:
@@ -34,14 +36,14 @@ def serve(settle: Callable[[dict[str, Any]], None], probe: Callable[[int], dict[
         if kind == "probe":
             send(_SLACK, 0, "probe", probe(job))
             os._exit(0)
-        settle(job["limits"])
+        limits = settle(job["limits"])
         space = load(job)
         if space is None:
             os._exit(0)
         if job["plan"]:
-            send(1 << 24, 0, "results", _run_inline(job["plan"], job, space))
+            send(1 << 24, 0, "results", _run_inline(job, limits, space))
         else:
-            function, limit = space[job["entry_point"]], job["limits"]["reply_kb"] << 10
+            function, limit = space[job["entry_point"]], limits["reply_kb"] << 10
             while True:
                 write(_answer(function, values.read_request(receive()), limit))
     except EOFError:
@@ -95,10 +97,11 @@ def _answer(function: Callable[..., Any], call: Any, limit: int) -> bytes:
         return frame(_SLACK, number, "raised", _describe(error))
 
 
-def _run_inline(plan: dict[str, Any], job: dict[str, Any], space: dict[str, Any]) -> list[Any]:
+def _run_inline(job: dict[str, Any], limits: dict[str, Any], space: dict[str, Any]) -> list[Any]:
     """Run tests next to the program; what comes back is only as good as the program is honest."""
+    plan = job["plan"]
     seed(job["seed"])
-    record = recorder.Recorder(plan["total"], frozenset(plan["unreached"]), job["limits"]["error_kb"] << 10)
+    record = recorder.Recorder(plan["total"], frozenset(plan["unreached"]), limits["error_kb"] << 10)
     inner = {**space, "__name__": "tests", plan["recorder"]: record, plan["failed"]: recorder.CallFailed}
     inner.setdefault("candidate", space[job["entry_point"]])
     try:

@@ -58,19 +58,25 @@ def drop_capabilities() -> None:
     _check(_libc.capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)), "capset")
 
 
-def limit_resources(limits: Mapping[str, float]) -> None:
-    """Set the resource limits of one program; ``limits`` has the keys of the host's ``Limits``."""
+def resource_limits(limits: Mapping[str, float]) -> list[tuple[int, tuple[int, int]]]:
+    """Return what `limit_resources` takes for one program; ``limits`` has the keys of the host's ``Limits``."""
     mebi = 1 << 20
-    for kind, most, wanted in (
-        (resource.RLIMIT_CPU, _MOST[0], limits["cpu_s"] + 2),  # a back-stop: the judge counts more finely
-        (resource.RLIMIT_AS, _MOST[1], limits["memory_mb"] * mebi),
-        (resource.RLIMIT_STACK, _MOST[2], 16 * mebi),
-        (resource.RLIMIT_NPROC, _MOST[3], limits["processes"]),
-        (resource.RLIMIT_NOFILE, _MOST[4], limits["open_files"]),
-        (resource.RLIMIT_FSIZE, _MOST[5], limits["file_mb"] * mebi),
-    ):
-        value = int(wanted if most == resource.RLIM_INFINITY else min(wanted, most))
-        resource.setrlimit(kind, (value, value))
+    wanted = (
+        limits["cpu_s"] + 2,  # a back-stop: the judge counts more finely
+        limits["memory_mb"] * mebi,
+        16 * mebi,
+        limits["processes"],
+        limits["open_files"],
+        limits["file_mb"] * mebi,
+    )
+    values = [int(want if most < 0 else min(want, most)) for want, most in zip(wanted, _MOST, strict=True)]
+    return [(kind, (value, value)) for kind, value in zip(_KINDS, values, strict=True)]
+
+
+def limit_resources(limits: Sequence[tuple[int, tuple[int, int]]]) -> None:
+    """Set resource limits; this process cannot raise them again."""
+    for kind, both in limits:
+        resource.setrlimit(kind, both)
 
 
 def forbid_leftovers() -> None:
@@ -83,14 +89,12 @@ def forbid_leftovers() -> None:
                 raise
 
 
-# The limits this process may not exceed itself, read once and not in every child.
-_MOST = [
-    resource.getrlimit(kind)[1]
-    for kind in (
-        *(resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_STACK, resource.RLIMIT_NPROC),
-        *(resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE),
-    )
-]
+_KINDS = (
+    *(resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_STACK, resource.RLIMIT_NPROC),
+    *(resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE),
+)
+# The limits this process may not exceed itself, below zero where there is none; read once and not in every child.
+_MOST = [resource.getrlimit(kind)[1] for kind in _KINDS]
 
 
 def prepare_filter(program: bytes) -> Callable[[], None]:

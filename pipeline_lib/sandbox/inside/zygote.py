@@ -51,6 +51,8 @@ class Zygote:
         self.alone = os.getpid() == 1  # then the kernel ends all children with it
         self.meet = config.get("meet")
         self.threads_base, self.extra_mb = config["threads_base"], config["extra_mb"]
+        self.usual: dict[str, Any] = config["limits"]
+        self.usual_resources = self._resources(self.usual)  # what can be made before a fork is made once
         self.pid = 0
 
     def offer(self) -> None:
@@ -117,10 +119,13 @@ class Zygote:
             finally:
                 os._exit(70)
 
-    def _settle(self, limits: dict[str, Any]) -> None:
-        limits["processes"] += self.threads_base
-        limits["memory_mb"] += self.extra_mb
-        confine.limit_resources(limits)
+    def _settle(self, limits: dict[str, Any] | None) -> dict[str, Any]:
+        confine.limit_resources(self.usual_resources if limits is None else self._resources(limits))
+        return self.usual if limits is None else limits
+
+    def _resources(self, limits: dict[str, Any]) -> list[tuple[int, tuple[int, int]]]:
+        own = {"processes": limits["processes"] + self.threads_base, "memory_mb": limits["memory_mb"] + self.extra_mb}
+        return confine.resource_limits({**limits, **own})
 
     def _poll(self) -> bytes:
         """Return the CPU seconds of the child so far, entries and MiB in the scratch folder."""
