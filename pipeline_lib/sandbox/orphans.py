@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 PREFIX = "symposium-sandbox-"
@@ -33,8 +34,9 @@ def make_run_folder() -> Path:
     base = Path(tempfile.gettempdir())
     for folder in base.glob(f"{PREFIX}*"):
         owner = folder.name.removeprefix(PREFIX).rpartition("-")[0]
-        if not alive(owner) and folder.stat().st_uid == os.geteuid():
-            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(FileNotFoundError):  # another broker removes it, too
+            if not alive(owner) and folder.stat().st_uid == os.geteuid():
+                shutil.rmtree(folder, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{identity(os.getpid())}-", dir=base))
     folder.chmod(0o711)  # programs of other users find their own folder in it, and nothing else
     return folder

@@ -100,6 +100,14 @@ def containers() -> list[Any]:
         return list(client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True))
 
 
+def left(before: set[str]) -> set[str]:
+    """Return the containers that are still there and were not before, once none is or after a while."""
+    end = time.monotonic() + 30
+    while (found := {container.id for container in containers()} - before) and time.monotonic() < end:
+        time.sleep(0.2)
+    return found
+
+
 def test_programs_run(executor: Executor) -> None:
     bad = Job("bad", "def f(x):\n    return 2\n", TESTS, "f")
     verdicts = executor.run([GOOD, bad])
@@ -215,10 +223,7 @@ def test_close_and_death_leave_no_container(dockerd: Daemon) -> None:
     os.kill(executor.health()["broker"], signal.SIGKILL)
     executor.run([GOOD])  # a new broker has removed what the old one left, or it has gone by itself
     executor.close()
-    end = time.monotonic() + 30
-    while {container.id for container in containers()} - before and time.monotonic() < end:
-        time.sleep(0.2)
-    assert {container.id for container in containers()} <= before
+    assert left(before) == set()
 
 
 def test_containers_of_dead_brokers_are_removed(dockerd: Daemon) -> None:
@@ -383,4 +388,4 @@ def test_chaos(dockerd: Daemon) -> None:
     with Executor("docker", slots=4, limits=SHORT, cache=0) as executor:
         wrong, killed = wrong_verdicts(executor, count, 0.5, disturb, most=count // 12)
     assert (wrong, Counter(killed)["daemon"] > 0) == ([], True), Counter(killed)
-    assert {container.id for container in containers()} <= before
+    assert left(before) == set()

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -101,20 +102,25 @@ executor.run([Job(str(i), f"def f(x):\\n    while True: {i}", tests, "f") for i 
 """
 
 
-def test_what_dead_brokers_left_is_removed() -> None:
-    base = Path(tempfile.gettempdir())
+def test_what_dead_brokers_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = tmp_path
+    monkeypatch.setattr(tempfile, "tempdir", str(base))
     dead = base / f"{orphans.PREFIX}999999-123-abc"
     reused = base / f"{orphans.PREFIX}{os.getpid()}-1-abc"
     living = base / f"{orphans.PREFIX}{orphans.identity(os.getpid())}-abc"
     for folder in (dead, reused, living):
         (folder / "slot-0").mkdir(parents=True)
     own = orphans.make_run_folder()
-    try:
-        assert [folder.exists() for folder in (dead, reused, living, own)] == [False, False, True, True]
-    finally:
-        (living / "slot-0").rmdir()
-        living.rmdir()
-        own.rmdir()
+    assert [folder.exists() for folder in (dead, reused, living, own)] == [False, False, True, True]
+
+
+def test_brokers_that_start_together_remove_the_same_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for number in range(300):
+        (tmp_path / f"{orphans.PREFIX}999999-123-{number}" / "slot-0").mkdir(parents=True)
+    with ThreadPoolExecutor(8) as threads:
+        own = [made.result() for made in [threads.submit(orphans.make_run_folder) for _ in range(8)]]
+    assert set(tmp_path.iterdir()) == set(own) and len(own) == 8
 
 
 @pytest.mark.slow
