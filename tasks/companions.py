@@ -21,6 +21,8 @@ from tasks.processes import start, stop
 
 STDOUT = 1
 PATIENCE_S = 15.0
+_FAILED = "one of the processes that train together failed; the others end\n"
+_NOTICED_S = 1.0  # so much later than its connections' end, a process has ended
 
 
 def is_companion() -> bool:
@@ -54,6 +56,11 @@ def companions(processes: int, *command: str) -> Iterator[None]:
         yield
         for process in started:
             process.wait()
+    except Exception:  # a broken connection, perhaps, which is noticed here before the end of the other is
+        done.set()
+        if any(_failed(process) for process in started):
+            sys.stderr.write(_FAILED)
+        raise
     finally:
         done.set()
         for process in started:
@@ -62,10 +69,16 @@ def companions(processes: int, *command: str) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
+def _failed(process: subprocess.Popen[bytes]) -> bool:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return process.wait(timeout=_NOTICED_S) != 0
+    return False
+
+
 def _end_with(process: subprocess.Popen[bytes], done: threading.Event) -> None:
     if process.wait() == 0 or done.is_set():
         return
-    sys.stderr.write("one of the processes that train together failed; the others end\n")
+    sys.stderr.write(_FAILED)
     os.kill(os.getpid(), signal.SIGTERM)
     if not done.wait(PATIENCE_S):  # it waits for the other inside a library, where no signal reaches it
         os.kill(os.getpid(), signal.SIGKILL)

@@ -67,6 +67,35 @@ def test_two_processes_train_an_arm(prefect: str, project: Path):
     assert read_checkpoint(project / f"models/trained/team-0/step-{STEPS:05d}")["step"] == STEPS
 
 
+ALONE = """
+import sys, time
+from pathlib import Path
+from tasks.companions import companions
+
+flag = Path(sys.argv[1])
+other = f"import pathlib, sys, time; pathlib.Path({str(flag)!r}).touch(); time.sleep(0.2); sys.exit({sys.argv[2]})"
+with companions(2, "-c", other):
+    while not flag.exists():
+        time.sleep(0.001)
+    raise ConnectionError("the other end is closed")
+"""
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_broken_connection_is_put_down_to_the_process_that_failed(tmp_path: Path, code: int):
+    """Its connection breaks before its end is seen; if it did not fail, the error is this process's own."""
+    variables = {name: value for name, value in os.environ.items() if name not in ("WORLD_SIZE", "RANK")}
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, tmp_path / "flag", str(code)],
+        env=variables | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1 and "ConnectionError: the other end is closed" in done.stderr
+    assert ("one of the processes that train together failed" in done.stderr) == (code != 0)
+
+
 @pytest.mark.service
 @pytest.mark.slow
 def test_when_one_is_killed_the_other_ends(prefect: str, project: Path):
