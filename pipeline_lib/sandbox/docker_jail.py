@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.sandbox import orphans
-from pipeline_lib.sandbox.runtime import ENVIRONMENT, FLAGS, user_of
+from pipeline_lib.sandbox.runtime import ENVIRONMENT, FLAGS
 from pipeline_lib.sandbox.worker import JailError, Worker
 
 DEFAULT_IMAGE = "symposium-sandbox"
@@ -72,7 +72,7 @@ def start_docker(slot: int, config: dict[str, Any]) -> Worker:
         with _listen(place, socket.SOCK_SEQPACKET) as listener, daemon() as client:
             image = client.images.get(config["image"])
             packages = _check_image(config["image"], image, config["flavour"])
-            container = client.containers.run(image.id, **_options(slot, config, folder))
+            container = client.containers.run(image.id, **_options(config, folder))
             jail = DockerJail("docker", container.id)
             undo.callback(jail.kill)
             control = undo.enter_context(_accept(listener, client, jail, container.id))
@@ -156,11 +156,11 @@ def _check_image(name: str, image: Any, flavour: str) -> list[str]:
     return [packages] if flavour == "numpy" else []
 
 
-def _options(slot: int, config: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _options(config: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return what the container may do: next to nothing."""
     limits = config["limits"]
     memory = f"{limits['memory_mb'] + config['extra_mb'] + _CONTAINER_MB}m"
-    uid = user_of(slot)
+    uid = config["user"]
     scratch = f"size={limits['file_mb']}m,nr_inodes=1024,mode=1777,noexec,nosuid,nodev"
     return {
         "entrypoint": ["python3", *FLAGS, f"{PLACE}/inside/zygote.py", f"{PLACE}/run/control"],

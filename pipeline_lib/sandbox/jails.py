@@ -30,8 +30,9 @@ def start_worker(kind: str, slot: int, config: dict[str, Any], flavour: str = "l
 
     Args:
         kind: a key of `STARTERS`.
-        slot: number of the slot; as root, programs run as a user of their own per slot.
-        config: ``limits``, ``filters``, ``packages``, ``run_folder``, ``min_isolation``, and what the jail needs.
+        slot: number of the slot.
+        config: ``limits``, ``filters``, ``packages``, ``run_folder``, ``min_isolation``, ``user`` (as root, programs
+            run as this one), and what the jail needs.
         flavour: ``lean``, or ``numpy`` for programs that import it.
 
     Raises:

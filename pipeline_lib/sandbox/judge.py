@@ -19,6 +19,7 @@ from pipeline_lib.sandbox.inside import confine
 from pipeline_lib.sandbox.jails import start_worker
 from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.runner import judge
+from pipeline_lib.sandbox.runtime import claim_user
 from pipeline_lib.sandbox.worker import JailError, Worker, WorkerDied
 
 _MEMORY_MB = 2048  # address space of a judge: a value returned by a program cannot take more
@@ -49,6 +50,8 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     link = wire.Link(connection)
     limits = Limits(**config["limits"])
+    user = claim_user()
+    config = config | {"user": user.number}
     workers: dict[str, Worker] = {}
     try:
         while True:

@@ -25,7 +25,6 @@ from pipeline_lib.sandbox.runtime import (
     find_runtime,
     jail_path,
     readable_copy,
-    user_of,
 )
 from pipeline_lib.sandbox.worker import JailError, ProcessJail, Worker
 
@@ -66,7 +65,7 @@ def start_bwrap(slot: int, config: dict[str, Any]) -> Worker:
     if program is None:
         raise JailError("bubblewrap is not installed (the program bwrap is not found)")
     root = os.geteuid() == 0
-    uid = str(user_of(slot))
+    uid = str(config["user"])
     command = [program, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     command += [] if root else ["--unshare-user", "--uid", uid, "--gid", uid]
     command += ["--as-pid-1", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
@@ -80,7 +79,7 @@ def start_bwrap(slot: int, config: dict[str, Any]) -> Worker:
         command += ["--symlink", aim, place]
     command += ["--size", str(config["limits"]["file_mb"] << 20), "--perms", "1777", "--tmpfs", "/tmp"]
     command += ["--remount-ro", "/", "--chdir", "/tmp", *_fork_server(HOME), _CONTROL]
-    return _spawn("bwrap", command, _environment(), config | _enclosed(user_of(slot) if root else None, config))
+    return _spawn("bwrap", command, _environment(), config | _enclosed(config["user"] if root else None, config))
 
 
 def start_unshare(slot: int, config: dict[str, Any]) -> Worker:
@@ -88,7 +87,7 @@ def start_unshare(slot: int, config: dict[str, Any]) -> Worker:
     root = os.geteuid() == 0
     binds, links = _file_system(config)
     plan = {
-        "uid": user_of(slot),
+        "uid": config["user"],
         "user": not root,
         "binds": binds,
         "links": links,
@@ -97,13 +96,13 @@ def start_unshare(slot: int, config: dict[str, Any]) -> Worker:
         "scratch_mb": config["limits"]["file_mb"],
     }
     command = [str(find_runtime().executable), *FLAGS, str(INSIDE / "enclose.py"), _CONTROL, json.dumps(plan)]
-    return _spawn("unshare", command, _environment(), config | _enclosed(user_of(slot) if root else None, config))
+    return _spawn("unshare", command, _environment(), config | _enclosed(config["user"] if root else None, config))
 
 
 def start_bare(slot: int, config: dict[str, Any]) -> Worker:
     """Start a fork server that confines itself; see `jails.start_worker`."""
     runtime, folder = find_runtime(), Path(config["run_folder"])
-    uid = user_of(slot) if os.geteuid() == 0 else None
+    uid = config["user"] if os.geteuid() == 0 else None
     stdlib, packages = runtime.stdlib, [Path(package) for package in config["packages"]]
     if uid is not None:
         stdlib = readable_copy(stdlib, folder)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import importlib.util
 import os
 import re
 import shutil
+import socket
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from pathlib import Path
 INSIDE = Path(__file__).parent / "inside"
 HOME = "/py"  # where a jail has its interpreter
 PACKAGES = f"{HOME}/packages"
-_FIRST_UID, _UIDS = 61000, 4096  # started by root, every slot has a user of its own among these
+_FIRST_UID, _UIDS = 61000, 4096  # every slot has a user of its own among these
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 #: The environment of every program: fixed, and empty of secrets.
@@ -78,9 +80,34 @@ def find_runtime() -> Runtime:
     return Runtime(executable, stdlib, tuple(folders), shared)
 
 
-def user_of(slot: int) -> int:
-    """Return the user that programs of ``slot`` run as when root starts the sandbox; brokers rarely share them."""
-    return _FIRST_UID + (os.getppid() * 64 + slot) % _UIDS
+@dataclass(frozen=True, slots=True)
+class User:
+    """An unprivileged user for the programs of one slot: nobody else's on this machine while ``claim`` is open."""
+
+    number: int
+    claim: socket.socket
+
+
+def claim_user() -> User:
+    """Return a user that no other slot has; started by root, or in a container, its programs run as this user.
+
+    The claim is the name of a socket, which the kernel frees the moment its owner is gone, however it went.
+
+    Raises:
+        OSError: all are taken, or no socket can be made.
+    """
+    for offset in range(_UIDS):
+        number = _FIRST_UID + (os.getpid() + offset) % _UIDS
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            claim.bind(f"\0symposium-sandbox-user-{number}")
+        except OSError as error:
+            claim.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return User(number, claim)
+    raise OSError(errno.EUSERS, f"all {_UIDS} users for programs are taken")
 
 
 def find_packages() -> list[str]:

@@ -183,6 +183,7 @@ def test_a_container_that_cannot_start_leaves_nothing(dockerd: Daemon, tmp_path:
         "filters": dict.fromkeys(("fork_server", "fork_server_connecting"), "00"),
         "packages": [],
         "min_isolation": "seccomp",
+        "user": 61000,
     }
 
     def held() -> tuple[int, int]:

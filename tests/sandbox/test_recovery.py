@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status, orphans
+from pipeline_lib.sandbox.runtime import claim_user
 from tests.sandbox.chaos import wrong_verdicts
 
 LIMITS = Limits(cpu_s=1.0, call_cpu_s=0.5, wall_s=3.0)
@@ -112,6 +114,21 @@ def test_what_dead_brokers_left_is_removed(tmp_path: Path, monkeypatch: pytest.M
         (folder / "slot-0").mkdir(parents=True)
     own = orphans.make_run_folder()
     assert [folder.exists() for folder in (dead, reused, living, own)] == [False, False, True, True]
+
+
+def test_no_two_slots_of_a_machine_have_the_same_user() -> None:
+    claim = "from pipeline_lib.sandbox.runtime import claim_user; user = claim_user(); print(user.number, flush=True)"
+    commands = [[sys.executable, "-c", f"{claim}; import time; time.sleep(60)"] for _ in range(3)]
+    own = [claim_user() for _ in range(100)]  # more than there are between two process numbers
+    with contextlib.ExitStack() as stack:
+        others = [stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE)) for command in commands]
+        for process in others:
+            stack.callback(process.kill)
+        numbers = [int(process.stdout.readline()) for process in others if process.stdout is not None]
+        assert len({user.number for user in own} | set(numbers)) == 103
+    for user in own:
+        user.claim.close()
+    assert claim_user().number == own[0].number, "what was claimed is free again"
 
 
 def test_brokers_that_start_together_remove_the_same_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
