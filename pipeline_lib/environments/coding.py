@@ -177,6 +177,8 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
             return
         if self._executor is None:
             self._executor = self._make_executor()
+        # What agents are shown comes first: whatever a program has left, it has not seen hidden inputs by then.
+        wanted = sorted(wanted, key=lambda item: item[1] != "visible")
         verdicts = self._executor.run([job for _, _, job in wanted])
         for (attempt, kind, _), verdict in zip(wanted, verdicts, strict=True):
             attempt.verdicts[kind] = verdict

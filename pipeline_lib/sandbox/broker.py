@@ -134,7 +134,8 @@ class Broker:
         while self.queue and idle:
             entry = self.queue.popleft()
             slot = next((slot for slot in idle if slot.index != entry.avoid), None)
-            if slot is None and len(self.slots) > 1:
+            others = (other for other in self.slots if other.index != entry.avoid)
+            if slot is None and any(other.pid or other.start_at <= now for other in others):
                 self.queue.appendleft(entry)
                 break
             slot = slot or idle[0]

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import builtins
+import re
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from pipeline_lib.sandbox.inside import values
-from pipeline_lib.sandbox.inside.recorder import CallFailed
-from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, Planned, rewritten_source
+from pipeline_lib.sandbox.inside.recorder import CallFailed, NoAnswer
+from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, UNCATCHABLE, Planned, rewritten_source
 
 _RESULTS = ("ok", "fail", "error", "timeout", "skipped")
 _TEXT, _NAME, _NAMES = 500, 100, 12  # most characters of a text and of a name, most names, that are kept
 
 _EXCEPTIONS: dict[str, type[Exception]] = {
-    kind.__name__: kind
-    for kind in (
-        *(ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, ImportError, LookupError),
-        *(IndexError, KeyError, MemoryError, ModuleNotFoundError, NameError, NotImplementedError, OSError),
-        *(FileExistsError, FileNotFoundError, PermissionError, TimeoutError, OverflowError, RecursionError),
-        *(ReferenceError, RuntimeError, StopIteration, SyntaxError, SystemError, TypeError, UnboundLocalError),
-        *(UnicodeError, ValueError, ZeroDivisionError, FloatingPointError, StopAsyncIteration, Exception),
-    )
+    name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)
 }
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +43,47 @@ class Raised:
         """Return a line for people."""
         return f"{self.names[0]}: {self.text}" + (f" (line {self.line})" if self.line else "")
 
-    def rebuild(self) -> BaseException:
-        """Return the nearest builtin exception, which tests may expect; `CallFailed` for exits and interrupts."""
-        kind = next((_EXCEPTIONS[name] for name in self.names if name in _EXCEPTIONS), None)
+    def rebuild(self, space: Mapping[str, Any], tests: str) -> BaseException:
+        """Return the nearest exception that tests may expect; `CallFailed` for exits and interrupts.
+
+        Args:
+            space: the tests' namespace, whose classes, and those of the modules in it, are known beside the builtins.
+            tests: their source.
+        """
+        kind = next(filter(None, (_EXCEPTIONS.get(name) or _find(name, space) for name in self.names)), None)
         if kind is None:
             return CallFailed("error", self.describe())
-        try:
-            error = kind(self.text) if self.args is None else kind(*self.args)
-        except (TypeError, ValueError):
-            error = kind(self.text)
+        if kind is StopIteration and "StopIteration" not in tests:
+            kind = RuntimeError  # as in a generator (PEP 479): it would end what the tests iterate over
+        error = _make(kind, (self.text,) if self.args is None else self.args, self.text)
         error.__notes__ = [self.describe()]
         return error
+
+
+def printable(text: str) -> str:
+    """Return the text with what no terminal and no UTF-8 file should get written as escapes."""
+    return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def _find(name: str, space: Mapping[str, Any]) -> type[Exception] | None:
+    """Return the exception class of that name which the tests define or have imported, by itself or with a module."""
+    for value in (space.get(name), *(getattr(part, name, None) for part in space.values() if type(part) is ModuleType)):
+        if isinstance(value, type) and issubclass(value, Exception):
+            return value
+    return None
+
+
+def _make(kind: type[Exception], args: tuple[Any, ...], text: str) -> Exception:
+    """Return an exception; one that wants other arguments than there are is made without being initialised."""
+    for given in (args, (text,)):
+        try:
+            return kind(*given)
+        except Exception:
+            continue
+    try:
+        return kind.__new__(kind, text)
+    except TypeError:
+        return Exception(text)
 
 
 def exception(rest: list[Any]) -> Raised:
@@ -63,8 +92,8 @@ def exception(rest: list[Any]) -> Raised:
     if isinstance(described, list) and len(described) == 4:
         names, text, line, args = described
         if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
-            kept = tuple(name[:_NAME] for name in names[:_NAMES])
-            return Raised(kept, str(text)[:_TEXT], line if type(line) is int else 0, _arguments(args))
+            kept = tuple(printable(name[:_NAME]) for name in names[:_NAMES])
+            return Raised(kept, printable(str(text)[:_TEXT]), line if type(line) is int else 0, _arguments(args))
     return Raised(("Exception",), "an exception without description", 0, None)
 
 
@@ -77,11 +106,11 @@ def _arguments(form: Any) -> tuple[Any, ...] | None:
 
 
 def request(number: int, in_place: bool, args: list[Any], kwargs: dict[str, Any]) -> bytes:
-    """Return the request of a call; raises CallFailed for arguments without a plain form."""
+    """Return the request of a call; raises NoAnswer for arguments without a plain form."""
     try:
         return values.write_call(number, in_place, args, kwargs)
     except values.BadValue as error:
-        raise CallFailed("error", f"the tests pass what cannot be sent: {error}") from None
+        raise NoAnswer("error", f"the tests pass what cannot be sent: {error}") from None
 
 
 def same_arguments(args: tuple[Any, ...], known: bytes) -> bool:
@@ -102,6 +131,7 @@ def inline_form(planned: Planned) -> dict[str, Any]:
         "has_check": plan.has_check,
         "recorder": CASES,
         "failed": CALL_FAILED,
+        "uncatchable": UNCATCHABLE,
     }
 
 
@@ -123,3 +153,6 @@ def replace(ours: Any, theirs: Any) -> None:
         elif isinstance(ours, dict | set):
             ours.clear()
             ours.update(theirs)
+        elif isinstance(ours, deque):
+            ours.clear()
+            ours.extend(theirs)

@@ -22,7 +22,7 @@ STARTERS: dict[str, Callable[[int, dict[str, Any]], Worker]] = {
 PROCESS_JAILS = ("bwrap", "unshare", "bare")
 # What a fork server loads beside the standard library, and the address space that this takes, MiB.
 _PRELOAD = {"lean": [], "numpy": ["numpy", "numpy.random", "numpy.linalg", "numpy.fft"]}
-_EXTRA_MB = {"lean": 0, "numpy": 1536}
+_EXTRA_MB = {"lean": 0, "numpy": 256}
 
 
 def start_worker(kind: str, slot: int, config: dict[str, Any], flavour: str = "lean") -> Worker:

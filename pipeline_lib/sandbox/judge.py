@@ -18,22 +18,18 @@ from pipeline_lib.sandbox import wire
 from pipeline_lib.sandbox.inside import confine
 from pipeline_lib.sandbox.jails import start_worker
 from pipeline_lib.sandbox.jobs import Limits
-from pipeline_lib.sandbox.runner import judge
+from pipeline_lib.sandbox.runner import Ended, judge
 from pipeline_lib.sandbox.runtime import claim_user
 from pipeline_lib.sandbox.worker import JailError, Worker, WorkerDied
 
 _MEMORY_MB = 2048  # address space of a judge: a value returned by a program cannot take more
 _JOBS_PER_WORKER = 5000
-_IMPORTS_NUMPY = re.compile(r"^[ \t]*(?:from[ \t]+numpy\b|import[ \t][^\n#]*\bnumpy\b)", re.MULTILINE)
-
-
-class _Ended(BaseException):
-    """The broker wants this judge to end."""
+_NAMES_NUMPY = re.compile(r"\bnumpy\b")  # imports take many forms, and loading it for nothing harms nobody
 
 
 def _end(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough; what follows is cleaning up
-    raise _Ended
+    raise Ended
 
 
 def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
@@ -68,7 +64,7 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
             head, body = frame
             planned = wire.unpack_job(body)
             job = planned.job
-            flavour = "numpy" if config["packages"] and _IMPORTS_NUMPY.search(job.code + job.prelude) else "lean"
+            flavour = "numpy" if config["packages"] and _NAMES_NUMPY.search(job.prelude + "\n" + job.code) else "lean"
             worker = workers.get(flavour)
             try:
                 if worker is None:
@@ -86,7 +82,7 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
             link.send({"n": head["n"], "status": verdict.status.value}, wire.pack_verdict(verdict))
             if worker.jobs >= _JOBS_PER_WORKER:
                 workers.pop(flavour).close()
-    except (BrokenPipeError, ConnectionResetError, _Ended):
+    except (BrokenPipeError, ConnectionResetError, Ended):
         return
     finally:
         for worker in workers.values():

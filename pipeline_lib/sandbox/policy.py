@@ -130,9 +130,14 @@ FORK_SERVER_CONNECTING = Policy(
     ),
 )
 
+_SOL_SOCKET, _SO_PEERPIDFD, _MSG_OOB = 1, 77, 1
+
 _PROGRAM_RULES = (
     Rule("clone", error(EPERM), (Argument(0, 0, _CLONE_THREAD),)),
     Rule("prctl", error(EPERM), (Argument(0, _SET_PDEATHSIG),)),
+    # Programs have one socket, the channel: no descriptor of who holds its other end, nothing past its order.
+    Rule("getsockopt", error(EPERM), (Argument(1, _SOL_SOCKET), Argument(2, _SO_PEERPIDFD))),
+    *(Rule(name, error(EPERM), (Argument(3, _MSG_OOB, _MSG_OOB),)) for name in ("sendto", "recvfrom")),
     *(Rule(name, error(EPERM)) for name in ("kill", "sendmsg", "recvmsg", "wait4", "waitid", "seccomp")),
 )
 

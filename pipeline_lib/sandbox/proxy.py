@@ -10,13 +10,14 @@ from __future__ import annotations
 import select
 import signal
 import struct
+import threading
 import time
 from collections import deque
 from typing import Any
 
 from pipeline_lib.sandbox import calls
 from pipeline_lib.sandbox.inside import values
-from pipeline_lib.sandbox.inside.recorder import CallFailed
+from pipeline_lib.sandbox.inside.recorder import NoAnswer
 from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.starvation import waited_for_processor
 from pipeline_lib.sandbox.tests_source import Planned
@@ -27,6 +28,9 @@ RESTARTS = 3
 _FRAME_SLACK = 1 << 16  # bytes of a reply around a value, or instead of one
 _AHEAD = 1 << 16  # bytes sent with a program, its own included; every socket takes so many at once
 _MOST_GRACE = 3.0  # wall limits by which a busy machine may put off the end of a job
+# A program may lower its own CPU limit to a second, which the kernel counts in coarse ticks, and then dies as if
+# somebody had killed it.
+_LEAST_CPU_LIMIT_S = 0.5
 _NEARLY_ALL = 0.8  # of the memory limit: a process killed then was killed for it
 
 
@@ -36,6 +40,7 @@ class Program:
     Attributes:
         events: what went wrong so far, as ``(kind, text)``; kinds are the statuses of a verdict.
         cpu_s, peak_mb: of all ended children.
+        space: the tests' namespace, in which exceptions are looked up.
     """
 
     def __init__(self, planned: Planned, limits: Limits, worker: Worker) -> None:
@@ -46,10 +51,12 @@ class Program:
         self.events: list[tuple[str, str]] = []
         self.cpu_s = 0.0
         self.peak_mb = 0.0
+        self.space: dict[str, Any] = {}
         self.wall_end = time.monotonic() + limits.wall_s
         self._calls = 0
         self._graced = 0.0
         self._waited = 0.0
+        self._answered = time.monotonic()
         self._channel: Any = None
         self._restarts = 0
         self._poll = select.poll()
@@ -57,6 +64,7 @@ class Program:
         # Calls that the program knows of and the tests have not made yet: arguments and requests.
         self._sent: deque[tuple[bytes, bytes]] = deque()
         self._surprised = False
+        self._turn = threading.RLock()  # tests may call from threads
 
     # -- life of a child ------------------------------------------------------------------------------------------
 
@@ -82,7 +90,7 @@ class Program:
         request = _framed(values.write_request("load", message))
         try:
             _, kind, *rest = self._exchange(request + self._foresee(_AHEAD - len(request)))
-        except CallFailed:
+        except NoAnswer:
             return False
         if kind == "loaded":
             return True
@@ -118,7 +126,7 @@ class Program:
             if results is None:
                 self._fail("output_limit", "a reply that is no list of results")
             return results
-        except CallFailed:
+        except NoAnswer:
             return None
 
     def end(self, gone: bool = False) -> Usage | None:
@@ -150,14 +158,17 @@ class Program:
         """Call the program's function on copies of the arguments and return a copy of its value.
 
         Raises:
-            Exception: the builtin exception nearest to the one that the program raised.
-            CallFailed: there is no answer.
+            Exception: the exception known to the tests that is nearest to the one that the program raised.
+            CallFailed: it raised one that no test may expect.
+            NoAnswer: there is no answer.
         """
-        return self._call(args, kwargs, in_place=False)[0]
+        with self._turn:
+            return self._call(args, kwargs, in_place=False)[0]
 
     def in_place(self, *args: Any, **kwargs: Any) -> Any:
-        """Call like `__call__`, and let the caller's lists, dicts, sets and bytearrays become what the program made."""
-        value, after = self._call(args, kwargs, in_place=True)
+        """Call like `__call__`, and let the caller's mutable containers become what the program made of its copies."""
+        with self._turn:
+            value, after = self._call(args, kwargs, in_place=True)
         if isinstance(after, list) and len(after) == len(args):
             for ours, theirs in zip(args, after, strict=True):
                 calls.replace(ours, theirs)
@@ -167,7 +178,7 @@ class Program:
         """Return the value of a call, and its arguments afterwards if ``in_place``."""
         if self._channel is None:
             if self._restarts >= RESTARTS:
-                raise CallFailed("skipped", "the program was given up after too many failures")
+                raise NoAnswer("skipped", "the program was given up after too many failures")
             self._restarts += 1
             self._load_again()
         known = bool(self._sent) and not in_place and not kwargs and calls.same_arguments(args, self._sent[0][0])
@@ -191,18 +202,18 @@ class Program:
             raised = calls.exception(rest)
             if raised.names[0] == "MemoryError":
                 self.events.append(("oom", raised.describe()))
-            raise raised.rebuild()
+            raise raised.rebuild(self.space, self.job.tests)
         if kind == "bad" and len(rest) == 2 and all(type(text) is str for text in rest):
             if rest[0] == "size":
                 self.events.append(("output_limit", rest[1][:300]))
-            raise CallFailed("error", rest[1][:300])
+            raise NoAnswer("error", rest[1][:300])
         raise self._fail("output_limit", "the program sent no value")
 
     def _load_again(self) -> None:
         """Start the program afresh for the calls that follow; a program that fails to load is given up."""
         if not self.load():
             self._restarts = RESTARTS
-            raise CallFailed(*self.events[-1])
+            raise NoAnswer(*self.events[-1])
 
     # -- the exchange of one frame ----------------------------------------------------------------------------------
 
@@ -214,8 +225,14 @@ class Program:
         """
         if not request and (frame := self._frame()) is not None:
             return self._parse(frame)  # it was there when it was asked for
-        outgoing = memoryview(request)
-        watch = Watch(self, cpu_s or self.limits.call_cpu_s)
+        self.wall_end += time.monotonic() - self._answered  # the tests' own time is not the program's
+        try:
+            return self._wait(memoryview(request), Watch(self, cpu_s or self.limits.call_cpu_s))
+        finally:
+            self._answered = time.monotonic()
+
+    def _wait(self, outgoing: memoryview, watch: Watch) -> list[Any]:
+        """Send what is outgoing and wait for the next reply, for as long as ``watch`` allows."""
         while True:
             if not outgoing and (frame := self._frame()) is not None:
                 return self._parse(frame)
@@ -266,7 +283,7 @@ class Program:
         except values.BadValue as error:
             raise self._fail("output_limit", f"a reply that is none: {error}") from None
 
-    def _dead(self) -> CallFailed:
+    def _dead(self) -> NoAnswer:
         """End the child that closed its channel and say what became of it."""
         usage = self.end(gone=True)
         assert usage is not None
@@ -278,6 +295,9 @@ class Program:
             event = ("crash", "the program closed its channel")
         elif usage.signal == signal.SIGKILL and usage.peak_mb > _NEARLY_ALL * self.limits.memory_mb:
             event = ("oom", f"more than {self.limits.memory_mb} MiB of memory")
+        elif usage.signal == signal.SIGKILL and usage.cpu_s >= _LEAST_CPU_LIMIT_S:
+            # Perhaps somebody killed it all the same: a timeout is final only when a second run ends so, too.
+            event = ("timeout", "the program was killed, as if by a CPU limit that it set itself")
         elif usage.signal == signal.SIGKILL:
             raise WorkerDied("somebody killed the program's process", outside=True)
         elif usage.signal:
@@ -285,12 +305,12 @@ class Program:
         else:
             event = ("crash", f"the program ended itself with exit code {usage.exit_code}")
         self.events.append(event)
-        return CallFailed(*event)
+        return NoAnswer(*event)
 
-    def _fail(self, kind: str, text: str) -> CallFailed:
+    def _fail(self, kind: str, text: str) -> NoAnswer:
         self.end()
         self.events.append((kind, text))
-        return CallFailed(kind, text)
+        return NoAnswer(kind, text)
 
 
 def _framed(request: bytes) -> bytes:

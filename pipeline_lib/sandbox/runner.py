@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextvars
 import io
 import math
 import random
@@ -10,17 +11,19 @@ import resource
 import signal
 import sys
 import time
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
-from pipeline_lib.sandbox.inside.recorder import CallFailed, Recorder
+from pipeline_lib.sandbox.calls import printable
+from pipeline_lib.sandbox.inside.recorder import CallFailed, NoAnswer, Recorder
 from pipeline_lib.sandbox.jobs import Case, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.proxy import Program
-from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, Planned, TestPlan
-from pipeline_lib.sandbox.worker import Worker
+from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, UNCATCHABLE, Planned, TestPlan
+from pipeline_lib.sandbox.worker import Worker, WorkerDied
 
 # What went wrong, worst first: the worst event names the status of a program that did not pass.
 _SEVERITY = ("violation", "oom", "timeout", "output_limit", "crash", "load_error")
@@ -30,26 +33,35 @@ _SEVERITY = ("violation", "oom", "timeout", "output_limit", "crash", "load_error
 _KERNEL_LATER_S = 5.0
 
 
+class Ended(BaseException):
+    """The broker wants this judge to end."""
+
+
 class _OutOfTime(BaseException):
     """The tests themselves ran for too long, perhaps because of a value the program returned."""
+
+
+_OWN = (WorkerDied, _OutOfTime, Ended)  # not the tests' business
 
 
 def judge(planned: Planned, limits: Limits, worker: Worker, name: str) -> Verdict:
     """Run one job to its verdict.
 
-    Visible tests get a process of the program's own, which knows nothing of the hidden ones: what agents are shown of
-    it cannot tell them anything else.
+    Visible tests get a process of the program's own, before there is one for the hidden ones: what agents are shown of
+    it cannot tell them anything else, not even by way of numbers that the kernel counts up.
 
     Raises:
         WorkerDied: the jail died; the job can be tried on another worker.
     """
     started = time.monotonic()
     job, plans = planned.job, planned.plans
-    program, hidden = _judge_plan(Planned(replace(job, visible_tests=""), plans[:1]), limits, worker)
     visible: tuple[Case, ...] = ()
+    other = None
     if job.visible_tests:
         alone = replace(job, tests=job.visible_tests, visible_tests="")
         other, visible = _judge_plan(Planned(alone, plans[1:]), limits, worker)
+    program, hidden = _judge_plan(Planned(replace(job, visible_tests=""), plans[:1]), limits, worker)
+    if other is not None:
         program.cpu_s += other.cpu_s
         program.peak_mb = max(program.peak_mb, other.peak_mb)
     return _verdict(job, program, hidden, visible, name, time.monotonic() - started)
@@ -72,7 +84,8 @@ def _judge_plan(planned: Planned, limits: Limits, worker: Worker) -> tuple[Progr
             if planned.job.mode == "inline":
                 outcome = program.inline_results()
             else:
-                _run(planned.job, plan, recorder, program)
+                with _restored():
+                    contextvars.copy_context().run(_run, planned.job, plan, recorder, program)
     except _OutOfTime:
         program.events.append(("timeout", "the tests took too long on the program's values"))
     finally:
@@ -81,7 +94,24 @@ def _judge_plan(planned: Planned, limits: Limits, worker: Worker) -> tuple[Progr
         resource.setrlimit(resource.RLIMIT_CPU, unlimited)  # this process goes on to other jobs
     program.end()
     results = enumerate(outcome or recorder.outcome())
-    return program, tuple(Case(index, result, text, plan.sources[index]) for index, (result, text) in results)
+    most = limits.error_kb << 10
+    return program, tuple(
+        Case(index, result, printable(text[:most])[:most], plan.sources[index]) for index, (result, text) in results
+    )
+
+
+@contextmanager
+def _restored() -> Iterator[None]:
+    """Put back what tests may change of this process, which goes on to other jobs; modules they must leave alone."""
+    recursion, digits = sys.getrecursionlimit(), sys.get_int_max_str_digits()
+    alarm = signal.getsignal(signal.SIGALRM)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, alarm)
+        sys.setrecursionlimit(recursion)
+        sys.set_int_max_str_digits(digits)
 
 
 def _judge_cpu_s(limits: Limits) -> float:
@@ -104,12 +134,16 @@ def _run(job: Job, plan: TestPlan, recorder: Recorder, program: Program) -> None
         with redirect_stdout(silence), redirect_stderr(silence):
             if job.prelude:
                 exec(_compiled(job.prelude), space)
-            space |= {job.entry_point: program, "candidate": program, CASES: recorder, CALL_FAILED: CallFailed}
+            space |= {job.entry_point: program, "candidate": program, CASES: recorder}
+            space |= {CALL_FAILED: CallFailed, UNCATCHABLE: (NoAnswer, *_OWN)}
+            program.space = space
             exec(plan.code, space)
             if plan.has_check:
                 space["check"](program)
         recorder.finished = True
-    except (Exception, CallFailed, SystemExit) as error:
+    except _OWN:
+        raise
+    except BaseException as error:  # those of test frameworks are no Exception
         recorder.stop(error)
 
 
@@ -137,7 +171,7 @@ def _verdict(
         total=len(hidden),
         cases=hidden,
         visible=visible,
-        error=error[: program.limits.error_kb << 10],
+        error=printable(error)[: program.limits.error_kb << 10],
         wall_s=wall_s,
         cpu_s=program.cpu_s,
         peak_mb=program.peak_mb,

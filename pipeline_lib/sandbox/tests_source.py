@@ -21,7 +21,8 @@ from pipeline_lib.sandbox.jobs import Job
 
 _ERROR = "__symposium_error__"
 CASES = "__symposium_cases__"  # the recorder's name inside the tests' namespace
-CALL_FAILED = "__symposium_call_failed__"  # the exception of a call without an answer, likewise
+CALL_FAILED = "__symposium_call_failed__"  # the exception of a call without a value, likewise
+UNCATCHABLE = "__symposium_uncatchable__"  # exceptions that are the sandbox's own, likewise: tests must not catch them
 
 # Expressions made of these alone have the same value whatever the candidate does.
 _CONSTANT_NODES = (
@@ -168,7 +169,10 @@ def count_cases(tests: str, entry_point: str = "candidate") -> int:
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Replaces asserts by recorded cases, and bare calls of the candidate by calls that hand mutated arguments back."""
+    """Replaces asserts by recorded cases, and bare calls of the candidate by calls that hand mutated arguments back.
+
+    Handlers that catch everything let pass what is the sandbox's own.
+    """
 
     def __init__(self, names: frozenset[str]) -> None:
         self.names = names
@@ -199,6 +203,13 @@ class _Rewriter(ast.NodeTransformer):
         wrapped = ast.Try(body=[ast.Expr(call)], handlers=[handler], orelse=[], finalbody=[])
         return ast.copy_location(wrapped, node)
 
+    def visit_Try(self, node: ast.Try) -> ast.stmt:
+        """Return the statement; a program that is dead or out of time must not count as one that raised."""
+        self.generic_visit(node)
+        if any(_catches_everything(handler) for handler in node.handlers):
+            node.handlers.insert(0, ast.ExceptHandler(type=_name(UNCATCHABLE), name=None, body=[ast.Raise()]))
+        return node
+
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
         """Return the statement; a call whose value is dropped can only be meant to change its arguments."""
         call = node.value
@@ -206,6 +217,12 @@ class _Rewriter(ast.NodeTransformer):
             call.args.insert(0, call.func)
             call.func = ast.copy_location(ast.Attribute(_name(CASES), "in_place", ast.Load()), call.func)
         return node
+
+
+def _catches_everything(handler: ast.ExceptHandler) -> bool:
+    kind = handler.type
+    kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+    return any(kind is None or (isinstance(kind, ast.Name) and kind.id == "BaseException") for kind in kinds)
 
 
 def _foresee(

@@ -25,7 +25,8 @@ class Watch:
         self.cpu_s = cpu_s
         self.started = time.monotonic()
         self.wall_end = min(self.started + _WALL_PER_CPU * cpu_s, program.wall_end)
-        self.next_look = self.started + min(_FIRST_LOOK_S, cpu_s / 2)
+        first = min(_FIRST_LOOK_S, cpu_s / 2, max(self.wall_end - self.started, _SHORTEST_NAP_S))
+        self.next_look = self.started + first
         self.base: float | None = None
 
     def nap_ms(self) -> float:

@@ -271,6 +271,15 @@ def test_everything_runs_in_two_batches_and_ablation_only_where_it_can_matter():
     assert all("def aux(*args, **kwargs)" in job.code for job in ablations)
 
 
+def test_programs_meet_visible_tests_before_any_meets_hidden_ones():
+    with Recorded() as executor:
+        environment = CodingEnvironment(Settings(turns=2, feedback="tests"), lambda: executor)
+        play(environment, (AUX, MAIN), (AUX, ALONE), (AUX, "def main(xs):\n    return aux"))
+        tests = [job.tests for job in executor.batches[0]]
+    assert tests[:3] == [VISIBLE] * 3
+    assert set(tests[3:]) == {HIDDEN}
+
+
 def test_no_sandbox_is_started_before_it_is_needed():
     made = []
 
@@ -436,7 +445,7 @@ class TestFeedback:
                 play(CodingEnvironment(settings, lambda: executor), (AUX, MAIN))
             assert all(job.tests == HIDDEN for batch in executor.batches for job in batch)
             play(CodingEnvironment(Settings(turns=2), lambda: executor), (AUX, MAIN))
-            assert [job.tests for job in executor.batches[-2]] == [HIDDEN, VISIBLE]
+            assert [job.tests for job in executor.batches[-2]] == [VISIBLE, HIDDEN]
 
 
 def test_the_program_of_the_environment_is_the_joined_one():

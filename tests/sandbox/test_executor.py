@@ -212,7 +212,7 @@ def check(candidate):
     assert chance == np.random.RandomState(5).rand()
 """
     passes(executor, code, tests, seed=5)
-    (lean,) = executor.run([job("import sys\ndef f(x):\n    return x + 1 if 'numpy' not in sys.modules else 0\n")])
+    (lean,) = executor.run([job("import sys\ndef f(x):\n    return x + 1 if 'num' 'py' not in sys.modules else 0\n")])
     assert lean.status is Status.PASSED
 
 

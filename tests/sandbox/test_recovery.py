@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,9 @@ import psutil
 import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status, orphans
+from pipeline_lib.sandbox.broker import Broker
 from pipeline_lib.sandbox.runtime import claim_user
+from pipeline_lib.sandbox.slots import Entry
 from tests.sandbox.chaos import wrong_verdicts
 
 LIMITS = Limits(cpu_s=1.0, call_cpu_s=0.5, wall_s=3.0)
@@ -160,3 +163,18 @@ def test_chaos() -> None:
         wrong, killed = wrong_verdicts(executor, 2000, 0.5)
     assert wrong == []
     assert set(killed) == {"broker", "judge", "jail"} and len(killed) > 20
+
+
+@pytest.mark.parametrize("other_starts", [True, False])
+def test_a_job_waits_for_another_slot_only_while_there_can_be_one(other_starts: bool) -> None:
+    client, connection = socket.socketpair()
+    broker_end, judge = socket.socketpair()
+    with client, connection, broker_end, judge:
+        broker = Broker(connection, {"slots": 2})
+        usual, other = broker.slots
+        usual.pid, usual.ready, usual.connection = os.getpid(), True, broker_end
+        other.pid, other.start_at = (os.getpid(), 0.0) if other_starts else (0, float("inf"))
+        broker.queue.append(Entry(1, b"", 1.0, avoid=usual.index))
+        broker._assign()
+        broker.selector.close()
+    assert (usual.entry is None) is other_starts

@@ -62,7 +62,7 @@ def load(job: dict[str, Any]) -> dict[str, Any] | None:
     try:
         if job["prelude"]:
             exec(compile(job["prelude"], "<prelude>", "exec", dont_inherit=True), space)
-        exec(compile(job["code"], "<program>", "exec", dont_inherit=True), space)
+        exec(compile(job["code"].removeprefix("\ufeff"), "<program>", "exec", dont_inherit=True), space)
         if not callable(space.get(job["entry_point"])):
             raise NameError("the program defines no function " + job["entry_point"])
     except BaseException as error:
@@ -102,7 +102,8 @@ def _run_inline(job: dict[str, Any], limits: dict[str, Any], space: dict[str, An
     plan = job["plan"]
     seed(job["seed"])
     record = recorder.Recorder(plan["total"], frozenset(plan["unreached"]), limits["error_kb"] << 10)
-    inner = {**space, "__name__": "tests", plan["recorder"]: record, plan["failed"]: recorder.CallFailed}
+    inner = {**space, "__name__": "tests", plan["recorder"]: record}
+    inner |= {plan["failed"]: recorder.CallFailed, plan["uncatchable"]: recorder.NoAnswer}
     inner.setdefault("candidate", space[job["entry_point"]])
     try:
         exec(compile(plan["source"], "<tests>", "exec", dont_inherit=True), inner)

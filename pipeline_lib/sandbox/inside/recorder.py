@@ -11,11 +11,18 @@ _short.maxlist = _short.maxtuple = _short.maxdict = _short.maxset = _short.maxfr
 
 
 class CallFailed(BaseException):
-    """A call gave no answer.  Not an Exception: tests that expect one must not mistake a dead program for it."""
+    """A call gave no value, and no exception that tests may expect by its class.
+
+    Not an Exception: tests that expect one must not mistake a dead program for it.
+    """
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
         self.kind = kind
+
+
+class NoAnswer(CallFailed):
+    """A call gave no answer at all, so there is nothing that even ``except:`` could have caught."""
 
 
 class Recorder:
@@ -52,7 +59,7 @@ class Recorder:
             self._bad(index, error.kind if error.kind in ("timeout", "skipped") else "error", str(error))
         else:
             notes = getattr(error, "__notes__", None)
-            self._bad(index, "error", notes[0] if notes else type(error).__name__ + ": " + str(error))
+            self._bad(index, "error", notes[0] if notes else type(error).__name__ + ": " + _text(error))
 
     def reached(self, index: int) -> None:
         """Record that a case was reached that must not be."""
@@ -86,3 +93,10 @@ class Recorder:
     def _bad(self, index: int, kind: str, text: str) -> None:
         if self.results[index] is None or self.results[index] == ("ok", ""):
             self.results[index] = (kind, text)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as fault:  # a KeyError, for example, whose key is a number too long to be written
+        return "its text cannot be had: " + type(fault).__name__

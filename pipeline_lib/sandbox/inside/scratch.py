@@ -17,9 +17,14 @@ _DEEPEST = 32
 def content(folder: str) -> tuple[int, float]:
     """Return the number of entries and the MiB below ``folder``.
 
-    It stops counting when there is more than a program may have: more than `MOST_ENTRIES`, or folders nested so deep
+    Where the folder is a file system of its own, that one counts, with what is hidden or has no name any more.  Else it
+    stops counting when there is more than a program may have: more than `MOST_ENTRIES`, or folders nested so deep
     that looking at them takes long; the number is then greater than `MOST_ENTRIES`.
     """
+    if os.path.ismount(folder):
+        facts = os.statvfs(folder)
+        if facts.f_files:
+            return facts.f_files - facts.f_ffree - 1, (facts.f_blocks - facts.f_bfree) * facts.f_frsize / (1 << 20)
     count, size, pending = 0, 0, [(folder, 0)]
     while pending and count <= MOST_ENTRIES:
         path, depth = pending.pop()
@@ -35,8 +40,10 @@ def content(folder: str) -> tuple[int, float]:
                         size += entry.stat(follow_symlinks=False).st_blocks * 512
                     if count > MOST_ENTRIES:
                         break
+        except PermissionError:
+            return MOST_ENTRIES + 1, size / (1 << 20)  # what nobody may look into holds more than it should
         except OSError:
-            count += 1  # it went away, or nobody may look into it
+            count += 1  # it went away
     return count, size / (1 << 20)
 
 

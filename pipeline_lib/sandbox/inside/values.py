@@ -11,6 +11,7 @@ Does not promise: identity.  Values are copies; an object without a plain form r
 
 from __future__ import annotations
 
+import collections
 import json
 import marshal
 import sys
@@ -46,7 +47,10 @@ def write_request(*parts: Any) -> bytes:
 def write_call(number: int, in_place: bool, args: list[Any], kwargs: dict[str, Any]) -> bytes:
     """Return the request of a call; raises `BadValue` for arguments without a plain form."""
     forms, named = encode(args), encode(kwargs)
-    plain = not kwargs and forms == args  # then the program need not decode them
+    try:
+        plain = not kwargs and bool(forms == args)  # then the program need not decode them
+    except ValueError:  # arrays are neither equal nor not
+        plain = False
     return write_request(number, in_place, plain, forms, {} if plain else named)
 
 
@@ -115,7 +119,12 @@ def encode(value: Any, depth: int = 0) -> Any:
     return _encode_other(value, kind, depth)
 
 
-_VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
+_VIEWS = {
+    type(getattr(kind(), name)()): name
+    for kind in (dict, collections.OrderedDict)
+    for name in ("keys", "values", "items")
+}
+_MAPPINGS = ("OrderedDict", "Counter")  # dicts that compare or look up in a way of their own
 
 
 def _encode_other(value: Any, kind: type, depth: int) -> Any:
@@ -127,6 +136,8 @@ def _encode_other(value: Any, kind: type, depth: int) -> Any:
         return {"Decimal": str(value)}
     if name == "Fraction":
         return {"Fraction": [encode(value.numerator), encode(value.denominator)]}
+    if name in _MAPPINGS:
+        return {name: encode(dict(value), depth - 1)["dict"]}
     for base in (int, float, str, complex, list, tuple, dict, set, frozenset, bytes, bytearray):
         if isinstance(value, base):
             return encode(_flatten(value, base), depth - 1)
@@ -157,9 +168,15 @@ def _bounded(iterator: Iterator[Any], most: int = 100_000) -> Iterator[Any]:
         yield item
 
 
+_PLAIN_TYPES = (
+    *(("decimal", "Decimal"), ("fractions", "Fraction")),
+    *(("collections", name) for name in ("deque", *_MAPPINGS)),
+)
+
+
 def _stdlib_name(kind: type) -> str | None:
     """Return the name of a plain type of the standard library if ``kind`` is exactly that type."""
-    for module, name in (("collections", "deque"), ("decimal", "Decimal"), ("fractions", "Fraction")):
+    for module, name in _PLAIN_TYPES:
         if kind.__name__ == name and getattr(sys.modules.get(module), name, None) is kind:
             return name
     return None
@@ -194,13 +211,13 @@ def _decode_tagged(tag: str, body: Any, depth: int) -> Any:
 
         return Fraction(_integer(_decode(body[0], depth)), _integer(_decode(body[1], depth)))
     if tag == "deque":
-        from collections import deque
-
-        return deque([_decode(item, depth) for item in body[0]], body[1])
+        return collections.deque([_decode(item, depth) for item in body[0]], body[1])
     items = [_decode(item, depth) for item in body]
     if tag in ("dict", "items"):
         pairs = dict(items)
         return pairs if tag == "dict" else pairs.items()
+    if tag in _MAPPINGS:
+        return getattr(collections, tag)(dict(items))
     if tag == "keys":
         return dict.fromkeys(items).keys()
     if tag == "values":

@@ -109,6 +109,7 @@ class Zygote:
             try:
                 os.dup2(channel.fileno(), child.CHANNEL)
                 os.closerange(child.CHANNEL + 1, 64)
+                open_nothing()
                 if not self.alone:
                     confine.die_with_parent()
                 if self.alone or os.getppid() == parent:
@@ -161,13 +162,32 @@ def preload(names: list[str]) -> None:
     os.register_at_fork = register  # random would seed itself in every child, and the job's seed comes anyway
 
 
-def confine_self(config: dict[str, Any]) -> None:
-    """Give up what neither the fork server nor any program needs."""
-    os.chdir(config["scratch"])
+def open_nothing() -> None:
+    """Make the first three descriptors a /dev/null of this process' own.
+
+    Locks and flags of one that all programs share would outlive the program that set them.
+    """
     nothing = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     os.close(nothing)
+
+
+def move_packages(stdlib: str) -> None:
+    """Let packages that are loaded already find their modules in ``stdlib``, which programs can read."""
+    before = os.__file__.rpartition("/")[0]
+    for module in list(sys.modules.values()):
+        if hasattr(module, "__path__"):
+            places = list(module.__path__)
+            module.__path__ = [
+                stdlib + place.removeprefix(before) if place.startswith(before + "/") else place for place in places
+            ]
+
+
+def confine_self(config: dict[str, Any]) -> None:
+    """Give up what neither the fork server nor any program needs."""
+    os.chdir(config["scratch"])
+    open_nothing()
     if config["uid"] is not None:
         confine.become(config["uid"])
     elif os.geteuid() == 0:
@@ -195,6 +215,8 @@ def main() -> None:
     """Read the configuration, give up rights, serve."""
     control = open_control(sys.argv[1])
     config = json.loads(control.recv(1 << 18))
+    if config["path"]:
+        move_packages(config["path"][0])
     sys.path[:] = config["path"] or [*sys.path, *config["packages"]]
     try:
         preload(config["preload"])

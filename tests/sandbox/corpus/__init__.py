@@ -96,3 +96,29 @@ def _parse(part: str) -> Program:
         hangs="hangs" in words,
         honest=share.startswith("exactly"),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTests:
+    """A program with tests and a prelude of its own, the status of its verdict and the cases that it passes."""
+
+    name: str
+    status: str
+    passed: int
+    code: str
+    tests: str
+    prelude: str
+
+
+def own_tests() -> list[OwnTests]:
+    """Return the programs of ``own_tests.txt``: unusual but right ones, and wrong ones that common tests let pass."""
+    text = (Path(__file__).parent / "own_tests.txt").read_text()
+    return [_parse_own(part) for part in text.split("\n=== ")[1:]]
+
+
+def _parse_own(part: str) -> OwnTests:
+    head, _, body = part.partition("\n")
+    name, status, passed = head.replace(": ", ", ").split(", ")
+    code, _, rest = body.partition("\n--- tests\n")
+    tests, _, prelude = rest.partition("\n--- prelude\n")
+    return OwnTests(name, status, int(passed), code, tests, prelude)

@@ -99,7 +99,7 @@ def settled(executor: Executor, wanted: Counter[str]) -> Counter[str]:
 
 def check(executor: Executor, programs: Iterable[Program]) -> list[str]:
     """Run each program, then a good one on the same worker; count processes, look for files; return the problems."""
-    problems = [canary(executor, "nothing")]
+    problems = [canary(executor, "nothing"), canary(executor, "a program that names numpy, whose fork server stays")]
     wanted = at_rest(executor)
     outside = {path.name for path in Path("/tmp").iterdir()}
     for program in programs:
