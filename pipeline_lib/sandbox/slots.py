@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -71,6 +72,7 @@ class Slot:
         if self.pid == 0:
             code = 1
             try:
+                gc.freeze()  # sockets in the broker's garbage must not be closed here by a number that is another's now
                 os.dup2(theirs.fileno(), 3)
                 os.closerange(4, 4096)  # the selector's, the client's and the other slots' descriptors
                 judge.serve(socket.socket(fileno=3), self.index, config)

@@ -104,12 +104,12 @@ class Zygote:
 
     def _fork(self, channel: socket.socket) -> None:
         parent = os.getpid()
+        open_nothing()  # for the child alone; here, where it costs no copied pages
         self.pid = os.fork()
         if self.pid == 0:
             try:
                 os.dup2(channel.fileno(), child.CHANNEL)
                 os.closerange(child.CHANNEL + 1, 64)
-                open_nothing()
                 if not self.alone:
                     confine.die_with_parent()
                 if self.alone or os.getppid() == parent:
