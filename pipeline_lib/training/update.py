@@ -153,6 +153,9 @@ def _pass(
         Loss parts, edges and tokens of every micro-batch; None when memory ran out, here or in another process.
     """
     learner.optimiser.zero()
+    if epoch == 0:
+        for values in memory.values():
+            values.zero_()  # what a pass that failed left: its cuts were other ones, and of other processes
     cuts = micro_batches(batch, learner.budget, learner.shares)
     mine = learner.processes.share(cuts)
     # Sharded weights are gathered in every forward pass, so all processes must take equally many, of both kinds.

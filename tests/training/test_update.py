@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -12,6 +16,7 @@ from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.settings.train import LossSettings
 from pipeline_lib.training.batch import Weighted, build, normaliser
 from pipeline_lib.training.optimiser import TrainingError
+from pipeline_lib.training.parallel import Processes
 from pipeline_lib.training.update import update_policy
 from tests.training.bigram import Bigram, bigram_learner
 
@@ -167,6 +172,51 @@ def test_out_of_memory_halves_the_micro_batch_and_repeats_the_step(caplog: pytes
     assert [record.message for record in caplog.records if "out of memory" in record.message] != []
     assert len(caplog.records) == 1  # said once: the smaller budget is kept
     assert torch.allclose(learner.policy.model.table, plain.policy.model.table, atol=1e-5)  # type: ignore[arg-type, union-attr]
+
+
+@dataclass(frozen=True)
+class Thread(Processes):
+    """One of two that train together, as threads: they meet at a barrier and put their values on a board."""
+
+    board: list[Any] = field(default_factory=list)
+    barrier: threading.Barrier = field(default_factory=lambda: threading.Barrier(2))
+
+    def gather(self, value: Any) -> list[Any]:
+        self.board[self.rank] = value
+        self.barrier.wait(30)
+        values = list(self.board)
+        self.barrier.wait(30)
+        return values
+
+    def sum(self, tensors: Iterable[torch.Tensor]) -> None:
+        for tensor in tensors:
+            tensor.copy_(torch.stack(self.gather(tensor.clone())).sum(0))
+
+
+def test_several_processes_forget_what_a_pass_without_memory_had_computed() -> None:
+    """The second process gets through its cut, the first does not; then that cut is the first one's to compute."""
+    settings = LossSettings(epochs=3, clip=0.2)
+    board: list[Any] = [None, None]
+    barrier = threading.Barrier(2)
+
+    def train(rank: int | None) -> torch.Tensor:
+        model = Crowded()
+        model.limit = 4
+        learner = bigram_learner(model=model, gradient_clip=0)
+        learner.budget = 6
+        if rank is not None:
+            learner.processes = Thread(rank, 2, board=board, barrier=barrier)
+        rows = weighted(model, Sampling())
+        batch = build(rows, normaliser(rows, "batch_tokens"), settings)
+        update_policy(learner, batch, settings, 0.1, lambda: None)
+        assert learner.budget < 6, "nothing was repeated"
+        return model.table.detach()
+
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(train, (0, 1)))
+    alone = train(None)
+    assert torch.allclose(both[0], alone, atol=1e-6)
+    assert torch.equal(both[0], both[1])
 
 
 def test_a_sequence_that_does_not_fit_alone_ends_training() -> None:
