@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
+from pipeline_lib.rollouts.engine import EngineError
 from pipeline_lib.rollouts.rollout_model import Ints, Prefill, RolloutModel
 
 if TYPE_CHECKING:
@@ -45,8 +46,16 @@ class GenericModel(RolloutModel):
         self._mask = torch.zeros(0)
 
     def refresh(self, state: Mapping[str, Tensor]) -> None:
-        """Copy the weights; names must be those of the plain model."""
-        self._model.load_state_dict(dict(state), strict=False)
+        """Copy the weights.
+
+        Raises:
+            EngineError: the names are not those of the plain model; a weight that is not named would stay the old one.
+        """
+        own = self._model.state_dict()
+        if state.keys() != own.keys():
+            name = min(state.keys() ^ own.keys())
+            raise EngineError(f"{name}: a weight of the {'rollout copy' if name in own else 'policy'} alone; call load")
+        self._model.load_state_dict(dict(state))
 
     def prefill(self, prompts: Sequence[tuple[int, ...]], keep: bool) -> Prefill:
         """Run prompts padded on the left."""

@@ -123,6 +123,19 @@ def test_weights_of_another_shape_are_refused(fast: bool) -> None:
         engine.update(policy("qwen3", name="main"))
 
 
+@pytest.mark.parametrize("change", ["lacks", "adds", "renames"])
+def test_weights_under_other_names_never_leave_the_old_ones_in_place(change: str) -> None:
+    model = GenericModel(policy("gpt2").model, torch.float32)
+    state = dict(policy("gpt2", seed=1).model.state_dict())
+    name = "transformer.h.0.ln_1.weight"
+    if change != "adds":
+        weight = state.pop(name)
+    if change != "lacks":
+        state[f"base_model.{name}"] = weight if change == "renames" else state[name]
+    with pytest.raises(EngineError, match=r"h\.0\.ln_1\.weight: a weight of the (rollout copy|policy) alone"):
+        model.refresh(state)
+
+
 def test_engine_leaves_process_wide_settings_alone() -> None:
     before = (torch.get_float32_matmul_precision(), torch.get_num_threads(), torch.random.get_rng_state())
     engine = TransformersEngine()
