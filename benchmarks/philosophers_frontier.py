@@ -77,9 +77,9 @@ def play(cell: Cell, environment: Philosophers, section: OpenAIRollouts, seed: i
     engine = OpenAIEngine(section)
     try:
         sampling = Sampling(section.temperature, section.top_p, section.top_k, section.max_new_tokens)
-        records = evaluate_team(
-            remote_team([cell.model], agents), environment, [cell.scenario], engine, sampling, cell.episodes, seed
-        )
+        team = remote_team([cell.model], agents)
+        engine.load(team.policies)
+        records = evaluate_team(team, environment, [cell.scenario], engine, sampling, cell.episodes, seed)
         counters = engine.counters
         return {
             "model": cell.model,

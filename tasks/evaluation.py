@@ -29,7 +29,6 @@ from tasks.sampling import sampling_of
 from tasks.teams import base_team
 
 if TYPE_CHECKING:
-    from pipeline_lib.environments.environment import Environment
     from pipeline_lib.policies.policy import Team
     from pipeline_lib.rollouts.engine import Engine
 
@@ -54,7 +53,10 @@ class Evaluated:
 
 
 class Evaluator:
-    """Plays one arm's teams on one split; made once per stage, because engine and sandbox take time to start.
+    """Plays one arm's teams on one split, with one sandbox, one team in memory and one engine for all of them.
+
+    The engine starts when the first team is really played; another checkpoint's weights are put into the team in memory
+    and from there into the running engine, as training does.
 
     Args:
         params: the settings.
@@ -70,56 +72,71 @@ class Evaluator:
         self._section = environment_section(params, arm)
         self.problems: Sequence[Any] = load_split(PROBLEMS, split)
         self.manifest = load_manifest(PROBLEMS)["splits"][split]
-        self._open: tuple[Environment[Any, Any], Engine] | None = None
         self._environment = make_environment(self._section, params.sandbox)
-        self._team = base_team(params, self._environment, self.problems)
+        self._team = self._untrained()
+        self._base = team_digest(self._team)
+        self._engine: Engine | None = None
+        self._held: dict[str, int] = {}
 
     def close(self) -> None:
         """Stop engine and sandbox."""
         self._environment.close()
-        if self._open:
-            self._open[1].close()
+        if self._engine is not None:
+            self._engine.close()
 
     def base(self, protocol: str = DECENTRALISED) -> Evaluated:
         """Return the untrained team's episodes, each agent by itself or by another protocol."""
-        team = base_team(self._params, self._environment, self.problems)
         title = "base" if protocol == DECENTRALISED else f"base, {protocol.replace('_', ' ')}"
-        return self._evaluate(team, team_digest(team), f"{self._arm} {title}", protocol)
+
+        def put() -> None:
+            if any(policy.version for policy in self._team.policies.values()):  # a checkpoint was put over it
+                self._team, self._held = self._untrained(), {}
+
+        return self._evaluate(put, self._base, f"{self._arm} {title}", protocol)
 
     def checkpoint(self, seed: int, step: int) -> Evaluated:
         """Return the episodes of a checkpoint, which is verified by digest before it is used."""
         folder = step_folder(trained_folder(self._arm, seed), step)
         digest = str(read_checkpoint(folder)["team"])
 
-        def team() -> Team:
+        def put() -> None:
             load_checkpoint(folder, self._team)
-            return self._team
 
-        return self._evaluate(team, digest, f"{self._arm} {seed} step {step}", DECENTRALISED)
+        return self._evaluate(put, digest, f"{self._arm} {seed} step {step}", DECENTRALISED)
 
-    def _evaluate(
-        self,
-        team: Team | Callable[[], Team],
-        digest: str,
-        title: str,
-        protocol: str,
-    ) -> Evaluated:
+    def _untrained(self) -> Team:
+        return base_team(self._params, self._environment, self.problems)
+
+    def _engine_with_team(self) -> Engine:
+        """Return the engine, with the weights that the team in memory has now."""
+        policies = self._team.policies
+        if self._engine is None:
+            self._engine = make_engine(self._params.rollouts)
+        if not self._held:
+            self._engine.load(policies)
+        for name, policy in policies.items():
+            if self._held.get(name, policy.version) != policy.version:
+                self._engine.update(policy)
+        self._held = {name: policy.version for name, policy in policies.items()}
+        return self._engine
+
+    def _evaluate(self, put: Callable[[], None], digest: str, title: str, protocol: str) -> Evaluated:
+        """Return the episodes of the team with this digest; ``put`` brings its weights into memory."""
         params, samples = self._params, self._samples
 
         def compute() -> dict[str, Any]:
             started = time.perf_counter()
-            loaded = team() if callable(team) else team
-            with contextlib.closing(make_engine(params.rollouts)) as engine:
-                records = evaluate_team(
-                    loaded,
-                    self._environment,
-                    self.problems,
-                    engine,
-                    sampling_of(params),
-                    samples.samples,
-                    samples.seed,
-                    protocol=make_protocol(protocol),
-                )
+            put()
+            records = evaluate_team(
+                self._team,
+                self._environment,
+                self.problems,
+                self._engine_with_team(),
+                sampling_of(params),
+                samples.samples,
+                samples.seed,
+                protocol=make_protocol(protocol),
+            )
             return {
                 "episodes": [record.to_json() for record in records],
                 "seconds": round(time.perf_counter() - started, 3),

@@ -104,10 +104,10 @@ def evaluate_team(
     """Play ``samples`` episodes on every problem.
 
     Args:
-        team: the policies; the engine is loaded with them.
+        team: the policies.
         environment: the task.
         problems: problems with distinct ids.
-        engine: samples the actions.
+        engine: samples the actions; it holds the team's policies as they are now (`Engine.load`, `Engine.update`).
         sampling: the distribution they are drawn from.
         samples: episodes per problem, > 0.
         seed: of everything drawn.
@@ -131,7 +131,6 @@ def evaluate_team(
     if repeated:
         raise ValueError(f"problem {repeated[0]!r} occurs more than once; its episodes could not be told apart")
     protocol = protocol or make_protocol("decentralised")
-    engine.load(team.policies)
     episodes = []
     for problem in problems:
         agents = environment.agents(problem)

@@ -32,6 +32,7 @@ def test_a_few_updates_from_warm_start_halve_the_deadlocks(tmp_path: Path):
 
         def played() -> tuple[float, float]:
             with contextlib.closing(make_engine(params.rollouts)) as engine:
+                engine.load(team.policies)
                 records = evaluate_team(team, environment, held_out, engine, sampling, 2, 1000)
             return mean(r.metrics["deadlock"] for r in records), mean(r.metrics["meals_share"] for r in records)
 

@@ -17,9 +17,9 @@ def team():
 
 
 def play(team, problems=PROBLEMS, samples=3, seed=1, environment=None, engine=None, **more):
-    return evaluate_team(
-        team, environment or Talking(), problems, engine or Listening(), SAMPLING, samples, seed, **more
-    )
+    engine = engine or Listening()
+    engine.load(team.policies)
+    return evaluate_team(team, environment or Talking(), problems, engine, SAMPLING, samples, seed, **more)
 
 
 def test_one_record_per_episode_in_order(team):
@@ -158,7 +158,7 @@ def test_progress_may_stop_the_evaluation(team):
     assert len(environment.steps) == 1
 
 
-def test_new_weights_are_used_without_asking(team):
+def test_the_weights_that_the_engine_holds_play(team):
     engine = Listening()
     before = play(team, [Talk("a")], engine=engine)
     other = make_team("one", "two", seed=5)

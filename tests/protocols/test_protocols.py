@@ -17,8 +17,8 @@ TWO_TURNS = Talk("t", turns=2)
 
 def play(name, problems=(TWO_TURNS,), samples=2, in_turns=False):
     """Return the records, and every call of the engine as (policy, prompt, answer)."""
-    engine = Listening()
     team = make_team("one", "two", "three")
+    engine = Listening(team)
     environment = Talking(in_turns)
     records = evaluate_team(team, environment, problems, engine, SAMPLING, samples, 1, protocol=make_protocol(name))
     return records, engine
@@ -112,7 +112,7 @@ def test_an_agent_with_no_room_for_what_was_added_to_its_prompt_writes_nothing()
         policy.model.config.max_position_embeddings = 30
     played = {}
     for name in ("decentralised", "sequential_pipeline", "one_round_discussion"):
-        engine = Listening()
+        engine = Listening(team)
         (record,) = evaluate_team(team, Talking(), [Talk("u")], engine, SAMPLING, 1, 1, protocol=make_protocol(name))
         assert record.details["requests"] == engine.counters.actions
         assert record.tokens == engine.counters.generated_tokens
@@ -129,7 +129,7 @@ def test_an_observation_that_has_no_room_by_itself_is_refused():
     team = make_team("one", "two")
     team.policies["two"].model.config.max_position_embeddings = 10
     with pytest.raises(EngineError, match="its context is 10"):
-        evaluate_team(team, Talking(), [Talk("u")], Listening(), SAMPLING, 1, 1)
+        evaluate_team(team, Talking(), [Talk("u")], Listening(team), SAMPLING, 1, 1)
 
 
 def test_protocols_are_found_by_name():
@@ -150,11 +150,11 @@ def test_every_protocol_plays_the_coding_environment(name, executor):
     tests = "def check(candidate):\n    assert candidate(2) == 4\n"
     observations = {"helper": "aux: doubles\n", "main": "main: twice\n", "single": "both\n"}
     problem = CodingProblem("test/double", "test", "double", 1, "main", observations, "", tests, tests)
-    team = "single" if name == "single_model" else "pair"
-    environment = CodingEnvironment(CodingSettings(team=team, turns=2), lambda: executor)
-    agents = environment.agents(problem)
+    kind = "single" if name == "single_model" else "pair"
+    environment = CodingEnvironment(CodingSettings(team=kind, turns=2), lambda: executor)
+    team = make_team(*environment.agents(problem))
     (record, _) = evaluate_team(
-        make_team(*agents), environment, [problem], Listening(), SAMPLING, 2, 0, protocol=make_protocol(name)
+        team, environment, [problem], Listening(team), SAMPLING, 2, 0, protocol=make_protocol(name)
     )
     assert record.turns == (1 if name == "naive_concatenation" else 2)
     assert record.reward == pytest.approx(sum(record.terms.values()))

@@ -56,8 +56,10 @@ def make_team(*names: str, seed: int = 0) -> Team:
 class Listening(TransformersEngine):
     """The real engine, with a record of every call: the prompts as text, and the answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, team: Team | None = None) -> None:
         super().__init__(rows=64)
+        if team is not None:
+            self.load(team.policies)
         self.calls: list[list[tuple[str, str, str]]] = []
         self.requests: list[Request] = []
 

@@ -1,0 +1,82 @@
+"""Evaluating a team's checkpoints: one engine, one base in memory, and the episodes of as many fresh engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline_lib.policies.warm_start import build_base
+from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.rollouts.transformers_engine import TransformersEngine
+from pipeline_lib.settings import Params, load_params
+from pipeline_lib.settings.evaluate import SampleSettings
+from pipeline_lib.training.checkpoints import write_checkpoint
+from tasks import evaluation
+from tasks.arms import BASE, PROBLEMS, TEAM, environment_section, trained_folder
+from tasks.evaluation import Evaluated, evaluator
+from tasks.teams import base_team
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = """
+environment: philosophers
+problems: {kind: scenarios, sizes: {train: 4, validation: 2, test: 2}, ood: {}}
+policy: {warm_start: {steps: 1, batch: 2}, adapter: ADAPTER}
+"""
+SAMPLES = SampleSettings(samples=2, seed=1000)
+
+
+@pytest.fixture(params=["{kind: none}", "{kind: lora, rank: 2, targets: [q_proj, down_proj]}"])
+def params(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+    """A project with problems, a base, and checkpoints of the steps 0, 1 and 2; nothing is cached."""
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(SETTINGS.replace("ADAPTER", request.param))
+    params = load_params(Path("params.yaml"), ROOT / "conf")
+    prepare(params.problems, PROBLEMS)
+    build_base(params.policy, PROBLEMS, BASE)
+    monkeypatch.setattr(evaluation, "EVALUATE", lambda identity, compute, title: compute())
+    environment = evaluation.make_environment(environment_section(params, TEAM), params.sandbox)
+    team = base_team(params, environment, load_split(PROBLEMS, "train"))
+    for step in range(3):
+        write_checkpoint(trained_folder(TEAM, 0), step, team)
+        for policy in team.policies.values():
+            for _, weights in policy.trainable():
+                weights.data += 0.1 * torch.randn(weights.shape, generator=torch.Generator().manual_seed(step))
+    return params
+
+
+def played(found: Evaluated) -> list[dict[str, Any]]:
+    return [record.to_json() for record in found.episodes]
+
+
+def test_one_engine_and_one_base_serve_a_whole_stage(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = []
+    for step in (None, 0, 1, 2):
+        with evaluator(params, TEAM, "test", SAMPLES) as fresh:
+            alone.append(played(fresh.base() if step is None else fresh.checkpoint(0, step)))
+    assert alone[0] == alone[1]
+    assert len({str(episodes) for episodes in alone}) == 3, "the checkpoints play alike, so nothing is compared"
+    calls: list[str] = []
+
+    def counted(owner: Any, name: str) -> None:
+        real = getattr(owner, name)
+
+        def call(*arguments: Any, **more: Any) -> Any:
+            calls.append(name)
+            return real(*arguments, **more)
+
+        monkeypatch.setattr(owner, name, call)
+
+    counted(evaluation, "base_team")
+    counted(evaluation, "make_engine")
+    counted(TransformersEngine, "load")
+    with evaluator(params, TEAM, "test", SAMPLES) as team:
+        assert played(team.base()) == alone[0]
+        assert played(team.base("sequential_pipeline")) != alone[0]
+        for step in (0, 2, 1, 2):
+            assert played(team.checkpoint(0, step)) == alone[step + 1]
+        assert calls == ["base_team", "make_engine", "load"]
+        assert played(team.base()) == alone[0], "the base after a checkpoint has the checkpoint's weights"
+    assert calls.count("make_engine") == 1
