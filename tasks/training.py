@@ -24,6 +24,10 @@ from tasks.sampling import compute_dtype, sampling_of
 from tasks.teams import base_team
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipeline_lib.environments.environment import Environment
+    from pipeline_lib.policies.policy import Team
     from tasks.stage import StageRun
 
 LAST_STEPS = 10
@@ -107,12 +111,19 @@ def _train(params: Params, arm: str, seed: int, **callbacks: Any) -> TrainResult
             validation=load_split(PROBLEMS, "validation") if params.train.curriculum.kind == "levels" else (),
             seed=seed,
             scratch=scratch_folder(params, arm, seed),
-            base=base_team(params, environment, problems) if params.train.loss.kl > 0 else None,
+            base=_reference(params, environment, problems),
             compute=compute_dtype(params),
             infra_error_share=params.sandbox.infra_error_share,
             processes=processes,
             **callbacks,
         )
+
+
+def _reference(params: Params, environment: Environment[Any, Any], problems: Sequence[Any]) -> Team | None:
+    """Return the base for the KL term, in memory beside the team; below an adapter it is there already."""
+    if params.train.loss.kl == 0 or params.policy.adapter.kind == "lora":
+        return None
+    return base_team(params, environment, problems)
 
 
 def allow_by_audit(params: Params, run: StageRun) -> None:

@@ -1,0 +1,49 @@
+"""A training run as the stage starts it: what it loads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline_lib.policies.warm_start import build_base
+from pipeline_lib.problems.splits import prepare
+from pipeline_lib.settings import load_params
+from tasks import training
+from tasks.arms import BASE, PROBLEMS, TEAM
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = """
+environment: philosophers
+problems: {kind: scenarios, sizes: {train: 4, validation: 2, test: 2}, ood: {}}
+policy: {warm_start: {steps: 1, batch: 2}, adapter: ADAPTER}
+train: {steps: 2, checkpoint_every: 2, problems_per_step: 2, group_size: 4, learning_rate: 0.01, loss: {kl: 0.1}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("adapter", "loaded"), [("{kind: none}", 2), ("{kind: lora, rank: 2, targets: [q_proj, down_proj]}", 1)]
+)
+def test_the_base_below_an_adapter_is_not_loaded_again_to_be_compared_with(
+    adapter: str, loaded: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(SETTINGS.replace("ADAPTER", adapter))
+    params = load_params(Path("params.yaml"), ROOT / "conf")
+    prepare(params.problems, PROBLEMS)
+    build_base(params.policy, PROBLEMS, BASE)
+    monkeypatch.setattr(training, "scratch_folder", lambda *_: tmp_path / "scratch")
+    teams, rows = [], []
+    load = training.base_team
+
+    def counted(*arguments: Any) -> Any:
+        teams.append(load(*arguments))
+        return teams[-1]
+
+    monkeypatch.setattr(training, "base_team", counted)
+    training._train(params, TEAM, 0, on_step=lambda _, metrics: rows.append(metrics))
+    assert len(teams) == loaded
+    distances = [row["update/kl"] for row in rows]
+    assert distances[0] == pytest.approx(0.0, abs=1e-6)
+    assert distances[1] > 1e-5, "it is compared with itself"
