@@ -8,13 +8,13 @@ fast as what this process has done so far; work found finished on resuming does 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,6 +25,8 @@ from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from pipeline_lib.storage import write_text
+
+log = logging.getLogger("symposium.progress")
 
 FILE = "SYMPOSIUM_PROGRESS"
 """Environment variable: a file to keep the newest progress in, for the process that started this one."""
@@ -71,6 +73,7 @@ class Progress:
         self._estimate = Estimate()
         self._drawn = self._written = self._lined = -1e9
         self._shown = ""
+        self._complaint = _Complaint()
         self._bar: Bar | None = None
         self._post = _Artifact(key, title) if key else None
 
@@ -118,18 +121,36 @@ class Progress:
         if self._file and (final or now - self._written >= _FILE_S):
             self._written = now
             content = {"title": self.title, "done": done, "total": total, "text": text, "remaining_s": remaining}
-            with contextlib.suppress(OSError):  # it only informs
-                write_text(self._file, json.dumps(content))
+            self._write(content)
         if self._post:
             self._post.latest = (100.0 * share, "  ".join(filter(None, (f"{done}/{total}", left, text))))
 
     def worked(self, seconds: float) -> None:
         """Tell the process that started this one what the work took, without what is around it."""
         if self._file:
-            with contextlib.suppress(OSError):
-                write_text(self._file, json.dumps({"title": self.title, "done": 1, "total": 1, "work_s": seconds}))
+            self._write({"title": self.title, "done": 1, "total": 1, "work_s": seconds})
+
+    def _write(self, content: Mapping[str, Any]) -> None:
+        """Tell the process that started this one; the work must not fail because nobody can be told."""
+        assert self._file is not None
+        try:
+            write_text(self._file, json.dumps(content))
+        except OSError as error:
+            self._complaint.say(f"cannot write progress to {self._file}", error)
 
     __call__ = update
+
+
+class _Complaint:
+    """Says once what goes wrong again and again."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def say(self, what: str, error: Exception) -> None:
+        if not self._said:
+            self._said = True
+            log.warning("%s (%s: %s); the work goes on, and it is tried again", what, type(error).__name__, error)
 
 
 class _Artifact:
@@ -143,6 +164,7 @@ class _Artifact:
         self._sent: tuple[float, str] | None = None
         self._id: UUID | None = None
         self.latest: tuple[float, str] = (0.0, "")
+        self._complaint = _Complaint()
         self._stop = threading.Event()
         # The context carries the flow run, to which the artifact shall belong.
         context = contextvars.copy_context()
@@ -157,8 +179,10 @@ class _Artifact:
     def _run(self) -> None:
         while True:
             stopping = self._stop.wait(_POST_S)
-            with contextlib.suppress(Exception):  # the work must not fail because nobody can watch it
+            try:
                 self._send()
+            except Exception as error:  # the work must not fail because nobody can watch it
+                self._complaint.say("cannot show progress in the Prefect UI", error)
             if stopping:
                 return
 

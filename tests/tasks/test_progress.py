@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -53,11 +54,31 @@ def test_the_newest_state_in_a_file_for_the_parent(tmp_path: Path, monkeypatch: 
     assert state == {"title": "train", "done": 2, "total": 2, "text": "done", "remaining_s": 0.0}
 
 
-def test_a_file_that_cannot_be_written_does_not_stop_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_written_does_not_stop_the_work_and_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv(progress.FILE, str(tmp_path / "file" / "state.json"))
     with Progress("train", console=Console(file=io.StringIO())) as shown:
+        shown(2, 2)
+        shown.worked(1.0)
+    assert caplog.text.count("cannot write progress to") == 1
+
+
+def test_a_prefect_server_that_cannot_be_told_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectionError("the server is gone")
+
+    monkeypatch.setattr("prefect.artifacts.create_progress_artifact", refuse)
+    monkeypatch.setattr(progress, "_POST_S", 0.01)
+    with Progress("train", "train-progress", console=Console(file=io.StringIO())) as shown:
         shown(1, 2)
+        time.sleep(0.2)
+        shown(2, 2)
+    message = "cannot show progress in the Prefect UI (ConnectionError: the server is gone); the work goes on"
+    assert caplog.text.count(message) == 1
 
 
 def test_nothing_to_do_is_all_done() -> None:
