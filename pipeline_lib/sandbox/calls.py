@@ -128,6 +128,7 @@ def inline_form(planned: Planned) -> dict[str, Any]:
         "source": rewritten_source(job.tests, job.entry_point),
         "total": plan.total,
         "unreached": plan.unreached,
+        "once": plan.once,
         "has_check": plan.has_check,
         "recorder": CASES,
         "failed": CALL_FAILED,

@@ -9,8 +9,8 @@ from enum import StrEnum
 class Status(StrEnum):
     """What became of a program.  Only ``infra_error`` is not the program's own doing, and it never gives a reward."""
 
-    PASSED = "passed"  # every hidden case passed
-    FAILED = "failed"  # ran, at least one case failed
+    PASSED = "passed"  # the hidden tests ran to their end, and every case held
+    FAILED = "failed"  # at least one case failed
     TIMEOUT = "timeout"
     OOM = "oom"
     CRASH = "crash"  # the process died (signal), or the job killed two workers
@@ -93,6 +93,7 @@ class Case:
 class Verdict:
     """What the sandbox says of a program.
 
+    ``fraction`` is 1.0 if and only if ``status`` is ``passed``; a verdict that says otherwise cannot be made.
     ``passed`` and ``total`` count hidden cases; ``total`` is fixed by the tests, never by the candidate.
     ``visible`` are the cases that feedback may quote.  ``trust`` is ``isolated`` or ``inline``.
     """
@@ -113,9 +114,14 @@ class Verdict:
     worker: str = ""
     extra: dict[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Raise ValueError where status and counts contradict each other."""
+        if (self.status is Status.PASSED) != (0 < self.passed == self.total) or not 0 <= self.passed <= self.total:
+            raise ValueError(f"a verdict {self.status.value} cannot have passed {self.passed} of {self.total} cases")
+
     @property
     def fraction(self) -> float | None:
-        """Return passed / total in [0, 1], or None after an infrastructure failure or without cases."""
+        """Return passed / total in [0, 1], 1.0 for status ``passed`` alone; None for ``infra_error`` or no cases."""
         if self.status is Status.INFRA_ERROR or self.total == 0:
             return None
         return self.passed / self.total

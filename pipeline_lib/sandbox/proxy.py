@@ -39,6 +39,8 @@ class Program:
 
     Attributes:
         events: what went wrong so far, as ``(kind, text)``; kinds are the statuses of a verdict.
+        failures: what calls raised instead of an answer; the tests may have lost it.
+        broken: the jail died under a call.
         cpu_s, peak_mb: of all ended children.
         space: the tests' namespace, in which exceptions are looked up.
     """
@@ -49,6 +51,8 @@ class Program:
         self.limits = limits
         self.worker = worker
         self.events: list[tuple[str, str]] = []
+        self.failures: list[NoAnswer] = []
+        self.broken: WorkerDied | None = None
         self.cpu_s = 0.0
         self.peak_mb = 0.0
         self.space: dict[str, Any] = {}
@@ -152,6 +156,16 @@ class Program:
         self.wall_end += grace
         return grace
 
+    @property
+    def asked(self) -> bool:
+        """Return whether the tests have called the program."""
+        return self._calls > 0
+
+    def fail(self, failure: NoAnswer) -> None:
+        """Count an event that keeps the program from passing, whatever the tests make of it."""
+        self.events.append((failure.kind, str(failure)))
+        self.failures.append(failure)
+
     # -- calls ----------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -176,6 +190,18 @@ class Program:
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool) -> tuple[Any, Any]:
         """Return the value of a call, and its arguments afterwards if ``in_place``."""
+        if self.broken is not None:
+            raise self.broken
+        try:
+            return self._ask(args, kwargs, in_place)
+        except NoAnswer as failure:
+            self.failures.append(failure)
+            raise
+        except WorkerDied as error:
+            self.broken = error
+            raise
+
+    def _ask(self, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool) -> tuple[Any, Any]:
         if self._channel is None:
             if self._restarts >= RESTARTS:
                 raise NoAnswer("skipped", "the program was given up after too many failures")

@@ -71,10 +71,16 @@ def _judge_plan(planned: Planned, limits: Limits, worker: Worker) -> tuple[Progr
     """Run the one plan of a job against a fresh program; return the program, ended, and the cases."""
     (plan,) = planned.plans
     program = Program(planned, limits, worker)
-    recorder = Recorder(plan.total, plan.unreached, limits.error_kb << 10)
+    recorder = Recorder(plan.total, plan.unreached, plan.once, limits.error_kb << 10)
     outcome = None
     # The tests may loop over what the program returned: first a polite end, then the kernel's.
-    previous = signal.signal(signal.SIGPROF, _alarm)
+    late = NoAnswer("timeout", "the tests took too long on the program's values")
+
+    def alarm(number: int, frame: FrameType | None) -> None:
+        program.fail(late)  # for the tests may lose what is raised here
+        raise _OutOfTime
+
+    previous = signal.signal(signal.SIGPROF, alarm)
     signal.setitimer(signal.ITIMER_PROF, _judge_cpu_s(limits))
     last_s = math.ceil(time.process_time() + _judge_cpu_s(limits) + _KERNEL_LATER_S)
     unlimited = resource.getrlimit(resource.RLIMIT_CPU)
@@ -87,12 +93,17 @@ def _judge_plan(planned: Planned, limits: Limits, worker: Worker) -> tuple[Progr
                 with _restored():
                     contextvars.copy_context().run(_run, planned.job, plan, recorder, program)
     except _OutOfTime:
-        program.events.append(("timeout", "the tests took too long on the program's values"))
+        recorder.stop(late)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, previous)
         resource.setrlimit(resource.RLIMIT_CPU, unlimited)  # this process goes on to other jobs
     program.end()
+    if program.broken is not None:
+        raise program.broken
+    for failure in program.failures:
+        if not failure.recorded:  # the tests went on without an answer, and nobody has heard of it
+            recorder.stop(failure)
     results = enumerate(outcome or recorder.outcome())
     most = limits.error_kb << 10
     return program, tuple(
@@ -119,10 +130,6 @@ def _judge_cpu_s(limits: Limits) -> float:
     return 0.5 + 2 * limits.cpu_s
 
 
-def _alarm(number: int, frame: FrameType | None) -> None:
-    raise _OutOfTime
-
-
 def _run(job: Job, plan: TestPlan, recorder: Recorder, program: Program) -> None:
     """Run one plan; a statement of the tests that raises ends it, and the cases after it are skipped."""
     random.seed(job.seed)
@@ -140,7 +147,7 @@ def _run(job: Job, plan: TestPlan, recorder: Recorder, program: Program) -> None
             exec(plan.code, space)
             if plan.has_check:
                 space["check"](program)
-        recorder.finished = True
+        recorder.finish(program.asked)
     except _OWN:
         raise
     except BaseException as error:  # those of test frameworks are no Exception
@@ -157,10 +164,10 @@ def _verdict(
 ) -> Verdict:
     passed = sum(case.result == "ok" for case in hidden)
     kinds = {kind for kind, _ in program.events}
-    status = next((Status(kind) for kind in _SEVERITY if kind in kinds), None)
-    if status is None:
-        status = Status.PASSED if passed == len(hidden) else Status.FAILED
-    error = next((text for kind, text in program.events if kind == status.value), "")
+    status, error = Status.PASSED, ""
+    if passed < len(hidden):
+        status = next((Status(kind) for kind in _SEVERITY if kind in kinds), Status.FAILED)
+        error = next((text for kind, text in program.events if kind == status.value), "")
     if status is Status.FAILED:
         first = next(case for case in hidden if case.result != "ok")
         error = f"{first.source}: {first.message}"

@@ -1,9 +1,9 @@
 """Turns the source of tests into cases that are counted one by one.
 
 Promises: every ``assert`` of the tests is one case, found in the syntax tree and not in the text; a failed case does
-not stop the cases after it; an ``assert`` in a loop is one case that holds only if it was reached and never failed;
-``assert True`` and other constants are dropped, for they would be free credit; ``assert False`` becomes a case that
-holds if it is *not* reached.  How many cases there are follows from the tests alone.
+not stop the cases after it; an ``assert`` in a loop is one case that holds only if it never failed and the tests ran
+to their end; ``assert True`` and other constants are dropped, for they would be free credit; ``assert False`` becomes
+a case that holds if it is *not* reached.  How many cases there are follows from the tests alone.
 
 Does not promise: to understand tests that hide their asserts behind a test framework.  Tests are trusted code.
 """
@@ -82,6 +82,7 @@ class TestPlan:
         total: number of cases.
         sources: the assert of each case as text.
         unreached: cases that hold when they are not reached (``assert False``).
+        once: cases that stand outside of loops and helpers, so that they are reached once at most.
         foreseen: arguments and requests of the calls that the tests begin with, as far as their text alone tells them.
     """
 
@@ -90,6 +91,7 @@ class TestPlan:
     total: int
     sources: tuple[str, ...]
     unreached: frozenset[int]
+    once: frozenset[int]
     foreseen: tuple[tuple[bytes, bytes], ...]
 
     __test__ = False  # not a test class, whatever its name says to pytest
@@ -132,6 +134,7 @@ def plan_tests(tests: str, entry_point: str) -> TestPlan:
         total=len(rewriter.sources),
         sources=tuple(rewriter.sources),
         unreached=frozenset(rewriter.unreached),
+        once=frozenset(rewriter.once),
         foreseen=rewriter.foreseen,
     )
 
@@ -153,7 +156,7 @@ def _rewrite(tests: str, entry_point: str) -> tuple[ast.Module, bool, _Rewriter]
         if not check.args.args:
             raise BadTests("check() of the tests takes no argument; it must take the candidate")
         names.add(check.args.args[0].arg)
-    rewriter = _Rewriter(frozenset(names))
+    rewriter = _Rewriter(frozenset(names), None if check is None or _runs_again(check, tree) else check)
     rewriter.foreseen = _foresee(tree.body, check, rewriter.names)
     tree = ast.fix_missing_locations(rewriter.visit(tree))
     if not rewriter.sources:
@@ -174,10 +177,13 @@ class _Rewriter(ast.NodeTransformer):
     Handlers that catch everything let pass what is the sandbox's own.
     """
 
-    def __init__(self, names: frozenset[str]) -> None:
+    def __init__(self, names: frozenset[str], check: ast.FunctionDef | None) -> None:
         self.names = names
         self.sources: list[str] = []
         self.unreached: set[int] = set()
+        self.once: set[int] = set()
+        self._check = check  # runs once, like the module
+        self._repeats = 0  # loops and functions around the statement
         self.foreseen: tuple[tuple[bytes, bytes], ...] = ()
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
@@ -187,6 +193,8 @@ class _Rewriter(ast.NodeTransformer):
             return ast.copy_location(ast.Pass(), node)
         index = len(self.sources)
         self.sources.append(ast.unparse(ast.Assert(test=node.test)))
+        if not self._repeats:
+            self.once.add(index)
         if value is False:
             self.unreached.add(index)
             return ast.copy_location(ast.Expr(_record("reached", index)), node)
@@ -203,6 +211,19 @@ class _Rewriter(ast.NodeTransformer):
         wrapped = ast.Try(body=[ast.Expr(call)], handlers=[handler], orelse=[], finalbody=[])
         return ast.copy_location(wrapped, node)
 
+    def visit_For(self, node: ast.stmt) -> ast.stmt:
+        """Return the statement; what stands in it may be reached many times."""
+        self._repeats += 1
+        self.generic_visit(node)
+        self._repeats -= 1
+        return node
+
+    visit_AsyncFor = visit_While = visit_AsyncFunctionDef = visit_For
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        """Return the statement; a function may be called many times, but for the check."""
+        return self.visit_For(node) if node is not self._check else self.generic_visit(node)  # type: ignore[return-value]
+
     def visit_Try(self, node: ast.Try) -> ast.stmt:
         """Return the statement; a program that is dead or out of time must not count as one that raised."""
         self.generic_visit(node)
@@ -217,6 +238,11 @@ class _Rewriter(ast.NodeTransformer):
             call.args.insert(0, call.func)
             call.func = ast.copy_location(ast.Attribute(_name(CASES), "in_place", ast.Load()), call.func)
         return node
+
+
+def _runs_again(check: ast.FunctionDef, tree: ast.Module) -> bool:
+    """Return whether anything but the judge might call the check."""
+    return bool(check.decorator_list) or any(isinstance(n, ast.Name) and n.id == "check" for n in ast.walk(tree))
 
 
 def _catches_everything(handler: ast.ExceptHandler) -> bool:

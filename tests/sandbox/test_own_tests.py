@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_lib.sandbox import Executor, Job, Limits, Status
+from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.calls import printable
 from pipeline_lib.storage import canonical_json
 from tests.sandbox.corpus import own_tests
@@ -19,6 +19,7 @@ def test_programs_with_tests_of_their_own(jail: str) -> None:
     assert len({program.name for program in programs}) == len(programs) > 100
     with Executor(slots=2, jail=jail) as executor:
         verdicts = executor.run([Job(p.name, p.code, p.tests, "f", prelude=p.prelude) for p in programs])
+    assert all((verdict.fraction == 1.0) == (verdict.status is Status.PASSED) for verdict in verdicts)
     wrong = [
         f"{program.name}: {verdict.status} {verdict.passed}, {verdict.error}"
         for program, verdict in zip(programs, verdicts, strict=True)
@@ -173,3 +174,9 @@ def test_texts_of_a_program_can_be_written_anywhere(mode: str) -> None:
     canonical_json(texts).encode()
     assert all(printable(text) == text and len(text) <= Limits().error_kb << 10 for text in texts)
     assert r"\ud800\x1b[31m\x00" in verdict.error
+
+
+@pytest.mark.parametrize(("status", "passed"), [(Status.CRASH, 2), (Status.PASSED, 1), (Status.FAILED, 3)])
+def test_a_verdict_that_contradicts_itself_cannot_be_made(status: Status, passed: int) -> None:
+    with pytest.raises(ValueError, match="cannot have passed"):
+        Verdict("job", status, passed, 2)

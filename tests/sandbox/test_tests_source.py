@@ -19,13 +19,13 @@ HUMAN_EVAL = Path(__file__).parents[2] / "../shared/data/HumanEval.jsonl.gz"
 def results(tests: str, candidate: object, entry_point: str = "f") -> list[str]:
     """Run rewritten tests in this process and return the result of each case."""
     plan = plan_tests(tests, entry_point)
-    recorder = Recorder(plan.total, plan.unreached, 1000)
+    recorder = Recorder(plan.total, plan.unreached, plan.once, 1000)
     space = {entry_point: candidate, "candidate": candidate, CASES: recorder, CALL_FAILED: CallFailed}
     try:
         exec(plan.code, space)
         if plan.has_check:
             space["check"](candidate)  # type: ignore[operator]
-        recorder.finished = True
+        recorder.finish(True)
     except Exception as error:
         recorder.stop(error)
     return [result for result, _ in recorder.outcome()]
@@ -53,8 +53,33 @@ def test_a_case_in_a_loop_holds_only_if_it_never_failed() -> None:
     assert results(tests, lambda x: x if x < 3 else 0) == ["fail"]
 
 
-def test_a_case_that_is_never_reached_does_not_hold() -> None:
-    assert results("def check(c):\n    for i in range(0):\n        assert c(i) == i\n", lambda x: x) == ["skipped"]
+NEVER = "def check(c):\n    assert c(1) == 1\n    for i in range(0):\n        assert c(i) == i\n"
+
+
+def test_a_case_that_is_never_reached_holds_only_if_every_other_does() -> None:
+    assert results(NEVER, lambda x: x) == ["ok", "ok"]
+    assert results(NEVER, lambda x: 0) == ["fail", "skipped"]
+    assert results(NEVER + "    c(2)[0]\n", lambda x: x) == ["ok", "error"]
+
+
+def test_tests_that_are_stopped_never_pass() -> None:
+    loop = "def check(c):\n    for i in (1, 0):\n        y = c(i)\n        assert y == 1\n"
+    assert results(loop, lambda x: 1 // x) == ["error"]
+    after = "def check(c):\n    assert c(1) == 1\n    assert c(1)\n    c(0)\n"
+    assert results(after, lambda x: 1 // x) == ["ok", "error"]
+    again = "def check(c):\n    y = c(n)\n    assert y\nn = 1\ncheck(f)\nn = 0\n"
+    assert results(again, lambda x: 1 // x) == ["error"]
+
+
+def test_tests_that_ask_nothing_have_judged_nothing() -> None:
+    recorder = Recorder(1, frozenset(), frozenset({0}), 1000)
+    recorder.finish(asked=False)
+    assert recorder.outcome() == [("error", "the tests ended without having asked the program anything")]
+    recorder = Recorder(1, frozenset({0}), frozenset({0}), 1000)
+    recorder.finish(asked=False)
+    assert recorder.outcome() == [("skipped", "not reached")]
+    recorder.finish(asked=None)
+    assert recorder.outcome() == [("ok", "")]
 
 
 def test_constants_are_no_free_credit() -> None:

@@ -101,7 +101,7 @@ def _run_inline(job: dict[str, Any], limits: dict[str, Any], space: dict[str, An
     """Run tests next to the program; what comes back is only as good as the program is honest."""
     plan = job["plan"]
     seed(job["seed"])
-    record = recorder.Recorder(plan["total"], frozenset(plan["unreached"]), limits["error_kb"] << 10)
+    record = recorder.Recorder(plan["total"], plan["unreached"], plan["once"], limits["error_kb"] << 10)
     inner = {**space, "__name__": "tests", plan["recorder"]: record}
     inner |= {plan["failed"]: recorder.CallFailed, plan["uncatchable"]: recorder.NoAnswer}
     inner.setdefault("candidate", space[job["entry_point"]])
@@ -109,7 +109,7 @@ def _run_inline(job: dict[str, Any], limits: dict[str, Any], space: dict[str, An
         exec(compile(plan["source"], "<tests>", "exec", dont_inherit=True), inner)
         if plan["has_check"]:
             inner["check"](space[job["entry_point"]])
-        record.finished = True
+        record.finish()
     except BaseException as error:
         record.stop(error)
     return [list(result) for result in record.outcome()]

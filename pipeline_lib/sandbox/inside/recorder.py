@@ -5,6 +5,7 @@ from __future__ import annotations
 import reprlib
 from typing import Any
 
+_OK = ("ok", "")
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 120
 _short.maxlist = _short.maxtuple = _short.maxdict = _short.maxset = _short.maxfrozenset = 12
@@ -22,7 +23,13 @@ class CallFailed(BaseException):
 
 
 class NoAnswer(CallFailed):
-    """A call gave no answer at all, so there is nothing that even ``except:`` could have caught."""
+    """A call gave no answer at all, so there is nothing that even ``except:`` could have caught.
+
+    ``recorded`` says that some case has failed of it.  Tests can lose an exception without catching it (a ``return`` in
+    ``finally``, a thread, ``contextlib.suppress``); whoever counts must not.
+    """
+
+    recorded = False
 
 
 class Recorder:
@@ -30,14 +37,22 @@ class Recorder:
 
     Attributes:
         results: ``(result, message)`` per case, None while a case was not reached.
-        finished: the tests ran to their end.
+        finished: the tests ran to their end, and nothing was lost on the way.
+
+    Args:
+        total: number of cases.
+        unreached: cases that hold when they are not reached.
+        once: cases that are reached once at most, so that no end of the tests can come before they are through.
+        error_limit: most characters of a message.
     """
 
-    def __init__(self, total: int, unreached: frozenset[int], error_limit: int) -> None:
+    def __init__(self, total: int, unreached: frozenset[int], once: frozenset[int], error_limit: int) -> None:
         self.results: list[tuple[str, str] | None] = [None] * total
         self.unreached = unreached
+        self.once = once
         self.error_limit = error_limit
         self.finished = False
+        self._latest = 0
 
     def equal(self, index: int, left: Any, right: Any) -> None:
         """Record whether ``left == right``."""
@@ -55,6 +70,8 @@ class Recorder:
 
     def error(self, index: int, error: BaseException) -> None:
         """Record that evaluating the case raised."""
+        if isinstance(error, NoAnswer):
+            error.recorded = True
         if isinstance(error, CallFailed):
             self._bad(index, error.kind if error.kind in ("timeout", "skipped") else "error", str(error))
         else:
@@ -70,28 +87,56 @@ class Recorder:
         return getattr(function, "in_place", function)(*args, **kwargs)
 
     def stop(self, error: BaseException) -> None:
-        """Record an exception outside of any case at the first case that it kept from being reached."""
-        for index, result in enumerate(self.results):
-            if result is None and index not in self.unreached:
-                self.error(index, error)
-                return
+        """Record what ended the tests before they were through, or was lost in them.
+
+        It counts against the first case that it kept from being reached, against every case that might have been
+        reached again, and, where there is no such case, against the one that was reached last: whatever happens, tests
+        that were stopped do not pass.
+        """
+        self.finished = False
+        kept = [index for index, result in enumerate(self.results) if result is None and index not in self.unreached]
+        again = [index for index, result in enumerate(self.results) if result == _OK and index not in self.once]
+        for index in again + kept[:1]:
+            self.error(index, error)
+        if all(result == _OK for result in self.results):
+            self.error(self._latest, error)
+
+    def finish(self, asked: bool | None = None) -> None:
+        """Record that the tests ran to their end.
+
+        Tests that reach none of their cases and never ask the program anything (a check that is a generator, functions
+        that nobody calls) have judged nothing, and are counted as stopped.
+
+        Args:
+            asked: whether they have called the program; None if nobody knows.
+        """
+        self.finished = True
+        if all(result is None for result in self.results):
+            judged = len(self.unreached) == len(self.results) if asked is None else asked
+            if not judged:
+                self.stop(CallFailed("error", "the tests ended without having asked the program anything"))
 
     def outcome(self) -> list[tuple[str, str]]:
-        """Return ``(result, message)`` of every case; one that was never reached is skipped."""
+        """Return ``(result, message)`` of every case.
+
+        A case that was not reached holds if the tests ran to their end and every case that they reached held: then it
+        was right not to reach it.  Otherwise it is skipped, but for one that must not be reached.
+        """
+        clean = self.finished and all(result is None or result == _OK for result in self.results)
         outcome = []
         for index, result in enumerate(self.results):
             if result is None:
-                good = index in self.unreached and self.finished
-                result = ("ok", "") if good else ("skipped", "not reached")
+                result = _OK if clean or (self.finished and index in self.unreached) else ("skipped", "not reached")
             outcome.append((result[0], result[1][: self.error_limit]))
         return outcome
 
     def _ok(self, index: int) -> None:
+        self._latest = index
         if self.results[index] is None:
-            self.results[index] = ("ok", "")
+            self.results[index] = _OK
 
     def _bad(self, index: int, kind: str, text: str) -> None:
-        if self.results[index] is None or self.results[index] == ("ok", ""):
+        if self.results[index] is None or self.results[index] == _OK:
             self.results[index] = (kind, text)
 
 
