@@ -20,6 +20,7 @@ _TEXT, _NAME, _NAMES = 500, 100, 12  # most characters of a text and of a name, 
 _EXCEPTIONS: dict[str, type[Exception]] = {
     name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)
 }
+_TEST_FRAMEWORKS = frozenset({"unittest", "pytest", "_pytest", "doctest", "hypothesis", "nose", "nose2"})
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
@@ -28,7 +29,7 @@ class Raised:
     """An exception that a program says it raised.
 
     Attributes:
-        names: of its class and the classes above it.
+        names: of its class and the classes above it, with their modules.
         text: what ``str`` made of it.
         line: of the program, 0 if unknown.
         args: its arguments if they are plain values, else None.
@@ -41,19 +42,23 @@ class Raised:
 
     def describe(self) -> str:
         """Return a line for people."""
-        return f"{self.names[0]}: {self.text}" + (f" (line {self.line})" if self.line else "")
+        return f"{self.names[0].rpartition('.')[2]}: {self.text}" + (f" (line {self.line})" if self.line else "")
 
     def rebuild(self, space: Mapping[str, Any], tests: str) -> BaseException:
         """Return the nearest exception that tests may expect; `CallFailed` for exits and interrupts.
+
+        A class of the program's own is that of the tests which has its name, as if both stood in one module; any other
+        has to be of the same module.  Exceptions by which a test framework learns that a test is skipped, or right to
+        fail, never come from a program.
 
         Args:
             space: the tests' namespace, whose classes, and those of the modules in it, are known beside the builtins.
             tests: their source.
         """
-        kind = next(filter(None, (_EXCEPTIONS.get(name) or _find(name, space) for name in self.names)), None)
+        kind = next(filter(None, (_find(name, space) for name in self.names)), None)
         if kind is None:
             return CallFailed("error", self.describe())
-        if kind is StopIteration and "StopIteration" not in tests:
+        if kind in (StopIteration, StopAsyncIteration) and kind.__name__ not in tests:
             kind = RuntimeError  # as in a generator (PEP 479): it would end what the tests iterate over
         error = _make(kind, (self.text,) if self.args is None else self.args, self.text)
         error.__notes__ = [self.describe()]
@@ -65,11 +70,16 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
-def _find(name: str, space: Mapping[str, Any]) -> type[Exception] | None:
-    """Return the exception class of that name which the tests define or have imported, by itself or with a module."""
+def _find(full_name: str, space: Mapping[str, Any]) -> type[Exception] | None:
+    """Return the builtin exception class, or that of the tests, be it in a module that they have imported."""
+    module, _, name = full_name.rpartition(".")
+    if module == "builtins":
+        return _EXCEPTIONS.get(name)
+    home = "tests" if module == "program" else module
     for value in (space.get(name), *(getattr(part, name, None) for part in space.values() if type(part) is ModuleType)):
-        if isinstance(value, type) and issubclass(value, Exception):
-            return value
+        if isinstance(value, type) and issubclass(value, Exception) and value.__module__ == home:
+            above = {base.__module__.partition(".")[0] for base in value.__mro__}
+            return None if above & _TEST_FRAMEWORKS else value
     return None
 
 
@@ -94,7 +104,7 @@ def exception(rest: list[Any]) -> Raised:
         if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
             kept = tuple(printable(name[:_NAME]) for name in names[:_NAMES])
             return Raised(kept, printable(str(text)[:_TEXT]), line if type(line) is int else 0, _arguments(args))
-    return Raised(("Exception",), "an exception without description", 0, None)
+    return Raised(("builtins.Exception",), "an exception without description", 0, None)
 
 
 def _arguments(form: Any) -> tuple[Any, ...] | None:

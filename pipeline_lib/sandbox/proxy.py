@@ -100,7 +100,7 @@ class Program:
             return True
         raised = calls.exception(rest)
         self.end()
-        self.events.append(("oom" if raised.names[0] == "MemoryError" else "load_error", raised.describe()))
+        self.events.append(("oom" if "builtins.MemoryError" in raised.names else "load_error", raised.describe()))
         return False
 
     def _foresee(self, room: int) -> bytes:
@@ -226,7 +226,7 @@ class Program:
                 raise self._fail("output_limit", f"a reply that is no value: {error}") from None
         if kind == "raised":
             raised = calls.exception(rest)
-            if raised.names[0] == "MemoryError":
+            if "builtins.MemoryError" in raised.names:
                 self.events.append(("oom", raised.describe()))
             raise raised.rebuild(self.space, self.job.tests)
         if kind == "bad" and len(rest) == 2 and all(type(text) is str for text in rest):

@@ -116,7 +116,7 @@ def _run_inline(job: dict[str, Any], limits: dict[str, Any], space: dict[str, An
 
 
 def _describe(error: BaseException) -> list[Any]:
-    """Return names of the exception's classes, its text, the program's line where it arose, and its arguments."""
+    """Return an exception's classes with their modules, its text, the program's line where it arose, its arguments."""
     try:
         text = str(error)[:500]
     except BaseException:
@@ -128,7 +128,8 @@ def _describe(error: BaseException) -> list[Any]:
         trace = trace.tb_next
     if isinstance(error, SyntaxError) and error.filename == "<program>":
         text, line = str(error.msg), error.lineno or 0
-    return [[kind.__name__[:100] for kind in type(error).__mro__[:12]], text, line, _arguments(error)]
+    names = [f"{kind.__module__}.{kind.__name__}"[:100] for kind in type(error).__mro__[:12]]
+    return [names, text, line, _arguments(error)]
 
 
 def _arguments(error: BaseException) -> Any:
