@@ -143,14 +143,13 @@ def test_mistakes_end_with_a_message_before_any_work(finished: Path, tmp_path: P
     assert "Traceback" not in done.stderr
 
 
-def test_killed_at_random_moments_it_continues_and_ends_with_the_same_bytes(finished: Path, tmp_path: Path):
+def test_killed_at_random_steps_it_continues_and_ends_with_the_same_bytes(finished: Path, tmp_path: Path):
     """``kill -9`` of everything, again and again: the same command continues, and the checkpoints are the same."""
     project = make_project(tmp_path / "killed")
-    whole = call(finished, "git", "rev-parse", "HEAD")
-    assert whole
     call(project, "dvc", "repro", "warm_start", "audit")
-    chance = random.Random(1)
-    for _ in range(3):
+    scratch, last, trained = project / ".symposium/scratch", 12, project / "models/trained/team-0"
+    before = 0
+    for step in sorted(random.Random(1).sample(range(1, 10), 3)):
         running = subprocess.Popen(
             ["dvc", "repro", "train@0"],
             cwd=project,
@@ -159,12 +158,24 @@ def test_killed_at_random_moments_it_continues_and_ends_with_the_same_bytes(fini
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        time.sleep(chance.uniform(4.0, 14.0))
+        while steps_done(scratch) < max(step, before + 1):
+            assert running.poll() is None, "it ended before it was killed"
+            time.sleep(0.01)
         os.killpg(running.pid, signal.SIGKILL)
-        running.wait()
+        assert running.wait() == -signal.SIGKILL
+        before = steps_done(scratch)
+        assert step <= before < last, "training was not interrupted"
+        assert not trained.exists()
+    kept = {path: path.stat().st_mtime_ns for path in scratch.rglob("checkpoint.json")}
+    assert len(kept) > 1, "there is nothing to continue from"
     call(project, "dvc", "repro", "train@0")
-    expected = folder_digest(finished / "models/trained/team-0")
-    assert folder_digest(project / "models/trained/team-0") == expected
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept, "it began anew"
+    assert folder_digest(trained) == folder_digest(finished / "models/trained/team-0")
+
+
+def steps_done(scratch: Path) -> int:
+    """Return how many updates the training has behind it."""
+    return max((path.read_text().count("\n") for path in scratch.rglob("metrics.jsonl")), default=0)
 
 
 def test_experiments_metrics_plots_and_a_remote_work_on_a_real_run(
