@@ -9,7 +9,7 @@ from tasks.stage import main, stage
 
 @flow(name="select")
 def select() -> None:
-    """Select on validation episodes only, and make the best run's choice the champion."""
+    """Select on validation episodes only, by the rule in the plan."""
     params = load_params()
     with stage("select", params) as run:
         select_checkpoints(params, run)

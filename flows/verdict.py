@@ -3,6 +3,7 @@
 from prefect import flow, get_run_logger
 
 from pipeline_lib.settings import load_params
+from tasks.crowning import crown
 from tasks.judging import identity, judge
 from tasks.stage import main, stage
 
@@ -13,6 +14,7 @@ def verdict() -> None:
     params = load_params()
     with stage("verdict", params, identity=identity(params)) as run:
         get_run_logger().info("%s", judge(params, run))
+        crown(params, run)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pipeline_lib import storage
 from pipeline_lib.evaluation.plan import check_plan, read_plan
 from pipeline_lib.evaluation.selection import select
 from tasks.arms import ARMS, RESULTS, TEAM, seeds_of
+from tasks.crowning import make_known
 from tasks.episode_files import swept
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def select_checkpoints(params: Params, run: StageRun) -> None:
-    """Write ``results/selection.json``: by arm, the selection and the plan it followed; name the champion."""
+    """Write ``results/selection.json``: by arm, the selection and the plan it followed; tag the team's in MLflow."""
     plan = read_plan(RESULTS / "plan.json")
     written = {}
     for arm in ARMS:
@@ -29,8 +30,7 @@ def select_checkpoints(params: Params, run: StageRun) -> None:
         written[arm] = {**selection.to_json(), "plan": plan.digest}
         if arm == TEAM:
             written[arm]["plan_check"] = check_plan(written[arm], plan).to_json()
-            champion = f"{arm}-{selection.champion_seed}-step-{selection.champion_step}"
-            run.tracked.champion(champion, f"symposium-{params.environment.kind}")
+            run.tracked.selected(make_known(run, arm, selection.champion_seed, selection.champion_step))
             rows = [{"seed": s, "step": c.step, "mean": c.mean, "last": c.last} for s, c in selection.seeds.items()]
             run.table("selection", rows, f"Rule {selection.rule}, metric {selection.metric}")
             run.log(0, {f"selected/step/{seed}": float(choice.step) for seed, choice in selection.seeds.items()})

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
 from pipeline_lib.evaluation.metrics import summarise_team
-from tasks.arms import PROBLEMS, sweep_folder, trained_folder
+from tasks.arms import PROBLEMS, sweep_folder
+from tasks.crowning import make_known
 from tasks.evaluation import checkpoint_steps, evaluator
 
 if TYPE_CHECKING:
@@ -31,11 +32,7 @@ def sweep_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
             overall = summarise_team(evaluated.episodes, params.evaluate.pass_k)["overall"]
             metrics = {f"validation/{name}": value for name, value in overall.items()}
             run.log(step, metrics)
-            name = f"{arm}-{seed}-step-{step}"
-            checkpoint = trained_folder(arm, seed) / f"step-{step:05d}"
-            record = storage.read_json(checkpoint / "checkpoint.json")
-            run.tracked.checkpoint(name, step, record["team"], str(checkpoint.absolute()))
-            run.tracked.checkpoint_metrics(name, step, metrics, dataset)
+            run.tracked.checkpoint_metrics(make_known(run, arm, seed, step), step, metrics, dataset)
             rows.append({"step": step, **{key: round(value, 4) for key, value in overall.items()}})
         run.progress(len(steps), len(steps), "")
     run.table("sweep", rows, f"Checkpoints of {arm} {seed} on the validation split")

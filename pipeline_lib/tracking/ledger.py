@@ -24,12 +24,14 @@ from mlflow.exceptions import MlflowException
 
 from pipeline_lib.locks import locked
 from pipeline_lib.tracking.addresses import LOCK
+from pipeline_lib.tracking.championship import Contender
 from pipeline_lib.tracking.destination import connect, experiment_id
 from pipeline_lib.tracking.operations import MetricValue, Operation, RunKey
 from pipeline_lib.tracking.processes import is_gone, own_process
+from pipeline_lib.tracking.registry import crown
 
 TAG_RUN, TAG_PART, TAG_MODEL, TAG_PROCESS = "symposium.run", "symposium.part", "symposium.model", "symposium.process"
-CHAMPION = "champion"
+TAG_SELECTED, TAG_CHAMPION = "symposium.selected", "symposium.champion"
 _LONGEST_PARAM = 6000
 _LONGEST_TAG = 5000
 
@@ -50,6 +52,7 @@ class Ledger:
         self._runs: dict[tuple[str, str, str], str] = {}
         self._known: dict[str, dict[str, set[int]]] = {}
         self._process = own_process()
+        self.champions: dict[RunKey, str] = {}  # what was decided about the champion, by the run that asked
 
     def apply(self, operation: Operation) -> None:
         """Carry out one operation; AttributeError for a kind that does not exist."""
@@ -126,9 +129,7 @@ class Ledger:
     ) -> None:
         """Attach metrics, measured by the run on a data set (name, digest), to a checkpoint made known before."""
         experiment, run = self.ids(key)
-        model = self._model_id(experiment, key.run, name)
-        if model is None:
-            raise LookupError(f"no logged model {name} in run {key.run}")
+        model = self._known_model(experiment, key.run, name)
         data_name, data_digest = dataset[0], dataset[1][:36]
         present = {
             (metric.key, metric.step)
@@ -142,27 +143,24 @@ class Ledger:
         ]
         self._client.log_batch(run, metrics=fresh)
 
-    def champion(self, key: RunKey, name: str, registered: str) -> None:
-        """Register a checkpoint made known before, and give it the alias ``champion``."""
+    def selected(self, key: RunKey, name: str) -> None:
+        """Tag a checkpoint made known before as the one its run selected; no other of the run has the tag then."""
+        experiment, _ = self.ids(key)
+        model = self._known_model(experiment, key.run, name)
+        chosen = f"tags.`{TAG_SELECTED}` = '{key.run}'"
+        for other in self._client.search_logged_models([experiment], filter_string=chosen):
+            if other.model_id != model:
+                self._client.delete_logged_model_tag(other.model_id, TAG_SELECTED)
+        self._client.set_logged_model_tags(model, {TAG_SELECTED: key.run})
+
+    def champion(self, key: RunKey, name: str, registered: str, tested: dict[str, Any]) -> None:
+        """Give a checkpoint made known before the alias ``champion``, if it has won it; tag the run with the reason."""
         experiment, run = self.ids(key)
         with self._as_default():
-            model = self._model_id(experiment, key.run, name)
-            if model is None:
-                raise LookupError(f"no logged model {name} in run {key.run}")
-            try:
-                self._client.get_registered_model(registered)
-            except MlflowException as error:
-                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                    raise
-                self._client.create_registered_model(registered)
-            versions = self._client.search_model_versions(f"name = '{registered}'")
-            version = next((v.version for v in versions if v.source == f"models:/{model}"), None)
-            if version is None:
-                made = self._client.create_model_version(
-                    registered, source=f"models:/{model}", run_id=run, model_id=model, tags={TAG_RUN: key.run}
-                )
-                version = made.version
-            self._client.set_registered_model_alias(registered, CHAMPION, str(version))
+            model = self._known_model(experiment, key.run, name)
+            why = crown(self._client, model, run, registered, Contender(**tested))
+        self.tags(key, {TAG_CHAMPION: why})
+        self.champions[key] = why
 
     def artifact(self, key: RunKey, path: str, folder: str) -> None:
         """Copy a file, or all files of a folder, to the run's artifacts; what is gone meanwhile is an OSError."""
@@ -248,6 +246,12 @@ class Ledger:
             [experiment], filter_string=f"tags.`{TAG_MODEL}` = '{run}/{name}'", max_results=1
         )
         return str(found[0].model_id) if found else None
+
+    def _known_model(self, experiment: str, run: str, name: str) -> str:
+        found = self._model_id(experiment, run, name)
+        if found is None:
+            raise LookupError(f"no logged model {name} in run {run}")
+        return found
 
     def _create_model(self, experiment: str, run: str, owner: str, name: str, tags: dict[str, str]) -> str:
         model = mlflow.create_external_model(

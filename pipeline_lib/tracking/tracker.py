@@ -1,13 +1,14 @@
 """What the rest of the project calls to record what happens: a parent run, and a child run per stage and seed.
 
-Promises: no call here waits for a server or raises because of one, except `TrackedRun.ids`.  Values that are not
-finite are counted and left out.  The same run opened again (same run name, part and identity) is joined, and what was
-already logged is not logged twice, so a resumed run hands over its history from the start.  Weights are refused:
-a checkpoint is known by digest and address only.
+Promises: no call here waits for a server or raises because of one, except `TrackedRun.ids` and `champion_decided`.
+Values that are not finite are counted and left out.  The same run opened again (same run name, part and identity) is
+joined, and what was already logged is not logged twice, so a resumed run hands over its history from the start.
+Weights are refused: a checkpoint is known by digest and address only.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import os
@@ -19,6 +20,7 @@ from typing import Any, Literal
 
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking.addresses import tracking_uri
+from pipeline_lib.tracking.championship import Contender
 from pipeline_lib.tracking.operations import Operation, RunKey
 from pipeline_lib.tracking.writer import Writer, log
 
@@ -167,9 +169,19 @@ class TrackedRun:
             when=int(time.time() * 1000),
         )
 
-    def champion(self, name: str, registered: str) -> None:
-        """Register a checkpoint made known before under ``registered``, with the alias ``champion``."""
-        self._tracker._put(self.key, "champion", name=_model_name(name), registered=registered)
+    def selected(self, name: str) -> None:
+        """Tag a checkpoint made known before as the one that the run has selected, and no other of the run."""
+        self._tracker._put(self.key, "selected", name=_model_name(name))
+
+    def champion(self, registered: str, tested: Contender) -> None:
+        """Let a team that was tested become champion of ``registered``, if by `championship` it has won that."""
+        fields = {"name": _model_name(tested.team), "registered": registered, "tested": dataclasses.asdict(tested)}
+        self._tracker._put(self.key, "champion", **fields)
+
+    def champion_decided(self, timeout_s: float = 60.0) -> str:
+        """Return what was decided about the champion, and why; empty if the server is away and nothing is yet."""
+        ledger = self._tracker._writer.ledger if self._tracker.flush(timeout_s) else None
+        return ledger.champions.get(self.key, "") if ledger else ""
 
     def artifact(self, path: Path, folder: str = "") -> None:
         """Copy a file, or the files of a folder, to the run's artifacts.

@@ -20,6 +20,8 @@ from tests.flows.project import SMALL, call, change_settings, environment, make_
 
 HUMANEVAL = Path(__file__).resolve().parents[2].parent / "shared/data/HumanEval.jsonl.gz"
 
+CHAMPION = "symposium.champion"
+
 pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(1500)]
 
 
@@ -93,7 +95,19 @@ def test_mlflow_holds_every_metric_every_checkpoint_and_the_champion(finished: P
     assert {"team-0-step-0", "team-0-step-12"} <= {model.name for model in models}
     swept = [metric for model in models for metric in model.metrics or [] if metric.key.startswith("validation/")]
     assert swept
-    assert client.get_model_version_by_alias("symposium-coding", "champion")
+    selection = json.loads((finished / "results/selection.json").read_text())["team"]
+    chosen = f"team-{selection['champion_seed']}-step-{selection['champion_step']}"
+    assert [model.name for model in models if model.tags.get("symposium.selected")] == [chosen]
+    judged = next(run for run in runs if run.info.run_name == "verdict")
+    result = json.loads((finished / "results/verdict.json").read_text())
+    registered = client.search_registered_models("name = 'symposium-coding'")
+    if result["verdict"] == "IMPROVED":
+        assert f"{chosen} of {judged.data.tags['symposium.run']} is the first champion" in judged.data.tags[CHAMPION]
+        version = client.get_model_version_by_alias("symposium-coding", "champion")
+        assert float(version.tags["symposium.test.value"]) == result["teams"]["selected"]["metrics"][result["metric"]]
+    else:
+        assert judged.data.tags[CHAMPION].startswith("there is still no champion: the verdict is ")
+        assert not registered
 
 
 def test_an_evaluation_setting_does_not_train_again(finished: Path, tmp_path: Path, server: dict[str, str]):

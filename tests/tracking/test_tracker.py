@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import shutil
@@ -9,10 +10,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipeline_lib.tracking import Tracker
+from pipeline_lib.tracking import Contender, Tracker
 from pipeline_lib.tracking.tracker import flat
 from tests.tracking.conftest import Reader
 
@@ -114,7 +116,9 @@ def test_checkpoints_are_pointers_with_metrics_and_one_champion(home: Path, read
             sweep.checkpoint_metrics(
                 f"seed-0-step-{step}", step, {"tests_passed": step / 100}, ("validation", "d" * 64)
             )
-        sweep.champion("seed-0-step-20", "coding-pair")
+        sweep.selected("seed-0-step-10")
+        sweep.selected("seed-0-step-20")
+        sweep.champion("coding-pair", contender())
         train.finish()
         sweep.finish()
         tracking.close(60)
@@ -132,21 +136,61 @@ def test_checkpoints_are_pointers_with_metrics_and_one_champion(home: Path, read
     assert [(m.key, m.value, m.step, m.dataset_name, m.dataset_digest) for m in best.metrics or []] == [
         ("tests_passed", 0.2, 20, "validation", "d" * 36)
     ]
+    assert [model.tags.get("symposium.selected") for model in ranked] == ["brave-owl", None]
     version = client.get_model_version_by_alias("coding-pair", "champion")
     assert version.source == f"models:/{best.model_id}"
+    assert version.tags["symposium.test.value"] == "0.5"
     assert len(client.search_model_versions("name = 'coding-pair'")) == 1
 
 
-def test_the_champion_moves(home: Path, reader: Reader) -> None:
-    for run, step in (("first", 10), ("second", 20)):
+def contender(run: str = "brave-owl", **changes: Any) -> Contender:
+    return dataclasses.replace(Contender("seed-0-step-20", run, "IMPROVED", "", A, "tests_passed", 0.5), **changes)
+
+
+def test_the_champion_moves_to_a_better_team_and_stays_otherwise(home: Path, reader: Reader) -> None:
+    for run, value, champion, words in (
+        ("first", 0.5, "first", "is the first champion"),
+        ("worse", 0.4, "first", "0.4000 is not above its 0.5000"),
+        ("better", 0.6, "better", "0.6000, above the 0.5000 of seed-0-step-20 of first"),
+    ):
         tracking = tracker(home, run)
-        child = tracking.start_run("select")
-        child.checkpoint(f"step-{step}", step, A, "models/x")
-        child.champion(f"step-{step}", "coding-pair")
-        child.finish()
+        child = tracking.start_run("verdict")
+        child.checkpoint("seed-0-step-20", 20, A, "models/x")
+        child.champion("coding-pair", contender(run, value=value))
+        decided = child.champion_decided(60)
+        assert words in decided
+        ids = child.ids(60)
+        assert ids is not None
         tracking.close(60)
-    assert reader.client.get_model_version_by_alias("coding-pair", "champion").tags["symposium.run"] == "second"
+        version = reader.client.get_model_version_by_alias("coding-pair", "champion")
+        assert version.tags["symposium.run"] == champion
+        experiment, run_id = ids
+        verdict = reader.client.get_run(run_id)
+        assert (verdict.data.tags["symposium.champion"], verdict.info.experiment_id) == (decided, experiment)
     assert len(reader.client.search_model_versions("name = 'coding-pair'")) == 2
+
+
+def test_a_champion_that_was_never_tested_gives_way(home: Path, reader: Reader) -> None:
+    tracking = tracker(home)
+    child = tracking.start_run("verdict")
+    child.checkpoint("seed-0-step-20", 20, A, "models/x")
+    tracking.flush(60)
+    reader.client.create_registered_model("coding-pair")
+    reader.client.create_model_version("coding-pair", source="s3://somewhere/untested")
+    reader.client.set_registered_model_alias("coding-pair", "champion", "1")
+    child.champion("coding-pair", contender())
+    assert "is the first champion" in child.champion_decided(60)
+    tracking.close(60)
+    assert reader.client.get_model_version_by_alias("coding-pair", "champion").version == 2
+
+
+def test_while_the_server_is_away_nothing_is_decided(home: Path, reader: Reader) -> None:
+    tracking = Tracker(home, "team", "brave-owl", uri="http://127.0.0.1:9")
+    child = tracking.start_run("verdict")
+    child.checkpoint("seed-0-step-20", 20, A, "models/x")
+    child.champion("coding-pair", contender())
+    assert child.champion_decided(1) == ""
+    tracking.close(1)
 
 
 def test_artifacts_are_copied_and_weights_are_refused(home: Path, reader: Reader, tmp_path: Path) -> None:
@@ -240,7 +284,7 @@ def test_tracking_leaves_the_environment_as_it_was(home: Path, monkeypatch: pyte
     tracking = tracker(home)
     run = tracking.start_run("train")
     run.checkpoint("step-1", 1, A, "models/x")  # MLflow itself would name this database to all children
-    run.champion("step-1", "coding-pair")
+    run.champion("coding-pair", contender(team="step-1"))
     run.finish()
     assert tracking.close(60)
     assert not {"MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"} & set(os.environ)

@@ -11,6 +11,7 @@ from prefect import flow
 
 from pipeline_lib import storage
 from pipeline_lib.settings import load_params
+from pipeline_lib.tracking import Contender
 from tasks.environment import places
 from tasks.stage import main, stage
 
@@ -38,7 +39,10 @@ def train(seed: int) -> None:
                 run.tracked.checkpoint(f"seed-{seed}-step-{step}", step, storage.digest([seed, step]), f"models/{seed}")
         score = {"tests_passed": 0.5 + seed / 10}
         run.tracked.checkpoint_metrics(f"seed-{seed}-step-{step}", step, score, ("validation", "e" * 32))
-        run.tracked.champion(f"seed-{seed}-step-{step}", "toy-team")
+        tested = Contender(
+            f"seed-{seed}-step-{step}", run.name, "IMPROVED", "", "e" * 32, "tests_passed", 0.5 + seed / 10
+        )
+        run.tracked.champion("toy-team", tested)
         run.table("scores", [{"seed": seed, **score}], "How it ended")
     storage.write_text(Path(f"models/{seed}/weights.txt"), f"{seed} {params.train.steps}")
     storage.write_json(Path(f"results/train-{seed}.json"), score)

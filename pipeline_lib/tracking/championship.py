@@ -1,0 +1,79 @@
+"""Who is champion.  The rule is fixed here, and nothing else gives the alias:
+
+A team becomes champion when it was tested and its run's verdict against the base is IMPROVED (which no team gets that
+fails a guard), when the run followed its plan, and when there is no champion yet, or one that was tested on the same
+problems by the same metric and is not as good.  Champions that were never tested do not count as champions.  In every
+other case the champion stays: figures on other problems, or by another metric, cannot be compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+IMPROVED = "IMPROVED"
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A team as its test has shown it.
+
+    Attributes:
+        team: its checkpoint's name within its run.
+        run: name of the run.
+        verdict: the verdict against the base: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE.
+        plan_faults: where the run left its plan, in words; empty: it followed it.
+        problems: digest of the test problems' content.
+        metric: what it was tested by; greater is better.
+        value: mean of the metric on the test problems, over the run's training seeds.
+    """
+
+    team: str
+    run: str
+    verdict: str
+    plan_faults: str
+    problems: str
+    metric: str
+    value: float
+
+    def tags(self) -> dict[str, str]:
+        """Return the test as tags of a model version, from which `from_tags` reads it back."""
+        return {f"symposium.test.{name}": str(value) for name, value in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_tags(cls, tags: Mapping[str, str]) -> Contender | None:
+        """Return the test that a version's tags tell of, or None: it was never tested."""
+        found = {field.name: tags.get(f"symposium.test.{field.name}", "") for field in dataclasses.fields(cls)}
+        if not found["value"]:
+            return None
+        return cls(**{**found, "value": float(found["value"])})  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        return f"{self.team} of {self.run}"
+
+
+def decide(candidate: Contender, present: Contender | None) -> tuple[bool, str]:
+    """Return whether a team is champion from now on, and why or why not, as a sentence.
+
+    Args:
+        candidate: the team just tested.
+        present: the champion; None: there is none that was tested.
+    """
+    stays = f"the champion stays {present}" if present else "there is still no champion"
+    by = f"{candidate.metric} {candidate.value:.4f}"
+    if candidate.verdict != IMPROVED:
+        return False, f"{stays}: the verdict is {candidate.verdict}, not {IMPROVED}"
+    if candidate.plan_faults:
+        return False, f"{stays}: the plan was not followed ({candidate.plan_faults})"
+    if present is None:
+        return True, f"{candidate} is the first champion: {candidate.verdict}, {by} on the test problems"
+    if (present.run, present.team) == (candidate.run, candidate.team):
+        return True, f"{candidate} is the champion already"
+    if present.problems != candidate.problems:
+        return False, f"{stays}: it was tested on other problems, so the two cannot be compared"
+    if present.metric != candidate.metric:
+        return False, f"{stays}: it was tested by {present.metric}, so the two cannot be compared"
+    if candidate.value <= present.value:
+        return False, f"{stays}: {by} is not above its {present.value:.4f} on the same test problems"
+    return True, f"{candidate} is the new champion: {by}, above the {present.value:.4f} of {present}"
