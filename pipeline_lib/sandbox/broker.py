@@ -4,6 +4,10 @@ Promises: every job that comes in leads to exactly one answer; a job whose worke
 judged ``crash`` when it has brought down two; a timeout is confirmed by a second run before it is final; when the
 client goes away, everything ends.
 
+No act of a program may look like a failure of the sandbox.  A worker that was killed is nobody's known doing, so its
+job is tried again; a job that loses one after the other then has to run alone, while other workers stand by without a
+program.  When it alone loses its worker again and again and none of those that stand by is killed, the job did it.
+
 It is small, single-threaded and started afresh (never forked from a trainer), so that forking judges is cheap.
 """
 
@@ -25,8 +29,11 @@ from pipeline_lib.sandbox.orphans import make_run_folder
 from pipeline_lib.sandbox.slots import START_S, Entry, Slot
 
 _DEATHS = 2  # workers a job may bring down before it is judged a crash
-_OUTSIDE_DEATHS = 30  # workers a job may lose through others before it is given back: one that takes seconds loses many
-_BROKEN_STARTS, _BROKEN_S = 4, 60.0  # failed starts in a row, and seconds without any worker, before giving up
+_SUSPICION = 3  # workers a job may lose by a kill before it has to run alone
+_ALONE = 3  # workers it may lose then
+_LOSSES = 100  # workers a job may lose while others are killed, too, before it is given back
+_DRAIN_S = 10.0  # a job that has to run alone waits for an empty queue, but not for longer
+_BROKEN_S = 60.0  # seconds without any worker before giving up
 _OVERTIME = 10.0  # a judge that takes so many times a job's wall limit is stuck
 
 
@@ -36,12 +43,16 @@ class Broker:
     def __init__(self, client: socket.socket, config: dict[str, Any]) -> None:
         self.client = client
         self.config = config
-        self.slots = [Slot(index) for index in range(config["slots"])]
+        # Where there is one slot only, a second one stands by while a job runs alone.
+        self.slots = [Slot(index) for index in range(max(2, config["slots"]))]
         self.queue: deque[Entry] = deque()
+        self.suspects: deque[Entry] = deque()
+        self.alone: Entry | None = None  # the suspect that runs now
+        self.killed_idle = float("-inf")  # when a worker was killed last that had no program
+        self.reason = ""
         self.selector = selectors.DefaultSelector()
         self.frames = wire.Frames()
         self.outgoing = bytearray()
-        self.broken = 0
         self.restarts = 0
         self.done = 0
         self.announced = False
@@ -94,6 +105,7 @@ class Broker:
             elif "forget" in head:
                 unwanted = set(head["forget"])
                 self.queue = deque(entry for entry in self.queue if entry.number not in unwanted)
+                self.suspects = deque(entry for entry in self.suspects if entry.number not in unwanted)
             else:
                 self.queue.append(Entry(head["n"], body, head["wall_s"]))
         return True
@@ -115,10 +127,10 @@ class Broker:
 
     def _health(self) -> dict[str, Any]:
         return {
-            "slots": len(self.slots),
+            "slots": self.config["slots"],
             "running": sum(slot.pid != 0 for slot in self.slots),
             "busy": sum(slot.entry is not None for slot in self.slots),
-            "queued": len(self.queue),
+            "queued": len(self.queue) + len(self.suspects),
             "done": self.done,
             "restarts": self.restarts,
             "broker": os.getpid(),
@@ -130,11 +142,17 @@ class Broker:
     def _assign(self) -> float | None:
         """Give waiting jobs to idle slots, start slots that are missing; return when to look again, in seconds."""
         now = time.monotonic()
-        idle = [slot for slot in self.slots if slot.ready and slot.entry is None]
+        if self.alone is not None and any(slot.entry is self.alone for slot in self.slots):
+            return 0.2
+        self.alone = None
+        if self.suspects and (not self.queue or now > self.suspects[0].first_lost + _DRAIN_S):
+            return self._assign_alone(now)
+        usual = self.slots[: self.config["slots"]]
+        idle = [slot for slot in usual if slot.ready and slot.entry is None]
         while self.queue and idle:
             entry = self.queue.popleft()
             slot = next((slot for slot in idle if slot.index != entry.avoid), None)
-            others = (other for other in self.slots if other.index != entry.avoid)
+            others = (other for other in usual if other.index != entry.avoid)
             if slot is None and any(other.pid or other.start_at <= now for other in others):
                 self.queue.appendleft(entry)
                 break
@@ -143,13 +161,26 @@ class Broker:
             self._give(slot, entry, now)
         starting = sum(slot.pid != 0 and not slot.ready for slot in self.slots)
         if self.announced or starting == 0:
-            for slot in self.slots:
+            for slot in usual:
                 if starting >= len(self.queue):
                     break
                 if slot.pid == 0 and slot.start_at <= now:
                     self._start(slot)
                     starting += 1
         return 0.2 if self.queue and not idle else 1.0
+
+    def _assign_alone(self, now: float) -> float:
+        """Give the first of the suspects to a slot once no other job runs and another worker stands by."""
+        if not any(slot.entry is not None for slot in self.slots):
+            ready = [slot for slot in self.slots if slot.ready]
+            patient = now < self.suspects[0].first_lost + _BROKEN_S
+            if len(ready) >= (2 if patient else 1):
+                self.alone = self.suspects.popleft()
+                self._give(ready[0], self.alone, now)
+            for slot in self.slots[:2]:
+                if len(ready) < 2 and slot.pid == 0 and slot.start_at <= now:
+                    self._start(slot)
+        return 0.2
 
     def _give(self, slot: Slot, entry: Entry, now: float) -> None:
         assert slot.connection is not None
@@ -161,18 +192,36 @@ class Broker:
         except OSError:
             self._lost(slot)
 
-    def _retry(self, entry: Entry, slot: Slot, outside: bool, reason: str) -> None:
-        """Try a job again whose worker died, or judge it."""
+    def _retry(self, entry: Entry, slot: Slot, killed: bool, reason: str) -> None:
+        """Try a job again whose worker died with its program, or judge it; ``killed`` if no known act can do that."""
         entry.avoid = slot.index
-        if outside:
-            entry.outside += 1
+        if killed:
+            self._count_loss(entry)
         else:
             entry.deaths += 1
-        if entry.deaths >= _DEATHS or entry.outside >= _OUTSIDE_DEATHS:
-            what = "crash" if entry.deaths >= _DEATHS else "infra"
-            self._tell({"n": entry.number, what: reason, "attempts": entry.attempts})
+        if entry.deaths >= _DEATHS:
+            self._end(entry, "crash", reason)
+        elif entry.alone >= _ALONE:
+            self._end(entry, "crash", f"{reason}: {entry.losses} times, and nothing else of the sandbox was killed")
+        elif entry.losses >= _LOSSES:
+            self._end(entry, "infra_error", f"{reason}: {entry.losses} times, as were workers without a program")
+        else:
+            (self.suspects if entry.suspicion >= _SUSPICION else self.queue).append(entry)
+
+    def _count_loss(self, entry: Entry) -> None:
+        entry.losses += 1
+        if entry.suspicion and self.killed_idle > entry.first_lost:
+            entry.suspicion = entry.alone = 0  # somebody else kills
             return
-        self.queue.appendleft(entry)
+        if entry.suspicion >= _SUSPICION:
+            entry.alone += 1
+        elif entry.suspicion == 0:
+            entry.first_lost = time.monotonic()
+        entry.suspicion += 1
+
+    def _end(self, entry: Entry, status: str, reason: str) -> None:
+        """Tell the client the status of a job that got no verdict."""
+        self._tell({"n": entry.number, "status": status, "error": reason, "attempts": entry.attempts})
 
     # -- slots ------------------------------------------------------------------------------------------------------
 
@@ -192,13 +241,22 @@ class Broker:
             elif "broken" in head:
                 self._broken(slot, head["broken"])
                 return
+            elif "idle_death" in head:
+                self._lost_idle(head["idle_death"])
+                slot.ready = slot.ready and (head["ready"] or slot.entry is not None)
+                if not slot.ready:
+                    slot.deadline = time.monotonic() + START_S
             elif slot.entry is not None:
                 entry, slot.entry = slot.entry, None
                 if "died" in head:
                     slot.ready = head["ready"]
                     slot.deadline = time.monotonic() + START_S
-                    self.restarts += 1
-                    self._retry(entry, slot, head["outside"], head["died"])
+                    if head["began"]:
+                        self.restarts += 1
+                        self._retry(entry, slot, head["outside"], head["died"])
+                    else:  # the worker died before it had the program
+                        self._lost_idle(head["outside"])
+                        self.queue.append(entry)
                 elif head["status"] == "timeout" and not entry.late:
                     entry.late = True
                     self.queue.append(entry)
@@ -208,7 +266,7 @@ class Broker:
 
     def _ready(self, slot: Slot, head: wire.Head) -> None:
         slot.ready = True
-        self.broken = 0
+        slot.broken = 0
         if not self.announced:
             self.announced = True
             self.config["jails"] = [head["ready"]]
@@ -217,26 +275,36 @@ class Broker:
     def _broken(self, slot: Slot, reason: str) -> None:
         """Deal with a judge that cannot start its jail."""
         self._stop(slot)
-        self.broken += 1
-        slot.start_at = time.monotonic() + min(0.05 * 2**self.broken, 5.0)
+        slot.broken += 1
+        slot.start_at = time.monotonic() + min(0.05 * 2**slot.broken, 5.0)
+        self.reason = reason
         if not self.announced:
             self._tell({"broken": reason})
-        elif self.broken >= _BROKEN_STARTS and time.monotonic() > self.last_ready + _BROKEN_S:
-            while self.queue:
-                entry = self.queue.popleft()
-                self._tell({"n": entry.number, "infra": reason, "attempts": entry.attempts})
 
     def _lost(self, slot: Slot) -> None:
         """Deal with a judge that is gone."""
         entry, started = slot.entry, slot.ready
-        if not started and entry is None:
-            self._broken(slot, "the judge died while it started its jail")
-            return
         status = self._stop(slot)
-        outside = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-        self.restarts += 1
+        ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        killed = ended_by == signal.SIGKILL
         if entry is not None:
-            self._retry(entry, slot, outside, "the judge died while it judged this job")
+            self.restarts += 1
+            self._retry(entry, slot, killed, "the judge died while it judged this job")
+        elif started or killed:
+            self._lost_idle(killed)
+        else:
+            self._broken(slot, "the judge died while it started its jail")
+
+    def _lost_idle(self, killed: bool) -> None:
+        """Deal with the end of a worker that had no program; that somebody killed it clears all suspects."""
+        self.restarts += 1
+        if not killed:
+            return
+        self.killed_idle = time.monotonic()
+        for entry in self.suspects:
+            entry.suspicion = entry.alone = 0
+        self.queue.extend(self.suspects)
+        self.suspects.clear()
 
     def _stop(self, slot: Slot) -> int:
         """End the judge of a slot; return its wait status."""
@@ -245,10 +313,16 @@ class Broker:
         return slot.stop()
 
     def _watch(self) -> None:
-        """Kill judges that take far longer than their job may."""
+        """Kill judges that take far longer than their job may; give jobs back when no worker can be had at all."""
         now = time.monotonic()
-        if any(slot.ready for slot in self.slots) or not self.queue:
+        if any(slot.ready for slot in self.slots[: self.config["slots"]]) or not (self.queue or self.suspects):
             self.last_ready = now
+        elif now > self.last_ready + _BROKEN_S:
+            self.last_ready = now  # what comes later has another chance
+            for waiting in (self.queue, self.suspects):
+                while waiting:
+                    reason = f"no worker could be started for {_BROKEN_S:g} s: {self.reason or 'each was killed'}"
+                    self._end(waiting.popleft(), "infra_error", reason)
         for slot in self.slots:
             if slot.pid and (slot.entry is not None or not slot.ready) and now > slot.deadline:
                 entry = slot.entry

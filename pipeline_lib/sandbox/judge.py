@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import resource
+import select
 import signal
 import socket
 from contextlib import suppress
@@ -24,6 +25,7 @@ from pipeline_lib.sandbox.worker import JailError, Worker, WorkerDied
 
 _MEMORY_MB = 2048  # address space of a judge: a value returned by a program cannot take more
 _JOBS_PER_WORKER = 5000
+_GONE = 0  # poll tells of a hang-up whether or not it is asked
 _NAMES_NUMPY = re.compile(r"\bnumpy\b")  # imports take many forms, and loading it for nothing harms nobody
 
 
@@ -58,6 +60,10 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
                     link.send({"broken": str(error)})
                     return
                 link.send({"ready": workers["lean"].jail.name, "facts": workers["lean"].facts})
+            dead = _first_dead(connection, workers)
+            if dead is not None:
+                link.send({"idle_death": _killed_idle(workers.pop(dead)), "ready": "lean" in workers})
+                continue
             frame = link.receive()
             if frame is None:
                 return
@@ -66,18 +72,19 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
             job = planned.job
             flavour = "numpy" if config["packages"] and _NAMES_NUMPY.search(job.prelude + "\n" + job.code) else "lean"
             worker = workers.get(flavour)
+            before = worker.jobs if worker is not None else 0
             try:
                 if worker is None:
                     worker = workers[flavour] = _start(slot, config, flavour)
                 verdict = judge(planned, job.limits or limits, worker, f"slot-{slot}")
             except (WorkerDied, JailError) as error:
                 outside = True
+                began = worker is not None and worker.jobs > before
                 if worker is not None:
                     del workers[flavour]
-                    known = error.outside if isinstance(error, WorkerDied) else None
-                    outside = worker.jail.killed_from_outside() if known is None else known
-                    worker.close()
-                link.send({"n": head["n"], "died": str(error), "outside": outside, "ready": "lean" in workers})
+                    outside = _killed(worker, error)
+                fate = {"outside": outside, "began": began, "ready": "lean" in workers}
+                link.send({"n": head["n"], "died": str(error)} | fate)
                 continue
             link.send({"n": head["n"], "status": verdict.status.value}, wire.pack_verdict(verdict))
             if worker.jobs >= _JOBS_PER_WORKER:
@@ -88,6 +95,35 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
         for worker in workers.values():
             with suppress(OSError):
                 worker.close()
+
+
+def _first_dead(connection: socket.socket, workers: dict[str, Worker]) -> str | None:
+    """Wait for a job; return the flavour of a fork server that ends before one comes, None once there is one."""
+    waiting = select.poll()
+    waiting.register(connection, select.POLLIN)
+    for worker in workers.values():
+        waiting.register(worker.control, _GONE)
+    ready = dict(waiting.poll())
+    if connection.fileno() in ready:
+        return None
+    return next(flavour for flavour, worker in workers.items() if worker.control.fileno() in ready)
+
+
+def _killed_idle(worker: Worker) -> bool:
+    """Remove a worker that ended while it had no program; return what `_killed` does."""
+    try:
+        worker.take().close()  # the offer of its last child, or what it had to say instead
+    except WorkerDied as error:
+        return _killed(worker, error)
+    return _killed(worker)
+
+
+def _killed(worker: Worker, error: BaseException | None = None) -> bool:
+    """Remove a worker that is of no more use; return whether it was killed in a way that no program can cause."""
+    known = error.outside if isinstance(error, WorkerDied) else None
+    outside = worker.jail.killed_from_outside() if known is None else known
+    worker.close()
+    return outside
 
 
 def _start(slot: int, config: dict[str, Any], flavour: str) -> Worker:

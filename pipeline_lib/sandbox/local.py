@@ -174,10 +174,8 @@ class LocalBackend:
         self._deaths = 0
         if body:
             verdict = wire.unpack_verdict(body, waiting.planned)
-        elif "crash" in head:
-            verdict = blank_verdict(waiting.planned, Status.CRASH, head["crash"])
         else:
-            verdict = blank_verdict(waiting.planned, Status.INFRA_ERROR, head["infra"])
+            verdict = blank_verdict(waiting.planned, Status(head["status"]), head["error"])
         waiting.done.put(replace(verdict, attempts=head["attempts"], backend=f"{self.name}/{self.jail}"))
 
     def _revive(self) -> bool:

@@ -23,11 +23,12 @@ def error(number: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A condition: argument ``index`` of the call, masked, equals ``value``."""
+    """A condition: argument ``index`` of the call, masked, equals ``value``, or, whole, ``differs`` from it."""
 
     index: int
     value: int
     mask: int = (1 << 64) - 1
+    differs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,8 @@ _F_SETFL = 4
 # Commands of fcntl without those that direct signals at other processes (F_SETOWN, F_SETSIG, F_SETOWN_EX, F_NOTIFY).
 _FCNTL = (0, 1, 2, 3, 5, 6, 7, 36, 37, 38, 1030, 1032)
 _IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # what isatty, set_blocking and set_inheritable use
-_SET_PDEATHSIG = 1
-_PRCTL = (_SET_PDEATHSIG, 3, 15, 16, 22, 38, 39, 0x53564D41)  # names, seccomp, no_new_privs
+_SET_PDEATHSIG, _SET_SECCOMP = 1, 22
+_PRCTL = (_SET_PDEATHSIG, 3, 15, 16, _SET_SECCOMP, 38, 39, 0x53564D41)  # names, seccomp, no_new_privs
 
 FORK_SERVER = Policy(
     default=error(ENOSYS),  # also clone3, whose flags a filter cannot see: the C library then falls back to clone
@@ -134,7 +135,11 @@ _SOL_SOCKET, _SO_PEERPIDFD, _MSG_OOB = 1, 77, 1
 
 _PROGRAM_RULES = (
     Rule("clone", error(EPERM), (Argument(0, 0, _CLONE_THREAD),)),
-    Rule("prctl", error(EPERM), (Argument(0, _SET_PDEATHSIG),)),
+    *(Rule("prctl", error(EPERM), (Argument(0, option),)) for option in (_SET_PDEATHSIG, _SET_SECCOMP)),
+    # A program whose own limit ends it dies as if somebody had killed it.  Setting limits seems to work, and does
+    # nothing: honest programs do it, too, to have more stack, and lose nothing when they have as much as before.
+    Rule("setrlimit", error(0)),
+    Rule("prlimit64", error(0), (Argument(0, 0), Argument(2, 0, differs=True))),
     # Programs have one socket, the channel: no descriptor of who holds its other end, nothing past its order.
     Rule("getsockopt", error(EPERM), (Argument(1, _SOL_SOCKET), Argument(2, _SO_PEERPIDFD))),
     *(Rule(name, error(EPERM), (Argument(3, _MSG_OOB, _MSG_OOB),)) for name in ("sendto", "recvfrom")),

@@ -28,9 +28,6 @@ RESTARTS = 3
 _FRAME_SLACK = 1 << 16  # bytes of a reply around a value, or instead of one
 _AHEAD = 1 << 16  # bytes sent with a program, its own included; every socket takes so many at once
 _MOST_GRACE = 3.0  # wall limits by which a busy machine may put off the end of a job
-# A program may lower its own CPU limit to a second, which the kernel counts in coarse ticks, and then dies as if
-# somebody had killed it.
-_LEAST_CPU_LIMIT_S = 0.5
 _NEARLY_ALL = 0.8  # of the memory limit: a process killed then was killed for it
 
 
@@ -75,20 +72,19 @@ class Program:
     def load(self) -> bool:
         """Start a child and load the program in it; on failure record the event and return False."""
         job = self.job
-        self._channel = self.worker.take()
+        limits = {name: getattr(self.limits, name) for name in Limits.__dataclass_fields__}
+        self._channel = self.worker.take(None if limits == self.worker.usual_limits else limits)
         self._channel.setblocking(False)
         self._poll = select.poll()
         self._poll.register(self._channel, select.POLLIN)
         self._poll.register(self.worker.control, select.POLLIN)
         self._buffer.clear()
         self._waited = 0.0
-        limits = {name: getattr(self.limits, name) for name in Limits.__dataclass_fields__}
         message = {
             "code": job.code,
             "prelude": job.prelude,
             "entry_point": job.entry_point,
             "seed": job.seed,
-            "limits": None if limits == self.worker.usual_limits else limits,
             "plan": calls.inline_form(self.planned) if job.mode == "inline" else None,
         }
         request = _framed(values.write_request("load", message))
@@ -321,11 +317,8 @@ class Program:
             event = ("crash", "the program closed its channel")
         elif usage.signal == signal.SIGKILL and usage.peak_mb > _NEARLY_ALL * self.limits.memory_mb:
             event = ("oom", f"more than {self.limits.memory_mb} MiB of memory")
-        elif usage.signal == signal.SIGKILL and usage.cpu_s >= _LEAST_CPU_LIMIT_S:
-            # Perhaps somebody killed it all the same: a timeout is final only when a second run ends so, too.
-            event = ("timeout", "the program was killed, as if by a CPU limit that it set itself")
         elif usage.signal == signal.SIGKILL:
-            raise WorkerDied("somebody killed the program's process", outside=True)
+            raise WorkerDied("the program's process was killed", outside=True)
         elif usage.signal:
             event = ("crash", f"the program died of signal {usage.signal}")
         else:

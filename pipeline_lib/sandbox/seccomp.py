@@ -27,7 +27,7 @@ from pipeline_lib.sandbox.policy import (
 from pipeline_lib.sandbox.syscall_numbers import ARCHITECTURES, NUMBERS
 
 _BAD_ARCHITECTURE, _OPTIMIZE = 2, 8  # attributes of a libseccomp filter
-_MASKED_EQUAL = 7  # comparison of libseccomp
+_DIFFERENT, _MASKED_EQUAL = 1, 7  # comparisons of libseccomp
 _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _AND, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _X32_BIT = 0x40000000
@@ -92,7 +92,12 @@ def by_libseccomp(policy: Policy, library: ctypes.CDLL) -> bytes:
             if number < 0:
                 continue  # unknown to this library or not a call of this machine: the default applies
             array = (_Comparison * max(1, len(rule.conditions)))(
-                *(_Comparison(c.index, _MASKED_EQUAL, c.mask, c.value) for c in rule.conditions)
+                *(
+                    _Comparison(c.index, _DIFFERENT, c.value, 0)
+                    if c.differs
+                    else _Comparison(c.index, _MASKED_EQUAL, c.mask, c.value)
+                    for c in rule.conditions
+                )
             )
             result = library.seccomp_rule_add_array(
                 context, ctypes.c_uint32(rule.action), number, len(rule.conditions), array
@@ -136,13 +141,18 @@ def by_assembler(policy: Policy, machine: str) -> bytes:
 def _assemble_rule(rule: Rule) -> bytes:
     """Return instructions that return the rule's action if all conditions hold, and else fall through."""
     tests: list[tuple[int, int, int]] = []  # offset of a word, mask, value
+    rest = _instruction(_RETURN, rule.action)
     for condition in rule.conditions:
         offset = _ARGUMENTS_AT + 8 * condition.index
+        if condition.differs:  # then the rest follows if one of the words does
+            step = _instruction(_LOAD, offset) + _instruction(_JUMP_EQUAL, condition.value & _WORD, 0, 2)
+            step += _instruction(_LOAD, offset + 4)
+            rest = step + _instruction(_JUMP_EQUAL, condition.value >> 32, len(rest) // 8, 0) + rest
+            continue
         for shift, place in ((0, offset), (32, offset + 4)):  # both machines store the low word first
             mask = condition.mask >> shift & _WORD
             if mask:
                 tests.append((place, mask, condition.value >> shift & _WORD))
-    rest = _instruction(_RETURN, rule.action)
     for place, mask, value in reversed(tests):
         step = _instruction(_LOAD, place) + (_instruction(_AND, mask) if mask != _WORD else b"")
         step += _instruction(_JUMP_EQUAL, value, 0, len(rest) // 8)

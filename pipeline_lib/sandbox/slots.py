@@ -27,7 +27,10 @@ class Entry:
         wall_s: seconds it may take.
         attempts: times it was given to a judge.
         deaths: workers it brought down.
-        outside: workers it lost through others.
+        losses: workers it lost to a SIGKILL, which no known act of a program can cause.
+        suspicion: those of them that were lost while the program ran and nothing else is known to have been killed.
+        alone: those of them that were lost while no other program ran.
+        first_lost: when the first of them was lost, on the monotonic clock.
         late: it was late once; the next time is final.
         avoid: the slot where it lost a worker last.
     """
@@ -37,7 +40,10 @@ class Entry:
     wall_s: float
     attempts: int = 0
     deaths: int = 0
-    outside: int = 0
+    losses: int = 0
+    suspicion: int = 0
+    alone: int = 0
+    first_lost: float = 0.0
     late: bool = False
     avoid: int = -1
 
@@ -54,6 +60,7 @@ class Slot:
         entry: the job it has.
         deadline: when it is stuck, on the monotonic clock.
         start_at: when it may be started again.
+        broken: failed starts in a row.
     """
 
     index: int
@@ -64,6 +71,7 @@ class Slot:
     entry: Entry | None = None
     deadline: float = 0.0
     start_at: float = 0.0
+    broken: int = 0
 
     def start(self, config: dict[str, Any]) -> socket.socket:
         """Fork a judge and return the connection to it."""

@@ -24,7 +24,8 @@ class WorkerDied(BaseException):
     """The jail, its fork server or the program's process is gone through nobody's fault, or does not answer.
 
     Not an Exception, for it arises below the tests, whose ``except Exception`` must not turn it into a verdict.
-    ``outside`` says whether somebody else killed it, None if that is still to be found out.
+    ``outside`` says whether it was killed in a way that no known act of a program can cause, None if that is still to
+    be found out.
     """
 
     def __init__(self, text: str, outside: bool | None = None) -> None:
@@ -113,8 +114,19 @@ class Worker:
         if "error" in self.facts:
             raise JailError(f"the jail {jail.name} did not start: {self.facts['error']}")
 
-    def take(self) -> socket.socket:
-        """Return the channel of the child on offer."""
+    def take(self, limits: dict[str, object] | None = None) -> socket.socket:
+        """Return the channel of the child on offer, or of one that has other than the usual limits."""
+        if limits is not None:
+            self._offered().close()
+            try:
+                self.control.send(json.dumps(limits).encode())
+            except OSError as error:
+                raise WorkerDied(f"the fork server ended: {error}") from error
+        channel = self._offered()
+        self.jobs += 1
+        return channel
+
+    def _offered(self) -> socket.socket:
         try:
             message, descriptors, _, _ = socket.recv_fds(self.control, 16, 1)
         except OSError as error:
@@ -124,13 +136,13 @@ class Worker:
                 channel, _ = self.meeting.accept()
             except OSError as error:
                 raise WorkerDied(f"no child came: {error}") from error
-            self.jobs += 1
             return channel
+        if message == b"spoilt":
+            raise WorkerDied("the temporary folder could not be emptied", outside=False)
         if message != b"child" or len(descriptors) != 1:
             for number in descriptors:
                 os.close(number)
             raise WorkerDied("the fork server ended")
-        self.jobs += 1
         return socket.socket(fileno=descriptors[0])
 
     def load(self) -> Load:

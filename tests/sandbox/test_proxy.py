@@ -39,7 +39,7 @@ class Scripted(Worker):
         self.jobs = 0
         self.usual_limits = asdict(Limits())
 
-    def take(self) -> socket.socket:
+    def take(self, limits: dict[str, object] | None = None) -> socket.socket:
         ours, theirs = socket.socketpair()
         self.threads.append(threading.Thread(target=self._play, args=(theirs,), daemon=True))
         self.threads[-1].start()

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline_lib.sandbox import Executor, Job, Limits, Status, orphans
+from pipeline_lib.sandbox import Executor, Job, Limits, Status, backends, orphans, wire
 from pipeline_lib.sandbox.broker import Broker
 from pipeline_lib.sandbox.runtime import claim_user
 from pipeline_lib.sandbox.slots import Entry
@@ -178,3 +178,68 @@ def test_a_job_waits_for_another_slot_only_while_there_can_be_one(other_starts: 
         broker._assign()
         broker.selector.close()
     assert (usual.entry is None) is other_starts
+
+
+KILLS_ITSELF = {
+    "the program": "import os\ndef f(x):\n    os.kill(os.getpid(), 9)\n",
+    "the program while it loads": "import os\nos.kill(os.getpid(), 9)\ndef f(x):\n    return x + 1\n",
+    "its fork server": "import os\ndef f(x):\n    os.kill(os.getppid(), 9)\n",
+}
+
+
+@pytest.mark.parametrize(("slots", "count"), [(1, 1), (2, 3)])
+def test_a_program_that_finds_a_way_to_kill_is_a_crash(monkeypatch: pytest.MonkeyPatch, slots: int, count: int) -> None:
+    # No filter of system calls: as if there were a hole in it.
+    monkeypatch.setattr(backends, "filters", lambda: {})
+    with Executor(slots=slots, limits=LIMITS, jail="bare", min_isolation="rlimits") as executor:
+        jobs = [Job(name, code, TESTS, "f") for name, code in KILLS_ITSELF.items()][:count]
+        *hostile, good = executor.run([*jobs, Job("good", "def f(x): return x + 1", TESTS, "f")])
+    assert [verdict.status for verdict in hostile] == [Status.CRASH] * count
+    assert all("nothing else" in verdict.error for verdict in hostile)
+    assert good.status is Status.PASSED
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_job_is_blamed_for_kills_only_if_nothing_else_is_killed(others: bool) -> None:
+    client, connection = socket.socketpair()
+    with client, connection:
+        broker = Broker(connection, {"slots": 2})
+        broker.selector.close()
+        entry, answers = Entry(1, b"", 1.0), wire.Frames()
+        for lost in range(1, 1000):
+            broker._retry(entry, broker.slots[0], True, "killed")
+            if broker.outgoing:
+                break
+            assert (entry in broker.suspects) is (entry.suspicion >= 3)
+            if others and lost % 5 == 0:
+                broker._lost_idle(True)
+                assert entry in broker.queue and entry not in broker.suspects
+            broker.queue.clear()
+            broker.suspects.clear()
+        ((head, _),) = answers.feed(bytes(broker.outgoing))
+    assert (head["status"], lost) == (("infra_error", 100) if others else ("crash", 6))
+
+
+def test_a_suspect_runs_alone_while_another_worker_stands_by() -> None:
+    client, connection = socket.socketpair()
+    pairs = [socket.socketpair() for _ in range(2)]
+    with client, connection, contextlib.ExitStack() as stack:
+        broker = Broker(connection, {"slots": 2})
+        broker.selector.close()
+        for slot, (ours, theirs) in zip(broker.slots, pairs, strict=True):
+            stack.enter_context(ours), stack.enter_context(theirs)
+            slot.pid, slot.ready, slot.connection = os.getpid(), True, ours
+        usual, suspect, later = (Entry(number, b"", 1.0) for number in range(3))
+        broker.queue.append(usual)
+        broker._assign()
+        broker.suspects.append(suspect)
+        broker._assign()
+        assert [slot.entry for slot in broker.slots] == [usual, None], "it waits for the others"
+        broker.slots[0].entry = None
+        broker._assign()
+        broker.queue.append(later)
+        broker._assign()
+        assert [slot.entry for slot in broker.slots] == [suspect, None], "and the others for it"
+        broker.slots[0].entry = None
+        broker._assign()
+        assert broker.slots[0].entry is later

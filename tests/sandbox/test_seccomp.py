@@ -65,7 +65,7 @@ def by_policy(policy: Policy, name: str, args: tuple[int, ...]) -> int:
     """Return the action that the policy states."""
     padded = (*args, 0, 0, 0, 0, 0, 0)[:6]
     for rule in policy.rules:
-        if rule.name == name and all(padded[c.index] & c.mask == c.value for c in rule.conditions):
+        if rule.name == name and all((padded[c.index] & c.mask == c.value) is not c.differs for c in rule.conditions):
             return rule.action
     return policy.default
 
@@ -79,7 +79,7 @@ def arguments(policy: Policy, name: str) -> list[tuple[int, ...]]:
     for condition in conditions:
         words |= {condition.value, condition.value ^ 1, condition.value | 1 << 40, condition.mask & ((1 << 64) - 1)}
     looked_at = min(2, 1 + max(condition.index for condition in conditions))
-    return [*itertools.product(*[sorted(words)] * looked_at), (3, 4, 0), (3, 4, 0x2000)]
+    return [*itertools.product(*[sorted(words)] * looked_at), (3, 4, 0), (3, 4, 0x2000), (0, 7, 1), (0, 7, 1 << 32)]
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -133,6 +133,9 @@ def test_what_matters() -> None:
     assert acts("clone", thread) == (ALLOW, ALLOW)
     assert acts("clone", fork | 0x10000000)[0] == KILL
     assert acts("kill", 1, 9) == (ALLOW, error(EPERM))
+    assert acts("setrlimit", 0)[1] == acts("prlimit64", 0, 7, 1)[1] == acts("prlimit64", 0, 7, 1 << 32)[1] == error(0)
+    assert acts("prlimit64", 0, 7, 0) == (ALLOW, ALLOW)  # reads them
+    assert acts("prctl", 22)[1] == error(EPERM)
     assert decide(server, 435, (), 0xC000003E) == error(ENOSYS)  # clone3
     assert acts("socket", 2, 1)[0] == acts("execve")[0] == error(EPERM)
     assert acts("socketpair", 1, 1)[0] == ALLOW

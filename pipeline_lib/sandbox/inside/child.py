@@ -22,13 +22,11 @@ NAME = "program"  # not "__main__": a main guard must not fire
 _SLACK = 1 << 16  # bytes of a reply that is not a value
 
 
-def serve(
-    settle: Callable[[dict[str, Any] | None], dict[str, Any]], probe: Callable[[int], dict[str, bool]]
-) -> NoReturn:
+def serve(limits: dict[str, Any], probe: Callable[[int], dict[str, bool]]) -> NoReturn:
     """Read the job from the channel, load the program, answer calls; never return.
 
     Args:
-        settle: sets the resource limits of the job, the usual ones for None, and returns them.
+        limits: what the job may use.
         probe: tries what must not work; for the first child of a fork server only.
     """
     try:
@@ -36,7 +34,6 @@ def serve(
         if kind == "probe":
             send(_SLACK, 0, "probe", probe(job))
             os._exit(0)
-        limits = settle(job["limits"])
         space = load(job)
         if space is None:
             os._exit(0)

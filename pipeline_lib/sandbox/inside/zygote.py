@@ -4,7 +4,8 @@ Promises: it never sees a program or a test.  A child waits, confined, on a chan
 channel goes to the judge, who sends the job straight to the child.  (A kernel of the jail's own can pass no descriptor
 out; there the channel is a connection to where the judge listens, ``meet`` in the configuration.)  ``next`` kills the
 child, reports what it used, empties the scratch folder and offers a fresh child; ``gone`` does so for a child that
-closed its channel and may be dead already; ``poll`` reports what the child uses now.
+closed its channel and may be dead already; ``poll`` reports what the child uses now; limits, as a JSON object, replace
+the child on offer by one that has these.
 When the judge goes away this process ends, and with it everything in the jail.
 
 Runs as a plain script, ``python -S -s -P -B zygote.py N``, with the number of the descriptor that holds the control
@@ -55,17 +56,17 @@ class Zygote:
         self.usual_resources = self._resources(self.usual)  # what can be made before a fork is made once
         self.pid = 0
 
-    def offer(self) -> None:
-        """Fork a child and hand the judge its channel."""
+    def offer(self, limits: dict[str, Any] | None = None) -> None:
+        """Fork a child with ``limits``, the usual ones for None, and hand the judge its channel."""
         if self.meet is not None:
             channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             channel.connect(self.meet)
-            self._fork(channel)
+            self._fork(channel, limits)
             channel.close()
             self.control.send(b"child")
             return
         ours, theirs = socket.socketpair()
-        self._fork(theirs)
+        self._fork(theirs, limits)
         theirs.close()
         descriptor = struct.pack("@i", ours.fileno())
         self.control.sendmsg([b"child"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor)])
@@ -74,7 +75,7 @@ class Zygote:
     def probe(self) -> dict[str, bool]:
         """Have a first child try what must not work."""
         ours, theirs = socket.socketpair()
-        self._fork(theirs)
+        self._fork(theirs, None)
         theirs.close()
         request = values.write_request("probe", os.getppid() or 1)
         ours.send(struct.pack("!I", len(request)) + request)
@@ -88,13 +89,20 @@ class Zygote:
     def serve(self) -> None:
         """Obey the judge until it goes away."""
         while True:
-            command = self.control.recv(16)
+            command = self.control.recv(1 << 12)
             if command == b"poll":
                 self.control.send(self._poll())
             elif command in (b"next", b"gone"):
                 self.control.send(self._reap(_LAST_BREATH_S if command == b"gone" else 0.0))
-                scratch.wipe(self.scratch)
+                try:
+                    scratch.wipe(self.scratch)
+                except OSError:
+                    self.control.send(b"spoilt")
+                    return
                 self.offer()
+            elif command.startswith(b"{"):
+                self._reap()
+                self.offer(json.loads(command))
             else:
                 return
 
@@ -102,7 +110,7 @@ class Zygote:
         """End the child on offer."""
         self._reap()
 
-    def _fork(self, channel: socket.socket) -> None:
+    def _fork(self, channel: socket.socket, limits: dict[str, Any] | None) -> None:
         parent = os.getpid()
         open_nothing()  # for the child alone; here, where it costs no copied pages
         self.pid = os.fork()
@@ -113,16 +121,14 @@ class Zygote:
                 if not self.alone:
                     confine.die_with_parent()
                 if self.alone or os.getppid() == parent:
+                    # Limits first, for the filter does not let a program set any.
+                    confine.limit_resources(self.usual_resources if limits is None else self._resources(limits))
                     if self.confine is not None:
                         self.confine()
                     gc.enable()
-                    child.serve(self._settle, probe.probe)
+                    child.serve(limits or self.usual, probe.probe)
             finally:
                 os._exit(70)
-
-    def _settle(self, limits: dict[str, Any] | None) -> dict[str, Any]:
-        confine.limit_resources(self.usual_resources if limits is None else self._resources(limits))
-        return self.usual if limits is None else limits
 
     def _resources(self, limits: dict[str, Any]) -> list[tuple[int, tuple[int, int]]]:
         own = {"processes": limits["processes"] + self.threads_base, "memory_mb": limits["memory_mb"] + self.extra_mb}
