@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from pipeline_lib.sandbox.inside import values
+from pipeline_lib.sandbox.inside.common import Common, too_many_parts
 from pipeline_lib.sandbox.inside.recorder import CallFailed, NoAnswer
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, UNCATCHABLE, Planned, rewritten_source
 
@@ -29,7 +29,7 @@ class Raised:
     """An exception that a program says it raised.
 
     Attributes:
-        names: of its class and the classes above it, with their modules.
+        names: of its class and the classes above it, with their modules, but for those of builtins.
         text: what ``str`` made of it.
         line: of the program, 0 if unknown.
         args: its arguments if they are plain values, else None.
@@ -72,9 +72,9 @@ def printable(text: str) -> str:
 
 def _find(full_name: str, space: Mapping[str, Any]) -> type[Exception] | None:
     """Return the builtin exception class, or that of the tests, be it in a module that they have imported."""
+    if "." not in full_name:
+        return _EXCEPTIONS.get(full_name)
     module, _, name = full_name.rpartition(".")
-    if module == "builtins":
-        return _EXCEPTIONS.get(name)
     home = "tests" if module == "program" else module
     for value in (space.get(name), *(getattr(part, name, None) for part in space.values() if type(part) is ModuleType)):
         if isinstance(value, type) and issubclass(value, Exception) and value.__module__ == home:
@@ -104,7 +104,7 @@ def exception(rest: list[Any]) -> Raised:
         if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
             kept = tuple(printable(name[:_NAME]) for name in names[:_NAMES])
             return Raised(kept, printable(str(text)[:_TEXT]), line if type(line) is int else 0, _arguments(args))
-    return Raised(("builtins.Exception",), "an exception without description", 0, None)
+    return Raised(("Exception",), "an exception without description", 0, None)
 
 
 def _arguments(form: Any) -> tuple[Any, ...] | None:
@@ -115,12 +115,50 @@ def _arguments(form: Any) -> tuple[Any, ...] | None:
     return tuple(args) if isinstance(args, list) else None
 
 
-def request(number: int, in_place: bool, args: list[Any], kwargs: dict[str, Any]) -> bytes:
-    """Return the request of a call; raises NoAnswer for arguments without a plain form."""
+def request(number: int, args: list[Any], kwargs: dict[str, Any], known: Common, gone: list[int]) -> bytes:
+    """Return the request of a call, with what has happened to the containers that both sides know.
+
+    Args:
+        number: of the call.
+        args, kwargs: its arguments.
+        known: gets to know the containers in them.
+        gone: numbers of containers that the tests have no name for any more.
+
+    Raises:
+        NoAnswer: an argument has no plain form.
+    """
     try:
-        return values.write_call(number, in_place, args, kwargs)
+        gone += known.prune()
+        news = (known.changes(), gone)
+        return values.write_call(number, args, kwargs, known, news)
     except values.BadValue as error:
+        gone += known.cells
+        known.clear()
         raise NoAnswer("error", f"the tests pass what cannot be sent: {error}") from None
+
+
+def value(rest: list[Any], known: Common) -> Any:
+    """Return the value that a reply brings, once everything is done that the program has done to known containers.
+
+    Raises:
+        BadValue: of `values`, for parts that are no such thing.
+    """
+    known.shares = False
+    result = values.decode(rest[0], known)
+    take_over(rest[1:], known, result)
+    return result
+
+
+def take_over(news: list[Any], known: Common, result: Any = None) -> None:
+    """Do to known containers what the program has done to its own; raises `BadValue` as `value` does."""
+    try:
+        changes, kept = news or ([], [])
+        known.change(changes)
+        if known.shares and too_many_parts([result, *known.cells.values()]):
+            raise values.BadValue("size", "a value that holds itself over and over")
+        known.keep(kept)
+    except values.BROKEN as error:
+        raise values.BadValue("form", f"no list of changes: {type(error).__name__}") from None
 
 
 def same_arguments(args: tuple[Any, ...], known: bytes) -> bool:
@@ -154,16 +192,3 @@ def results(rest: list[Any], total: int) -> list[tuple[str, str]] | None:
         return None
     good = all(type(text) is str and result in _RESULTS for result, text in checked)
     return checked if good and len(checked) == total else None
-
-
-def replace(ours: Any, theirs: Any) -> None:
-    """Give a mutable argument the content that the program's copy has after the call."""
-    if type(ours) is type(theirs):
-        if isinstance(ours, list | bytearray):
-            ours[:] = theirs
-        elif isinstance(ours, dict | set):
-            ours.clear()
-            ours.update(theirs)
-        elif isinstance(ours, deque):
-            ours.clear()
-            ours.extend(theirs)

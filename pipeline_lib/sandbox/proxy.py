@@ -17,6 +17,7 @@ from typing import Any
 
 from pipeline_lib.sandbox import calls
 from pipeline_lib.sandbox.inside import values
+from pipeline_lib.sandbox.inside.common import Common
 from pipeline_lib.sandbox.inside.recorder import NoAnswer
 from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.starvation import waited_for_processor
@@ -65,6 +66,8 @@ class Program:
         # Calls that the program knows of and the tests have not made yet: arguments and requests.
         self._sent: deque[tuple[bytes, bytes]] = deque()
         self._surprised = False
+        self._known = Common(0)
+        self._gone: list[int] = []  # containers that the program must forget
         self._turn = threading.RLock()  # tests may call from threads
 
     # -- life of a child ------------------------------------------------------------------------------------------
@@ -79,6 +82,7 @@ class Program:
         self._poll.register(self._channel, select.POLLIN)
         self._poll.register(self.worker.control, select.POLLIN)
         self._buffer.clear()
+        self._known, self._gone = Common(0), []
         self._waited = 0.0
         message = {
             "code": job.code,
@@ -96,7 +100,7 @@ class Program:
             return True
         raised = calls.exception(rest)
         self.end()
-        self.events.append(("oom" if "builtins.MemoryError" in raised.names else "load_error", raised.describe()))
+        self.events.append(("oom" if "MemoryError" in raised.names else "load_error", raised.describe()))
         return False
 
     def _foresee(self, room: int) -> bytes:
@@ -165,7 +169,9 @@ class Program:
     # -- calls ----------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the program's function on copies of the arguments and return a copy of its value.
+        """Call the program's function and return a copy of its value.
+
+        Arguments are copies, too, but what the program does to them is done to the tests' own: see `common`.
 
         Raises:
             Exception: the exception known to the tests that is nearest to the one that the program raised.
@@ -173,23 +179,14 @@ class Program:
             NoAnswer: there is no answer.
         """
         with self._turn:
-            return self._call(args, kwargs, in_place=False)[0]
+            return self._call(args, kwargs)
 
-    def in_place(self, *args: Any, **kwargs: Any) -> Any:
-        """Call like `__call__`, and let the caller's mutable containers become what the program made of its copies."""
-        with self._turn:
-            value, after = self._call(args, kwargs, in_place=True)
-        if isinstance(after, list) and len(after) == len(args):
-            for ours, theirs in zip(args, after, strict=True):
-                calls.replace(ours, theirs)
-        return value
-
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool) -> tuple[Any, Any]:
-        """Return the value of a call, and its arguments afterwards if ``in_place``."""
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the value of a call, and remember what it raised instead if the tests may lose it."""
         if self.broken is not None:
             raise self.broken
         try:
-            return self._ask(args, kwargs, in_place)
+            return self._ask(args, kwargs)
         except NoAnswer as failure:
             self.failures.append(failure)
             raise
@@ -197,35 +194,39 @@ class Program:
             self.broken = error
             raise
 
-    def _ask(self, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool) -> tuple[Any, Any]:
+    def _ask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._channel is None:
             if self._restarts >= RESTARTS:
                 raise NoAnswer("skipped", "the program was given up after too many failures")
             self._restarts += 1
             self._load_again()
-        known = bool(self._sent) and not in_place and not kwargs and calls.same_arguments(args, self._sent[0][0])
-        request = b"" if known else _framed(calls.request(self._calls + 1, in_place, list(args), kwargs))
-        if known:
+        if self._sent and not kwargs and calls.same_arguments(args, self._sent[0][0]):
+            request = b""
             self._sent.popleft()
-        elif self._sent:  # the tests do other than their text says
-            self._surprised = True
-            self.end()
-            self._load_again()
+        else:
+            if self._sent:  # the tests do other than their text says
+                self._surprised = True
+                self.end()
+                self._load_again()
+            request = _framed(calls.request(self._calls + 1, list(args), kwargs, self._known, self._gone))
+            self._gone = []
         self._calls += 1
         number, kind, *rest = self._exchange(request)
         if number != self._calls:
             raise self._fail("output_limit", "the program answered a call that was not made")
-        if kind == "value" and len(rest) == 1 + in_place:
-            try:
-                return values.decode(rest[0]), values.decode(rest[1]) if in_place else None
-            except values.BadValue as error:
-                raise self._fail("output_limit", f"a reply that is no value: {error}") from None
-        if kind == "raised":
-            raised = calls.exception(rest)
-            if "builtins.MemoryError" in raised.names:
-                self.events.append(("oom", raised.describe()))
-            raise raised.rebuild(self.space, self.job.tests)
+        try:
+            if kind == "value" and len(rest) in (1, 3):
+                return calls.value(rest, self._known)
+            if kind == "raised" and len(rest) in (1, 3):
+                calls.take_over(rest[1:], self._known)
+                raised = calls.exception(rest)
+                if "MemoryError" in raised.names:
+                    self.events.append(("oom", raised.describe()))
+                raise raised.rebuild(self.space, self.job.tests)
+        except values.BadValue as error:
+            raise self._fail("output_limit", f"a reply that is no value: {error}") from None
         if kind == "bad" and len(rest) == 2 and all(type(text) is str for text in rest):
+            self._known.clear()
             if rest[0] == "size":
                 self.events.append(("output_limit", rest[1][:300]))
             raise NoAnswer("error", rest[1][:300])

@@ -172,7 +172,7 @@ def count_cases(tests: str, entry_point: str = "candidate") -> int:
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Replaces asserts by recorded cases, and bare calls of the candidate by calls that hand mutated arguments back.
+    """Replaces asserts by recorded cases.
 
     Handlers that catch everything let pass what is the sandbox's own.
     """
@@ -231,14 +231,6 @@ class _Rewriter(ast.NodeTransformer):
             node.handlers.insert(0, ast.ExceptHandler(type=_name(UNCATCHABLE), name=None, body=[ast.Raise()]))
         return node
 
-    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
-        """Return the statement; a call whose value is dropped can only be meant to change its arguments."""
-        call = node.value
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in self.names:
-            call.args.insert(0, call.func)
-            call.func = ast.copy_location(ast.Attribute(_name(CASES), "in_place", ast.Load()), call.func)
-        return node
-
 
 def _runs_again(check: ast.FunctionDef, tree: ast.Module) -> bool:
     """Return whether anything but the judge might call the check."""
@@ -269,7 +261,7 @@ def _foresee(
             if args is None:
                 break
             try:
-                request = values.write_call(len(requests) + 1, False, args, {})
+                request = values.write_call(len(requests) + 1, args, {})
             except values.BadValue:
                 break
             requests.append((values.write_request(*args), request))

@@ -97,17 +97,18 @@ def f(x):
     passes(executor, code, tests)
 
 
-def test_arguments_are_copies_unless_the_value_is_dropped(executor: Executor) -> None:
+def test_what_a_program_does_to_its_arguments_is_done_to_the_tests_own(executor: Executor) -> None:
     tests = """
 def check(candidate):
     items, table = [3, 1, 2], {}
     candidate(items, table=table)
     assert items == [1, 2, 3]
+    assert table == {"seen": [1, 2, 3]}
     other = [2, 1]
     assert candidate(other) is None
-    assert other == [2, 1]
+    assert other == [1, 2]
 """
-    passes(executor, "def f(x, table=None):\n    x.sort()\n", tests)
+    passes(executor, "def f(x, table=None):\n    x.sort()\n    if table is not None: table['seen'] = x\n", tests)
 
 
 def test_the_prelude_is_there_for_program_and_tests(executor: Executor) -> None:

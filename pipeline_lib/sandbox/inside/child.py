@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import common
 import recorder
 import values
 
@@ -41,8 +42,9 @@ def serve(limits: dict[str, Any], probe: Callable[[int], dict[str, bool]]) -> No
             send(1 << 24, 0, "results", _run_inline(job, limits, space))
         else:
             function, limit = space[job["entry_point"]], limits["reply_kb"] << 10
+            known = common.Common(1)
             while True:
-                write(_answer(function, values.read_request(receive()), limit))
+                write(_answer(function, values.read_request(receive()), limit, known))
     except EOFError:
         pass
     finally:
@@ -78,19 +80,46 @@ def seed(number: int) -> None:
         sys.modules["numpy"].random.seed(number % (1 << 32))
 
 
-def _answer(function: Callable[..., Any], call: Any, limit: int) -> bytes:
-    """Call the function; return the reply: its value, the exception it raised, or why the value cannot leave."""
-    number, in_place, plain, args, kwargs = call
+def _answer(function: Callable[..., Any], call: Any, limit: int, known: common.Common) -> bytes:
+    """Call the function; return the reply: its value, the exception it raised, or why the value cannot leave.
+
+    A call that the judge has foreseen brings copies and takes copies; any other comes with what ``known`` has to know.
+    """
+    number, news, plain, args, kwargs = call
+    raised = None
+    value: list[Any] = []
     try:
+        if news is not None:
+            known.forget(news[1])
+            known.change(news[0])
         if not plain:
-            args, kwargs = values.decode(args), values.decode(kwargs)
-        value = values.encode(function(*args, **kwargs))
-        if in_place:
-            return frame(limit, number, "value", value, values.encode(args))
-        return frame(limit, number, "value", value)
+            args, kwargs = values.decode(args, known), values.decode(kwargs, known)
+        if news is None:
+            return frame(limit, number, "value", values.encode(function(*args, **kwargs)))
+        known.note()
+        value.append(function(*args, **kwargs))
+        if not known.cells and type(value[0]) in values.ATOMS:
+            return frame(limit, number, "value", values.encode(value[0]))  # nothing to share: the common case
     except values.BadValue as error:
+        known.clear()
         return frame(_SLACK, number, "bad", error.kind, str(error)[:300])
     except BaseException as error:
+        raised = _describe(error)
+    try:
+        if raised is not None:
+            form = raised
+        else:
+            form = values.encode(value[0], 0, known if common.shared(value) else None)
+        value.clear()
+        del args, kwargs
+        changes = known.changes()
+        known.prune()
+        rest = [changes, list(known.cells)] if changes or known.cells else []
+        return frame(limit, number, "value" if raised is None else "raised", form, *rest)
+    except BaseException as error:  # a generator runs while its values are read
+        known.clear()
+        if isinstance(error, values.BadValue):
+            return frame(_SLACK, number, "bad", error.kind, str(error)[:300])
         return frame(_SLACK, number, "raised", _describe(error))
 
 
@@ -115,7 +144,7 @@ def _run_inline(job: dict[str, Any], limits: dict[str, Any], space: dict[str, An
 def _describe(error: BaseException) -> list[Any]:
     """Return an exception's classes with their modules, its text, the program's line where it arose, its arguments."""
     try:
-        text = str(error)[:500]
+        text = str.__getitem__(str(error), slice(500))  # even of a subclass
     except BaseException:
         text = ""
     line, trace = 0, error.__traceback__
@@ -125,8 +154,11 @@ def _describe(error: BaseException) -> list[Any]:
         trace = trace.tb_next
     if isinstance(error, SyntaxError) and error.filename == "<program>":
         text, line = str(error.msg), error.lineno or 0
-    names = [f"{kind.__module__}.{kind.__name__}"[:100] for kind in type(error).__mro__[:12]]
-    return [names, text, line, _arguments(error)]
+    names = [
+        kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+        for kind in type(error).__mro__[:12]
+    ]
+    return [[name[:100] for name in names], text, line, _arguments(error)]
 
 
 def _arguments(error: BaseException) -> Any:
@@ -143,7 +175,10 @@ def warm_up() -> None:
     for number in range(_WARM_ROUNDS):
         space: dict[str, Any] = {"__builtins__": builtins}
         exec(compile(_WARM_UP, "<warm-up>", "exec", dont_inherit=True), space)
-        _answer(space["f"], values.read_request(values.write_request(number, False, True, [[1, 2]], {})), 1 << 10)
+        news: Any
+        for news in (None, ([], [])):  # of a call that was foreseen, and of another
+            request = values.write_request(number, news, news is None, [[1, 2]], {})
+            _answer(space["f"], values.read_request(request), 1 << 10, common.Common(1))
         seed(number)
 
 

@@ -82,10 +82,6 @@ class Recorder:
         """Record that a case was reached that must not be."""
         self._bad(index, "fail", "reached what must not be reached")
 
-    def in_place(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call ``function`` so that it may change the arguments; a program elsewhere has a method for that."""
-        return getattr(function, "in_place", function)(*args, **kwargs)
-
     def stop(self, error: BaseException) -> None:
         """Record what ended the tests before they were through, or was lost in them.
 

@@ -6,7 +6,8 @@ come as tagged JSON.  Promises: whatever bytes arrive from a program, `read_repl
 class, method or code of the sender is ever run.  Subclasses are flattened to the builtin they derive from, so an
 overridden ``__eq__`` stays behind.
 
-Does not promise: identity.  Values are copies; an object without a plain form raises `BadValue` at the sender.
+Values are copies, unless a `common.Common` gives containers numbers.  An object without a plain form raises `BadValue`
+at the sender.
 """
 
 from __future__ import annotations
@@ -16,13 +17,19 @@ import json
 import marshal
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipeline_lib.sandbox.inside.common import Common
 
 MAX_DEPTH = 100  # containers within containers
 _PLAIN_INT = 1 << 63
-_ATOMS = (type(None), bool, int, float, str)
+_SIMPLE = frozenset({type(None), bool, float, str})
+_INT = {int}
+ATOMS = _SIMPLE | _INT
+CELLS = frozenset({list, dict, set, bytearray, collections.deque, collections.OrderedDict, collections.Counter})
 _MARSHAL_VERSION = 2  # read by every Python 3
-_BROKEN = (ValueError, TypeError, KeyError, IndexError, RecursionError, ArithmeticError, AttributeError, MemoryError)
+BROKEN = (ValueError, TypeError, KeyError, IndexError, RecursionError, ArithmeticError, AttributeError, MemoryError)
 _json: Any = json.encoder
 # What json.JSONEncoder makes anew for every text it writes: no indent, sorting or skipping, NaN as such.
 _pieces = _json.c_make_encoder(
@@ -44,14 +51,24 @@ def write_request(*parts: Any) -> bytes:
     return marshal.dumps(parts, _MARSHAL_VERSION)
 
 
-def write_call(number: int, in_place: bool, args: list[Any], kwargs: dict[str, Any]) -> bytes:
-    """Return the request of a call; raises `BadValue` for arguments without a plain form."""
-    forms, named = encode(args), encode(kwargs)
+def write_call(
+    number: int, args: list[Any], kwargs: dict[str, Any], common: Common | None = None, news: Any = None
+) -> bytes:
+    """Return the request of a call; raises `BadValue` for arguments without a plain form.
+
+    Args:
+        number: of the call.
+        args, kwargs: its arguments.
+        common: gets to know the containers in them; without it they are copies.
+        news: what has happened to the containers that it knows; None for a call that brings and takes copies.
+    """
+    forms, named = encode_content(args, 0, common), encode_content(kwargs, 0, common)
     try:
-        plain = not kwargs and bool(forms == args)  # then the program need not decode them
+        # Then the program need not decode them.
+        plain = not kwargs and (common is None or not common.cells) and bool(forms == args)
     except ValueError:  # arrays are neither equal nor not
         plain = False
-    return write_request(number, in_place, plain, forms, {} if plain else named)
+    return write_request(number, news, plain, forms, {} if plain else named)
 
 
 def read_request(data: bytes) -> Any:
@@ -75,39 +92,65 @@ def read_reply(data: bytes) -> list[Any]:
     """
     try:
         parts = _from_json(data.decode())
-    except _BROKEN as error:
+    except BROKEN as error:
         raise BadValue("form", f"not JSON: {type(error).__name__}") from None
     if type(parts) is not list or len(parts) < 2 or type(parts[0]) is not int or type(parts[1]) is not str:
         raise BadValue("form", "not a reply")
     return parts
 
 
-def decode(form: Any) -> Any:
-    """Return the value that ``form`` stands for; raises `BadValue` for anything `encode` would not have made."""
+def decode(form: Any, common: Common | None = None) -> Any:
+    """Return the value that ``form`` stands for; raises `BadValue` for anything `encode` would not have made.
+
+    Args:
+        form: made by `encode`.
+        common: the containers that are known by number, if the form may speak of any.
+    """
     try:
-        return _decode(form, 0)
-    except _BROKEN as error:
+        return _decode(form, 0, common)
+    except BROKEN as error:
         raise BadValue("form", f"not a plain value: {type(error).__name__}") from None
 
 
-def encode(value: Any, depth: int = 0) -> Any:
-    """Return ``value`` as something the ``json`` module writes; containers other than lists carry a tag."""
+def encode(value: Any, depth: int = 0, common: Common | None = None) -> Any:
+    """Return ``value`` as something the ``json`` module writes; containers other than lists carry a tag.
+
+    Args:
+        value: what to send.
+        depth: of the containers around it.
+        common: gives containers numbers, so that they keep their identity; without it they become copies.
+    """
     kind = type(value)
     if kind is int:
         return value if -_PLAIN_INT <= value < _PLAIN_INT else {"int": hex(value)}
-    if kind in _ATOMS:
+    if kind in ATOMS:
         return value
     if depth >= MAX_DEPTH:
         raise BadValue("size", f"the value is nested more than {MAX_DEPTH} deep")
+    if common is not None and kind in CELLS:
+        known = common.number(value)
+        number = common.add(value) if known is None else known
+        return {"cell": [number, encode_content(value, depth, common)] if known is None else [number]}
+    return encode_content(value, depth, common)
+
+
+def encode_content(value: Any, depth: int = 0, common: Common | None = None) -> Any:
+    """Return the form of a container's content, whether or not the container itself has a number."""
+    kind = type(value)
+    if kind in ATOMS or kind is int:
+        return encode(value)  # what a subclass has been flattened to
     depth += 1
     if kind is list:
-        return [encode(item, depth) for item in value]
+        kinds = set(map(type, value))
+        if kinds <= _SIMPLE or (kinds == _INT and min(value) >= -_PLAIN_INT and max(value) < _PLAIN_INT):
+            return value[:]  # not the list itself: who holds it is counted
+        return [encode(item, depth, common) for item in value]
     if kind is tuple:
-        return {"tuple": [encode(item, depth) for item in value]}
+        return {"tuple": [encode(item, depth, common) for item in value]}
     if kind is dict:
-        return {"dict": [[encode(key, depth), encode(item, depth)] for key, item in value.items()]}
+        return {"dict": [[encode(key, depth, common), encode(item, depth, common)] for key, item in value.items()]}
     if kind in (set, frozenset):
-        return {kind.__name__: [encode(item, depth) for item in value]}
+        return {kind.__name__: [encode(item, depth, common) for item in value]}
     if kind in (bytes, bytearray):
         return {kind.__name__: value.hex()}
     if kind is complex:
@@ -115,8 +158,8 @@ def encode(value: Any, depth: int = 0) -> Any:
     if kind is range:
         return {"range": [encode(part, depth) for part in (value.start, value.stop, value.step)]}
     if kind in _VIEWS:
-        return {_VIEWS[kind]: [encode(item, depth) for item in value]}
-    return _encode_other(value, kind, depth)
+        return {_VIEWS[kind]: [encode(item, depth, common) for item in value]}
+    return _encode_other(value, kind, depth, common)
 
 
 _VIEWS = {
@@ -127,24 +170,24 @@ _VIEWS = {
 _MAPPINGS = ("OrderedDict", "Counter")  # dicts that compare or look up in a way of their own
 
 
-def _encode_other(value: Any, kind: type, depth: int) -> Any:
+def _encode_other(value: Any, kind: type, depth: int, common: Common | None) -> Any:
     """Return the plain form of subclasses, of plain types of the standard library, of arrays and of iterators."""
     name = _stdlib_name(kind)
     if name == "deque":
-        return {"deque": [[encode(item, depth) for item in value], encode(value.maxlen)]}
+        return {"deque": [[encode(item, depth, common) for item in value], encode(value.maxlen)]}
     if name == "Decimal":
         return {"Decimal": str(value)}
     if name == "Fraction":
         return {"Fraction": [encode(value.numerator), encode(value.denominator)]}
     if name in _MAPPINGS:
-        return {name: encode(dict(value), depth - 1)["dict"]}
+        return {name: encode_content(dict(value), depth - 1, common)["dict"]}
     for base in (int, float, str, complex, list, tuple, dict, set, frozenset, bytes, bytearray):
         if isinstance(value, base):
-            return encode(_flatten(value, base), depth - 1)
+            return encode_content(_flatten(value, base), depth - 1, common)
     if kind.__module__ == "numpy" and hasattr(value, "tolist"):
         return encode(value.tolist(), depth - 1)
     if hasattr(kind, "__next__"):
-        return {"iterator": [encode(item, depth) for item in _bounded(value)]}
+        return {"iterator": [encode(item, depth, common) for item in _bounded(value)]}
     raise BadValue("type", f"a value of type {kind.__name__} cannot leave the program; only plain values can")
 
 
@@ -182,37 +225,39 @@ def _stdlib_name(kind: type) -> str | None:
     return None
 
 
-def _decode(form: Any, depth: int) -> Any:
+def _decode(form: Any, depth: int, common: Common | None) -> Any:
     kind = type(form)
-    if kind in _ATOMS:
+    if kind in ATOMS:
         return form
     if depth >= MAX_DEPTH:
         raise BadValue("form", f"nested more than {MAX_DEPTH} deep")
     depth += 1
     if kind is list:
-        return [_decode(item, depth) for item in form]
+        return form if ATOMS.issuperset(map(type, form)) else [_decode(item, depth, common) for item in form]
     if kind is not dict or len(form) != 1:
         raise BadValue("form", "not a tagged value")
     ((tag, body),) = form.items()
-    return _decode_tagged(tag, body, depth)
+    return _decode_tagged(tag, body, depth, common)
 
 
-def _decode_tagged(tag: str, body: Any, depth: int) -> Any:
+def _decode_tagged(tag: str, body: Any, depth: int, common: Common | None) -> Any:
     if tag in ("int", "bytes", "bytearray", "Decimal"):
         return _decode_text(tag, body)
     if type(body) is not list:
         raise BadValue("form", f"the tag {tag[:20]!r} needs a list")
+    if tag == "cell" and common is not None:
+        return common.arrive(body[0], _decode(body[1], depth - 1, common)) if len(body) == 2 else common.known(*body)
     if tag == "complex":
         return complex(_number(body[0]), _number(body[1]))
     if tag == "range":
-        return range(*[_integer(_decode(part, depth)) for part in body])
+        return range(*[_integer(_decode(part, depth, None)) for part in body])
     if tag == "Fraction":
         from fractions import Fraction
 
-        return Fraction(_integer(_decode(body[0], depth)), _integer(_decode(body[1], depth)))
+        return Fraction(_integer(_decode(body[0], depth, None)), _integer(_decode(body[1], depth, None)))
     if tag == "deque":
-        return collections.deque([_decode(item, depth) for item in body[0]], body[1])
-    items = [_decode(item, depth) for item in body]
+        return collections.deque([_decode(item, depth, common) for item in body[0]], body[1])
+    items = [_decode(item, depth, common) for item in body]
     if tag in ("dict", "items"):
         pairs = dict(items)
         return pairs if tag == "dict" else pairs.items()
