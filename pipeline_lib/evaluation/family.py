@@ -4,9 +4,6 @@ A verdict is a statement about the teams tested, on problems like those tested; 
 about other training runs.  All comparisons of a test form one family: Holm's correction over the p values of the
 differences, and over those of equivalence.  A difference that is real but smaller than the margin is EQUIVALENT: the
 margin is what the settings say would matter.  "p > 0.05" alone is never "no effect".
-
-What a comparison could have found is said at the level that Holm's correction left it: alpha / (m - r) in a family of m
-of which r others are significant.
 """
 
 from __future__ import annotations
@@ -20,12 +17,10 @@ from pipeline_lib.evaluation.comparison import (
     INCONCLUSIVE,
     WORSE,
     Comparison,
-    SeedResult,
-    bounds,
+    bounds_without_variation,
 )
-from pipeline_lib.evaluation.multiplicity import holm, rejections
-from pipeline_lib.evaluation.power import detectable, problems_needed
-from pipeline_lib.evaluation.sentences import guards, sentence
+from pipeline_lib.evaluation.multiplicity import holm
+from pipeline_lib.evaluation.sentences import sentence
 
 
 def decide(family: Mapping[str, Comparison]) -> dict[str, Comparison]:
@@ -35,14 +30,7 @@ def decide(family: Mapping[str, Comparison]) -> dict[str, Comparison]:
     equivalences = holm([family[name].equivalence.p for name in names])
     decided = {}
     for name, p, q in zip(names, p_values, equivalences, strict=True):
-        others = [family[other].difference.p for other in names if other != name]
-        comparison = dataclasses.replace(
-            _promise(family[name], family[name].alpha / (len(names) - rejections(others, family[name].alpha))),
-            family_size=len(names),
-            p_adjusted=p,
-            equivalence_p_adjusted=q,
-            per_seed=_alone(family[name].per_seed, len(names)),
-        )
+        comparison = dataclasses.replace(family[name], family_size=len(names), p_adjusted=p, equivalence_p_adjusted=q)
         verdict = _verdict(comparison)
         comparison = dataclasses.replace(comparison, verdict=verdict)
         decided[name] = dataclasses.replace(comparison, sentence=sentence(comparison))
@@ -51,37 +39,8 @@ def decide(family: Mapping[str, Comparison]) -> dict[str, Comparison]:
 
 def identical(comparison: Comparison, reason: str) -> Comparison:
     """Return the verdict on two teams that are known to be the same one."""
-    text = f"{EQUIVALENT}: {reason[:1].lower()}{reason[1:]}{guards(comparison)}"
+    text = f"{EQUIVALENT}: {reason[:1].lower()}{reason[1:]}"
     return dataclasses.replace(comparison, verdict=EQUIVALENT, degenerate="", sentence=text, p_adjusted=None)
-
-
-def _promise(c: Comparison, alpha: float) -> Comparison:
-    """Fill in what this design finds with the wanted power at level ``alpha``, and how much it would take."""
-    se, df = c.difference.se, c.difference.df
-    if se is None or df is None:
-        return c
-    variance = se**2 * c.problems  # of a problem's difference, clustering included
-
-    def needed(target: float | None) -> int | None:
-        if target is None or abs(target) < 1e-9:
-            return None
-        return problems_needed(target, variance, alpha, c.power, per_family=c.problems / (df + 1))
-
-    return dataclasses.replace(
-        c,
-        detectable=detectable(se, df, alpha, c.power),
-        problems_for_margin=needed(c.margin),
-        problems_for_observed=needed(c.difference.estimate),
-    )
-
-
-def _alone(runs: tuple[SeedResult, ...], family_size: int) -> tuple[SeedResult, ...]:
-    """Correct the training runs of a comparison: Holm over the runs, each p times the size of the family."""
-    corrected = holm([run.difference.p for run in runs])
-    return tuple(
-        dataclasses.replace(run, p_adjusted=None if p is None else min(1.0, p * family_size))
-        for run, p in zip(runs, corrected, strict=True)
-    )
 
 
 def _verdict(c: Comparison) -> str:
@@ -89,7 +48,7 @@ def _verdict(c: Comparison) -> str:
     if estimate is None or c.one_observation:
         return INCONCLUSIVE
     if c.difference.p is None:
-        limits = bounds(c)
+        limits = bounds_without_variation(c)
         if limits is None:
             return INCONCLUSIVE
         low, high = limits

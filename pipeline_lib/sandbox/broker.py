@@ -287,7 +287,10 @@ class Broker:
         status = self._stop(slot)
         ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         killed = ended_by == signal.SIGKILL
-        if entry is not None:
+        if entry is not None and ended_by == signal.SIGXCPU:  # of CPU time nobody else can have taken any
+            self.restarts += 1
+            self._end(entry, "timeout", "the tests took too long on the program's values, in a step without an end")
+        elif entry is not None:
             self.restarts += 1
             self._retry(entry, slot, killed, "the judge died while it judged this job")
         elif started or killed:

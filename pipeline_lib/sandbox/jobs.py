@@ -61,7 +61,7 @@ class Job:
         prelude: trusted source that both the candidate and the tests may use (imports, functions of the prompt).
         visible_tests: like ``tests``, run in a process of their own; their cases are reported apart, for agents to see.
         mode: ``isolated`` (tests never enter the candidate's process) or ``inline`` (they do; forgeable).
-        seed: seeds ``random`` (and numpy) in candidate and judge.
+        seed: what ``random`` and numpy draw in the program and in the tests follows from it, apart from each other.
         limits: overrides of the executor's limits.
     """
 

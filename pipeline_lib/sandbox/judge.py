@@ -23,7 +23,6 @@ from pipeline_lib.sandbox.runner import Ended, judge
 from pipeline_lib.sandbox.runtime import claim_user
 from pipeline_lib.sandbox.worker import JailError, Worker, WorkerDied
 
-_MEMORY_MB = 2048  # address space of a judge: a value returned by a program cannot take more
 _JOBS_PER_WORKER = 5000
 _GONE = 0  # poll tells of a hang-up whether or not it is asked
 _NAMES_NUMPY = re.compile(r"\bnumpy\b")  # imports take many forms, and loading it for nothing harms nobody
@@ -44,7 +43,6 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
     """
     confine.die_with_parent()
     signal.signal(signal.SIGTERM, _end)
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_MB << 20,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     link = wire.Link(connection)
     limits = Limits(**config["limits"])

@@ -206,7 +206,9 @@ class LocalBackend:
 def _environment() -> dict[str, str]:
     """Return the broker's environment: ours, for it may have to find a Docker daemon, without settings of Python."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return ours | {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+    # Threads would each take address space of their own, which judges have little of.
+    few = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return ours | few | {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
 def blank_verdict(planned: Planned, status: Status, error: str) -> Verdict:

@@ -20,6 +20,7 @@ from pipeline_lib.sandbox.inside import values
 from pipeline_lib.sandbox.inside.common import Common
 from pipeline_lib.sandbox.inside.recorder import NoAnswer
 from pipeline_lib.sandbox.jobs import Limits
+from pipeline_lib.sandbox.randomness import seed_of_program
 from pipeline_lib.sandbox.starvation import waited_for_processor
 from pipeline_lib.sandbox.tests_source import Planned
 from pipeline_lib.sandbox.watch import Watch
@@ -88,7 +89,7 @@ class Program:
             "code": job.code,
             "prelude": job.prelude,
             "entry_point": job.entry_point,
-            "seed": job.seed,
+            "seed": seed_of_program(job),
             "plan": calls.inline_form(self.planned) if job.mode == "inline" else None,
         }
         request = _framed(values.write_request("load", message))

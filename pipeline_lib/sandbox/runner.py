@@ -5,9 +5,6 @@ from __future__ import annotations
 import builtins
 import contextvars
 import io
-import math
-import random
-import resource
 import signal
 import sys
 import time
@@ -18,19 +15,17 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
+from pipeline_lib.sandbox.bounds import bounded
 from pipeline_lib.sandbox.calls import printable
 from pipeline_lib.sandbox.inside.recorder import CallFailed, NoAnswer, Recorder
 from pipeline_lib.sandbox.jobs import Case, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.proxy import Program
+from pipeline_lib.sandbox.randomness import seed_tests
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, UNCATCHABLE, Planned, TestPlan
 from pipeline_lib.sandbox.worker import Worker, WorkerDied
 
 # What went wrong, worst first: the worst event names the status of a program that did not pass.
 _SEVERITY = ("violation", "oom", "timeout", "output_limit", "crash", "load_error")
-
-# By so much the kernel's end comes after the polite one, which has to wait for what the interpreter does in one piece:
-# a pass of the garbage collector over a large heap takes longer than a second.
-_KERNEL_LATER_S = 5.0
 
 
 class Ended(BaseException):
@@ -73,31 +68,22 @@ def _judge_plan(planned: Planned, limits: Limits, worker: Worker) -> tuple[Progr
     program = Program(planned, limits, worker)
     recorder = Recorder(plan.total, plan.unreached, plan.once, limits.error_kb << 10)
     outcome = None
-    # The tests may loop over what the program returned: first a polite end, then the kernel's.
     late = NoAnswer("timeout", "the tests took too long on the program's values")
 
     def alarm(number: int, frame: FrameType | None) -> None:
         program.fail(late)  # for the tests may lose what is raised here
         raise _OutOfTime
 
-    previous = signal.signal(signal.SIGPROF, alarm)
-    signal.setitimer(signal.ITIMER_PROF, _judge_cpu_s(limits))
-    last_s = math.ceil(time.process_time() + _judge_cpu_s(limits) + _KERNEL_LATER_S)
-    unlimited = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (last_s, unlimited[1]))
     try:
-        if program.load():
-            if planned.job.mode == "inline":
-                outcome = program.inline_results()
-            else:
-                with _restored():
-                    contextvars.copy_context().run(_run, planned.job, plan, recorder, program)
+        with bounded(limits, alarm):
+            if program.load():
+                if planned.job.mode == "inline":
+                    outcome = program.inline_results()
+                else:
+                    with _restored():
+                        contextvars.copy_context().run(_run, planned.job, plan, recorder, program)
     except _OutOfTime:
         recorder.stop(late)
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, previous)
-        resource.setrlimit(resource.RLIMIT_CPU, unlimited)  # this process goes on to other jobs
     program.end()
     if program.broken is not None:
         raise program.broken
@@ -125,16 +111,9 @@ def _restored() -> Iterator[None]:
         sys.set_int_max_str_digits(digits)
 
 
-def _judge_cpu_s(limits: Limits) -> float:
-    """Return the CPU seconds that the tests of one job may take in the judge."""
-    return 0.5 + 2 * limits.cpu_s
-
-
 def _run(job: Job, plan: TestPlan, recorder: Recorder, program: Program) -> None:
     """Run one plan; a statement of the tests that raises ends it, and the cases after it are skipped."""
-    random.seed(job.seed)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(job.seed % (1 << 32))
+    seed_tests(job)
     space: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins}
     silence = io.StringIO()
     try:

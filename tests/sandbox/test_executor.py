@@ -12,6 +12,7 @@ import pytest
 
 from pipeline_lib.sandbox import BadTests, Executor, Job, Limits, Status
 from pipeline_lib.sandbox.executor import job_key
+from pipeline_lib.sandbox.randomness import seed_of_program
 from tests.sandbox.human_eval import human_eval
 
 LIMITS = Limits(cpu_s=1.0, call_cpu_s=0.3, wall_s=2.0, memory_mb=256)
@@ -170,13 +171,9 @@ def test_messages_are_short(executor: Executor) -> None:
 
 def test_seeds_decide_what_is_random(executor: Executor) -> None:
     code = "import random\nA = random.random()\ndef f(x):\n    return A, random.random()\n"
-    tests = (
-        "import random\nB = random.random()\ndef check(candidate):\n    assert candidate(1) == (B, random.random())\n"
-    )
-    passes(executor, code, tests, seed=1)
-    passes(executor, code, tests, seed=2)
-    fixed = "def check(candidate):\n    assert candidate(1)[0] == {0!r}\n"
-    passes(executor, code, fixed.format(random.Random(3).random()), seed=3)
+    for seed in (1, 2):
+        drawn = random.Random(seed_of_program(job(code, seed=seed)))
+        passes(executor, code, f"assert f(1) == {(drawn.random(), drawn.random())}", seed=seed)
 
 
 def test_order_of_sets_is_the_same_in_every_worker(executor: Executor) -> None:
@@ -210,9 +207,10 @@ def check(candidate):
     array, number, chance = candidate(2)
     assert array == [0, 2, 4]
     assert np.isclose(number, 2.0)
-    assert chance == np.random.RandomState(5).rand()
+    assert chance == np.random.RandomState(SEED).rand()
 """
-    passes(executor, code, tests, seed=5)
+    own = seed_of_program(job(code, seed=5)) % (1 << 32)
+    passes(executor, code, tests.replace("SEED", str(own)), seed=5)
     (lean,) = executor.run([job("import sys\ndef f(x):\n    return x + 1 if 'num' 'py' not in sys.modules else 0\n")])
     assert lean.status is Status.PASSED
 

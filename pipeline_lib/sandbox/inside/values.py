@@ -15,6 +15,8 @@ from __future__ import annotations
 import collections
 import json
 import marshal
+import math
+import re
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from pipeline_lib.sandbox.inside.common import Common
 
 MAX_DEPTH = 100  # containers within containers
+# What a value may make of itself when it is used: items of its ranges and counters together; digits of each number.
+MOST_ITEMS = 1_000_000
+MOST_DIGITS = 100_000
+_MOST_NESTED = 5 * MAX_DEPTH + 8  # brackets within brackets: a dict is a list of pairs, with a tag and a number
+_USUAL_DIGITS = 4300  # of a decimal integer; an encoded one has at most 19
 _PLAIN_INT = 1 << 63
 _SIMPLE = frozenset({type(None), bool, float, str})
 _INT = {int}
@@ -87,16 +94,38 @@ def write_reply(limit: int, *parts: Any) -> bytes:
 def read_reply(data: bytes) -> list[Any]:
     """Return the parts of a reply: a number, a kind, and what belongs to it, not yet decoded.
 
+    All values of a reply together may make no more than `MOST_ITEMS` of their ranges and counters.
+
     Raises:
         BadValue: the bytes are no such thing.
     """
+    if data.count(b"[") + data.count(b"{") > _MOST_NESTED and _nested_too_deep(data):
+        raise BadValue("form", "nested too deep")
+    bound(MOST_ITEMS, MOST_DIGITS)
+    allowed = sys.get_int_max_str_digits()
     try:
+        sys.set_int_max_str_digits(_USUAL_DIGITS)  # tests may have raised it
         parts = _from_json(data.decode())
     except BROKEN as error:
         raise BadValue("form", f"not JSON: {type(error).__name__}") from None
+    finally:
+        sys.set_int_max_str_digits(allowed)
     if type(parts) is not list or len(parts) < 2 or type(parts[0]) is not int or type(parts[1]) is not str:
         raise BadValue("form", "not a reply")
     return parts
+
+
+def _nested_too_deep(data: bytes) -> bool:
+    """Return whether brackets are nested deeper than in a value; reading them would, if tests allow it any depth."""
+    brackets = _NO_BRACKETS.sub(b"", data)
+    for _ in range(_MOST_NESTED):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    return True
+
+
+_NO_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[^][{}"]+')
 
 
 def decode(form: Any, common: Common | None = None) -> Any:
@@ -250,7 +279,9 @@ def _decode_tagged(tag: str, body: Any, depth: int, common: Common | None) -> An
     if tag == "complex":
         return complex(_number(body[0]), _number(body[1]))
     if tag == "range":
-        return range(*[_integer(_decode(part, depth, None)) for part in body])
+        found = range(*[_integer(_decode(part, depth, None)) for part in body])
+        _use((found.stop - found.start) // found.step)
+        return found
     if tag == "Fraction":
         from fractions import Fraction
 
@@ -262,6 +293,8 @@ def _decode_tagged(tag: str, body: Any, depth: int, common: Common | None) -> An
         pairs = dict(items)
         return pairs if tag == "dict" else pairs.items()
     if tag in _MAPPINGS:
+        if tag == "Counter":
+            _use(sum(count for _, count in items if type(count) is int and count > 0))
         return getattr(collections, tag)(dict(items))
     if tag == "keys":
         return dict.fromkeys(items).keys()
@@ -279,12 +312,33 @@ def _decode_text(tag: str, body: Any) -> Any:
     if type(body) is not str:
         raise BadValue("form", f"the tag {tag} needs text")
     if tag == "int":
+        if len(body) > _digits:
+            raise BadValue("size", f"an integer of more than {_digits} digits")
         return int(body, 16)
     if tag == "Decimal":
         from decimal import Decimal
 
-        return Decimal(body)
+        number = Decimal(body)
+        if number.is_finite() and len(body) + abs(number.adjusted()) > _digits:
+            raise BadValue("size", f"a decimal number that is longer than {_digits} digits when it is written out")
+        return number
     return bytes.fromhex(body) if tag == "bytes" else bytearray.fromhex(body)
+
+
+_room = _digits = math.inf  # what is left of `MOST_ITEMS` to the values of a reply; `MOST_DIGITS`
+
+
+def bound(items: float, digits: float) -> None:
+    """Allow the values that are decoded next so many items in ranges and counters, and so many digits in a number."""
+    global _room, _digits
+    _room, _digits = items, digits
+
+
+def _use(items: int) -> None:
+    global _room
+    _room -= max(0, items)
+    if _room < 0:
+        raise BadValue("size", f"ranges and counts of more than {MOST_ITEMS} items")
 
 
 def _number(value: Any) -> float:

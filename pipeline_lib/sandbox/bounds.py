@@ -1,0 +1,60 @@
+"""What the tests of one job may cost in the judge, which trusts them but not the values they are run on.
+
+A value that is small to send can be large to use: tests may count as far as it says, or multiply with it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from pipeline_lib.sandbox.jobs import Limits
+
+# By so much the kernel's end comes after the polite one, which has to wait for what the interpreter does in one piece.
+_KERNEL_LATER_S = 3.0
+_NUMPY_MB = 256  # address space that numpy takes when it is loaded
+_PAGE = os.sysconf("SC_PAGESIZE")
+
+
+@contextmanager
+def bounded(limits: Limits, late: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Bound CPU time and memory of this process for the tests of one job.
+
+    Beyond ``limits.memory_mb`` more of address space than it has now there is a MemoryError.  After half a second more
+    than ``limits.cpu_s`` of CPU time ``late`` is called, as a signal handler; where nothing of Python runs that could
+    call it, the kernel ends the process with SIGXCPU three to four seconds later.
+    """
+    cpu_s = 0.5 + limits.cpu_s
+    previous = signal.signal(signal.SIGPROF, late)
+    time_limit, space_limit = resource.getrlimit(resource.RLIMIT_CPU), resource.getrlimit(resource.RLIMIT_AS)
+    signal.setitimer(signal.ITIMER_PROF, cpu_s)
+    last_s = math.ceil(time.process_time() + cpu_s + _KERNEL_LATER_S)
+    resource.setrlimit(resource.RLIMIT_CPU, (last_s, time_limit[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (_address_space() + (_room_mb(limits) << 20), space_limit[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, space_limit)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous)
+        resource.setrlimit(resource.RLIMIT_CPU, time_limit)  # this process goes on to other jobs
+
+
+def _room_mb(limits: Limits) -> int:
+    return math.ceil(limits.memory_mb) + (0 if "numpy" in sys.modules else _NUMPY_MB)
+
+
+def _address_space() -> int:
+    """Return the bytes of address space that this process has."""
+    statm = os.open("/proc/self/statm", os.O_RDONLY)
+    try:
+        return int(os.read(statm, 64).split()[0]) * _PAGE
+    finally:
+        os.close(statm)

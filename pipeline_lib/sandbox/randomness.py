@@ -1,0 +1,75 @@
+"""Random numbers of a job: the same whenever it is judged, and two streams that tell nothing of each other.
+
+Promises: what tests draw follows from the job alone, also from numpy and whenever it is imported; a program that knows
+all that its own process was given does not know it.  Does not promise that a program cannot compute it which brings
+the text of the tests with it, and the job's seed: give jobs a secret seed where that matters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import ModuleType
+
+from pipeline_lib.sandbox.jobs import Job
+
+_NUMPY = "numpy.random"
+
+
+def seed_of_program(job: Job) -> int:
+    """Return the seed of a job's program, 64 bits, from which the job's own seed cannot be had back."""
+    return _digest(b"program", str(job.seed))
+
+
+def seed_of_tests(job: Job) -> int:
+    """Return the seed of a job's tests, 64 bits."""
+    return _digest(b"tests", str(job.seed), job.tests, job.entry_point, job.prelude, job.code)
+
+
+def _digest(person: bytes, *parts: str) -> int:
+    digest = hashlib.blake2b(digest_size=8, person=person)
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return int.from_bytes(digest.digest(), "big")
+
+
+def seed_tests(job: Job) -> None:
+    """Seed this process for the tests of a job: the standard library, and numpy now or when it is imported."""
+    number = seed_of_tests(job)
+    random.seed(number)
+    _SeedNumpy.number = number % (1 << 32)
+    numpy = sys.modules.get(_NUMPY)
+    if numpy is not None:
+        numpy.seed(_SeedNumpy.number)
+    elif _FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _FINDER)
+
+
+class _SeedNumpy(SourceFileLoader):
+    """Loads ``numpy.random`` and seeds it, or it would seed itself with what no job determines."""
+
+    number = 0
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        module.seed(self.number)
+
+
+class _Finder(MetaPathFinder):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != _NUMPY:
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.origin is not None:
+            spec.loader = _SeedNumpy(fullname, spec.origin)
+        return spec
+
+
+_FINDER = _Finder()
