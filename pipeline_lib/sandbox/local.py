@@ -28,7 +28,8 @@ _log = logging.getLogger(__name__)
 _START_S = 60.0
 _HEALTH_S = 10.0
 _FIRST, _AT_ONCE = 4, 64  # jobs packed and sent together: few at first, so that the sandbox need not wait
-_RESTARTS = 20  # brokers that may die without a verdict in between
+_DEATHS, _PATIENCE_S = 5, 60.0  # brokers in a row, and seconds, without a verdict before jobs are given back
+_LONGEST_PAUSE_S = 2.0  # between two attempts to start a broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,15 @@ class LocalBackend:
         self.jail = self.level = ""
         self._config = config | {"limits": asdict(limits), "path": [p for p in sys.path if p]}
         self._limits = limits
+        self._slots: int = config["slots"]
         self._lock = threading.Lock()
         self._sending = threading.Lock()  # frames of two threads must not mix
         self._numbers = itertools.count()
         self._waiting: dict[int, _Waiting] = {}
         self._healths: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._deaths = 0
+        self._deaths = 0  # of brokers since the last verdict
+        self._progress = time.monotonic()  # when there was a verdict last, or nothing to judge
+        self._wanted = threading.Event()  # a broker must not wait any longer to be started
         self._closed = False
         self._start()
         self._reader = threading.Thread(target=self._read, name="sandbox-reader", daemon=True)
@@ -66,8 +70,11 @@ class LocalBackend:
                 raise RuntimeError("the executor is closed")
             numbers = [next(self._numbers) for _ in jobs]
             mine = {number: _Waiting(planned, done) for number, planned in zip(numbers, jobs, strict=True)}
+            if not self._waiting:
+                self._progress = time.monotonic()
             self._waiting |= mine
             link = self._link
+            self._wanted.set()
         try:
             start, size = 0, _FIRST
             while start < len(numbers):  # the first jobs run while the next ones are packed
@@ -99,7 +106,9 @@ class LocalBackend:
             if self._closed:
                 return
             self._closed = True
-        self._link.connection.shutdown(socket.SHUT_RDWR)
+            self._wanted.set()
+        with suppress(OSError):
+            self._link.connection.shutdown(socket.SHUT_RDWR)
         self._reader.join(timeout=10)
         self._end_process()
 
@@ -171,7 +180,7 @@ class LocalBackend:
             waiting = self._waiting.pop(head.get("n", -1), None)
         if waiting is None:
             return
-        self._deaths = 0
+        self._deaths, self._progress = 0, time.monotonic()
         if body:
             verdict = wire.unpack_verdict(body, waiting.planned)
         else:
@@ -180,27 +189,45 @@ class LocalBackend:
 
     def _revive(self) -> bool:
         """Start a new broker after the old one died; return False when there is nothing to go on for."""
-        self._process.wait()
         with self._lock:
-            reason = "the executor was closed" if self._closed else ""
-            while not reason:
-                self._deaths += 1
+            self._deaths += 1
+            self._waiting = {number: self._waiting[number] for number in resent(list(self._waiting), self._slots)}
+        reason = f"the broker ended with status {self._process.wait()}"
+        _log.warning("sandbox %s: %s; %d jobs are sent again", self.name, reason, len(self._waiting))
+        while True:
+            with self._lock:
+                if self._closed:
+                    self._give_back("the executor was closed")
+                    return False
+                if self._deaths >= _DEATHS and time.monotonic() > self._progress + _PATIENCE_S and self._waiting:
+                    self._give_back(f"{self._deaths} brokers gave no verdict for {_PATIENCE_S:g} s: {reason}")
                 try:
                     self._start()
+                    pending = self._pack(self._waiting)
                     break
                 except (SandboxUnavailable, OSError) as error:
-                    if self._deaths > _RESTARTS:
-                        reason = f"the broker died {self._deaths} times in a row: {error}"
-                    time.sleep(0.05 * self._deaths)
-            if reason:
-                for waiting in self._waiting.values():
-                    waiting.done.put(blank_verdict(waiting.planned, Status.INFRA_ERROR, reason))
-                self._waiting.clear()
-                self._closed = True
-                return False
-            pending = self._pack(self._waiting)
+                    self._deaths += 1
+                    reason = str(error)
+                self._wanted.clear()
+            self._wanted.wait(min(0.05 * self._deaths, _LONGEST_PAUSE_S))
         threading.Thread(target=self._send, args=(self._link, pending), daemon=True).start()
         return True
+
+    def _give_back(self, reason: str) -> None:
+        """Give every job that waits for a verdict one that says why there is none."""
+        if self._waiting:
+            _log.error("sandbox %s: %d jobs are given back: %s", self.name, len(self._waiting), reason)
+        for waiting in self._waiting.values():
+            waiting.done.put(blank_verdict(waiting.planned, Status.INFRA_ERROR, reason))
+        self._waiting.clear()
+
+
+def resent(numbers: list[int], slots: int) -> list[int]:
+    """Return the order in which to send jobs to a new broker: last those that the old one had in its slots.
+
+    Were they first, slow jobs would hold every slot until the next broker dies, and no other would ever be judged.
+    """
+    return numbers[slots:] + numbers[:slots]
 
 
 def _environment() -> dict[str, str]:

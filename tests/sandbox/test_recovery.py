@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline_lib.sandbox import Executor, Job, Limits, Status, backends, orphans, wire
+from pipeline_lib.sandbox import Executor, Job, Limits, Status, backends, local, orphans, wire
 from pipeline_lib.sandbox.broker import Broker
 from pipeline_lib.sandbox.runtime import claim_user
 from pipeline_lib.sandbox.slots import Entry
@@ -243,3 +243,34 @@ def test_a_suspect_runs_alone_while_another_worker_stands_by() -> None:
         broker.slots[0].entry = None
         broker._assign()
         assert broker.slots[0].entry is later
+
+
+def test_jobs_are_given_back_when_nothing_works_and_judged_when_it_does_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_PATIENCE_S", 1.0)
+    with Executor(slots=1, limits=LIMITS) as executor:
+        broker = executor.health()["broker"]
+        with monkeypatch.context() as broken:
+            broken.setattr(local, "_START", "raise SystemExit('main() does not start')")
+            os.kill(broker, signal.SIGKILL)
+            (lost,) = executor.run([Job("1", "def f(x): return x + 1", TESTS, "f")])
+            assert lost.status is Status.INFRA_ERROR
+            assert "brokers gave no verdict for 1 s: the sandbox backend" in lost.error
+        (judged,) = executor.run([Job("1", "def f(x): return x + 1", TESTS, "f")])
+        assert judged.status is Status.PASSED
+
+
+def test_an_executor_closes_while_its_broker_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadPoolExecutor(1) as thread, Executor(slots=1, limits=LIMITS) as executor:
+        monkeypatch.setattr(local, "_START", "raise SystemExit('main() does not start')")
+        os.kill(executor.health()["broker"], signal.SIGKILL)
+        made = thread.submit(executor.run, [Job("1", "def f(x): return x + 1", TESTS, "f")])
+        time.sleep(0.5)
+        started = time.monotonic()
+        executor.close()
+        assert made.result()[0].status is Status.INFRA_ERROR and time.monotonic() - started < 10
+
+
+def test_what_a_dead_broker_was_judging_is_sent_again_last() -> None:
+    assert local.resent([3, 4, 6, 7, 9], 2) == [6, 7, 9, 3, 4]
+    assert local.resent([3], 2) == [3]
+    assert local.resent([], 2) == []
