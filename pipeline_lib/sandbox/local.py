@@ -193,7 +193,8 @@ class LocalBackend:
             self._deaths += 1
             self._waiting = {number: self._waiting[number] for number in resent(list(self._waiting), self._slots)}
         reason = f"the broker ended with status {self._process.wait()}"
-        _log.warning("sandbox %s: %s; %d jobs are sent again", self.name, reason, len(self._waiting))
+        if not self._closed:
+            _log.warning("sandbox %s: %s; %d jobs are sent again", self.name, reason, len(self._waiting))
         while True:
             with self._lock:
                 if self._closed:

@@ -271,6 +271,12 @@ def test_a_stream_that_nobody_reads_on_is_given_up(executor: Executor) -> None:
     assert executor.health()["queued"] == 0
 
 
+def test_an_executor_that_is_closed_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with Executor(slots=1, limits=LIMITS) as executor:
+        passes(executor, "def f(x):\n    return x + 1\n# to be closed", TESTS)
+    assert caplog.messages == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("slots", [1, 2, 4, 8])
 def test_human_eval_gets_full_marks_with_any_number_of_slots(slots: int) -> None:

@@ -116,6 +116,7 @@ def _answer(function: Callable[..., Any], call: Any, limit: int, known: common.C
         del args, kwargs
         changes = known.changes()
         known.prune()
+        known.note()  # now, for a thread may go on
         rest = [changes, list(known.cells)] if changes or known.cells else []
         return frame(limit, number, "value" if raised is None else "raised", form, *rest)
     except BaseException as error:  # a generator runs while its values are read

@@ -69,20 +69,23 @@ class Common:
         return cell
 
     def note(self) -> None:
-        """Remember the content of every container as what the other side holds it for."""
-        self._before = {number: _content(cell) for number, cell in self.cells.items()}
+        """Remember the content of every container of which there is no note as what the other side holds it for."""
+        for number, cell in self.cells.items():
+            if number not in self._before:
+                self._before[number] = _content(cell)
 
     def changes(self) -> list[Any]:
-        """Return number and content of every container that has changed since `note`, and forget what was noted."""
+        """Return number and content of every container that has changed since it was noted, and forget the notes."""
         before, self._before = self._before, {}
         changed = [number for number, content in before.items() if not _same(content, self.cells[number])]
         return [[number, values.encode_content(self.cells[number], 0, self)] for number in changed]
 
     def change(self, changes: list[Any]) -> None:
         """Give containers the content that the other side says they have."""
-        fresh = [(self.cells[number], values.decode(form, self)) for number, form in changes]
-        for cell, content in fresh:
+        fresh = [(number, self.cells[number], values.decode(form, self)) for number, form in changes]
+        for number, cell, content in fresh:
             _replace(cell, content)
+            self._before.pop(number, None)
 
     def prune(self) -> list[int]:
         """Forget the containers that nothing else on this side refers to, and return their numbers.
@@ -144,6 +147,8 @@ def shared(holder: list[Any]) -> bool:
         if isinstance(container, tuple):
             if count > 1:
                 return True
+        elif hasattr(type(container), "__next__"):
+            return True  # nobody knows what comes out of it
         elif type(container) in values.CELLS and (count > 1 or sys.getrefcount(container) > count + _OWN_NAMES):
             return True
     return False
