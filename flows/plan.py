@@ -15,6 +15,7 @@ from rich.table import Table
 from pipeline_lib.evaluation.planning import Variances, requirements, variances
 from pipeline_lib.settings import Params, load_params
 from tasks.arms import TEAM, seeds_of
+from tasks.comparisons import family_size
 from tasks.endings import end
 from tasks.episode_files import read_episodes, tested_file
 
@@ -23,6 +24,7 @@ def plan(arguments: argparse.Namespace) -> None:
     """Print what each wanted difference needs."""
     params = load_params()
     pilot = from_hand(arguments) if arguments.between is not None else from_pilot(params)
+    comparisons = family_size(params)
     console = Console()
     console.print(
         f"Variances: {pilot.between:.4f} between problems, {pilot.within_a:.4f} and {pilot.within_b:.4f} within a "
@@ -32,7 +34,8 @@ def plan(arguments: argparse.Namespace) -> None:
     table = Table(
         box=None,
         pad_edge=False,
-        title=f"To see a difference at alpha {params.verdict.alpha} with power {params.verdict.power}",
+        title=f"To see a difference at alpha {params.verdict.alpha}, corrected for {comparisons} comparison"
+        f"{'s' if comparisons != 1 else ''}, with power {params.verdict.power}",
     )
     headings = {
         "difference": "wanted",
@@ -51,7 +54,7 @@ def plan(arguments: argparse.Namespace) -> None:
         arguments.difference,
         arguments.samples,
         arguments.seeds,
-        params.verdict.alpha,
+        params.verdict.alpha / comparisons,
         params.verdict.power,
         params.train.steps // params.train.checkpoint_every,
     )

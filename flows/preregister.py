@@ -7,7 +7,7 @@ from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.settings import load_params
 from pipeline_lib.training.steps import planned_steps
 from tasks.arms import PROBLEMS, RESULTS
-from tasks.comparisons import comparisons
+from tasks.comparisons import comparisons, outside
 from tasks.stage import main, stage
 
 
@@ -23,6 +23,7 @@ def preregister() -> None:
             {seed: planned_steps(params.train)[1:] for seed in params.seeds.train},
             {split: entry["ids"] for split, entry in splits.items()},
             comparisons(params),
+            outside(params),
         )
         plan.write(RESULTS / "plan.json")
         run.tracked.tag({"symposium.plan": plan.digest})

@@ -20,11 +20,33 @@ UNTRAINED = {
     "one_round_discussion": "untrained one-round discussion",
 }
 
+#: Protocols in which agents read what others wrote.
+READING = ("sequential_pipeline", "one_round_discussion")
+
 
 def comparisons(params: Params) -> tuple[str, ...]:
     """Return the names of the teams that the selected one is compared with, the primary first."""
     single = (SINGLE_AGENT, UNTRAINED_SINGLE_AGENT) if params.seeds.single_agent else ()
     return (BASE, LAST, *single, *(UNTRAINED[protocol] for protocol in params.evaluate.baselines))
+
+
+def outside(params: Params) -> dict[str, str]:
+    """Return which comparisons are left outside the family, and why: decided by settings, before anything is tested.
+
+    The embedded model learns to read from the prompts of its warm start, and none of them quotes what others wrote.  A
+    team of it that plays a protocol in which agents read each other cannot read its prompts, so beating it says
+    nothing, and would cost the other comparisons power.  So would the last checkpoint where it is the selected one.
+    """
+    found = {LAST: "where it is the checkpoint selected in every training run, the two are the same team"}
+    if params.policy.kind == "embedded":
+        reason = "the embedded model was never shown quoted text, so it cannot read what this protocol gives it"
+        found |= {UNTRAINED[protocol]: reason for protocol in params.evaluate.baselines if protocol in READING}
+    return found
+
+
+def family_size(params: Params) -> int:
+    """Return how many comparisons the plan corrects for: all but those it leaves outside whatever is selected."""
+    return len(set(comparisons(params)) - set(outside(params)) | {LAST})
 
 
 def notes(params: Params) -> list[str]:
@@ -34,15 +56,15 @@ def notes(params: Params) -> list[str]:
     if not played:
         reason = senseless("sequential_pipeline", environment) or "evaluate.baselines is empty"
         found.append(f"Baselines in which untrained agents read what others wrote are left out: {reason}.")
-    if reading := [UNTRAINED[name].removeprefix("untrained ") for name in played if name != "naive_concatenation"]:
+    if reading := [UNTRAINED[name].removeprefix("untrained ") for name in played if name in READING]:
         text = (
             f"In the {' and the '.join(reading)}, untrained agents read what others wrote; what they sample and read "
             "in every round counts as their cost."
         )
         if params.policy.kind == "embedded":
             text += (
-                " This tiny model has never seen quoted text and does not read it, which a real model does; so the "
-                "comparison says little here."
+                " This tiny model has never seen quoted text and does not read it, which a real model does; so these "
+                "comparisons are outside the family, as the plan says, and get no verdict."
             )
         found.append(text)
     if environment.kind == "coding" and environment.team == "pair" and environment.turns == 1:

@@ -9,7 +9,7 @@ from pipeline_lib import storage
 from pipeline_lib.evaluation.plan import read_plan
 from pipeline_lib.evaluation.verdict import summarise_test
 from tasks.arms import RESULTS, SINGLE, TEAM, seeds_of
-from tasks.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT
+from tasks.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, outside
 from tasks.episode_files import TESTED, read_episodes, swept, tested_file
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def judge(params: Params, run: StageRun) -> str:
         evaluate=params.evaluate,
         verdict=params.verdict,
         validation={seed: swept(TEAM, seed)[steps[seed]] for seed in seeds},
+        outside=outside(params),
         plan=read_plan(RESULTS / "plan.json"),
     )
     storage.write_json(RESULTS / "verdict.json", result)

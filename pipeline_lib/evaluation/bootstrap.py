@@ -17,10 +17,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from pipeline_lib.evaluation.clusters import ONE_CLUSTER, Codes
+from pipeline_lib.evaluation.clusters import ONE_CLUSTER, ClusteredMean, Codes
 from pipeline_lib.evaluation.results import Estimate, EvaluationError
 
 Array = NDArray[np.float64]
+
+#: Fewest clusters that are resampled (calibrated).
+LEAST_CLUSTERS = 8
 
 
 def cluster_counts(clusters: int, resamples: int, rng: np.random.Generator) -> Array:
@@ -62,23 +65,39 @@ def clustered_bootstrap(values: ArrayLike, clusters: Codes, resamples: int, seed
     return clustered_means(values, clusters, counts)
 
 
-def interval(draws: Array, value: float, clusters: int, level: float, method: str) -> Estimate:
-    """Return ``value`` with the expanded percentile interval of its resampled ``draws`` (resamples,)."""
+def interval(draws: Array, known: ClusteredMean, level: float, method: str, value: float | None = None) -> Estimate:
+    """Return a mean with the expanded percentile interval of its resampled ``draws`` (resamples,).
+
+    With few clusters no resample leaves the range of what was seen, so percentiles cover too little however far they
+    are expanded (76 % instead of 95 % with three): below `LEAST_CLUSTERS` there is no interval.
+
+    Args:
+        draws: the resampled statistic.
+        known: the mean and its clusters, whose degrees of freedom expand the percentiles.
+        level: confidence level.
+        method: how the draws were made, in words.
+        value: the statistic itself where it is not the mean.
+    """
+    clusters = known.clusters
+    value = known.mean if value is None else value
     if clusters < 2:
         return Estimate(value, None, None, level, method, clusters, ONE_CLUSTER)
+    if clusters < LEAST_CLUSTERS:
+        reason = f"{clusters} families are too few to resample; it takes {LEAST_CLUSTERS}"
+        return Estimate(value, None, None, level, method, clusters, reason)
     if np.ptp(draws) <= 1e-12 * max(1.0, abs(value)):
         return Estimate(value, None, None, level, method, clusters, "every resample gives the same value")
-    tail = expanded_tail((1 - level) / 2, clusters, clusters - 1)
+    tail = expanded_tail((1 - level) / 2, clusters, known.df)
     low, high = np.quantile(draws, [tail, 1 - tail])
     return Estimate(value, float(low), float(high), level, method, clusters)
 
 
-def expanded_tail(tail: float, units: int, df: int) -> float:
+def expanded_tail(tail: float, units: int, df: float) -> float:
     """Return the percentile that makes up for few resampled units: Phi(sqrt(n / (n-1)) t_df^{-1}(tail))."""
     return float(stats.norm.cdf(math.sqrt(units / (units - 1)) * stats.t.ppf(tail, df)))
 
 
-def simultaneous_factor(draws: Array, level: float, clusters: int) -> float:
+def simultaneous_factor(draws: Array, level: float, df: float) -> float:
     """Return c such that mean +- c standard errors covers all rows at once with probability ``level``.
 
     The max-|t| method: the ``level`` quantile over resamples of the greatest standardised deviation among the rows,
@@ -87,7 +106,7 @@ def simultaneous_factor(draws: Array, level: float, clusters: int) -> float:
     Args:
         draws: (resamples, rows) resampled means with common draws.
         level: simultaneous confidence level.
-        clusters: number of clusters drawn.
+        df: least degrees of freedom of the rows' standard errors.
     """
     deviation = draws - draws.mean(axis=0)
     sd = deviation.std(axis=0)
@@ -96,7 +115,7 @@ def simultaneous_factor(draws: Array, level: float, clusters: int) -> float:
         return 0.0
     greatest = np.abs(deviation[:, moving] / sd[moving]).max(axis=1)
     tail = (1 - level) / 2
-    pointwise = float(-stats.t.ppf(tail, clusters - 1))
+    pointwise = float(-stats.t.ppf(tail, df))
     stretch = pointwise / float(-stats.norm.ppf(tail))
     return max(pointwise, float(np.quantile(greatest, level)) * stretch)
 

@@ -1,8 +1,14 @@
 """Means over clustered data: which observations belong together, and how certain a mean of them is.
 
-Episodes of one problem, and problems of one family, are not independent; the cluster is.  The standard error is the
-cluster-robust one of Miller (2024, arXiv 2411.00640) times sqrt(G / (G - 1)), so that with one observation a cluster
-it is exactly the usual sd / sqrt(n), and a paired comparison is exactly scipy's `ttest_rel`.
+Episodes of one problem, and problems of one family, are not independent; the cluster is.  The standard error is CR2
+(Bell & McCaffrey 2002): a cluster's residual total counts 1 / (1 - its share of the observations), which makes up for
+the part of it that the mean has absorbed.  With clusters of one size that is the error of Miller (2024, arXiv
+2411.00640) times sqrt(G / (G - 1)), and with one observation a cluster exactly sd / sqrt(n), so that a paired
+comparison is scipy's `ttest_rel`.
+
+Few clusters of unequal size know their error worse than their number says.  The degrees of freedom are Satterthwaite's
+under a common correlation within clusters that is estimated from the data (Imbens & Kolesar 2016); with clusters of one
+size they are G - 1.
 """
 
 from __future__ import annotations
@@ -38,15 +44,20 @@ class ClusteredMean:
 
     Attributes:
         mean: mean over observations.
-        se: standard error; 0 when the clusters do not vary, NaN when there is one cluster only.
-        clusters: number of clusters G; G - 1 are the degrees of freedom.
+        se: standard error (CR2); 0 when the clusters do not vary, NaN when there is one cluster only.
+        clusters: number of clusters G.
         n: number of observations.
+        df: degrees of freedom of the standard error, in [1, G - 1]; 0 when there is one cluster only.
+        carrying: how many clusters carry the variation, (sum of r^2)^2 / sum of r^4 over their residual totals r, in
+            [1, G]: about G / 3 where they vary like a normal distribution, near 1 where a single one does it all.
     """
 
     mean: float
     se: float
     clusters: int
     n: int
+    df: float
+    carrying: float
 
     @property
     def degenerate(self) -> str:
@@ -62,20 +73,54 @@ def clustered_mean(values: ArrayLike, clusters: Codes) -> ClusteredMean:
     mean = float(x.mean())
     groups = int(clusters.max()) + 1
     if groups < 2:
-        return ClusteredMean(mean, math.nan, groups, x.size)
+        return ClusteredMean(mean, math.nan, groups, x.size, 0.0, 1.0)
+    sizes = np.bincount(clusters, minlength=groups).astype(float)
     totals = np.bincount(clusters, weights=x - mean, minlength=groups)
-    se = math.sqrt(groups / (groups - 1) * float(totals @ totals)) / x.size
+    squares = totals**2
+    se = math.sqrt(float((squares / (1 - sizes / x.size)).sum())) / x.size
     # Rounding leaves some 1e-17 where all values are equal; that is no variation.
-    if np.ptp(x) <= 1e-12 * max(1.0, float(np.abs(x).max())) or se <= 1e-14 * max(1.0, float(np.abs(x).max())):
-        se = 0.0
-    return ClusteredMean(mean, se, groups, x.size)
+    greatest = max(1.0, float(np.abs(x).max()))
+    if np.ptp(x) <= 1e-12 * greatest or se <= 1e-14 * greatest:
+        return ClusteredMean(mean, 0.0, groups, x.size, groups - 1.0, 1.0)
+    df = groups - 1.0 if np.ptp(sizes) == 0 else _degrees_of_freedom(sizes, _correlation(x, clusters, sizes))
+    return ClusteredMean(mean, se, groups, x.size, df, float(squares.sum() ** 2 / (squares**2).sum()))
+
+
+def _correlation(x: Array, clusters: Codes, sizes: Array) -> float:
+    """Return the correlation within clusters, in [0, 1], by the analysis of variance; 1 where nothing can be said."""
+    n, groups = x.size, sizes.size
+    if n == groups:
+        return 1.0
+    means = np.bincount(clusters, weights=x) / sizes
+    within = float(((x - means[clusters]) ** 2).sum()) / (n - groups)
+    between = float((sizes * (means - x.mean()) ** 2).sum()) / (groups - 1)
+    shared = max(0.0, (between - within) * (groups - 1) / (n - float((sizes**2).sum()) / n))
+    return shared / (shared + within) if shared + within > 0 else 1.0
+
+
+def _degrees_of_freedom(sizes: Array, correlation: float) -> float:
+    """Return Satterthwaite's degrees of freedom of the CR2 variance of a mean, in [1, G - 1].
+
+    The variance is a quadratic form of normal totals with covariance M: its degrees of freedom are tr(M)^2 / tr(M^2).
+    M = W (V - h v' - v h' + s h h') W is diagonal plus rank two, so both traces are sums over clusters.
+    """
+    h = sizes / sizes.sum()
+    v = sizes * (1 + (sizes - 1) * correlation)
+    weight = 1 / (1 - h)
+    a = v.sum() * h - v
+    rest = h * a - v * h  # diagonal of the rank-two part h a' - v h'
+    trace = float((weight * (v + rest)).sum())
+    off = (weight * h * h).sum() * ((weight * a * a).sum() + (weight * v * v).sum())
+    off -= 2 * (weight * h * v).sum() * (weight * a * h).sum()
+    square = float(off + (weight**2 * v * (v + 2 * rest)).sum())
+    return min(sizes.size - 1.0, max(1.0, trace**2 / square))
 
 
 def t_interval(values: ArrayLike, clusters: Codes, level: float) -> Estimate:
-    """Return a mean with its interval from Student's t with G - 1 degrees of freedom."""
+    """Return a mean with its interval from Student's t."""
     result = clustered_mean(values, clusters)
     method = "mean, clustered standard error, Student t"
     if result.degenerate:
         return Estimate(result.mean, None, None, level, method, result.clusters, result.degenerate)
-    half = float(stats.t.ppf((1 + level) / 2, result.clusters - 1)) * result.se
+    half = float(stats.t.ppf((1 + level) / 2, result.df)) * result.se
     return Estimate(result.mean, result.mean - half, result.mean + half, level, method, result.clusters)

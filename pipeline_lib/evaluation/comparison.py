@@ -1,13 +1,12 @@
 """Two teams compared: every number a verdict rests on, from paired episodes.
 
 The primary test is Student's t on mean differences per problem, clustered by family, averaged over training seeds: a
-statement about the teams at hand on new problems.  Welch's test, a permutation test and a bootstrap interval stand
-beside it, so that a reader sees whether the answer hangs on the method.
+statement about the teams at hand on new problems; `evidence` says when it may be trusted.  Welch's test, a permutation
+test and a bootstrap interval stand beside it, so that a reader sees whether the answer hangs on the method.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -16,12 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline_lib.evaluation.bootstrap import clustered_bootstrap, interval
-from pipeline_lib.evaluation.clusters import ClusteredMean, clustered_mean, t_interval
-from pipeline_lib.evaluation.effects import no_effect, probability_of_improvement, standardised
+from pipeline_lib.evaluation.clusters import NO_VARIATION, Codes, clustered_mean, t_interval
+from pipeline_lib.evaluation.effects import no_effect, paired_hedges_g, probability_of_improvement
 from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.evidence import (
+    Families,
+    constant_bounds,
+    distribution_free,
+    families,
+    note,
+    primary,
+)
 from pipeline_lib.evaluation.guards import identical_share
 from pipeline_lib.evaluation.metrics import MetricInfo, describe
-from pipeline_lib.evaluation.power import detectable, problems_needed
 from pipeline_lib.evaluation.results import Effect, Estimate, Result, TestResult
 from pipeline_lib.evaluation.table import Episodes, Pairing, pair, tabulate
 from pipeline_lib.evaluation.tests_of_difference import (
@@ -39,8 +45,9 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Names: TypeAlias = tuple[str, str]
 
-FEW_CLUSTERS = 10
 IMPROVED, WORSE, EQUIVALENT, INCONCLUSIVE = "IMPROVED", "WORSE", "EQUIVALENT", "INCONCLUSIVE"
+#: In place of a verdict: shown beside the others, but outside the family of comparisons.
+UNTESTED = "UNTESTED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +59,14 @@ class SeedResult(Result):
         mean_a: mean of the first team over problems.
         mean_b: mean of the second.
         difference: paired test of this seed alone.
+        p_adjusted: its p corrected for the training runs of the comparison and for the family, or None.
     """
 
     seed: int
     mean_a: float
     mean_b: float
     difference: TestResult
+    p_adjusted: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,8 @@ class Comparison(Result):
         metric: primary metric.
         problems: number of problems compared.
         families: number of clusters, the unit of analysis.
+        evidence: what these families can carry.
+        runs: training runs of each team; 0 for one that no training seed belongs to.
         episodes: episodes of each team.
         means: mean of each team, with clustered intervals.
         difference: the primary test: paired, clustered, over the training seeds at hand.
@@ -83,7 +94,7 @@ class Comparison(Result):
         per_seed: each training seed alone; empty when neither team was trained.
         margin: smallest difference that would matter.
         alpha: family-wise error rate.
-        power: power behind the two next numbers.
+        power: power behind the three next numbers, which hold after the family's correction.
         detectable: true difference that this design finds with that power, or None.
         problems_for_margin: problems needed to find a difference of the margin, or None.
         problems_for_observed: problems needed to find the difference observed, were it true, or None.
@@ -91,10 +102,10 @@ class Comparison(Result):
         degenerate: what is wrong with these data as evidence, in words; empty when nothing is.
         one_observation: they count as a single observation (identical episodes, or one family), so no verdict is due.
         notes: what was left out, and what the reader must know.
-        family_size: number of comparisons corrected for.
+        family_size: number of comparisons corrected for; 0 outside the family.
         p_adjusted: Holm's p of the difference, or None.
         equivalence_p_adjusted: Holm's p of equivalence, or None.
-        verdict: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE.
+        verdict: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE; UNTESTED outside the family.
         sentence: what may be quoted.
     """
 
@@ -102,6 +113,8 @@ class Comparison(Result):
     metric: str
     problems: int
     families: int
+    evidence: Families
+    runs: tuple[int, int]
     episodes: tuple[int, int]
     means: tuple[Estimate, Estimate]
     difference: TestResult
@@ -117,18 +130,23 @@ class Comparison(Result):
     margin: float
     alpha: float
     power: float
-    detectable: float | None
-    problems_for_margin: int | None
-    problems_for_observed: int | None
     faults: tuple[str, ...]
     degenerate: str
     one_observation: bool
     notes: tuple[str, ...]
     family_size: int = 1
+    detectable: float | None = None
+    problems_for_margin: int | None = None
+    problems_for_observed: int | None = None
     p_adjusted: float | None = None
     equivalence_p_adjusted: float | None = None
     verdict: str = ""
     sentence: str = ""
+
+    @property
+    def constant(self) -> bool:
+        """Whether every family shows the same difference."""
+        return self.difference.degenerate == NO_VARIATION
 
 
 def measure(
@@ -141,32 +159,30 @@ def measure(
     left, right = pairing.a_means.mean(axis=0), pairing.b_means.mean(axis=0)
     d = left - right
     mean_a, mean_b, mean_d = (clustered_mean(x, clusters) for x in (left, right, d))
-    difference = paired(d, clusters, level)
-    draws = clustered_bootstrap(np.vstack([d, _improvements(pairing)]), clusters, settings.resamples, settings.seed)
-    seen = _detectable(difference, settings)
-    needed = _needed(mean_d, settings)
+    difference = primary(d, clusters, level)
+    found = families(d, clusters)
+    better = _improvements(pairing)
+    draws = clustered_bootstrap(np.vstack([d, better]), clusters, settings.resamples, settings.seed)
     same = _identical(_flat(a), names[0]) or _identical(_flat(b), names[1])
     notes = list(pairing.notes)
-    if 2 <= mean_d.clusters < FEW_CLUSTERS:
-        notes.append(f"only {mean_d.clusters} families: intervals lean on the assumption of a normal distribution")
+    if caution := note(difference, found):
+        notes.append(caution)
     return Comparison(
         names=names,
         metric=metric,
         problems=len(pairing.problems),
         families=mean_d.clusters,
+        evidence=found,
+        runs=(len(pairing.a) if pairing.trained[0] else 0, len(pairing.b) if pairing.trained[1] else 0),
         episodes=pairing.episodes,
         means=(t_interval(left, clusters, level), t_interval(right, clusters, level)),
         difference=difference,
-        bootstrap=interval(draws[:, 0], mean_d.mean, mean_d.clusters, level, "clustered bootstrap, percentiles"),
+        bootstrap=interval(draws[:, 0], mean_d, level, "clustered bootstrap, percentiles"),
         permutation=sign_flips(d, clusters, settings.resamples, settings.seed, level),
         welch=welch_clustered(mean_a, mean_b, level),
-        effect=_effect(left, right, mean_d, level),
+        effect=_effect(left, right, clusters, difference, level),
         improvement=interval(
-            draws[:, 1],
-            float(_improvements(pairing).mean()),
-            mean_d.clusters,
-            level,
-            "mean over problems, clustered bootstrap",
+            draws[:, 1], clustered_mean(better, clusters), level, "mean over problems, clustered bootstrap"
         ),
         rates=_rates(pairing, level),
         equivalence=equivalence(difference, settings.margin, settings.alpha),
@@ -175,9 +191,6 @@ def measure(
         margin=settings.margin,
         alpha=settings.alpha,
         power=settings.power,
-        detectable=seen,
-        problems_for_margin=needed[0],
-        problems_for_observed=needed[1],
         faults=tuple(faults),
         degenerate=same or _constant(difference, describe(metric)),
         one_observation=bool(same) or mean_d.clusters < 2,
@@ -185,30 +198,21 @@ def measure(
     )
 
 
-def constant_bounds(value: float, clusters: int, alpha: float, reach: float) -> tuple[float, float]:
-    """Return limits for a mean when every one of ``clusters`` clusters shows the same value.
+def bounds(comparison: Comparison) -> tuple[float, float] | None:
+    """Return limits of a difference that has no p value, or None when the metric has no known range.
 
-    No variation means no standard error, but not certainty: with confidence 1 - alpha at most a share
-    1 - (alpha/2)^(1/G) of the population differs from what was seen (the exact binomial bound behind the rule of
-    three), and what differs lies within ``reach`` of 0.  Distribution-free and conservative.
+    They assume no distribution and hold for the whole family of comparisons at once (Bonferroni).
     """
-    seen = (alpha / 2) ** (1 / clusters)
-    return seen * value - (1 - seen) * reach, seen * value + (1 - seen) * reach
-
-
-def bounds_without_variation(comparison: Comparison) -> tuple[float, float] | None:
-    """Return limits of a difference that is the same on every family, or None when the metric has no known range.
-
-    They hold for the whole family of comparisons at once (Bonferroni).
-    """
-    info = describe(comparison.metric)
+    info, found = describe(comparison.metric), comparison.evidence
     estimate = comparison.difference.estimate
-    constant = comparison.difference.p is None and comparison.families >= 2
-    if not constant or estimate is None or info.low is None or info.high is None:
+    if comparison.difference.p is not None or estimate is None or found.count < 2:
         return None
-    return constant_bounds(
-        estimate, comparison.families, comparison.alpha / comparison.family_size, info.high - info.low
-    )
+    if info.low is None or info.high is None:
+        return None
+    alpha, reach = comparison.alpha / comparison.family_size, info.high - info.low
+    if comparison.constant:
+        return constant_bounds(estimate, found.count, alpha, reach)
+    return distribution_free(found, alpha, reach)
 
 
 def _improvements(pairing: Pairing) -> Array:
@@ -218,15 +222,10 @@ def _improvements(pairing: Pairing) -> Array:
     return probability_of_improvement(a, b)
 
 
-def _effect(left: Array, right: Array, difference: ClusteredMean, level: float) -> Effect:
-    sd = math.sqrt((left.var(ddof=1) + right.var(ddof=1)) / 2) if left.size > 1 else 0.0
-    if sd <= 1e-12:
-        return no_effect("no variation over problems, so there is no unit to measure the difference in", level)
-    if difference.degenerate:
+def _effect(left: Array, right: Array, clusters: Codes, difference: TestResult, level: float) -> Effect:
+    if difference.p is None or difference.df is None:
         return no_effect(difference.degenerate, level)
-    return standardised(
-        difference.mean, difference.se, difference.clusters - 1, sd, 2 * (left.size - 1), level
-    )  # fmt: skip
+    return paired_hedges_g(left, right, clusters, difference.df, level)
 
 
 def _rates(pairing: Pairing, level: float) -> TestResult | None:
@@ -250,25 +249,6 @@ def _per_seed(pairing: Pairing, level: float) -> tuple[SeedResult, ...]:
     )
 
 
-def _detectable(test: TestResult, settings: VerdictSettings) -> float | None:
-    if test.se is None or test.df is None:
-        return None
-    return detectable(test.se, test.df, settings.alpha, settings.power)
-
-
-def _needed(difference: ClusteredMean, settings: VerdictSettings) -> tuple[int | None, int | None]:
-    if difference.degenerate:
-        return None, None
-    variance = difference.se**2 * difference.n  # of a problem's difference, clustering included
-
-    def problems(target: float) -> int | None:
-        if abs(target) < 1e-9:
-            return None
-        return problems_needed(target, variance, settings.alpha, settings.power)
-
-    return problems(settings.margin), problems(difference.mean)
-
-
 def _flat(episodes: Episodes) -> list[EpisodeRecord]:
     groups = [episodes] if isinstance(episodes, Sequence) else list(episodes.values())
     return [record for group in groups for record in group]
@@ -287,6 +267,6 @@ def _identical(records: Sequence[EpisodeRecord], name: str) -> str:
 def _constant(difference: TestResult, info: MetricInfo) -> str:
     if difference.p is not None or difference.estimate is None:
         return ""
-    if difference.n[0] < 2:
+    if difference.degenerate != NO_VARIATION:
         return difference.degenerate
     return f"the difference is {info.difference(difference.estimate)} on every family: {difference.degenerate}"

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from pipeline_lib.evaluation.bootstrap import cluster_counts, cluster_totals, clustered_means, simultaneous_factor
-from pipeline_lib.evaluation.clusters import Codes, clustered_mean, encode, t_interval
+from pipeline_lib.evaluation.clusters import Codes, clustered_mean, encode
 from pipeline_lib.evaluation.multiplicity import dunnett
 from pipeline_lib.evaluation.results import EvaluationError, Result
 from pipeline_lib.evaluation.table import Table, problem_means
@@ -74,26 +75,17 @@ def curve(steps: Sequence[int], means: Array, clusters: Codes, verdict: VerdictS
     level = 1 - verdict.alpha
     groups = int(clusters.max()) + 1
     counts = cluster_counts(groups, verdict.resamples, np.random.default_rng(verdict.seed))
-    factor = simultaneous_factor(clustered_means(means, clusters, counts), level, groups) if groups > 1 else 0.0
+    found = [clustered_mean(row, clusters) for row in means]
+    known = [one for one in found if not one.degenerate]
+    least = min((one.df for one in known), default=1.0)
+    factor = simultaneous_factor(clustered_means(means, clusters, counts), level, least) if known else 0.0
     points = []
-    for step, row in zip(steps, means, strict=True):
-        estimate = t_interval(row, clusters, level)
-        assert estimate.value is not None
-        if estimate.low is None:
-            points.append(Point(step, estimate.value, None, None, None, None, None))
+    for step, one in zip(steps, found, strict=True):
+        if one.degenerate:
+            points.append(Point(step, one.mean, None, None, None, None, None))
             continue
-        se = clustered_mean(row, clusters).se
-        points.append(
-            Point(
-                step,
-                estimate.value,
-                se,
-                estimate.low,
-                estimate.high,
-                estimate.value - factor * se,
-                estimate.value + factor * se,
-            )
-        )
+        half, band = float(stats.t.ppf((1 + level) / 2, one.df)) * one.se, factor * one.se
+        points.append(Point(step, one.mean, one.se, one.mean - half, one.mean + half, one.mean - band, one.mean + band))
     return points, counts
 
 

@@ -1,8 +1,9 @@
 """Effect sizes that scipy and statsmodels lack in exact form.
 
 Hedges' g uses the pooled standard deviation, the exact small-sample factor J (a ratio of gamma functions, not the
-1 - 3/(4 df - 1) of most packages) and an interval from the noncentral t distribution.  The interquartile mean is
-that of rliable (Agarwal et al. 2021), the probability of improvement likewise.
+1 - 3/(4 df - 1) of most packages).  Its interval comes from the noncentral t distribution for independent groups, from
+the jackknife over families for two teams on the same problems.  The interquartile mean is that of rliable (Agarwal et
+al. 2021), the probability of improvement likewise.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
+from pipeline_lib.evaluation.clusters import Codes
 from pipeline_lib.evaluation.noncentral import noncentrality_interval
 from pipeline_lib.evaluation.results import Effect, EvaluationError
 
@@ -30,8 +32,7 @@ def standardised(difference: float, se: float, t_df: float, sd: float, df: float
     """Return Hedges' g of a difference whose standard error and test are known.
 
     With ``se = sd sqrt(1/n1 + 1/n2)`` and ``t_df = df = n1 + n2 - 2`` this is the textbook interval for two independent
-    groups; with the standard error of a paired or clustered difference it is Algina & Keselman's (2003) interval for
-    dependent groups.
+    groups.
 
     Args:
         difference: mean difference.
@@ -48,6 +49,41 @@ def standardised(difference: float, se: float, t_df: float, sd: float, df: float
     return Effect(
         g=factor * d, low=low * unit, high=high * unit, level=level, d=d, correction=factor, sd=sd, df=df,
         method="Hedges' g, exact factor, interval from the noncentral t distribution",
+    )  # fmt: skip
+
+
+def paired_hedges_g(left: ArrayLike, right: ArrayLike, clusters: Codes, t_df: float, level: float) -> Effect:
+    """Return Hedges' g of two teams on the same problems, in units of their pooled spread over problems.
+
+    The interval is Student's t on the jackknife error, families left out one at a time: numerator and unit come from
+    the same families, so neither the noncentral t distribution nor an error of the difference alone is right (with ten
+    families of equal size the first covers 99.9 % for large effects).
+
+    Args:
+        left: (problems,) means of the first team.
+        right: (problems,) of the second.
+        clusters: (problems,) family of each.
+        t_df: degrees of freedom of the difference.
+        level: confidence level.
+    """
+    a, b = np.asarray(left, float), np.asarray(right, float)
+    groups = int(clusters.max()) + 1
+    rows = np.vstack([np.ones(a.size), a, a * a, b, b * b])
+    totals = np.vstack([np.bincount(clusters, weights=row, minlength=groups) for row in rows])
+    # The first column is everything, the others everything but one family.
+    n, sum_a, square_a, sum_b, square_b = totals.sum(axis=1)[:, None] - np.hstack([np.zeros((5, 1)), totals])
+    spread = (square_a - sum_a**2 / n + square_b - sum_b**2 / n) / (2 * np.maximum(n - 1, 1))
+    if spread.min() <= 1e-12:
+        return no_effect("too little variation over problems for a unit to measure the difference in", level)
+    d, *without = (sum_a - sum_b) / n / np.sqrt(spread)
+    error = math.sqrt((groups - 1) / groups * float(((np.array(without) - d) ** 2).sum()))
+    half = float(stats.t.ppf((1 + level) / 2, t_df)) * error
+    df = 2 * (a.size - 1)
+    factor = hedges_correction(df)
+    return Effect(
+        g=factor * float(d), low=factor * float(d - half), high=factor * float(d + half), level=level, d=float(d),
+        correction=factor, sd=math.sqrt(float(spread[0])), df=df,
+        method="Hedges' g, exact factor, jackknife over families",
     )  # fmt: skip
 
 

@@ -4,6 +4,12 @@ A verdict is a statement about the teams tested, on problems like those tested; 
 about other training runs.  All comparisons of a test form one family: Holm's correction over the p values of the
 differences, and over those of equivalence.  A difference that is real but smaller than the margin is EQUIVALENT: the
 margin is what the settings say would matter.  "p > 0.05" alone is never "no effect".
+
+A comparison that can say nothing is left outside the family, or it would cost the others power.  Which ones is decided
+before the test split is looked at, by a rule in the plan; they are shown, with the reason in place of a verdict.
+
+What a comparison could have found is said at the level that Holm's correction left it: alpha / (m - r) in a family of m
+of which r others are significant.
 """
 
 from __future__ import annotations
@@ -15,40 +21,97 @@ from pipeline_lib.evaluation.comparison import (
     EQUIVALENT,
     IMPROVED,
     INCONCLUSIVE,
+    UNTESTED,
     WORSE,
     Comparison,
-    bounds_without_variation,
+    SeedResult,
+    bounds,
 )
-from pipeline_lib.evaluation.multiplicity import holm
-from pipeline_lib.evaluation.sentences import sentence
+from pipeline_lib.evaluation.multiplicity import holm, rejections
+from pipeline_lib.evaluation.power import detectable, problems_needed
+from pipeline_lib.evaluation.sentences import guards, outside_family, sentence
 
 
-def decide(family: Mapping[str, Comparison]) -> dict[str, Comparison]:
-    """Correct a family of comparisons for their number and give each its verdict and sentence."""
+def decide(measured: Mapping[str, Comparison], outside: Mapping[str, str] | None = None) -> dict[str, Comparison]:
+    """Correct a family of comparisons for their number and give each its verdict and sentence.
+
+    Args:
+        measured: all comparisons by name.
+        outside: those that are not in the family, and why; names that were not measured do not matter.
+
+    Returns:
+        All of them, in the order given.
+    """
+    outside = outside or {}
+    family = {name: found for name, found in measured.items() if name not in outside}
     names = list(family)
     p_values = holm([family[name].difference.p for name in names])
     equivalences = holm([family[name].equivalence.p for name in names])
     decided = {}
     for name, p, q in zip(names, p_values, equivalences, strict=True):
-        comparison = dataclasses.replace(family[name], family_size=len(names), p_adjusted=p, equivalence_p_adjusted=q)
-        verdict = _verdict(comparison)
+        others = [family[other].difference.p for other in names if other != name]
+        comparison = dataclasses.replace(
+            _promise(family[name], family[name].alpha / (len(names) - rejections(others, family[name].alpha))),
+            family_size=len(names),
+            p_adjusted=p,
+            equivalence_p_adjusted=q,
+            per_seed=_alone(family[name].per_seed, len(names)),
+        )
+        verdict = word(comparison)
         comparison = dataclasses.replace(comparison, verdict=verdict)
         decided[name] = dataclasses.replace(comparison, sentence=sentence(comparison))
-    return decided
+    shown = {name: untested(measured[name], why) for name, why in outside.items() if name in measured}
+    return {name: shown.get(name) or decided[name] for name in measured}
+
+
+def untested(comparison: Comparison, reason: str) -> Comparison:
+    """Return a comparison outside the family, with the reason in place of a verdict."""
+    without = dataclasses.replace(comparison, verdict=UNTESTED, family_size=0)
+    return dataclasses.replace(without, sentence=outside_family(without, reason))
 
 
 def identical(comparison: Comparison, reason: str) -> Comparison:
     """Return the verdict on two teams that are known to be the same one."""
-    text = f"{EQUIVALENT}: {reason[:1].lower()}{reason[1:]}"
-    return dataclasses.replace(comparison, verdict=EQUIVALENT, degenerate="", sentence=text, p_adjusted=None)
+    text = f"{EQUIVALENT}: {reason[:1].lower()}{reason[1:]}{guards(comparison)}"
+    return dataclasses.replace(comparison, verdict=EQUIVALENT, degenerate="", sentence=text, family_size=0)
 
 
-def _verdict(c: Comparison) -> str:
+def _promise(c: Comparison, alpha: float) -> Comparison:
+    """Fill in what this design finds with the wanted power at level ``alpha``, and how much it would take."""
+    se, df = c.difference.se, c.difference.df
+    if se is None or df is None:
+        return c
+    variance = se**2 * c.problems  # of a problem's difference, clustering included
+
+    def needed(target: float | None) -> int | None:
+        if target is None or abs(target) < 1e-9:
+            return None
+        return problems_needed(target, variance, alpha, c.power, per_family=c.problems / (df + 1))
+
+    return dataclasses.replace(
+        c,
+        detectable=detectable(se, df, alpha, c.power),
+        problems_for_margin=needed(c.margin),
+        problems_for_observed=needed(c.difference.estimate),
+    )
+
+
+def _alone(runs: tuple[SeedResult, ...], family_size: int) -> tuple[SeedResult, ...]:
+    """Correct the training runs of a comparison: Holm over the runs, each p times the size of the family."""
+    corrected = holm([run.difference.p for run in runs])
+    return tuple(
+        dataclasses.replace(run, p_adjusted=None if p is None else min(1.0, p * family_size))
+        for run, p in zip(runs, corrected, strict=True)
+    )
+
+
+def word(c: Comparison) -> str:
+    """Return the verdict on a comparison whose p values are corrected."""
     estimate = c.difference.estimate
     if estimate is None or c.one_observation:
         return INCONCLUSIVE
     if c.difference.p is None:
-        limits = bounds_without_variation(c)
+        limits = bounds(c)
         if limits is None:
             return INCONCLUSIVE
         low, high = limits

@@ -16,15 +16,23 @@ from pipeline_lib.evaluation.results import EvaluationError
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return Holm's (1979) adjusted p values, in input order; they control the family-wise error rate."""
-    from statsmodels.stats.multitest import multipletests
+    """Return Holm's (1979) adjusted p values, in input order; they control the family-wise error rate.
 
+    statsmodels has them, but collects garbage in every call, which takes longer than all else that a verdict computes.
+    """
     filled = _filled(p_values)
-    if not filled.size:
-        return []
-    # The method must be named: statsmodels' default is Holm-Sidak.
-    adjusted = multipletests(filled, method="holm")[1]
+    order = np.argsort(filled, kind="stable")
+    adjusted = np.empty(filled.size)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(filled[order] * np.arange(filled.size, 0, -1)))
     return [None if p is None else float(q) for p, q in zip(p_values, adjusted, strict=True)]
+
+
+def rejections(p_values: Sequence[float | None], alpha: float) -> int:
+    """Return how many of these tests Holm rejects in a family that has one more, which is not rejected."""
+    for count, p in enumerate(sorted(1.0 if p is None else p for p in p_values)):
+        if p > alpha / (len(p_values) + 1 - count):
+            return count
+    return len(p_values)
 
 
 def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:

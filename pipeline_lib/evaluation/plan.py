@@ -43,6 +43,7 @@ class Plan(Result):
         test_samples: episodes per problem.
         test_seed: sampling seed.
         comparisons: what the selected team is compared with on the test split, the primary one first.
+        outside: which of them are left outside the family of comparisons, and why; decided before anything is tested.
         alpha: family-wise error rate.
         margin: smallest difference that would matter.
         correction: how the family is corrected.
@@ -67,6 +68,7 @@ class Plan(Result):
     test_samples: int
     test_seed: int
     comparisons: tuple[str, ...]
+    outside: Mapping[str, str]
     alpha: float
     margin: float
     power: float
@@ -96,6 +98,7 @@ def make_plan(
     checkpoints: Mapping[int, Sequence[int]],
     problems: Mapping[str, Sequence[str]],
     comparisons: Sequence[str] = ("base", "last"),
+    outside: Mapping[str, str] | None = None,
 ) -> Plan:
     """Fix the plan of a sweep and its test.
 
@@ -105,6 +108,7 @@ def make_plan(
         checkpoints: steps that will be evaluated, by training seed.
         problems: ids of the problems of ``validation``, ``test`` and, if known, ``train``.
         comparisons: names of the teams the selected one will be compared with, the primary first.
+        outside: which of them are left outside the family, and why.
 
     Raises:
         EvaluationError: no checkpoints, a split without problems, or a problem in two splits.
@@ -133,6 +137,7 @@ def make_plan(
         test_samples=evaluate.test.samples,
         test_seed=evaluate.test.seed,
         comparisons=tuple(comparisons),
+        outside=dict(outside or {}),
         alpha=verdict.alpha,
         margin=verdict.margin,
         power=verdict.power,

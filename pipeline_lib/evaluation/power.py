@@ -104,7 +104,9 @@ def questions_needed(
     return quantiles**2 * (between + within_a / samples_a + within_b / samples_b) / difference**2
 
 
-def problems_needed(difference: float, variance: float, alpha: float = 0.05, power: float = 0.8) -> int:
+def problems_needed(
+    difference: float, variance: float, alpha: float = 0.05, power: float = 0.8, per_family: float = 1.0
+) -> int:
     """Return the fewest problems at which the paired t test over problems finds ``difference``.
 
     `questions_needed` takes the t test for a normal one and says about two problems less, so the search begins there.
@@ -115,11 +117,23 @@ def problems_needed(difference: float, variance: float, alpha: float = 0.05, pow
         variance: of a problem's measured difference, its episodes' share included.
         alpha: two-sided level.
         power: wanted power.
+        per_family: problems per independent family; n problems have n / per_family - 1 degrees of freedom.
     """
-    problems = max(2, math.ceil(questions_needed(difference, variance, alpha=alpha, power=power)))
-    while variance > 0 and detectable(math.sqrt(variance / problems), problems - 1, alpha, power) > abs(difference):
-        problems += 1
-    return problems
+    normal = questions_needed(difference, variance, alpha=alpha, power=power)
+    problems = math.ceil(max(2 * per_family, normal))
+
+    def enough(count: int) -> bool:
+        return detectable(math.sqrt(variance / count), count / per_family - 1, alpha, power) <= abs(difference)
+
+    if variance <= 0 or enough(problems):
+        return problems
+    low, high = problems, problems + 1
+    while not enough(high):
+        low, high = high, high + 2 * (high - low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
 
 
 def _check(alpha: float, power: float) -> None:

@@ -2,8 +2,9 @@
 
 The best of many validation means is too high by construction.  How much is measured by the bootstrap itself: the
 winner of a resample is looked at on the problem families that the resample did not draw, where it has no luck left.
-A resample of G clusters has twice the variance of the data, so the gap is divided by sqrt(2); for equal checkpoints
-this gives the textbook value (1.74 standard errors for the best of 15), for a clear winner 0.
+A resample draws some clusters several times, so its mean scatters more than that of the data; the gap is divided by how
+much more.  For equal checkpoints this gives the textbook value (1.74 standard errors for the best of 15), for a clear
+winner 0.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from pipeline_lib.evaluation.bootstrap import cluster_totals, clustered_means
 from pipeline_lib.evaluation.clusters import Codes
 from pipeline_lib.evaluation.curves import Point, against_base, base_point, common_means, curve, pooled_curve
+from pipeline_lib.evaluation.effects import hedges_correction
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.guards import Guarded, check_guards
 from pipeline_lib.evaluation.results import EvaluationError, Result
@@ -239,4 +241,8 @@ def _optimism(
     rows = np.arange(winners.size)[fair]
     outside = (left[fair] @ sums.T) / (left[fair] @ sizes)[:, None]
     gap = drawn[rows, winners[fair]] - outside[np.arange(rows.size), winners[fair]]
-    return float(gap.mean() / np.sqrt(2)), float(centred.max(axis=1).mean())
+    # Standard deviation of the resample's mean over that of the data's, for the families it drew.
+    weights = counts[fair] * sizes
+    wider = np.sqrt((weights**2).sum(axis=1) / (sizes**2).sum()) * sizes.sum() / weights.sum(axis=1)
+    # The spread of a resample is that of the data without Bessel's correction and biased; Hedges' factor of G is both.
+    return float((gap / wider).mean()), float(centred.max(axis=1).mean()) / hedges_correction(sizes.size)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pipeline_lib.evaluation.comparison import (
     EQUIVALENT,
     IMPROVED,
-    INCONCLUSIVE,
     WORSE,
     Comparison,
-    bounds_without_variation,
+    bounds,
 )
 from pipeline_lib.evaluation.metrics import MetricInfo, describe
 
@@ -23,17 +22,32 @@ def p_text(p: float | None) -> str:
 
 
 def sentence(c: Comparison) -> str:
-    """Return what may be quoted of a decided comparison."""
-    info = describe(c.metric)
+    """Return what may be quoted of a decided comparison; a guard that fails is told whatever the verdict."""
+    return f"{_finding(c)}{guards(c)}"
+
+
+def guards(c: Comparison) -> str:
+    """Return the guards that the first team fails, as a sentence of its own; empty when it passes all."""
+    return f" But {c.names[0]} fails a guard: {'; '.join(c.faults)}." if c.faults else ""
+
+
+def outside_family(c: Comparison, reason: str) -> str:
+    """Return what may be quoted of a comparison that is not in the family: what was seen, and why it is no test."""
+    return f"{c.verdict}: {_facts(c, describe(c.metric))}. Outside the family of comparisons: {reason}.{guards(c)}"
+
+
+def _facts(c: Comparison, info: MetricInfo) -> str:
     a, b = c.names
     first, second = (estimate.value or 0.0 for estimate in c.means)
-    estimate = c.difference.estimate or 0.0
-    facts = (
+    return (
         f"on {c.problems} held-out problem{'s' if c.problems != 1 else ''}, {info.label}: {info.text(first)} for {a}, "
-        f"{info.text(second)} for {b}; {info.difference(estimate)}"
+        f"{info.text(second)} for {b}; {info.difference(c.difference.estimate or 0.0)}"
     )
-    if c.faults and c.verdict == INCONCLUSIVE:
-        return f"{c.verdict}: {facts}, but {a} fails a guard: {'; '.join(c.faults)}."
+
+
+def _finding(c: Comparison) -> str:
+    info = describe(c.metric)
+    facts = _facts(c, info)
     if c.difference.p is None:
         return f"{c.verdict}: {facts}. {_capital(c.degenerate)}.{_bounded(c, info)}"
     corrected = f" after Holm's correction for {c.family_size} comparisons" if c.family_size > 1 else ""
@@ -52,6 +66,8 @@ def sentence(c: Comparison) -> str:
             f"{_range(info, c.equivalence.low, c.equivalence.high)}, {p_text(c.equivalence_p_adjusted)} for a greater "
             f"one{corrected})."
         )
+    if c.faults and c.p_adjusted is not None and c.p_adjusted <= c.alpha:
+        return f"{c.verdict}: {facts} {evidence}."  # a guard, told behind it, is why this is no improvement
     return f"{c.verdict}: {facts} {evidence}. {_what_it_takes(c, info)}"
 
 
@@ -60,24 +76,25 @@ def _what_it_takes(c: Comparison, info: MetricInfo) -> str:
         return "This design cannot tell."
     return (
         f"These {c.problems} problems find a difference of {info.difference(c.detectable).lstrip('+')} with "
-        f"{100 * c.power:.0f} % power; finding {info.difference(c.margin).lstrip('+')} needs "
-        f"{c.problems_for_margin} problems."
+        f"{100 * c.power:.0f} % power{' after that correction' if c.family_size > 1 else ''}; finding "
+        f"{info.difference(c.margin).lstrip('+')} needs {c.problems_for_margin} problems."
     )
 
 
 def _runs(c: Comparison) -> str:
-    if len(c.per_seed) < 2:
+    """Return in how many training runs alone the verdict holds; nothing against a team of one run, which all share."""
+    if len(c.per_seed) < 2 or 1 in c.runs:
         return ""
     sign = 1 if c.verdict == IMPROVED else -1
     alone = sum(
-        seed.difference.p is not None and seed.difference.p <= c.alpha and sign * (seed.difference.estimate or 0.0) > 0
-        for seed in c.per_seed
+        run.p_adjusted is not None and run.p_adjusted <= c.alpha and sign * (run.difference.estimate or 0.0) > 0
+        for run in c.per_seed
     )
-    return f", significant in {alone} of {len(c.per_seed)} training runs alone"
+    return f", significant in {alone} of {len(c.per_seed)} training runs alone, corrected for their number too"
 
 
 def _bounded(c: Comparison, info: MetricInfo) -> str:
-    limits = bounds_without_variation(c)
+    limits = bounds(c)
     if limits is None or c.one_observation:
         return ""
     return (

@@ -90,7 +90,8 @@ def _iqm(episodes: Episodes, metric: str, verdict: VerdictSettings) -> Estimate:
     over_runs = means.shape[0] >= RUNS_TO_RESAMPLE
     draws = crossed_bootstrap(means, clusters, "iqm", verdict.resamples, verdict.seed, over_runs)
     method = f"interquartile mean, bootstrap over families{' and training runs' if over_runs else ''}"
-    return interval(draws, interquartile_mean(means), int(clusters.max()) + 1, 1 - verdict.alpha, method)
+    known = clustered_mean(means.mean(axis=0), clusters)
+    return interval(draws, known, 1 - verdict.alpha, method, interquartile_mean(means))
 
 
 def by_problem(teams: Mapping[str, Episodes], metric: str) -> dict[str, dict[str, float]]:

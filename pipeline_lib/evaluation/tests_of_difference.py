@@ -57,7 +57,7 @@ def welch_clustered(a: ClusteredMean, b: ClusteredMean, level: float = 0.95) -> 
 
 
 def paired(differences: ArrayLike, clusters: Codes, level: float = 0.95) -> TestResult:
-    """Test that the mean of paired differences is 0; Student t on G - 1 degrees of freedom, G clusters.
+    """Test that the mean of paired differences is 0; Student t with the degrees of freedom of `clustered_mean`.
 
     With one difference per cluster this is scipy's `ttest_rel`.
     """
@@ -66,8 +66,8 @@ def paired(differences: ArrayLike, clusters: Codes, level: float = 0.95) -> Test
     if result.degenerate:
         return _no_answer(method, (result.clusters,), level, result.degenerate, result.mean)
     t = result.mean / result.se
-    df = result.clusters - 1
-    return _student(method, result.mean, result.se, df, (result.clusters,), level, t, float(2 * stats.t.sf(abs(t), df)))
+    p = float(2 * stats.t.sf(abs(t), result.df))
+    return _student(method, result.mean, result.se, result.df, (result.clusters,), level, t, p)
 
 
 def permutation_independent(a: ArrayLike, b: ArrayLike, resamples: int, seed: int, level: float = 0.95) -> TestResult:

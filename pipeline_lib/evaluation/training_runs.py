@@ -51,7 +51,7 @@ def new_runs(pairing: Pairing, level: float) -> TestResult:
         )
     if over_problems.clusters < 2:
         return no_answer(over_problems.degenerate)
-    pieces = [(over_problems.se**2, over_problems.clusters - 1.0)]
+    pieces = [(over_problems.se**2, over_problems.df)]
     for part in parts:
         pieces.append((float(part.mean(axis=1).var(ddof=1)) / part.shape[0], part.shape[0] - 1.0))
     interactions = [_interaction(part, pairing.clusters) for part in parts]

@@ -58,6 +58,7 @@ def summarise_test(
     verdict: VerdictSettings,
     validation: Mapping[int, Sequence[EpisodeRecord]] | None = None,
     plan: Plan | None = None,
+    outside: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Compare the selected team with everything else on the test split, and give the verdicts.
 
@@ -72,6 +73,8 @@ def summarise_test(
         evaluate: metric, guards, k of pass@k.
         verdict: alpha, margin, power, resamples, seed.
         validation: validation episodes of the selected checkpoints, for the shrinkage from validation to test.
+        outside: comparisons that the plan leaves outside the family, and why.  The last checkpoint is outside where it
+            is the selected one in every training run, which is known before the test, and else never.
         plan: the plan; without one the result says that there was none.
 
     Returns:
@@ -95,9 +98,13 @@ def summarise_test(
         for name, episodes in teams.items()
         if name != SELECTED
     }
-    decided = decide(measured)
+    planned = dict(outside or {})
+    same = dict(selected_steps) == dict(last_steps)
+    decided = decide(
+        measured, {name: planned.get(name, "") for name in {*planned} - {LAST} | ({LAST} if same else set())}
+    )
     default = price(decided[LAST])
-    if dict(selected_steps) == dict(last_steps):
+    if same:
         default = "The checkpoint selected is the last one in every training run, so the default costs nothing."
         decided[LAST] = identical(decided[LAST], default)
     primary = decided[BASE]
@@ -130,6 +137,7 @@ def summarise_test(
             "test_problems": problems_digest(record.problem for records in selected.values() for record in records),
             "test_samples": 1 + max(record.sample for records in selected.values() for record in records),
             "comparisons": [name for name in teams if name != SELECTED],
+            "outside": planned,
             "stop_rule": "fixed",
         },
     }

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 SEED_COLOURS = ("#3D8FC4", "#D98200", "#00805E", "#A8558A", "#6B6B6B", "#C44E00")
-VERDICT_COLOURS = {"IMPROVED": BLUE, "WORSE": RED, "EQUIVALENT": GREEN, "INCONCLUSIVE": GREY}
+VERDICT_COLOURS = {"IMPROVED": BLUE, "WORSE": RED, "EQUIVALENT": GREEN, "INCONCLUSIVE": GREY, "UNTESTED": GREY}
 
 
 def sweep(data: ReportData) -> Figure:

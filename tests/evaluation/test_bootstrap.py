@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from pipeline_lib.evaluation import bootstrap
+from pipeline_lib.evaluation.clusters import ClusteredMean
 from pipeline_lib.evaluation.effects import interquartile_mean
 from pipeline_lib.evaluation.results import EvaluationError
 
@@ -71,14 +72,23 @@ def test_clustered_bootstrap_has_the_clustered_standard_error() -> None:
     assert draws.std() > 1.8 * x.std() / math.sqrt(200)  # what ignoring the clusters would give
 
 
+def known(clusters: int, mean: float = 0.0) -> ClusteredMean:
+    return ClusteredMean(mean, 1.0, clusters, clusters, clusters - 1.0, clusters / 3)
+
+
 def test_interval_is_expanded_for_few_clusters() -> None:
     draws = np.random.default_rng(0).normal(size=100_000)
-    few = bootstrap.interval(draws, 0.0, 5, 0.95, "")
-    many = bootstrap.interval(draws, 0.0, 100_000, 0.95, "")
+    few = bootstrap.interval(draws, known(8), 0.95, "")
+    many = bootstrap.interval(draws, known(100_000), 0.95, "")
     assert many.high == pytest.approx(1.96, abs=0.03)
-    assert few.high == pytest.approx(math.sqrt(5 / 4) * stats.t.ppf(0.975, 4), abs=0.1)
-    assert "one family" in bootstrap.interval(draws, 0.0, 1, 0.95, "").degenerate
-    assert "every resample gives the same" in bootstrap.interval(np.ones(9), 1.0, 9, 0.95, "").degenerate
+    assert few.high == pytest.approx(math.sqrt(8 / 7) * stats.t.ppf(0.975, 7), abs=0.1)
+    assert "one family" in bootstrap.interval(draws, known(1), 0.95, "").degenerate
+    assert "every resample gives the same" in bootstrap.interval(np.ones(9), known(9, 1.0), 0.95, "").degenerate
+
+
+def test_families_too_few_to_resample_get_no_interval() -> None:
+    found = bootstrap.interval(np.random.default_rng(0).normal(size=999), known(3), 0.95, "")
+    assert found.low is None and "3 families are too few to resample" in found.degenerate
 
 
 def test_simultaneous_factor_of_independent_and_of_identical_rows() -> None:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pipeline_lib.evaluation.comparison import constant_bounds, measure
+from pipeline_lib.evaluation.comparison import measure
 from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.evidence import constant_bounds
 from pipeline_lib.evaluation.family import decide
 from pipeline_lib.evaluation.plan import make_plan
 from pipeline_lib.evaluation.results import EvaluationError
@@ -96,16 +97,16 @@ def test_paired_and_clustered_like_textbook_on_problem_means() -> None:
 
 def test_families_widen_the_interval() -> None:
     rng = np.random.default_rng(1)
-    shift = rng.normal(0.1, 0.2, 8)
+    shift = rng.normal(0.1, 0.4, 16)
 
     def teams(families: int) -> tuple[list[EpisodeRecord], list[EpisodeRecord]]:
         means = np.full(64, 0.3)
-        return team(means + shift[np.arange(64) % 8], 4, 2, families), team(means, 4, 3, families)
+        return team(means + shift[np.arange(64) % 16], 4, 2, families), team(means, 4, 3, families)
 
-    clustered, single = compare(*teams(8), VERDICT), compare(*teams(0), VERDICT)
+    clustered, single = compare(*teams(16), VERDICT), compare(*teams(0), VERDICT)
     assert clustered.difference.estimate == pytest.approx(single.difference.estimate)
     assert clustered.difference.se > 1.5 * single.difference.se
-    assert "only 8 families" in "; ".join(clustered.notes)
+    assert "of 16 families carry the variation" in "; ".join(clustered.notes)
 
 
 def test_single_0_1_episodes_get_mcnemar() -> None:
@@ -223,6 +224,12 @@ def test_summary_of_a_whole_test() -> None:
     assert list(found["comparisons"]) == ["base", "last", "single-agent GRPO"]
     assert found["comparisons"]["base"]["family_size"] == 3
     assert found["plan"]["followed"], found["plan"]
+    left_out = summarise_test(
+        selected, BASE, last, baselines, dict.fromkeys(range(3), 10), dict.fromkeys(range(3), 20), evaluate, VERDICT,
+        None, plan, {"single-agent GRPO": "it cannot read"},
+    )  # fmt: skip
+    assert left_out["comparisons"]["base"]["family_size"] == 2
+    assert "outside: planned {}" in "; ".join(left_out["plan"]["deviations"])  # the rule is part of the plan
     assert found["shrinkage"]["validation"] > found["shrinkage"]["test"]
     assert found["price_of_the_default"].startswith("Taking the last checkpoint instead would change the result by -")
     assert found["other_runs"].startswith("The same is to be expected of other training runs")
@@ -235,6 +242,9 @@ def test_summary_of_a_whole_test() -> None:
     json.dumps(found, allow_nan=False)
 
     same = summarise_test(selected, BASE, selected, {}, {0: 10}, {0: 10}, evaluate, VERDICT)
+    assert same["comparisons"]["base"]["family_size"] == 1  # a team is not compared with itself
+    kept = summarise_test(selected, BASE, last, {}, {0: 10}, {0: 20}, evaluate, VERDICT, outside={"last": "if same"})
+    assert kept["comparisons"]["base"]["family_size"] == 2
     assert same["comparisons"]["last"]["verdict"] == "EQUIVALENT"
     assert "the default costs nothing" in same["comparisons"]["last"]["sentence"]
     assert "the default costs nothing" in same["price_of_the_default"]

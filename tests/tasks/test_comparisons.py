@@ -9,7 +9,7 @@ import yaml
 
 from pipeline_lib.protocols import PROTOCOLS
 from pipeline_lib.settings import Params, load_params
-from tasks.comparisons import UNTRAINED, comparisons, notes
+from tasks.comparisons import UNTRAINED, comparisons, family_size, notes, outside
 
 ROOT = Path(__file__).parents[2]
 READER = {"kind": "pretrained", "models": ["some/model"]}
@@ -34,10 +34,20 @@ def test_the_primary_comes_first_and_every_baseline_has_a_name():
     assert set(UNTRAINED) == set(PROTOCOLS) - {"decentralised", "single_model"}
 
 
+def test_baselines_that_cannot_read_are_outside_the_family():
+    tiny, real = outside(params()), outside(params(policy=READER))
+    assert set(tiny) == {"last", "untrained sequential pipeline", "untrained one-round discussion"}
+    assert "never shown quoted text" in tiny["untrained one-round discussion"]
+    assert set(real) == {"last"}  # where it is the selected one
+    assert (family_size(params()), family_size(params(policy=READER))) == (4, 6)
+    two = params(environment={"kind": "coding", "turns": 2}, evaluate={"baselines": ["naive_concatenation"]})
+    assert set(outside(two)) == {"last"}  # it reads nothing
+
+
 def test_a_tiny_models_low_numbers_are_not_oversold():
     tiny, real = (" ".join(notes(found)) for found in (params(), params(policy=READER)))
-    assert "does not read it" in tiny
-    assert "does not read it" not in real
+    assert "does not read it" in tiny and "outside the family" in tiny
+    assert "does not read it" not in real and "outside the family" not in real
     assert "In the sequential pipeline and the one-round discussion, untrained" in tiny and tiny.startswith(real[:120])
     (one, _) = notes(params(evaluate={"baselines": ["one_round_discussion"]}))
     assert one.startswith("In the one-round discussion, untrained")

@@ -1,0 +1,134 @@
+"""How far the families at hand can carry a verdict: when a t test may be trusted, and what to say when it may not.
+
+A t test believes that the families it has not seen vary like those it has.  That fails where one or two families carry
+all the variation: at a ceiling or floor most families show no difference at all, and the error is read off a few
+accidents.  `families` counts how many carry it; below `LEAST_CARRYING` there is no p value, and the verdict follows
+from bounds that assume nothing but that values lie in the metric's range.  docs/calibration-grid.md measures both.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import optimize, special
+
+from pipeline_lib.evaluation.clusters import Codes, clustered_mean
+from pipeline_lib.evaluation.results import Result, TestResult
+from pipeline_lib.evaluation.tests_of_difference import paired
+
+#: Fewest families that must carry the variation of a difference before a t test of it is trusted (calibrated).
+LEAST_CARRYING = 3.0
+#: Below this many the reader is told that interval and p value lean on the shape of the differences.
+FEW_CARRYING = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Families(Result):
+    """The families of problems as evidence on a mean difference.
+
+    Attributes:
+        count: number of families.
+        carrying: how many carry the variation, in [1, count] (see `clusters.ClusteredMean`).
+        largest: share of all problems that the largest family has, in (0, 1].
+        gain: mean over problems of the family differences above 0, in units of the metric.
+        loss: mean over problems of those below 0, as a positive number.
+    """
+
+    count: int
+    carrying: float
+    largest: float
+    gain: float
+    loss: float
+
+
+def families(differences: ArrayLike, clusters: Codes) -> Families:
+    """Return what ``differences`` (n,) of problems in ``clusters`` (n,) rest on."""
+    d = np.asarray(differences, float)
+    sizes = np.bincount(clusters)
+    means = np.bincount(clusters, weights=d) / sizes
+    weights = sizes / d.size
+    return Families(
+        count=sizes.size,
+        carrying=clustered_mean(d, clusters).carrying,
+        largest=float(weights.max()),
+        gain=float(weights @ np.maximum(means, 0.0)),
+        loss=float(weights @ np.maximum(-means, 0.0)),
+    )
+
+
+def primary(differences: ArrayLike, clusters: Codes, level: float) -> TestResult:
+    """Return the paired t test, or in ``degenerate`` why these families do not support one.
+
+    The method is the same however the test comes out, so that p value, interval and word cannot disagree.
+    """
+    test = paired(differences, clusters, level)
+    found = families(differences, clusters)
+    if test.p is None or found.carrying >= LEAST_CARRYING:
+        return test
+    reason = (
+        f"too few families for a test: {found.count} were evaluated and about {found.carrying:.1f} of them carry the "
+        f"variation, where at least {LEAST_CARRYING:g} are needed; evaluate problems of more families"
+    )
+    return TestResult(test.method, test.estimate, None, None, level, None, None, None, None, test.n, reason)
+
+
+def note(test: TestResult, found: Families) -> str:
+    """Return what a reader must know of interval and p value; empty when there are families enough."""
+    if test.p is None or test.df is None or found.carrying >= FEW_CARRYING:
+        return ""
+    return (
+        f"about {found.carrying:.1f} of {found.count} families carry the variation ({test.df:.1f} degrees of freedom): "
+        "interval and p value are cautious where families differ in size, and miss more often than they say where "
+        "differences are lopsided (docs/calibration-grid.md)"
+    )
+
+
+def constant_bounds(value: float, clusters: int, alpha: float, reach: float) -> tuple[float, float]:
+    """Return limits for a mean when every one of ``clusters`` clusters shows the same value.
+
+    No variation means no standard error, but not certainty: with confidence 1 - alpha at most a share
+    1 - (alpha/2)^(1/G) of the population differs from what was seen (the exact binomial bound behind the rule of
+    three), and what differs lies within ``reach`` of 0.  Distribution-free and conservative.
+    """
+    seen = (alpha / 2) ** (1 / clusters)
+    return seen * value - (1 - seen) * reach, seen * value + (1 - seen) * reach
+
+
+def distribution_free(found: Families, alpha: float, reach: float) -> tuple[float, float]:
+    """Return limits for the mean difference that hold whatever its distribution within [-reach, reach].
+
+    Hoeffding's (1963) bound in its relative-entropy form, which for a mean of 0 is the rule of three.  It is taken of
+    the difference itself, sharp where all families gain, and of the losses (or gains) alone, sharp where most families
+    show nothing; the better of the two counts, each at alpha / 4 and side.  A family counts as its share of the
+    largest one.
+
+    Args:
+        found: the families.
+        alpha: chance that the mean lies outside, at most.
+        reach: greatest possible difference, the width of the metric's range.
+    """
+    n, chance = 1 / found.largest, alpha / 4
+    middle = (found.gain - found.loss) / (2 * reach) + 0.5
+    low = max(-reach * _upper(found.loss / reach, n, chance), reach * (1 - 2 * _upper(1 - middle, n, chance)))
+    high = min(reach * _upper(found.gain / reach, n, chance), reach * (2 * _upper(middle, n, chance) - 1))
+    return low, high
+
+
+def _upper(mean: float, n: float, chance: float) -> float:
+    """Return the greatest mean of variables in [0, 1] under which ``n`` of them average ``mean`` or less.
+
+    With probability below ``chance``, that is: P(average <= mean) <= exp(-n KL(mean, limit)).
+    """
+    mean = min(max(mean, 0.0), 1.0)
+    wanted = math.log(1 / chance) / n
+
+    def excess(limit: float) -> float:
+        return float(special.rel_entr(mean, limit) + special.rel_entr(1 - mean, 1 - limit)) - wanted
+
+    top = 1 - 1e-12
+    if mean >= top or excess(top) <= 0:
+        return 1.0
+    return float(optimize.brentq(excess, mean, top, xtol=1e-12))
