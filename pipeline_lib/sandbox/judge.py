@@ -11,6 +11,7 @@ import resource
 import select
 import signal
 import socket
+import tempfile
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -46,6 +47,7 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     link = wire.Link(connection)
     limits = Limits(**config["limits"])
+    tempfile.tempdir = config["run_folder"]  # where whatever tests leave behind goes with the broker
     user = claim_user()
     config = config | {"user": user.number}
     workers: dict[str, Worker] = {}

@@ -46,7 +46,7 @@ class LocalBackend:
     def __init__(self, name: str, config: dict[str, Any], limits: Limits) -> None:
         self.name = name
         self.jail = self.level = ""
-        self._config = config | {"limits": asdict(limits), "path": [p for p in sys.path if p]}
+        self._config = config | {"limits": asdict(limits), "path": [str(Path(p).absolute()) for p in sys.path if p]}
         self._limits = limits
         self._slots: int = config["slots"]
         self._lock = threading.Lock()
