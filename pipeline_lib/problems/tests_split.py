@@ -10,7 +10,7 @@ import ast
 from collections.abc import Collection
 
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.sandbox.tests_source import BadTests, count_cases
+from pipeline_lib.sandbox.tests_source import ALWAYS_TRUE, BadTests, count_cases, is_always_true
 
 
 def as_check(source: str, entry_point: str) -> str:
@@ -51,9 +51,13 @@ def split_tests(source: str, entry_point: str, visible: int) -> tuple[str, str]:
 
 def _parse(source: str) -> ast.Module:
     try:
-        return ast.parse(source)
+        tree = ast.parse(source)
     except (SyntaxError, ValueError) as error:
         raise ProblemsError(f"the tests do not parse: {error}") from None
+    for node in _asserts(tree):
+        if is_always_true(node):
+            raise ProblemsError(f"the tests, line {node.lineno}: {ALWAYS_TRUE}")
+    return tree
 
 
 def _asserts(tree: ast.AST) -> list[ast.Assert]:

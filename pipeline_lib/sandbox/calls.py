@@ -21,7 +21,11 @@ _EXCEPTIONS: dict[str, type[Exception]] = {
     name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)
 }
 _TEST_FRAMEWORKS = frozenset({"unittest", "pytest", "_pytest", "doctest", "hypothesis", "nose", "nose2"})
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+# Controls, what turns the direction of a text round or breaks its lines, and halves of characters.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +70,8 @@ class Raised:
 
 
 def printable(text: str) -> str:
-    """Return the text with what no terminal and no UTF-8 file should get written as escapes."""
-    return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+    """Return the text without addresses, which no two runs share, and with unprintable characters as escapes."""
+    return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], _ADDRESS.sub("", text))
 
 
 def _find(full_name: str, space: Mapping[str, Any]) -> type[Exception] | None:
@@ -115,7 +119,7 @@ def _arguments(form: Any) -> tuple[Any, ...] | None:
     return tuple(args) if isinstance(args, list) else None
 
 
-def request(number: int, args: list[Any], kwargs: dict[str, Any], known: Common, gone: list[int]) -> bytes | None:
+def request(number: int, args: list[Any], kwargs: dict[str, Any], known: Common, gone: list[int]) -> bytes:
     """Return the request of a call, with what has happened to the containers that both sides know.
 
     Args:
@@ -124,21 +128,14 @@ def request(number: int, args: list[Any], kwargs: dict[str, Any], known: Common,
         known: gets to know the containers in them.
         gone: numbers of containers that the tests have no name for any more.
 
-    Returns:
-        None if an argument has no plain form.
-
     Raises:
-        NoAnswer: an argument is nested too deep.
+        NoAnswer: an argument has no plain form.
     """
-    gone += known.prune()
-    held = set(known.cells)
     try:
+        gone += known.prune()
         news = (known.changes(), gone)
         return values.write_call(number, args, kwargs, known, news)
     except values.BadValue as error:
-        if error.kind == "type":
-            known.forget([number for number in known.cells if number not in held])
-            return None
         gone += known.cells
         known.clear()
         raise NoAnswer("error", f"the tests pass what cannot be sent: {error}") from None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.sandbox import orphans
-from pipeline_lib.sandbox.runtime import ENVIRONMENT, FLAGS
+from pipeline_lib.sandbox.runtime import ENVIRONMENT, FLAGS, SCRATCH
 from pipeline_lib.sandbox.worker import JailError, Worker
 
 DEFAULT_IMAGE = "symposium-sandbox"
@@ -80,10 +80,10 @@ def start_docker(slot: int, config: dict[str, Any]) -> Worker:
         inside = {
             "path": None,
             "packages": packages,
-            "scratch": "/tmp",
+            "scratch": SCRATCH,
             "uid": None,
             "readable": ["/usr", "/lib", "/lib64", "/bin", "/opt", "/py", PLACE, "/dev/urandom"],
-            "writable": ["/tmp", "/dev/null"],
+            "writable": [SCRATCH, "/dev/null"],
             "threads_base": 0,
             "meet": f"{PLACE}/run/meeting" if apart else None,
             "filter": config["filters"].get("fork_server_connecting" if apart else "fork_server", ""),
@@ -170,12 +170,12 @@ def _options(config: dict[str, Any], folder: Path) -> dict[str, Any]:
         "auto_remove": True,
         "labels": {LABEL: f"{os.uname().nodename}/{orphans.identity(os.getppid())}"},
         "environment": {name: value for name, value in ENVIRONMENT.items() if name != "PATH"},
-        "working_dir": "/tmp",
+        "working_dir": SCRATCH,
         "user": f"{uid}:{uid}",
         "network_mode": "none",
         "ipc_mode": "none",
         "read_only": True,
-        "tmpfs": {"/tmp": scratch},
+        "tmpfs": {SCRATCH: scratch},
         "volumes": {str(folder): {"bind": f"{PLACE}/run", "mode": "ro"}},
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges"],

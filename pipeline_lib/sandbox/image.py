@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE, LABEL, PLACE, daemon
-from pipeline_lib.sandbox.runtime import HOME, INSIDE, PACKAGES, VERSION, find_packages, find_runtime
+from pipeline_lib.sandbox.runtime import HOME, INSIDE, PACKAGES, SCRATCH, VERSION, find_packages, find_runtime
 from pipeline_lib.sandbox.worker import JailError
 
 _SKIPPED = ("test", "tests", "site-packages", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "__pycache__")
@@ -72,10 +72,14 @@ def _labels(packages: bool) -> Iterable[str]:
 
 def _build_from(client: object, tag: str, base: str) -> str:
     context = io.BytesIO()
-    lines = [f"FROM {base}", f"COPY inside {PLACE}/inside", *_labels(False)]
+    lines = [f"FROM {base}", f"COPY inside {PLACE}/inside", "ADD folders.tar /", *_labels(False)]
+    folders = io.BytesIO()
+    with tarfile.open(fileobj=folders, mode="w") as tar:
+        _add_scratch(tar)
     with tarfile.open(fileobj=context, mode="w") as tar:
         tar.add(INSIDE, "inside", filter=_filter)
-        _add_text(tar, "Dockerfile", "\n".join(lines) + "\n")
+        _add(tar, "folders.tar", folders.getvalue())
+        _add(tar, "Dockerfile", ("\n".join(lines) + "\n").encode())
     context.seek(0)
     from docker.errors import BuildError
 
@@ -107,8 +111,9 @@ def write_tar(file: IO[bytes], packages: list[str]) -> None:
         for folder in sorted(folders):
             entry = tarfile.TarInfo(folder)
             entry.type = tarfile.DIRTYPE
-            entry.mode = 0o1777 if folder == "tmp" else 0o755  # a mount on it takes its mode
+            entry.mode = 0o755
             tar.addfile(entry)
+        _add_scratch(tar)
         for source, name in contents:
             tar.add(source, name, filter=_filter)
 
@@ -137,7 +142,16 @@ def _libraries(binaries: list[Path]) -> list[Path]:
     return sorted(Path(name) for name in found if "libpython" not in name and not any(name.startswith(o) for o in own))
 
 
-def _add_text(tar: tarfile.TarFile, name: str, text: str) -> None:
+def _add_scratch(tar: tarfile.TarFile) -> None:
+    """Add the folder that programs may write in, and see to it that nothing is mounted on /tmp."""
+    entry = tarfile.TarInfo(SCRATCH.lstrip("/"))
+    entry.type = tarfile.DIRTYPE
+    entry.mode = 0o1777  # a mount on it takes its mode
+    tar.addfile(entry)
+    _add(tar, "tmp/read-only", b"")  # gVisor mounts a folder of its own on one that is empty
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
     entry = tarfile.TarInfo(name)
-    entry.size = len(text.encode())
-    tar.addfile(entry, io.BytesIO(text.encode()))
+    entry.size = len(data)
+    tar.addfile(entry, io.BytesIO(data))

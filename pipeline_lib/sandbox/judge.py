@@ -6,18 +6,19 @@ jail with it.
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import select
 import signal
 import socket
-import tempfile
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from pipeline_lib.sandbox import wire
-from pipeline_lib.sandbox.inside import confine
+from pipeline_lib.sandbox.inside import confine, scratch
 from pipeline_lib.sandbox.jails import start_worker
 from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.runner import Ended, judge
@@ -47,8 +48,11 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     link = wire.Link(connection)
     limits = Limits(**config["limits"])
-    tempfile.tempdir = config["run_folder"]  # where whatever tests leave behind goes with the broker
     user = claim_user()
+    folder = Path(config["run_folder"]) / f"judge-{slot}"  # tests that write files shall write them here
+    folder.mkdir(exist_ok=True)
+    own = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    os.fchdir(own)
     config = config | {"user": user.number}
     workers: dict[str, Worker] = {}
     try:
@@ -86,6 +90,10 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
                 fate = {"outside": outside, "began": began, "ready": "lean" in workers}
                 link.send({"n": head["n"], "died": str(error)} | fate)
                 continue
+            finally:
+                os.fchdir(own)
+                if any(os.scandir(own)):
+                    scratch.wipe(str(folder))
             link.send({"n": head["n"], "status": verdict.status.value}, wire.pack_verdict(verdict))
             if worker.jobs >= _JOBS_PER_WORKER:
                 workers.pop(flavour).close()

@@ -21,6 +21,7 @@ from pipeline_lib.sandbox.runtime import (
     HOME,
     INSIDE,
     PACKAGES,
+    SCRATCH,
     VERSION,
     find_runtime,
     jail_path,
@@ -77,8 +78,9 @@ def start_bwrap(slot: int, config: dict[str, Any]) -> Worker:
         command += ["--dev-bind" if place.startswith("/dev/") else "--ro-bind", source, place]
     for place, aim in links.items():
         command += ["--symlink", aim, place]
-    command += ["--size", str(config["limits"]["file_mb"] << 20), "--perms", "1777", "--tmpfs", "/tmp"]
-    command += ["--remount-ro", "/", "--chdir", "/tmp", *_fork_server(HOME), _CONTROL]
+    command += ["--perms", "0755", "--dir", "/tmp"]  # empty, and nobody's to write in
+    command += ["--size", str(config["limits"]["file_mb"] << 20), "--perms", "1777", "--tmpfs", SCRATCH]
+    command += ["--remount-ro", "/", "--chdir", SCRATCH, *_fork_server(HOME), _CONTROL]
     return _spawn("bwrap", command, _environment(), config | _enclosed(config["user"] if root else None, config))
 
 
@@ -93,6 +95,7 @@ def start_unshare(slot: int, config: dict[str, Any]) -> Worker:
         "links": links,
         "command": _fork_server(HOME),
         "environment": _environment(),
+        "scratch": SCRATCH,
         "scratch_mb": config["limits"]["file_mb"],
     }
     command = [str(find_runtime().executable), *FLAGS, str(INSIDE / "enclose.py"), _CONTROL, json.dumps(plan)]
@@ -139,7 +142,7 @@ def _environment() -> dict[str, str]:
 def _enclosed(uid: int | None, config: dict[str, Any]) -> dict[str, Any]:
     """Return the configuration of a fork server in a jail with a file system of its own."""
     path = [*jail_path(), PACKAGES] if config["packages"] else jail_path()
-    own = {"path": path, "scratch": "/tmp", "uid": uid, "readable": None, "writable": [], "threads_base": 0}
+    own = {"path": path, "scratch": SCRATCH, "uid": uid, "readable": None, "writable": [], "threads_base": 0}
     return own | _filters(config, "program")
 
 

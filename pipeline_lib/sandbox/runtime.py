@@ -18,14 +18,15 @@ from pathlib import Path
 INSIDE = Path(__file__).parent / "inside"
 HOME = "/py"  # where a jail has its interpreter
 PACKAGES = f"{HOME}/packages"
+SCRATCH = "/scratch"  # a program's own folder; not /tmp, which where there are no namespaces it could not have
 _FIRST_UID, _UIDS = 61000, 4096  # every slot has a user of its own among these
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 #: The environment of every program: fixed, and empty of secrets.
 ENVIRONMENT = {
     "PATH": "/nonexistent",
-    "HOME": "/tmp",
-    "TMPDIR": "/tmp",
+    "HOME": SCRATCH,
+    "TMPDIR": SCRATCH,
     "TZ": "UTC",
     "LANG": "C.UTF-8",
     "LC_ALL": "C.UTF-8",

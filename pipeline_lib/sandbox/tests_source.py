@@ -18,7 +18,6 @@ from typing import Any
 
 from pipeline_lib.sandbox.inside import values
 from pipeline_lib.sandbox.jobs import Job
-from pipeline_lib.sandbox.unittest_source import find_methods, free_names, touches_files
 
 _ERROR = "__symposium_error__"
 CASES = "__symposium_cases__"  # the recorder's name inside the tests' namespace
@@ -85,9 +84,6 @@ class TestPlan:
         unreached: cases that hold when they are not reached (``assert False``).
         once: cases that stand outside of loops and helpers, so that they are reached once at most.
         foreseen: arguments and requests of the calls that the tests begin with, as far as their text alone tells them.
-        methods: class and name of every test method, if the tests are ``unittest`` classes; each is one case.
-        names: what the tests read and bind nowhere: imports and classes of the program, perhaps.
-        files: the tests may have to do with files.
     """
 
     code: CodeType
@@ -97,9 +93,6 @@ class TestPlan:
     unreached: frozenset[int]
     once: frozenset[int]
     foreseen: tuple[tuple[bytes, bytes], ...]
-    methods: tuple[tuple[str, str], ...]
-    names: frozenset[str]
-    files: bool
 
     __test__ = False  # not a test class, whatever its name says to pytest
 
@@ -120,10 +113,7 @@ class Planned:
 def plan_job(job: Job) -> Planned:
     """Return the job with its tests planned; raises `BadTests` as `plan_tests` does."""
     sources = (job.tests, job.visible_tests) if job.visible_tests else (job.tests,)
-    plans = tuple(plan_tests(source, job.entry_point) for source in sources)
-    if job.mode == "inline" and any(plan.methods for plan in plans):
-        raise BadTests("unittest classes are judged isolated, not inline")
-    return Planned(job, plans)
+    return Planned(job, tuple(plan_tests(source, job.entry_point) for source in sources))
 
 
 @lru_cache(maxsize=4096)
@@ -131,54 +121,35 @@ def plan_tests(tests: str, entry_point: str) -> TestPlan:
     """Parse and rewrite ``tests``.
 
     Args:
-        tests: source that defines ``check(candidate)`` or ``unittest`` classes, or asserts at its top level that
-            call ``entry_point``.
-        entry_point: name of the function or class under test.
+        tests: source that defines ``check(candidate)``, or asserts at its top level that call ``entry_point``.
+        entry_point: name of the function under test.
 
     Raises:
-        BadTests: the source does not parse, or holds no assert that depends on anything.
+        BadTests: the source does not parse, holds no assert that depends on anything, or one that always holds.
     """
-    tree = _parse(tests)
-    methods, names, files = find_methods(tree), free_names(tree) - {entry_point, "candidate"}, touches_files(tree)
-    tree, has_check, rewriter = _rewrite(tree, entry_point, bool(methods))
-    sources = rewriter.sources or [f"{kind}.{name}" for kind, name in methods]
+    tree, has_check, rewriter = _rewrite(tests, entry_point)
     return TestPlan(
         code=compile(tree, "<tests>", "exec", dont_inherit=True),
         has_check=has_check,
-        total=len(sources),
-        sources=tuple(sources),
+        total=len(rewriter.sources),
+        sources=tuple(rewriter.sources),
         unreached=frozenset(rewriter.unreached),
-        once=frozenset(range(len(sources)) if methods else rewriter.once),
+        once=frozenset(rewriter.once),
         foreseen=rewriter.foreseen,
-        methods=methods,
-        names=names,
-        files=files,
     )
 
 
 def rewritten_source(tests: str, entry_point: str) -> str:
     """Return the rewritten tests as text, for a program that runs them itself (inline mode)."""
-    return ast.unparse(_rewrite(_parse(tests), entry_point, False)[0])
+    return ast.unparse(_rewrite(tests, entry_point)[0])
 
 
-def _parse(tests: str) -> ast.Module:
+def _rewrite(tests: str, entry_point: str) -> tuple[ast.Module, bool, _Rewriter]:
+    """Return the rewritten tree, whether it has a check function, and what the rewriting found."""
     try:
-        return ast.parse(tests)
+        tree = ast.parse(tests)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadTests(f"the tests do not parse: {type(error).__name__}: {error}") from error
-
-
-def _rewrite(tree: ast.Module, entry_point: str, whole: bool) -> tuple[ast.Module, bool, _Rewriter]:
-    """Return the rewritten tree, whether it has a check function, and what the rewriting found.
-
-    Args:
-        tree: the tests.
-        entry_point: what they call.
-        whole: their cases are test methods, and asserts mean what they always mean.
-    """
-    if whole:
-        rewriter: _Rewriter = _Whole(frozenset(), None)
-        return ast.fix_missing_locations(rewriter.visit(tree)), False, rewriter
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
     names = {entry_point, "candidate"}
     if check is not None:
@@ -200,6 +171,14 @@ def count_cases(tests: str, entry_point: str = "candidate") -> int:
     return plan_tests(tests, entry_point).total
 
 
+ALWAYS_TRUE = "assert (condition, message) holds whatever the program does; write `assert condition, message`"
+
+
+def is_always_true(node: ast.Assert) -> bool:
+    """Return whether an assert has a tuple for its condition, which is true whatever is in it; not for constants."""
+    return isinstance(node.test, ast.Tuple) and _constant_truth(node.test) is None
+
+
 class _Rewriter(ast.NodeTransformer):
     """Replaces asserts by recorded cases.
 
@@ -217,6 +196,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
         """Return the statement that records the case instead of raising."""
+        if is_always_true(node):
+            raise BadTests(f"line {node.lineno}: {ALWAYS_TRUE}")
         value = _constant_truth(node.test)
         if value is True:
             return ast.copy_location(ast.Pass(), node)
@@ -258,14 +239,6 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if any(_catches_everything(handler) for handler in node.handlers):
             node.handlers.insert(0, ast.ExceptHandler(type=_name(UNCATCHABLE), name=None, body=[ast.Raise()]))
-        return node
-
-
-class _Whole(_Rewriter):
-    """Leaves asserts alone."""
-
-    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
-        """Return the statement."""
         return node
 
 

@@ -83,3 +83,8 @@ def test_tests_that_are_not_python_are_refused():
         split_tests("def check(candidate:\n", "f", 1)
     with pytest.raises(ProblemsError, match="do not parse"):
         as_check("assert f(1 == 2", "f")
+
+
+def test_an_assert_of_a_tuple_is_named() -> None:
+    with pytest.raises(ProblemsError, match=r"line 3: assert \(condition, message\) holds whatever"):
+        split_tests("def check(f):\n    assert f(1) == 2\n    assert (f(2) == 3, 'wrong')\n", "f", 1)

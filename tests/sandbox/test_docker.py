@@ -130,7 +130,7 @@ def test_containers_may_do_next_to_nothing(executor: Executor) -> None:
     assert 64 <= host["PidsLimit"] <= 128
     assert host["Memory"] == host["MemorySwap"] == 1024 << 20
     assert host["LogConfig"]["Type"] == "none"
-    assert "size=16m" in host["Tmpfs"]["/tmp"] and "noexec" in host["Tmpfs"]["/tmp"]
+    assert "size=16m" in host["Tmpfs"]["/scratch"] and "noexec" in host["Tmpfs"]["/scratch"]
     assert [mount["RW"] for mount in facts["Mounts"]] == [False]
     assert int(facts["Config"]["User"].partition(":")[0]) >= 61000
     users = [container.attrs["Config"]["User"] for container in containers()]

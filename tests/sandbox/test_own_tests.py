@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict
@@ -180,3 +182,34 @@ def test_texts_of_a_program_can_be_written_anywhere(mode: str) -> None:
 def test_a_verdict_that_contradicts_itself_cannot_be_made(status: Status, passed: int) -> None:
     with pytest.raises(ValueError, match="cannot have passed"):
         Verdict("job", status, passed, 2)
+
+
+def test_messages_are_the_same_in_every_run_and_cannot_deceive() -> None:
+    code = "def f(x):\n    assert x > 1, (f, lambda: 1)\n    return '\\x85\\x9b\\u202e\\u2066\\u2028'\n"
+    tests = "assert f(1) == 1\nassert f(2) == 2\nassert f(3) == iter([])\n"
+    messages = []
+    for _ in range(2):
+        with Executor(slots=1, limits=Limits(memory_mb=300)) as executor:
+            (verdict,) = executor.run([Job("job", code, tests, "f")])
+        messages.append([case.message for case in verdict.cases])
+    assert messages[0] == messages[1]
+    assert "<function f>" in messages[0][0] and "<list_iterator object>" in messages[0][2]
+    assert r"\x85\x9b\u202e\u2066\u2028" in printable("\x85\x9b\u202e\u2066\u2028") == messages[0][1].split("'")[1]
+
+
+def test_what_tests_write_goes_to_a_folder_that_is_empty_again_for_the_next() -> None:
+    before = set(Path.cwd().iterdir())
+    tests = """
+import os
+assert f(os.listdir("."))
+os.makedirs("made/by/tests")
+with open("written", "w") as file:
+    file.write("x")
+assert f("made")
+os.chdir("made")
+"""
+    with Executor(slots=1, cache=0) as executor:
+        for _ in range(2):
+            (verdict,) = executor.run([Job("job", "def f(x):\n    return x in ([], 'made')\n", tests, "f")])
+            assert verdict.status is Status.PASSED, verdict.error
+    assert set(Path.cwd().iterdir()) == before

@@ -96,6 +96,12 @@ def test_tests_that_cannot_fail_are_refused(tests: str) -> None:
         plan_tests(tests, "f")
 
 
+@pytest.mark.parametrize("test", ["(f(1) == 2, 'wrong')", "(f(1) == 2,)"])
+def test_an_assert_of_a_tuple_is_named(test: str) -> None:
+    with pytest.raises(BadTests, match=r"line 2: assert \(condition, message\) holds whatever"):
+        plan_tests(f"def check(f):\n    assert {test}\n    assert f(1) == 2", "f")
+
+
 @pytest.mark.parametrize("tests", ["def check(:", "assert f(1) ==", "\0", "def check():\n    assert f(1)"])
 def test_tests_that_cannot_be_used_are_refused(tests: str) -> None:
     with pytest.raises(BadTests):

@@ -4,8 +4,8 @@ Promises: the fork server is process 1 of its own process namespace, sees a file
 small scratch folder, and has a network without interfaces.  When this process or its parent is killed, it ends.
 
 Runs as a plain script, ``python -S -s -P -B enclose.py N PLAN``: the descriptor of the control socket, and a JSON
-object with ``uid``, ``binds`` (source by place), ``links``, ``command``, ``environment``, ``scratch_mb`` and ``user``
-(whether to make a user namespace).
+object with ``uid``, ``binds`` (source by place), ``links``, ``command``, ``environment``, ``scratch`` (place of the
+scratch folder), ``scratch_mb`` and ``user`` (whether to make a user namespace).
 """
 
 from __future__ import annotations
@@ -75,15 +75,16 @@ def build_root(plan: dict[str, Any]) -> None:
         os.close(source)
     for place, aim in plan["links"].items():
         os.symlink(aim, _ROOT + place)
-    os.mkdir(_ROOT + "/tmp")
+    os.mkdir(_ROOT + "/tmp")  # empty, and nobody's to write in
+    os.mkdir(_ROOT + plan["scratch"])
     options = f"size={plan['scratch_mb']}m,nr_inodes={_SCRATCH_ENTRIES},mode=1777"
-    _mount("scratch", _ROOT + "/tmp", "tmpfs", _NOSUID | _NODEV | _NOEXEC, options)
+    _mount("scratch", _ROOT + plan["scratch"], "tmpfs", _NOSUID | _NODEV | _NOEXEC, options)
     os.chdir(_ROOT)
     if _libc.syscall(_PIVOT_ROOT[os.uname().machine], b".", b".") != 0:
         raise OSError(ctypes.get_errno(), "pivot_root: " + os.strerror(ctypes.get_errno()))
     if _libc.umount2(b".", _DETACH) != 0:
         raise OSError(ctypes.get_errno(), "umount: " + os.strerror(ctypes.get_errno()))
-    os.chdir("/tmp")
+    os.chdir(plan["scratch"])
     _mount("none", "/", "", _BIND | _REMOUNT | _RDONLY | _NOSUID | _NODEV)
 
 
