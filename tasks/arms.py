@@ -17,6 +17,7 @@ PROBLEMS = Path("data/problems")
 BASE = Path("models/base")
 TRAINED = Path("models/trained")
 RESULTS = Path("results")
+PLAN_FILE = RESULTS / "plan.json"
 
 
 def environment_section(params: Params, arm: str) -> Environment:

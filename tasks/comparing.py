@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.report.compare import RunRow, build_comparison
 from pipeline_lib.tracking.verdicts import TrackedVerdict, finished_verdicts
-from tasks.judging import METRIC, PLAN, SENTENCE, TEST_PROBLEMS, VERDICT
+from tasks.judging import LOOKS, METRIC, PLAN, PLAN_FAULTS, SENTENCE, TEST_PROBLEMS, VERDICT
 
 #: What the page says of a run beside its numbers, by tag.
 IDENTITY = {"git.commit": "commit", "dvc.exp_name": "DVC experiment", "prefect.flow_run_id": "Prefect flow run"}
@@ -52,6 +52,8 @@ def _row(verdict: TrackedVerdict) -> RunRow:
         p=numbers.get("test/p"),
         plan=tags[PLAN],
         problems=tags[TEST_PROBLEMS],
+        plan_faults=tags.get(PLAN_FAULTS, ""),
+        looks=int(looks) if (looks := tags.get(LOOKS, "")).isdigit() else None,
         settings=verdict.settings,
         identity={words: tags[tag] for tag, words in IDENTITY.items() if tag in tags},
     )

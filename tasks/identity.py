@@ -23,16 +23,14 @@ RUN = "SYMPOSIUM_RUN"
 def run_name(params: Mapping[str, Any]) -> str:
     """Return the name of the run that this process belongs to; ``params`` are the settings as JSON-like data."""
     return (
-        os.environ.get(RUN)
-        or os.environ.get("DVC_EXP_NAME")
-        or f"{_commit()[:8] or 'uncommitted'}-{digest(params)[:6]}"
+        os.environ.get(RUN) or os.environ.get("DVC_EXP_NAME") or f"{commit()[:8] or 'uncommitted'}-{digest(params)[:6]}"
     )
 
 
 def identity_tags() -> dict[str, str]:
     """Return the tags that tie a run to the other tools; a fact that does not apply is left out."""
     facts = {
-        "git.commit": _commit(),
+        "git.commit": commit(),
         "git.dirty": _dirty(),
         "dvc.stage": os.environ.get("DVC_STAGE", ""),
         "dvc.exp_name": os.environ.get("DVC_EXP_NAME", ""),
@@ -49,7 +47,7 @@ def tag_experiment(params: Params, name: str, commit: str) -> None:
     Tracker(places().tracking, params.environment.kind, name, tags=tags, params=settings).close(60.0)
 
 
-def _commit() -> str:
+def commit() -> str:
     """Return the commit; in a DVC experiment this is its baseline, because the experiment's own does not exist yet."""
     return os.environ.get("DVC_EXP_BASELINE_REV") or _git("rev-parse", "HEAD")
 

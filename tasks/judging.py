@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
 from pipeline_lib.evaluation.plan import read_plan
-from pipeline_lib.evaluation.verdict import summarise_test
-from tasks.arms import RESULTS, SINGLE, TEAM, seeds_of
+from pipeline_lib.evaluation.plan_check import check_plan
+from pipeline_lib.evaluation.verdict import BASE, bind, summarise_test
+from tasks.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, outside
 from tasks.episode_files import TESTED, read_episodes, swept, tested_file
+from tasks.looks_told import looks_told, made_under, steps_swept
+from tasks.plans import done_now
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pipeline_lib.evaluation.table import Episodes
     from pipeline_lib.settings import Params
     from tasks.stage import StageRun
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
 #: Tags of the verdict's run in MLflow; whoever compares runs reads them.
 VERDICT, SENTENCE, METRIC = "symposium.verdict", "symposium.sentence", "symposium.metric"
 PLAN, TEST_PROBLEMS = "symposium.plan", "symposium.problems"
+#: What must be said of its plan, in words (empty: followed, and fixed before), and how many looks there are.
+PLAN_FAULTS, LOOKS = "symposium.plan_faults", "symposium.looks"
 
 
 def identity(params: Params) -> str:
@@ -38,7 +45,7 @@ def judge(params: Params, run: StageRun) -> str:
         baselines[UNTRAINED_SINGLE_AGENT] = read_episodes(tested_file(SINGLE, "base"))
     for protocol in params.evaluate.baselines:
         baselines[UNTRAINED[protocol]] = read_episodes(tested_file(TEAM, protocol))
-    result = summarise_test(
+    tested = summarise_test(
         selected={seed: read_episodes(tested_file(TEAM, "selected", seed)) for seed in seeds},
         base=read_episodes(tested_file(TEAM, "base")),
         last={seed: read_episodes(tested_file(TEAM, "last", seed)) for seed in seeds},
@@ -49,8 +56,8 @@ def judge(params: Params, run: StageRun) -> str:
         verdict=params.verdict,
         validation={seed: swept(TEAM, seed)[steps[seed]] for seed in seeds},
         outside=outside(params),
-        plan=read_plan(RESULTS / "plan.json"),
     )
+    result = bound(params, run.name, tested, {**made_under(params), "the selection": selection["plan"]})
     storage.write_json(RESULTS / "verdict.json", result)
     numbers = headline(result)
     storage.write_json(RESULTS / "metrics.json", numbers)
@@ -62,11 +69,32 @@ def judge(params: Params, run: StageRun) -> str:
             SENTENCE: result["sentence"],
             METRIC: result["metric"],
             PLAN: result["plan"]["plan"],
-            TEST_PROBLEMS: result["design"]["test_problems"],
+            TEST_PROBLEMS: result["design"]["test_content"],
+            PLAN_FAULTS: "; ".join((*result["plan"]["deviations"], *result["plan"]["changed"])),
+            LOOKS: str(result["looks"]["count"] or "not counted"),
         }
     )
     run.markdown("verdict", f"## {result['verdict']}\n\n{result['sentence']}\n\n{result['price_of_the_default']}")
     return str(result["sentence"])
+
+
+def bound(
+    params: Params, run: str, tested: Mapping[str, Any], carried: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Tie a test's result to its plan and to all looks at its problems, of which it becomes one.
+
+    Args:
+        params: the settings in force.
+        run: name of the run.
+        tested: of `summarise_test`.
+        carried: the plans under which what it rests on was made, by what it is.
+    """
+    plan = read_plan(PLAN_FILE)
+    done = done_now(params, tested["design"], checkpoints=steps_swept(params))
+    looks, changed = looks_told(params, done, run, tested)
+    check = check_plan(done, plan, tested["design"]["selected"], carried, changed)
+    design = {**done.to_json(), "selected": tested["design"]["selected"]}
+    return bind({**tested, "design": design}, check, looks)
 
 
 def headline(result: dict[str, Any]) -> dict[str, Any]:
@@ -80,8 +108,11 @@ def headline(result: dict[str, Any]) -> dict[str, Any]:
         "low": result["low"],
         "high": result["high"],
         "p": result["p"],
+        "looks": result["looks"]["count"],
+        "p_for_looks": result["looks"]["p"].get(BASE, {}).get("for_looks"),
         "hedges_g": result["hedges_g"],
     }
     return {
-        name: round(value, 6) if isinstance(value, float) and name != "p" else value for name, value in numbers.items()
+        name: round(value, 6) if isinstance(value, float) and name not in ("p", "p_for_looks") else value
+        for name, value in numbers.items()
     }

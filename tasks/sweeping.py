@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
 from pipeline_lib.evaluation.metrics import summarise_team
-from tasks.arms import PROBLEMS, sweep_folder
+from pipeline_lib.training.checkpoints import RECORD, step_folder
+from tasks.arms import PROBLEMS, sweep_folder, trained_folder
 from tasks.crowning import make_known
 from tasks.evaluation import checkpoint_steps, evaluator
+from tasks.looking import begin_sweep
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
@@ -21,6 +23,9 @@ def sweep_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
     folder = sweep_folder(arm, seed)
     shutil.rmtree(folder, ignore_errors=True)
     steps = checkpoint_steps(arm, seed)
+    digests = {
+        step: str(storage.read_json(step_folder(trained_folder(arm, seed), step) / RECORD)["team"]) for step in steps
+    }
     rows = []
     with evaluator(params, arm, "validation", params.evaluate.validation) as team:
         dataset = ("validation", str(team.manifest["digest"]))
@@ -28,6 +33,8 @@ def sweep_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
         for number, step in enumerate(steps):
             run.progress(number, len(steps), f"step {step}")
             evaluated = team.checkpoint(seed, step)
+            if not number:
+                begin_sweep(arm, seed, {step: digest for step, digest in digests.items() if step}, run.name)
             storage.write_jsonl(folder / f"step-{step:05d}.jsonl", (r.to_json() for r in evaluated.episodes))
             overall = summarise_team(evaluated.episodes, params.evaluate.pass_k)["overall"]
             metrics = {f"validation/{name}": value for name, value in overall.items()}

@@ -22,6 +22,7 @@ from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.tracking.processes import is_gone, own_process
 from tasks.chain import ChainError, ask
 from tasks.environment import child_environment, places
+from tasks.records import PROJECT
 
 OWNER = "owner"
 
@@ -44,6 +45,7 @@ def workspace(project: Path, name: str) -> Iterator[Path]:
         git(folder, "checkout", "--quiet", "--detach", git(project, "rev-parse", "HEAD"))
         _share_cache(project, folder)
         _share_author(project, folder)
+        git(folder, "config", PROJECT, str(project))  # a look at the test split counts for the project
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

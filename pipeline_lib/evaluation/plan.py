@@ -1,12 +1,13 @@
-"""What will be measured and how, written down before the sweep; afterwards, whether it was done.
+"""What will be measured and how, written down before the sweep.
 
-A plan is a small JSON file that carries the digest of its own content.  Every result names the digest of the plan it
-was made under and describes its design in the same words, so `check_plan` can compare the two key by key.  The stop
-rule is fixed: the test split is looked at once.
+A plan is a small JSON file that carries the digest of its own content.  Whatever is made under a plan keeps a copy of
+it, so `plan_check` can say later what was done in another way, and `looks` what was changed after a look at the test
+split.  Every field has to be given: one that is added is compared like the others, with no list to keep.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from pipeline_lib.evaluation.table import problems_digest
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +28,22 @@ class Plan(Result):
     """Everything that is fixed before the first checkpoint is evaluated.
 
     Attributes:
-        version: version of this format.
         metric: the one primary metric.
         select: rule of selection.
         guards: guards of selection, as JSON objects.
         identical_share: largest share of identical episodes accepted.
         training_seeds: one training run each.
+        single_agent_seeds: training runs of the single-agent baseline; empty without one.
         checkpoints: steps evaluated, by training seed.
+        play: how teams play in sweep and test, as JSON: the environment with its reward, the distribution that actions
+            are drawn from, and what programs may use.
         validation_problems: digest of the validation problems' ids.
+        validation_content: digest of the validation problems, tests included.
         validation_size: their number.
         validation_samples: episodes per problem.
         validation_seed: sampling seed.
         test_problems: digest of the test problems' ids.
+        test_content: digest of the test problems, tests included.
         test_size: their number.
         test_samples: episodes per problem.
         test_seed: sampling seed.
@@ -50,7 +55,8 @@ class Plan(Result):
         power: power at which detectable effects are given.
         resamples: bootstrap and permutation resamples.
         resampling_seed: their seed.
-        stop_rule: when to stop: ``fixed`` is one look at a fixed number of episodes.
+        stop_rule: when to stop: ``fixed`` is a fixed number of episodes.
+        version: version of this format.
     """
 
     metric: str
@@ -58,12 +64,16 @@ class Plan(Result):
     guards: tuple[Mapping[str, Any], ...]
     identical_share: float
     training_seeds: tuple[int, ...]
+    single_agent_seeds: tuple[int, ...]
     checkpoints: Mapping[str, Sequence[int]]
+    play: Mapping[str, Any]
     validation_problems: str
+    validation_content: str
     validation_size: int
     validation_samples: int
     validation_seed: int
     test_problems: str
+    test_content: str
     test_size: int
     test_samples: int
     test_seed: int
@@ -97,8 +107,11 @@ def make_plan(
     verdict: VerdictSettings,
     checkpoints: Mapping[int, Sequence[int]],
     problems: Mapping[str, Sequence[str]],
+    contents: Mapping[str, str],
+    play: Mapping[str, Any],
     comparisons: Sequence[str] = ("base", "last"),
     outside: Mapping[str, str] | None = None,
+    single_agent_seeds: Sequence[int] = (),
 ) -> Plan:
     """Fix the plan of a sweep and its test.
 
@@ -107,8 +120,11 @@ def make_plan(
         verdict: settings of significance.
         checkpoints: steps that will be evaluated, by training seed.
         problems: ids of the problems of ``validation``, ``test`` and, if known, ``train``.
+        contents: digest of everything in the split, for ``validation`` and ``test``.
+        play: how teams will play, as JSON.
         comparisons: names of the teams the selected one will be compared with, the primary first.
         outside: which of them are left outside the family, and why.
+        single_agent_seeds: training runs of the single-agent baseline.
 
     Raises:
         EvaluationError: no checkpoints, a split without problems, or a problem in two splits.
@@ -127,12 +143,16 @@ def make_plan(
         guards=tuple(guard.model_dump(mode="json") for guard in evaluate.guards),
         identical_share=evaluate.identical_share,
         training_seeds=tuple(sorted(checkpoints)),
+        single_agent_seeds=tuple(sorted(single_agent_seeds)),
         checkpoints={str(seed): sorted(steps) for seed, steps in sorted(checkpoints.items())},
+        play=play,
         validation_problems=problems_digest(problems["validation"]),
+        validation_content=contents["validation"],
         validation_size=len(set(problems["validation"])),
         validation_samples=evaluate.validation.samples,
         validation_seed=evaluate.validation.seed,
         test_problems=problems_digest(problems["test"]),
+        test_content=contents["test"],
         test_size=len(set(problems["test"])),
         test_samples=evaluate.test.samples,
         test_seed=evaluate.test.seed,
@@ -178,65 +198,7 @@ def read_plan(path: Path) -> Plan:
             f"{path}: the plan was changed after it was written (its digest does not match). Restore it with "
             "`dvc checkout`, or run the sweep again under a new plan"
         )
-    lists = ("guards", "training_seeds", "comparisons")
-    fields: dict[str, Any] = {key: tuple(value) if key in lists else value for key, value in content.items()}
+    if unknown := {field.name for field in dataclasses.fields(Plan)} ^ set(content):
+        raise EvaluationError(f"{path}: not a plan of this version ({', '.join(sorted(unknown))}); run the sweep again")
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}
     return Plan(**fields)
-
-
-@dataclass(frozen=True, slots=True)
-class PlanCheck(Result):
-    """Whether a result followed its plan.
-
-    Attributes:
-        followed: it did.
-        deviations: one sentence per thing that was done differently.
-        plan: digest of the plan.
-    """
-
-    followed: bool
-    deviations: tuple[str, ...]
-    plan: str
-
-
-def check_plan(result: Mapping[str, Any], plan: Plan) -> PlanCheck:
-    """Compare the ``design`` of a result (of `select` or `summarise_test`, as JSON) with the plan.
-
-    Also compared, where the result has it: ``plan``, the digest of the plan it says it was made under.
-    """
-    deviations = []
-    if "plan" in result and (made_under := _digest_of(result["plan"])) != plan.digest:
-        deviations.append(
-            f"the result was made under another plan ({made_under[:12]}) than this one ({plan.digest[:12]}): the plan "
-            "was changed after the sweep"
-        )
-    design = result.get("design")
-    if not design:
-        return PlanCheck(False, (*deviations, "the result does not say how it was made"), plan.digest)
-    planned = plan.to_json()
-    for key, done in design.items():
-        if key == "selected":
-            deviations.extend(_unplanned_steps(done, planned["checkpoints"]))
-        elif key not in planned:
-            deviations.append(f"{key}: {_short(done)} was not planned at all")
-        elif done != planned[key]:
-            deviations.append(f"{key}: planned {_short(planned[key])}, done {_short(done)}")
-    return PlanCheck(not deviations, tuple(deviations), plan.digest)
-
-
-def _unplanned_steps(selected: Mapping[str, int], checkpoints: Mapping[str, Sequence[int]]) -> list[str]:
-    return [
-        f"selected: step {step} of training seed {seed} is not among the planned checkpoints"
-        for seed, step in selected.items()
-        if step not in checkpoints.get(seed, ())
-    ]
-
-
-def _digest_of(value: Any) -> str:
-    return str(value.get("plan", "")) if isinstance(value, Mapping) else str(value)
-
-
-def _short(value: Any) -> str:
-    text = storage.canonical_json(value) if not isinstance(value, str) else value
-    if len(text) == 64 and set(text) <= set("0123456789abcdef"):
-        return f"the problems {text[:12]}"
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.evaluation.comparison import Comparison, measure
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.family import decide, identical
-from pipeline_lib.evaluation.plan import Plan, check_plan
+from pipeline_lib.evaluation.plan_check import PlanCheck
 from pipeline_lib.evaluation.results import EvaluationError, to_json
 from pipeline_lib.evaluation.summary import by_problem, faults, other_runs, price, shrinkage, team
 from pipeline_lib.evaluation.table import Episodes, problems_digest
@@ -57,7 +57,6 @@ def summarise_test(
     evaluate: EvaluateSettings,
     verdict: VerdictSettings,
     validation: Mapping[int, Sequence[EpisodeRecord]] | None = None,
-    plan: Plan | None = None,
     outside: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Compare the selected team with everything else on the test split, and give the verdicts.
@@ -75,12 +74,12 @@ def summarise_test(
         validation: validation episodes of the selected checkpoints, for the shrinkage from validation to test.
         outside: comparisons that the plan leaves outside the family, and why.  The last checkpoint is outside where it
             is the selected one in every training run, which is known before the test, and else never.
-        plan: the plan; without one the result says that there was none.
 
     Returns:
         A JSON object: ``verdict`` and ``sentence`` of the primary comparison (against the base), ``comparisons`` (by
         name, each a `Comparison`), ``teams`` (metrics overall, IQM with interval), ``problems`` (mean of the primary
-        metric by problem and team), ``shrinkage``, ``price_of_the_default``, ``design`` and ``plan``.
+        metric by problem and team), ``shrinkage``, ``price_of_the_default``, ``design`` (what was done, as far as the
+        episodes and settings show it) and ``plan``, which says that there was none until `bind` is told of one.
 
     Raises:
         EvaluationError: no test episodes, nothing in common, a value that is not a number, or validation problems
@@ -108,7 +107,7 @@ def summarise_test(
         default = "The checkpoint selected is the last one in every training run, so the default costs nothing."
         decided[LAST] = identical(decided[LAST], default)
     primary = decided[BASE]
-    result = {
+    return {
         "verdict": primary.verdict,
         "sentence": primary.sentence,
         "metric": evaluate.metric,
@@ -140,10 +139,25 @@ def summarise_test(
             "outside": planned,
             "stop_rule": "fixed",
         },
+        "plan": PlanCheck(False, ("there was no plan",), (), "").to_json(),
     }
-    result["plan"] = (
-        to_json(check_plan(result, plan))
-        if plan
-        else {"followed": False, "deviations": ["there was no plan"], "plan": ""}
-    )
-    return result
+
+
+def bind(result: Mapping[str, Any], check: PlanCheck, looks: Mapping[str, Any]) -> dict[str, Any]:
+    """Tie a test's result to its plan and to the looks at its problems; what must be said of them joins the sentence.
+
+    Args:
+        result: of `summarise_test`.
+        check: whether the plan was followed, and whether it was fixed before anything was seen.
+        looks: of `looks.told` or `looks.not_counted`.
+
+    Returns:
+        The result with ``plan`` and ``looks``, and its ``sentence`` continued where there is something to say.
+    """
+    sentences = (result["sentence"], looks["sentence"], check.sentence)
+    return {
+        **result,
+        "sentence": " ".join(filter(None, sentences)),
+        "plan": check.to_json(),
+        "looks": dict(looks),
+    }

@@ -44,6 +44,8 @@ class RunRow:
         p: p value of the difference, or None.
         plan: digest of the evaluation plan.
         problems: digest of the problems.
+        plan_faults: what must be said of its plan, in words; empty when it was followed and fixed before.
+        looks: how many looks at its test split there were, its own included; None where nobody counted.
         settings: flat settings, ``section.key`` and value.
         identity: further names and ids.
     """
@@ -60,6 +62,8 @@ class RunRow:
     p: float | None
     plan: str = ""
     problems: str = ""
+    plan_faults: str = ""
+    looks: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     identity: Mapping[str, str] = field(default_factory=dict)
 
@@ -99,6 +103,11 @@ def warnings(rows: Sequence[RunRow]) -> list[str]:
             "The runs were evaluated under different plans: checkpoints, problems, samples, seeds, margin or what "
             "the team is compared with differ."
         )
+    for row in rows:
+        if row.plan_faults:
+            found.append(f"{row.name}: {row.plan_faults}.")
+        if row.looks is not None and row.looks > 1:
+            found.append(f"{row.name} was look {row.looks} at its test split; the p values here do not account for it.")
     if len(rows) > 1:
         found.append(
             f"The best of {len(rows)} runs looks better than it is. p values are corrected over all runs on this page; "

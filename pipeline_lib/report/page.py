@@ -33,7 +33,7 @@ def build_report(data: ReportData, output: Path) -> None:
     context = {
         "name": data.name,
         "verdict": verdict,
-        "sentence": typeset(sentence_only(verdict["sentence"])),
+        "sentence": typeset(sentence_only(primary["sentence"])),
         "before": info.text(before["value"]),
         "before_range": _between(before, info.text),
         "after": info.text(after["value"]),
@@ -70,6 +70,7 @@ def build_report(data: ReportData, output: Path) -> None:
         "audit": data.audit,
         "ladder": _ladder(data.audit),
         "plan": _plan(data.plan),
+        "looks": _looks(verdict.get("looks")),
         "identity": list(data.identity.items()),
         "settings": yaml.safe_dump(dict(data.settings), sort_keys=False, width=100) if data.settings else "",
     }
@@ -114,14 +115,47 @@ def _findings(data: ReportData) -> list[dict[str, Any]]:
             f"{len(data.selection['seeds'])} training seeds; {level} intervals.",
         }
     )
-    plan = verdict["plan"]
-    if plan["followed"]:
-        items.append({"mark": "✓", "text": f"The plan fixed before the sweep ({plan['plan'][:12]}) was followed."})
-    else:
-        items.append({"mark": "!", "bad": True, "text": f"The plan was not followed: {'; '.join(plan['deviations'])}."})
+    items += [*_plan_kept(verdict["plan"]), *_looked(verdict.get("looks"))]
     for note in (*primary["notes"], *data.selection["notes"]):
         items.append({"mark": "!", "text": f"{note[:1].upper()}{note[1:]}."})
-    return [{"bad": False, **item, "text": typeset(str(item["text"]))} for item in items]
+    found = [{"bad": False, **item, "text": typeset(str(item["text"]))} for item in items]
+    return sorted(found, key=lambda item: not item["bad"])
+
+
+def _plan_kept(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if plan["followed"]:
+        return [{"mark": "✓", "text": f"The plan fixed before the sweep ({plan['plan'][:12]}) was followed."}]
+    texts = [f"{text[:1].upper()}{text[1:]}." for text in plan["changed"]]
+    if plan["deviations"]:
+        texts.insert(0, f"The plan was not followed: {'; '.join(plan['deviations'])}.")
+    return [{"mark": "!", "bad": True, "text": text} for text in texts]
+
+
+def _looked(looks: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Say how often the test split was looked at, as far as anybody counted."""
+    if looks is None:
+        return []
+    if looks["not_counted"]:
+        return [{"mark": "!", "bad": True, "text": f"{looks['not_counted']}."}]
+    if looks["count"] == 1:
+        return [{"mark": "✓", "text": "This is the only look at the test split that this repository knows of."}]
+    return [{"mark": "!", "bad": True, "text": looks["sentence"]}]
+
+
+def _looks(looks: Mapping[str, Any] | None) -> Table:
+    """Return all looks at the test split, one row each, and what was changed from one to the next."""
+    rows = [
+        [
+            str(row["look"]),
+            row["time"][:16].replace("T", " "),
+            row["run"],
+            row["plan"][:12],
+            row["shared"],
+            row["words"],
+        ]
+        for row in (looks or {}).get("history", ())
+    ]
+    return Table(("look", "time (UTC)", "run", "plan", "problems of this split", "changed since the one before"), rows)
 
 
 def _per_seed(data: ReportData) -> Table:

@@ -14,7 +14,7 @@ class SplitSizes(Section):
 
     train: int = Field(1024, ge=1, description="problems to learn from")
     validation: int = Field(64, ge=1, description="problems on which checkpoints are compared")
-    test: int = Field(128, ge=1, description="problems that are used once, for the verdict")
+    test: int = Field(128, ge=1, description="problems for the verdict; every look at them is counted")
 
 
 class GeneratedProblems(Section):
@@ -45,7 +45,9 @@ class DatasetProblems(Section):
     revision: str = Field("main", description="hub revision (branch, tag or commit)")
     seed: int = Field(7, ge=0, description="seed of the split")
     validation: float = Field(0.15, gt=0, lt=1, description="share of problems on which checkpoints are compared")
-    test: float = Field(0.25, gt=0, lt=1, description="share of problems used once, for the verdict")
+    test: float = Field(
+        0.25, gt=0, lt=1, description="share of problems for the verdict; every look at them is counted"
+    )
     visible_tests: int = Field(
         1, ge=0, le=16, description="first tests of a problem, shown as feedback and not rewarded"
     )

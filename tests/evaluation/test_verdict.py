@@ -11,7 +11,6 @@ from pipeline_lib.evaluation.comparison import measure
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.evidence import constant_bounds
 from pipeline_lib.evaluation.family import decide
-from pipeline_lib.evaluation.plan import make_plan
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.sentences import p_text
 from pipeline_lib.evaluation.verdict import compare, summarise_test
@@ -209,27 +208,25 @@ def test_summary_of_a_whole_test() -> None:
     )
     selected, last = trained(0.4), trained(0.35)
     baselines = {"single-agent GRPO": {0: team(MEANS + 0.2, 4, 9, families=32)}}
-    problems = {"validation": ["v1", "v2"], "test": sorted({r.problem for r in BASE})}
-    plan = make_plan(evaluate, VERDICT, {s: [10, 20] for s in range(3)}, problems, ("base", "last", *baselines))
     validation = {
         s: [episode(r.problem.replace("p", "v"), r.sample, r.reward, r.family) for r in records]
         for s, records in trained(0.45).items()
     }
     found = summarise_test(
         selected, BASE, last, baselines, dict.fromkeys(range(3), 10), dict.fromkeys(range(3), 20), evaluate, VERDICT,
-        validation, plan,
+        validation,
     )  # fmt: skip
     assert found["verdict"] == "IMPROVED"
     assert found["sentence"] == found["comparisons"]["base"]["sentence"]
     assert list(found["comparisons"]) == ["base", "last", "single-agent GRPO"]
     assert found["comparisons"]["base"]["family_size"] == 3
-    assert found["plan"]["followed"], found["plan"]
+    assert found["design"]["comparisons"] == ["base", "last", "single-agent GRPO"]
     left_out = summarise_test(
         selected, BASE, last, baselines, dict.fromkeys(range(3), 10), dict.fromkeys(range(3), 20), evaluate, VERDICT,
-        None, plan, {"single-agent GRPO": "it cannot read"},
+        None, {"single-agent GRPO": "it cannot read"},
     )  # fmt: skip
     assert left_out["comparisons"]["base"]["family_size"] == 2
-    assert "outside: planned {}" in "; ".join(left_out["plan"]["deviations"])  # the rule is part of the plan
+    assert left_out["design"]["outside"] == {"single-agent GRPO": "it cannot read"}, "the rule is part of the plan"
     assert found["shrinkage"]["validation"] > found["shrinkage"]["test"]
     assert found["price_of_the_default"].startswith("Taking the last checkpoint instead would change the result by -")
     assert found["other_runs"].startswith("The same is to be expected of other training runs")
@@ -248,7 +245,7 @@ def test_summary_of_a_whole_test() -> None:
     assert same["comparisons"]["last"]["verdict"] == "EQUIVALENT"
     assert "the default costs nothing" in same["comparisons"]["last"]["sentence"]
     assert "the default costs nothing" in same["price_of_the_default"]
-    assert same["plan"] == {"followed": False, "deviations": ["there was no plan"], "plan": ""}
+    assert same["plan"] == {"followed": False, "deviations": ["there was no plan"], "changed": [], "plan": ""}
 
     with pytest.raises(EvaluationError, match="in both validation and test"):
         summarise_test(selected, BASE, last, {}, {}, {}, evaluate, VERDICT, validation=selected)

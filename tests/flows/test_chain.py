@@ -51,6 +51,9 @@ def test_it_ends_in_a_verdict_and_a_report(finished: Path):
     assert f"The report: {finished / 'report/index.html'}" in outcome(finished)
     assert verdict["verdict"] in {"IMPROVED", "WORSE", "EQUIVALENT", "INCONCLUSIVE"}
     assert verdict["plan"]["followed"], verdict["plan"]
+    assert (verdict["looks"]["number"], verdict["looks"]["count"]) == (1, 1)
+    assert "only look at the test split" in (finished / "report/index.html").read_text()
+    assert call(finished, "git", "status", "--porcelain", "--untracked-files=no") == "", "counting dirties no tree"
     protocols = ["untrained sequential pipeline", "untrained one-round discussion"]
     assert list(verdict["comparisons"]) == ["base", "last", *protocols]
     assert {found["family_size"] for found in verdict["comparisons"].values()} == {4}
@@ -116,6 +119,19 @@ def test_an_evaluation_setting_does_not_train_again(finished: Path, tmp_path: Pa
     done = ran(call(project, "dvc", "repro", **server))
     assert {"preregister", "test", "verdict", "report"} <= done
     assert not done & {"prepare", "warm_start", "audit", "train@0"}
+    told = "the plan was changed after look 1 at this test split: test_samples from 2 to 3"
+    verdict = json.loads((project / "results/verdict.json").read_text())
+    assert verdict["plan"] == {**verdict["plan"], "followed": False, "deviations": [], "changed": [told]}
+    assert verdict["looks"]["count"] == 2 and "This is look 2 of 2" in verdict["sentence"]
+    assert told[1:] in verdict["sentence"] and told[1:] in (project / "report/index.html").read_text()
+    assert verdict["sentence"] in outcome(project)
+    shutil.rmtree(project / ".symposium")
+    change_settings(project, {"verdict": {"margin": 0.15}})
+    call(project, "python", "-m", "flows.verdict", **server)
+    told = json.loads((project / "results/verdict.json").read_text())
+    assert told["plan"]["deviations"] == ["margin: planned 0.05, done 0.15"]
+    assert told["looks"]["count"] == 3
+    assert "3 looks at problems of this test split; 2 plans" in call(project, "python", "-m", "flows.looks")
 
 
 def test_a_learning_rate_does_not_make_problems_again_and_never_resumes_from_the_old_one(

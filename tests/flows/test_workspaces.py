@@ -13,6 +13,7 @@ from pipeline_lib.settings import Params, load_params
 from pipeline_lib.tracking.processes import own_process
 from tasks import workspaces
 from tasks.chain import ChainError
+from tasks.records import LOOKS, record, records
 from tests.flows.project import call
 from tests.flows.toy_project import commit
 
@@ -44,7 +45,9 @@ def state(toy: Path) -> dict[str, tuple[int, bytes]]:
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
-def test_an_experiment_is_saved_under_its_name_and_the_working_tree_is_untouched(toy: Path) -> None:
+def test_an_experiment_is_saved_under_its_name_and_the_working_tree_is_untouched(
+    toy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (toy / "dvc.yaml").write_text(ONE_STAGE)
     commit(toy, "one stage is enough here")
     (toy / "work.py").write_text((toy / "work.py").read_text() + "# not finished\n")
@@ -53,6 +56,9 @@ def test_an_experiment_is_saved_under_its_name_and_the_working_tree_is_untouched
     assert workspaces.uncommitted(toy) == ["work.py"]
     with workspaces.workspace(toy, "brave-owl") as folder:
         assert folder == toy / ".symposium/workspaces/brave-owl"
+        monkeypatch.chdir(folder)
+        record(LOOKS, "a" * 64, {"run": "brave-owl"})
+        monkeypatch.chdir(toy)
         assert "# not finished" not in (folder / "work.py").read_text()
         assert workspaces.change_settings(folder / "params.yaml", wanted) == {"train.steps": (4, 6)}
         assert "steps: 6 # few" in (folder / "params.yaml").read_text()
@@ -60,6 +66,7 @@ def test_an_experiment_is_saved_under_its_name_and_the_working_tree_is_untouched
         saved = workspaces.save_experiment(folder, toy, "brave-owl")
     assert not folder.exists()
     assert state(toy) == before
+    assert records(LOOKS) == [{"run": "brave-owl"}], "a look that was made in a workspace counts for the project"
     assert "brave-owl" in call(toy, "dvc", "exp", "list", "--name-only")
     assert "steps: 6 # few" in call(toy, "git", "show", f"{saved}:params.yaml")
     assert "alone" in call(toy, "git", "show", f"{saved}:dvc.lock")

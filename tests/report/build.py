@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.looks import Look
 from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.evaluation.plan import make_plan
+from pipeline_lib.evaluation.plan_check import check_plan
+from pipeline_lib.evaluation.price_of_looks import told
 from pipeline_lib.evaluation.selection import select
-from pipeline_lib.evaluation.verdict import summarise_test
+from pipeline_lib.evaluation.verdict import bind, summarise_test
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.settings.evaluate import EvaluateSettings, SampleSettings, VerdictSettings
 
@@ -113,7 +116,8 @@ def experiment(seeds: int = 3) -> ReportData:
         split: [f"generated/{split}-{i:03d}" for i in range(n)] for split, n in (("validation", 48), ("test", 96))
     }
     names = ("base", "last", "single-agent GRPO", "untrained single agent", "untrained one-round discussion")
-    plan = make_plan(EVALUATE, VERDICT, dict.fromkeys(range(seeds), STEPS), problems, names)
+    contents = {"validation": "v", "test": "t"}
+    plan = make_plan(EVALUATE, VERDICT, dict.fromkeys(range(seeds), STEPS), problems, contents, {}, names)
     chosen = {s: found.step for s, found in selection.seeds.items()}
     verdict = summarise_test(
         {s: episodes("test", 96, 4, ability(step, s), 10 + s) for s, step in chosen.items()},
@@ -129,8 +133,9 @@ def experiment(seeds: int = 3) -> ReportData:
         EVALUATE,
         VERDICT,
         {s: checkpoints[s][step] for s, step in chosen.items()},
-        plan,
     )
+    look = Look(plan.to_json(), {}, tuple(problems["test"]), "seen", "embedded default", "0f63", "2026-01-01T10:00:00")
+    verdict = bind(verdict, check_plan(plan, plan), told([look], look, verdict, VERDICT.alpha))
     return ReportData(
         name="embedded default",
         train={s: training(s) for s in range(seeds)},

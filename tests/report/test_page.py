@@ -95,6 +95,7 @@ def test_the_verdict_comes_first(built: tuple[str, Document]) -> None:
     order += ["against the others", "Problem by problem", "How the team works together", "Cost", "Reward audit", "Plan"]
     places = [document.text.index(text, document.text.index("How to read this") + 1) for text in order]
     assert places == sorted(places)
+    assert "This is the only look at the test split that this repository knows of." in document.text
     assert "Hedges' g" in document.text and "p < 10⁻⁶" in document.text.replace("\N{NO-BREAK SPACE}", " ")
 
 
@@ -178,12 +179,21 @@ def test_guards_and_deviations_are_shown_and_text_is_escaped(tmp_path: Path) -> 
     seed = dict(selection["seeds"]["0"])
     seed["curve"] = [{**seed["curve"][0], "faults": ["programs that parse is 10.0 %"]}, *seed["curve"][1:]]
     selection["seeds"] = {**selection["seeds"], "0": seed}
-    verdict = {**full.verdict, "plan": {"followed": False, "deviations": ["margin: planned 0.2"], "plan": "x"}}
+    changed = "the plan was changed after look 1 at this test split: alpha from 0.01 to 0.05"
+    plan = {"followed": False, "deviations": ["margin: planned 0.2"], "changed": [changed], "plan": "x"}
+    row = {**full.verdict["looks"]["history"][0], "look": 2, "words": "alpha from 0.01 to 0.05"}
+    looks = {**full.verdict["looks"], "count": 2, "number": 2, "sentence": "This is look 2 of 2; p = 0.04."}
+    looks["history"] = [*looks["history"], row]
+    verdict = {**full.verdict, "plan": plan, "looks": looks}
     hostile = {"name": "<script>alert(1)</script>", "identity": {"<b>": "<i>"}}
     page, document = build(dataclasses.replace(full, selection=selection, verdict=verdict, **hostile), tmp_path)
     assert "<script>" not in page and "<i>" not in page
     assert "<script>alert(1)</script>" in document.text
-    assert "The plan was not followed: margin: planned 0.2." in document.text
+    text = document.text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "The plan was not followed: margin: planned 0.2." in text
+    assert "The plan was changed after look 1 at this test split: alpha from 0.01 to 0.05." in text
+    assert "This is look 2 of 2; p = 0.04." in text and "only look" not in text
+    assert text.count("2026-01-01 10:00") == 2, "a row for each look"
     assert "Step 10 of seed 0: programs that parse is 10.0" in document.text.replace("\N{NO-BREAK SPACE}", " ")
     assert "Training seed 0: no checkpoint passes the guards." in document.text
 
@@ -239,6 +249,6 @@ def test_on_paper_plan_and_identity_are_unfolded_and_links_are_gone(folder: Path
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
         on_paper = browser.execute_script(folded)
         navigation = browser.execute_script("return document.querySelector('nav').checkVisibility()")
-    assert len(on_paper) == 3
+    assert len(on_paper) == 4
     assert all(on_paper) and not any(on_screen)
     assert not navigation

@@ -12,7 +12,15 @@ from pipeline_lib.tracking import Tracker
 from tasks.comparing import compare_runs
 
 
-def finish(home: Path, name: str, selected: float, status: str = "FINISHED", rate: float = 1e-3) -> None:
+def finish(
+    home: Path,
+    name: str,
+    selected: float,
+    status: str = "FINISHED",
+    rate: float = 1e-3,
+    faults: str = "",
+    looks: str = "1",
+) -> None:
     """Leave in the database what a run leaves there."""
     settings = {"train": {"learning_rate": rate, "steps": 80}}
     tracker = Tracker(home, "coding", name, params=settings)
@@ -27,6 +35,8 @@ def finish(home: Path, name: str, selected: float, status: str = "FINISHED", rat
             "symposium.metric": "tests_passed",
             "symposium.plan": "p",
             "symposium.problems": "d",
+            "symposium.plan_faults": faults,
+            "symposium.looks": looks,
         }
     )
     run.finish(status)  # type: ignore[arg-type]
@@ -36,8 +46,8 @@ def finish(home: Path, name: str, selected: float, status: str = "FINISHED", rat
 def test_runs_come_out_of_the_database_onto_one_page(tmp_path: Path) -> None:
     home, page = tmp_path / "tracking", tmp_path / "compare.html"
     home.mkdir()
-    finish(home, "slow-fox", 0.5, rate=1e-4)
-    finish(home, "brave-owl", 0.9)
+    finish(home, "slow-fox", 0.5, rate=1e-4, faults="the plan was changed after look 2", looks="3")
+    finish(home, "brave-owl", 0.9, looks="not counted")
     finish(home, "broken", 0.4, status="FAILED")
     assert compare_runs(home, "coding", (), page) == 2
     text = page.read_text()
@@ -45,6 +55,8 @@ def test_runs_come_out_of_the_database_onto_one_page(tmp_path: Path) -> None:
     assert "train.learning_rate" in text and "train.steps" not in text
     assert "The best of 2 runs looks better than it is" in text
     assert "no interval" in text, "one limit alone is no interval"
+    assert "slow-fox: the plan was changed after look 2." in text and "brave-owl:" not in text
+    assert "slow-fox was look 3 at its test split" in text and "brave-owl was" not in text
     assert compare_runs(home, "coding", ["brave-owl"], page) == 1
     assert "slow-fox" not in page.read_text()
     with pytest.raises(EvaluationError, match="named fast-fox; there are: slow-fox, brave-owl"):

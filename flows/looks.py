@@ -1,0 +1,40 @@
+"""Every look at the test split that git remembers, and what of the plan was changed in between.
+
+``python -m flows.looks``
+"""
+
+from pipeline_lib.evaluation.looks import Look, history
+from pipeline_lib.problems.splits import load_manifest
+from tasks.arms import PROBLEMS
+from tasks.endings import end
+from tasks.records import LOOKS, PLANS, records
+
+
+def listing() -> str:
+    """Return one line per look at the present test split, and how many plans there were.
+
+    Raises:
+        ProblemsError: no problems were prepared.
+        RecordsError: git cannot give back what it remembers.
+    """
+    problems = load_manifest(PROBLEMS)["splits"]["test"]["hashes"]
+    rows = history(problems, [Look.from_json(value) for value in records(LOOKS)])
+    plans = len(records(PLANS))
+    lines = [f"{len(rows)} looks at problems of this test split; {plans} plans were registered in this repository"]
+    for row in rows:
+        words = f": {row['words']}" if row["words"] else ""
+        when = row["time"][:16].replace("T", " ")
+        lines.append(f"{row['look']}. {when} UTC, run {row['run']}, plan {row['plan'][:12]}{words}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the looks, or say what is missing."""
+    try:
+        print(listing())
+    except BaseException as error:
+        end(error)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""How often a test split has been looked at, and what of the plan was changed in between.
+
+A look is a set of test episodes seen under a plan.  The same episodes under the same plan are the same look, however
+often they are computed; another plan, other weights or other episodes are another look, for whoever may look again
+until the answer suits has more than one chance.  Looks count for every split that shares a problem with theirs,
+whatever the problems are called.  What several looks cost is in `price_of_looks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.plan_check import changes
+from pipeline_lib.evaluation.results import Result
+
+
+@dataclass(frozen=True, slots=True)
+class Look(Result):
+    """One look at a test split.
+
+    Attributes:
+        plan: the plan under which it was made, as JSON.
+        weights: digest of every checkpoint tested, by training run and role.
+        problems: content hash of each test problem.
+        episodes: digest of all episodes seen; empty when the test began and did not end.
+        run: name of the run.
+        commit: commit of the code.
+        time: when it was recorded, ISO 8601 in UTC.
+    """
+
+    plan: Mapping[str, Any]
+    weights: Mapping[str, Any]
+    problems: tuple[str, ...]
+    episodes: str
+    run: str
+    commit: str
+    time: str
+
+    @property
+    def begun(self) -> str:
+        """SHA-256 of what goes into the look: two tests with the same one differ at most in what was drawn."""
+        return storage.digest([self.plan["digest"], self.weights, sorted(self.problems)])
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of the look: of what goes in and what came out, not of who looked when."""
+        return storage.digest([self.begun, self.episodes])
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Look:
+        """Rebuild a look from `to_json`; unknown or missing keys raise TypeError."""
+        return cls(**{**value, "problems": tuple(value["problems"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep(Result):
+    """One sweep of a training run's checkpoints on the validation split, after which the plan may not change.
+
+    Attributes:
+        plan: the plan under which it was made, as JSON.
+        name: which training run.
+        checkpoints: digests of the weights swept, without those of step 0.
+        run: name of the run.
+        time: when it was recorded, ISO 8601 in UTC.
+    """
+
+    plan: Mapping[str, Any]
+    name: str
+    checkpoints: tuple[str, ...]
+    run: str
+    time: str
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of the sweep, not of who made it when."""
+        return storage.digest([self.plan["digest"], self.name, sorted(self.checkpoints)])
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Sweep:
+        """Rebuild a sweep from `to_json`; unknown or missing keys raise TypeError."""
+        return cls(**{**value, "checkpoints": tuple(value["checkpoints"])})
+
+
+def looks_at(problems: Iterable[str], known: Iterable[Look]) -> list[Look]:
+    """Return the looks at any of these problems (content hashes), in order of time, each once.
+
+    A test that ended takes the place of the same test begun.
+    """
+    wanted, known = set(problems), list(known)
+    ended = {look.begun for look in known if look.episodes}
+    distinct = {
+        look.identity: look
+        for look in sorted(known, key=lambda look: (look.time, look.identity), reverse=True)
+        if wanted & set(look.problems) and (look.episodes or look.begun not in ended)
+    }
+    return list(reversed(distinct.values()))
+
+
+def history(problems: Sequence[str], known: Iterable[Look]) -> list[dict[str, Any]]:
+    """Return the looks at any of these problems as JSON objects, each with what was changed since the one before.
+
+    Returns:
+        By look, in order of time: its number, ``time``, ``run``, ``commit``, ``plan`` (digest), ``ended``, ``shared``
+        (how many of the problems it saw), ``changed`` (each a `Change`) and the same in ``words``.
+    """
+    rows: list[dict[str, Any]] = []
+    before: Look | None = None
+    for number, look in enumerate(looks_at(problems, known), start=1):
+        changed = changes(before.plan, look.plan) if before else []
+        words = [change.words() for change in changed]
+        if before and look.weights != before.weights:
+            words.append("other weights")
+        elif before and not changed:
+            words.append("other episodes")
+        rows.append(
+            {
+                "look": number,
+                "time": look.time,
+                "run": look.run,
+                "commit": look.commit,
+                "plan": look.plan["digest"],
+                "ended": bool(look.episodes),
+                "shared": len(set(look.problems) & set(problems)),
+                "changed": [change.to_json() for change in changed],
+                "words": "; ".join([*words, *([] if look.episodes else ["interrupted"])]),
+            }
+        )
+        before = look
+    return rows
+
+
+def changed_plans(known: Iterable[Look], sweeps: Iterable[Sweep], this: Look, swept: Collection[str]) -> list[str]:
+    """Say what of the plan was changed after something had been seen, a sentence without a full stop each.
+
+    Args:
+        known: all looks recorded.
+        sweeps: all sweeps recorded.
+        this: the look that the result rests on.
+        swept: digests of the checkpoints in hand, without those of step 0.
+    """
+    order = looks_at(this.problems, known)
+    found = [
+        f"the plan was changed after look {i + 1} at this test split: {_joined(order[i].plan, order[i + 1].plan)}"
+        for i in range(len(order) - 1)
+        if order[i].plan["digest"] != order[i + 1].plan["digest"]
+    ]
+    told_of = {look.plan["digest"] for look in order}
+    own = [sweep for sweep in sweeps if set(sweep.checkpoints) & set(swept)]
+    since = min((sweep.time for sweep in own if sweep.plan["digest"] == this.plan["digest"]), default=this.time)
+    for sweep in sorted(own, key=lambda sweep: sweep.time):
+        if sweep.plan["digest"] not in told_of and sweep.time < since:
+            told_of.add(sweep.plan["digest"])
+            found.append(
+                f"the plan was changed after its checkpoints had been swept ({sweep.name}): "
+                f"{_joined(sweep.plan, this.plan)}"
+            )
+    return found
+
+
+def _joined(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    return "; ".join(change.words() for change in changes(before, after))

@@ -1,0 +1,104 @@
+"""Records of looks: in git, of the project whatever the working tree, kept by whoever comes first."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from tasks.records import LOOKS, PROJECT, RecordsError, record, records
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "params.yaml").write_text("{}")
+    git(folder, "init", "-q")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "start")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_a_record_is_kept_once_and_the_first_one_stays(project: Path) -> None:
+    assert records(LOOKS) == []
+    record(LOOKS, "a" * 64, {"run": "ä\n1", "time": 1})
+    record(LOOKS, "a" * 64, {"run": "second"})
+    record(LOOKS, "b" * 64, {"run": "other"})
+    found = sorted(records(LOOKS), key=str)
+    assert found == [{"run": "other"}, {"run": "ä\n1", "time": 1}]
+    assert records("plans") == []
+    assert git(project, "status", "--porcelain") == "", "the working tree stays clean"
+
+
+def test_records_outlive_everything_but_the_repository(project: Path) -> None:
+    record(LOOKS, "a" * 64, {"run": "1"})
+    (project / "results").mkdir()
+    git(project, "checkout", "-q", "-b", "elsewhere")
+    git(project, "commit", "-q", "--allow-empty", "-m", "more")
+    git(project, "reset", "-q", "--hard", "HEAD~1")
+    git(project, "clean", "-qfdx")
+    git(project, "gc", "-q", "--prune=now")
+    assert records(LOOKS) == [{"run": "1"}]
+    copy = project.parent / "copy"
+    git(project, "clone", "-q", ".", str(copy))
+    git(copy, "fetch", "-q", "origin", "refs/symposium/*:refs/symposium/*")
+    assert git(copy, "for-each-ref", "refs/symposium") == git(project, "for-each-ref", "refs/symposium")
+
+
+def test_workspaces_record_for_the_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = project / ".symposium/workspaces/brave-owl"
+    git(project, "clone", "-q", "--shared", ".", str(workspace))
+    git(workspace, "config", PROJECT, str(project))
+    temporary = project / ".dvc/tmp/exps/tmp1"
+    git(project, "clone", "-q", "--shared", ".", str(temporary))
+    tree = project.parent / "tree"
+    git(project, "worktree", "add", "-q", str(tree))
+    for number, folder in enumerate((workspace, temporary, tree)):
+        monkeypatch.chdir(folder)
+        record(LOOKS, str(number) * 64, {"run": folder.name})
+        assert len(records(LOOKS)) == number + 1
+    shutil.rmtree(workspace)
+    shutil.rmtree(temporary)
+    monkeypatch.chdir(project)
+    assert {found["run"] for found in records(LOOKS)} == {"brave-owl", "tmp1", "tree"}
+
+
+def test_side_by_side_nothing_is_lost(project: Path) -> None:
+    failed: list[BaseException] = []
+
+    def write(worker: int) -> None:
+        try:
+            for number in range(5):
+                record(LOOKS, f"{number}" * 64, {"run": "the same for all"})
+                record(LOOKS, f"{worker}{number}" * 32, {"run": f"{worker} {number}"})
+        except RecordsError as error:
+            failed.append(error)
+
+    workers = [threading.Thread(target=write, args=(worker,)) for worker in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failed
+    # 00000..., 11111... are written by a worker under both names.
+    assert len(records(LOOKS)) == len(
+        {f"{n}" * 64 for n in range(5)} | {f"{w}{n}" * 32 for w in range(4) for n in range(5)}
+    )
+
+
+def test_without_a_repository_it_says_so_in_gits_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "params.yaml").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    for attempt in (lambda: record(LOOKS, "a" * 64, {}), lambda: records(LOOKS)):
+        with pytest.raises(RecordsError, match="not a git repository"):
+            attempt()
