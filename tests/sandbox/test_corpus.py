@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.sandbox import Executor, Job
+from pipeline_lib.sandbox import Executor, Job, Status
 from tests.sandbox.corpus import TESTS, corpus
 from tests.sandbox.corpus.check import LIMITS, check, problem
+from tests.sandbox.corpus.endure import endure
 
 _ROOT = Path(__file__).parents[2]
 
@@ -27,6 +28,15 @@ def test_programs_that_end_by_themselves_side_by_side() -> None:
         verdicts = executor.run([Job(program.name, program.code, TESTS, "f") for program in programs])
     problems = [problem(program, verdict) for program, verdict in zip(programs, verdicts, strict=True)]
     assert not list(filter(None, problems))
+
+
+def test_no_program_makes_the_sandbox_fail() -> None:
+    """A sample; ``python -m tests.sandbox.corpus.endure`` runs ten thousand."""
+    with Executor(slots=4, cache=0) as executor:
+        verdicts, peak_mb = endure(executor, 60)
+    assert len(verdicts) == 60
+    assert not [verdict for verdict in verdicts if verdict.status is Status.INFRA_ERROR]
+    assert 10 < peak_mb < LIMITS.memory_mb + 300
 
 
 @pytest.mark.slow

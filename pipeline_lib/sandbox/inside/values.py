@@ -13,6 +13,7 @@ at the sender.
 from __future__ import annotations
 
 import collections
+import itertools
 import json
 import marshal
 import math
@@ -117,14 +118,11 @@ def read_reply(data: bytes) -> list[Any]:
 
 def _nested_too_deep(data: bytes) -> bool:
     """Return whether brackets are nested deeper than in a value; reading them would, if tests allow it any depth."""
-    brackets = _NO_BRACKETS.sub(b"", data)
-    for _ in range(_MOST_NESTED):
-        if not brackets:
-            return False
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
-    return True
+    steps = map(_STEPS.__getitem__, _NO_BRACKETS.sub(b"", data))
+    return max(itertools.accumulate(steps), default=0) > _MOST_NESTED
 
 
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[^][{}"]+')
 
 
