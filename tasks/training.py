@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
+from pipeline_lib.audit.audited import describe_reward, reward_digest
 from pipeline_lib.audit.result import Status
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.problems.splits import load_manifest, load_split
@@ -17,7 +18,7 @@ from pipeline_lib.training.parallel import join_processes
 from pipeline_lib.training.steps import planned_steps
 from pipeline_lib.training.trainer import TrainResult, train
 from pipeline_lib.training.trainer_state import resume_digest
-from tasks.arms import BASE, PROBLEMS, RESULTS, environment_section, trained_folder
+from tasks.arms import BASE, PROBLEMS, RESULTS, TEAM, environment_section, trained_folder
 from tasks.companions import companions
 from tasks.environment import places
 from tasks.sampling import compute_dtype, sampling_of
@@ -127,18 +128,27 @@ def _reference(params: Params, environment: Environment[Any, Any], problems: Seq
 
 
 def allow_by_audit(params: Params, run: StageRun) -> None:
-    """Refuse to train on a reward that the audit failed, unless an override says why; it is recorded in the run.
+    """Refuse to train on a reward that was not audited, or that the audit failed unless an override says why.
+
+    The override is recorded in the run.
 
     Raises:
-        SettingsError: the audit failed and ``audit.override`` is empty.
+        SettingsError: the audit is about another reward, or failed and ``audit.override`` is empty.
     """
-    audit: dict[str, Any] = storage.read_json(RESULTS / "audit.json")
+    path = RESULTS / "audit.json"
+    audit: dict[str, Any] = storage.read_json(path)
+    if audit.get("identity", {}).get("reward") != reward_digest(environment_section(params, TEAM)):
+        raise SettingsError(
+            f"{path}: the reward was edited after the audit: run the audit stage again (python -m flows.audit, or "
+            f"dvc repro --force --single-item audit). It is about {audit.get('reward', 'another one')}; training was "
+            f"to use {describe_reward(environment_section(params, TEAM))}, and the settings or the source differ"
+        )
     if audit["status"] != Status.FAIL:
         return
     if not params.audit.override:
         raise SettingsError(
-            f"{RESULTS / 'audit.json'}: the reward audit failed: {audit['summary']} Change the reward; to train all "
-            "the same, give the reason in audit.override, which the run will record"
+            f"{path}: the reward audit failed: {audit['summary']} Change the reward; to train all the same, give the "
+            "reason in audit.override, which the run will record"
         )
     run.tracked.tag({"symposium.audit.override": params.audit.override})
 

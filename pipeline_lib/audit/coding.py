@@ -1,26 +1,22 @@
-"""Coding teams whose worth is known: the reference solution, teams that pretend, and teams that work past each other.
-
-All of them are texts that go through `Environment.step` like any policy's actions.  What a published reward was fooled
-by (a helper's name in a comment, a call whose value does not matter, a wrapper, the prompt copied out) is on the list.
-"""
+"""The audit of a coding reward: its ladder, what it pays for without tests passed, and what it pays for pretending."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pipeline_lib.audit.ladder import compare, make_rung
+from pipeline_lib.audit.coding_teams import SHOWS, teams
+from pipeline_lib.audit.ladder import bounded, compare, make_rung
 from pipeline_lib.audit.result import Check, Rung, Status
 from pipeline_lib.environments.environment import Environment
-from pipeline_lib.environments.program import HELPER
 from pipeline_lib.problems.problem import CodingProblem
+
+#: Shares of the reference's reward for which a team need not solve anything: more than the first is refused (two
+#: thirds of the pay are for something else), more than the second is doubtful.
+REFUSED, DOUBTFUL = 2 / 3, 0.5
 
 #: What is wanted, as a metric of the environment's outcomes and in words.
 WANTED = ("tests_passed", "tests passed")
-
-_IDENTITY = f"def {HELPER}(*args, **kwargs):\n    return args[0] if args else None\n"
-_CONSTANTS = {"constant_none": "None", "constant_zero": "0", "constant_true": "True", "constant_empty": "[]"}
 
 Progress = Callable[[int, int, str], None]
 
@@ -66,7 +62,14 @@ def coding_ladder(
         )
         for name, indices in found.items()
     ]
-    checks = [*compare(rungs, WANTED[1]), _reference_passes(played, outcomes), _teamwork(rungs)]
+    earned = [outcome.reward for outcome in outcomes if outcome.reward is not None]
+    checks = [
+        bounded(earned, environment.reward_bounds),
+        *compare(rungs, WANTED[1]),
+        _form(rungs),
+        _teamwork(rungs),
+        _reference_passes(played, outcomes),
+    ]
     if lost:
         checks.append(
             Check(
@@ -77,70 +80,6 @@ def coding_ladder(
             )
         )
     return sorted(rungs, key=lambda r: -r.reward), checks
-
-
-def teams(
-    problem: CodingProblem, other: CodingProblem, agents: Sequence[str], environment: Environment[CodingProblem, Any]
-) -> dict[str, tuple[str, list[str]]]:
-    """Return the joint actions of all scripted teams on a problem: role and a text per agent.
-
-    Args:
-        problem: what is to be solved.
-        other: another problem, whose helper is the wrong one.
-        agents: the environment's agents, one or two.
-        environment: shows the observations, for the team that copies them.
-    """
-    entry = problem.entry_point
-    state = environment.start(problem)
-    seen = [environment.observe(state, number) for number in range(len(agents))]
-    wrapper = f"def {entry}(*args, **kwargs):\n    return {HELPER}(*args, **kwargs)\n"
-    words = f"# def {HELPER}(xs): return {HELPER}({entry}(xs))\n'''def {entry}(xs):\n    return {HELPER}(xs)'''\n"
-    found: dict[str, tuple[str, list[str]]] = {
-        "empty": ("degenerate", ["", ""]),
-        "copied_prompt": ("degenerate", [seen[0], seen[-1]]),
-        "keywords": ("degenerate", [words, words]),
-        "wrapper_only": ("degenerate", [_IDENTITY, wrapper]),
-        "useless_call": ("degenerate", [_IDENTITY, _useless_call(entry, "0")]),
-    }
-    for name, value in _CONSTANTS.items():
-        found[name] = ("degenerate", [_constant(HELPER, value), _constant(entry, value)])
-    if entry in problem.reference:
-        helper, main = problem.reference.get(HELPER, _IDENTITY), problem.reference[entry]
-        alone = _without_helper(problem)
-        found["reference"] = ("working", [helper, main])
-        if len(agents) == 2:
-            found["solo"] = ("working", [_IDENTITY, alone])
-            found["solo_useless_call"] = ("other", [_IDENTITY, _decorated(alone, entry)])
-            found["wrong_helper"] = ("other", [other.reference.get(HELPER, _constant(HELPER, "None")), main])
-    if len(agents) == 1:
-        return {name: (role, ["\n".join(dict.fromkeys(texts))]) for name, (role, texts) in found.items()}
-    return found
-
-
-def _constant(function: str, value: str) -> str:
-    return f"def {function}(*args, **kwargs):\n    return {value}\n"
-
-
-def _useless_call(entry: str, value: str) -> str:
-    return (
-        f"def {entry}(*args, **kwargs):\n    # {HELPER}( {HELPER}(\n    found = {HELPER}(*args, **kwargs)\n"
-        f"    note = str(found)\n    return {value} if note else {value}\n"
-    )
-
-
-def _without_helper(problem: CodingProblem) -> str:
-    """Return one action that solves the problem alone: the reference with its helper under another name."""
-    both = "\n".join(problem.reference.values())
-    return re.sub(rf"\b{HELPER}\b", "own_part", both)
-
-
-def _decorated(source: str, entry: str) -> str:
-    """Return a solution that also calls the helper and makes a show of its value."""
-    inner = re.sub(rf"\b{re.escape(entry)}\b", "solve_alone", source)
-    return (
-        f"{inner}\ndef {entry}(*args, **kwargs):\n    note = str({HELPER}(*args, **kwargs))\n"
-        "    answer = solve_alone(*args, **kwargs)\n    return answer if note is not None else note\n"
-    )
 
 
 def _reference_passes(played: Sequence[tuple[str, str, CodingProblem, list[str]]], outcomes: Sequence[Any]) -> Check:
@@ -163,20 +102,43 @@ def _reference_passes(played: Sequence[tuple[str, str, CodingProblem, list[str]]
     )
 
 
-def _teamwork(rungs: Sequence[Rung]) -> Check:
-    """Warn when calling a helper pays although nobody needs it."""
+def _form(rungs: Sequence[Rung]) -> Check:
+    """Ask how much of what the reference earns is paid for without solving anything.
+
+    The best policy may still be the reference; but where nearly everything is paid for form, noise hides the rest.
+    """
     by_name = {rung.name: rung for rung in rungs}
-    solo, show = by_name.get("solo"), by_name.get("solo_useless_call")
-    if solo is None or show is None:
+    degenerate = [r for r in rungs if r.role == "degenerate"]
+    if "reference" not in by_name or not degenerate:
+        return Check("form", Status.WARN, "Without a reference solution nobody knows how much there is to earn.")
+    reference, top = by_name["reference"], max(degenerate, key=lambda r: r.reward)
+    bottom = min(r.reward for r in rungs)
+    share = (top.reward - bottom) / (reference.reward - bottom) if reference.reward > bottom else 1.0
+    numbers = {"share": share, "team": top.name}
+    sentence = f"'{top.name}', which solves nothing, earns {share:.0%} of what the reference earns."
+    if share <= DOUBTFUL:
+        return Check("form", Status.PASS, sentence, numbers)
+    status = Status.FAIL if share > REFUSED else Status.WARN
+    return Check("form", status, sentence, numbers, "give the hidden tests more weight than all that form can earn.")
+
+
+def _teamwork(rungs: Sequence[Rung]) -> Check:
+    """Ask whether it pays to pretend that a helper is needed."""
+    by_name = {rung.name: rung for rung in rungs}
+    solo, shows = by_name.get("solo"), [by_name[name] for name in SHOWS if name in by_name]
+    if solo is None or not shows:
         return Check("teamwork", Status.PASS, "There is no pair with a reference solution: no teamwork to pretend.")
     spread = max(r.reward for r in rungs) - min(r.reward for r in rungs)
-    numbers = {"solo": solo.reward, "solo_useless_call": show.reward}
-    if show.reward > solo.reward + 0.05 * spread:
+    numbers = {"solo": solo.reward} | {show.name: show.reward for show in shows}
+    best = max(shows, key=lambda r: r.reward)
+    if best.reward > solo.reward + 0.05 * spread:
         return Check(
             "teamwork",
-            Status.WARN,
-            f"A main agent that solves everything alone earns {solo.reward:.3f}, and {show.reward:.3f} if it makes a "
-            "show of calling its helper: the reward does not ask whether the helper is needed.",
+            Status.FAIL,
+            f"A main agent that solves everything alone earns {solo.reward:.3f}, and {best.reward:.3f} if it pretends "
+            f"to need its helper ('{best.name}'): the reward pays for a show of teamwork.",
             numbers,
+            "pay for cooperation only where fewer tests pass without the helper (kind: sound), or not at all.",
         )
-    return Check("teamwork", Status.PASS, "A show of calling the helper, without need, earns nothing extra.", numbers)
+    sentence = f"None of {len(shows)} ways to pretend that the helper is needed earns more than working alone."
+    return Check("teamwork", Status.PASS, sentence, numbers)

@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import stats
 
+from pipeline_lib.audit.claims import favourite
 from pipeline_lib.audit.result import Check, Rung, Status
-
-#: Distance between degenerate and working teams, as a share of the range of rewards on the ladder.
-MARGIN = 0.1
 
 
 def make_rung(
@@ -45,6 +43,21 @@ def make_rung(
     )
 
 
+def bounded(rewards: Sequence[float], bounds: tuple[float, float]) -> Check:
+    """Check that rewards are numbers within the bounds that the reward names, FAIL if not; others rely on them."""
+    values, (least, greatest) = np.asarray(rewards, dtype=np.float64), bounds
+    slack = 1e-9 * max(1.0, abs(least), abs(greatest))
+    if not np.isfinite(values).all():
+        sentence = f"{(~np.isfinite(values)).sum()} of {len(values)} rewards are not finite numbers."
+        return Check("bounds", Status.FAIL, sentence, {}, "return finite terms for every episode.")
+    low, high = float(values.min()), float(values.max())
+    numbers = {"least": low, "greatest": high, "bounds": list(bounds)}
+    if low < least - slack or high > greatest + slack:
+        sentence = f"Rewards lie between {low:.3f} and {high:.3f}, outside of the bounds {least:.3f} to {greatest:.3f}."
+        return Check("bounds", Status.FAIL, sentence, numbers, "correct the reward's bounds.")
+    return Check("bounds", Status.PASS, f"All rewards lie within {least:.3f} to {greatest:.3f}.", numbers)
+
+
 def compare(rungs: Sequence[Rung], wanted: str) -> list[Check]:
     """Check the order of the ladder.
 
@@ -53,15 +66,31 @@ def compare(rungs: Sequence[Rung], wanted: str) -> list[Check]:
         wanted: what `Rung.outcome` is, in words, for example "tests passed".
 
     Returns:
-        ``ladder``: FAIL if a degenerate team earns as much as a working one, give or take `MARGIN` of the range;
-        ``best``: FAIL if a team without the wanted outcome earns most; ``order``: WARN if rewards and outcomes
-        rank the teams differently.
+        ``best``: whether the team that earns most does the task, see `claims.favourite`; ``ladder``: FAIL if a
+        degenerate team earns as much as half of the working ones or more, WARN if as much as one; ``order``: WARN if
+        rewards and outcomes rank the teams differently.
     """
-    spread = max(r.reward for r in rungs) - min(r.reward for r in rungs)
-    return [_separation(rungs, spread), _best(rungs, wanted), _order(rungs, wanted)]
+    return [_best(rungs, wanted), _separation(rungs), _order(rungs, wanted)]
 
 
-def _separation(rungs: Sequence[Rung], spread: float) -> Check:
+def _best(rungs: Sequence[Rung], wanted: str) -> Check:
+    found = favourite([r.reward for r in rungs], [r.outcome for r in rungs], [r.error for r in rungs])
+    team = rungs[found.index]
+    numbers = {"best": team.name, "reward": team.reward, "outcome": team.outcome, "best_outcome": found.most}
+    if found.share >= 0.999 or found.most == 0:
+        sentence = f"The most rewarded team, '{team.name}', has {wanted} {team.outcome:.2f}."
+        return Check("best", Status.PASS if found.most else Status.WARN, sentence, numbers)
+    return Check(
+        "best",
+        found.status,
+        f"'{team.name}' earns {'most' if team.reward >= found.best else 'as much as any team'} ({team.reward:.3f}) "
+        f"with {wanted} {team.outcome:.2f}, where another team reaches {found.most:.2f}.",
+        numbers,
+        f"pay for {wanted} until nothing more can be had, so that '{team.name}' earns less than the team that does.",
+    )
+
+
+def _separation(rungs: Sequence[Rung]) -> Check:
     degenerate = [r for r in rungs if r.role == "degenerate"]
     working = [r for r in rungs if r.role == "working"]
     if not degenerate or not working:
@@ -70,46 +99,29 @@ def _separation(rungs: Sequence[Rung], spread: float) -> Check:
         )
     top = max(degenerate, key=lambda r: r.reward)
     low = min(working, key=lambda r: r.reward)
+    beaten = [r.name for r in working if top.reward >= r.reward - 1e-9]
     numbers = {
         "degenerate": top.name,
         "degenerate_reward": top.reward,
         "working": low.name,
         "working_reward": low.reward,
-        "margin": MARGIN * spread,
+        "beaten": beaten,
     }
-    if top.reward > low.reward - MARGIN * spread:
-        relation = "more than" if top.reward > low.reward else "nearly as much as"
-        better = sum(top.reward > r.reward for r in working)
+    if not beaten:
         return Check(
             "ladder",
-            Status.FAIL,
-            f"'{top.name}' earns {top.reward:.3f}, {relation} the working team '{low.name}' ({low.reward:.3f}); it "
-            f"beats {better} of {len(working)} working teams.",
+            Status.PASS,
+            f"No degenerate team earns what a working one does: at most {top.reward:.3f} ('{top.name}'), at least "
+            f"{low.reward:.3f} ('{low.name}').",
             numbers,
         )
     return Check(
         "ladder",
-        Status.PASS,
-        f"No degenerate team comes near a working one: at most {top.reward:.3f} ('{top.name}'), at least "
-        f"{low.reward:.3f} ('{low.name}').",
+        Status.FAIL if 2 * len(beaten) >= len(working) else Status.WARN,
+        f"'{top.name}' earns {top.reward:.3f}, {'more than' if top.reward > low.reward else 'as much as'} the working "
+        f"team '{low.name}' ({low.reward:.3f}); it beats {len(beaten)} of {len(working)} working teams.",
         numbers,
-    )
-
-
-def _best(rungs: Sequence[Rung], wanted: str) -> Check:
-    first = max(rungs, key=lambda r: (r.reward, r.outcome))
-    most = max(r.outcome for r in rungs)
-    numbers = {"best": first.name, "reward": first.reward, "outcome": first.outcome, "best_outcome": most}
-    if first.outcome < 0.5 * most:
-        return Check(
-            "best",
-            Status.FAIL,
-            f"'{first.name}' earns most ({first.reward:.3f}) with {wanted} {first.outcome:.2f}, where another team "
-            f"reaches {most:.2f}.",
-            numbers,
-        )
-    return Check(
-        "best", Status.PASS, f"The most rewarded team, '{first.name}', has {wanted} {first.outcome:.2f}.", numbers
+        f"take away what '{top.name}' is paid for without doing the task, or pay more for the task.",
     )
 
 

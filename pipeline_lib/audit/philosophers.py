@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from pipeline_lib.audit.philosophers_dry_run import Floats, dry_run
+from pipeline_lib.audit.philosophers_dry_run import CHOICES, Floats, dry_run, usual_batch
 from pipeline_lib.audit.philosophers_ladder import philosophers_ladder
 from pipeline_lib.audit.philosophers_lint import lint
 from pipeline_lib.audit.philosophers_search import search_policies, search_rules
@@ -18,7 +18,6 @@ from pipeline_lib.environments.philosophers.memoryless import CLASSES, seen
 from pipeline_lib.environments.philosophers.replies import read_reply
 from pipeline_lib.environments.philosophers.runtime import Philosophers
 from pipeline_lib.environments.philosophers.state import State
-from pipeline_lib.environments.philosophers.table import INVALID, WAIT
 from pipeline_lib.problems.scenarios import Scenario
 
 Progress = Callable[[int, int, str], None]
@@ -28,7 +27,7 @@ def audit_philosophers(
     environment: Philosophers,
     scenarios: Sequence[Scenario],
     seed: int,
-    habits: Mapping[str, Floats] | None = None,
+    habits: Floats | None = None,
     progress: Progress = lambda done, total, text: None,
 ) -> tuple[list[Rung], list[Check]]:
     """Make every check that needs no model.
@@ -37,7 +36,7 @@ def audit_philosophers(
         environment: what is about to be trained in.
         scenarios: training scenarios.
         seed: seed of all draws.
-        habits: further starts of the dry run by name, see `Habits`.
+        habits: the base policy's for the most frequent kind of table, see `Habits`; None if it was not looked at.
         progress: called after each piece of work.
 
     Returns:
@@ -47,13 +46,13 @@ def audit_philosophers(
     sequential = settings.mode == "sequential"
     rungs, checks = philosophers_ladder(reward, scenarios, sequential, settings.deadlock_ends, seed)
     progress(1, 5, "scripted policies")
-    checks += lint(reward)
+    checks += lint(reward, usual_batch(scenarios, sequential).scenarios[0], sequential)
     progress(2, 5, "outcomes of the reward")
     checks += search_policies(reward, sequential)
     progress(3, 5, "memoryless policies")
     checks += search_rules()
     progress(4, 5, "rules of the table")
-    checks += dry_run(reward, scenarios, sequential, seed, habits)
+    checks += dry_run(reward, scenarios, sequential, seed, habits, max(rung.reward for rung in rungs))
     progress(5, 5, "training in miniature")
     return rungs, checks
 
@@ -63,15 +62,22 @@ class Habits(Environment[Scenario, State]):
 
     def __init__(self, environment: Philosophers) -> None:
         self._inner = environment
-        self._counts: Counter[tuple[int, int]] = Counter()
+        self._counts: Counter[tuple[int, int, int, int]] = Counter()
         self.turns, self.reward_bounds = environment.turns, environment.reward_bounds
+        self.sequential = environment.settings.mode == "sequential"
 
-    def logits(self) -> Floats:
-        """Return the counted habits as (9, 4) logits; half a count is added everywhere."""
-        counts = np.full((CLASSES, 4), 0.5)
-        for (situation, action), count in self._counts.items():
-            counts[situation, WAIT if action == INVALID else action] += count
-        return np.log(counts / counts.sum(axis=1, keepdims=True))
+    def logits(self, philosophers: int) -> Floats:
+        """Return the habits counted at tables of this size, (N, 9, 5) logits by seat, situation and action.
+
+        What a seat did not do often enough is filled up with what all seats did, as if that had been seen twice.
+        """
+        counts = np.zeros((philosophers, CLASSES, CHOICES))
+        for (n, seat, situation, action), count in self._counts.items():
+            if n == philosophers:
+                counts[seat, situation, action] += count
+        everybody = counts.sum(axis=0) + 0.5
+        counts += 2 * everybody / everybody.sum(axis=-1, keepdims=True)
+        return np.log(counts / counts.sum(axis=-1, keepdims=True))
 
     def agents(self, problem: Scenario) -> tuple[str, ...]:
         """Return the names of the philosophers."""
@@ -101,5 +107,6 @@ class Habits(Environment[Scenario, State]):
             movers = self._inner.acting(state)
             for i in range(len(actions)) if movers is None else movers:
                 if state.table.eating[i, state.column] == 0:
-                    self._counts[int(tables[key][i, state.column]), read_reply(actions[i]).action] += 1
+                    what = int(tables[key][i, state.column]), read_reply(actions[i]).action
+                    self._counts[(len(actions), i, *what)] += 1
         return self._inner.step(states, joint_actions)

@@ -115,6 +115,7 @@ def _signal(played: Played) -> Check:
             Status.FAIL,
             f"All {len(spread)} groups of the base policy earn the same: no gradient.",
             numbers,
+            "start from a base that does some of the task, or pay for steps towards it.",
         )
     status = Status.WARN if flat > 0.8 else Status.PASS
     return Check(
@@ -144,7 +145,8 @@ def _alignment(played: Played, wanted: str, words: str) -> Check:
     else:
         status, verb = (Status.WARN, "hardly rises") if found < 0.2 else (Status.PASS, "rises")
     sentence = f"Within the base policy's groups reward {verb} with {words} (correlation {found:.2f})."
-    return Check("base_alignment", status, sentence, numbers)
+    mend = f"pay more for {words}, less for what the base policy does instead." if status is Status.FAIL else ""
+    return Check("base_alignment", status, sentence, numbers, mend)
 
 
 def _idleness(played: Played, wanted: str, words: str, idle: str) -> Check:
@@ -159,5 +161,6 @@ def _idleness(played: Played, wanted: str, words: str, idle: str) -> Check:
             f"The base policy earns more the higher its {idle} (correlation {paid:.2f}), and {words} gains nothing "
             "from it: training starts towards doing nothing.",
             numbers,
+            f"do not pay for {idle}.",
         )
     return Check(f"base_{idle}", Status.PASS, f"The base policy is not paid for its {idle}.", numbers)

@@ -34,12 +34,14 @@ class Check:
         status: PASS, WARN or FAIL.
         sentence: the answer in words; it names the offending policy where there is one.
         numbers: JSON-like facts behind the answer.
+        mend: what to change in the reward; empty where nothing is wrong.
     """
 
     name: str
     status: Status
     sentence: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
+    mend: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +76,18 @@ class AuditResult:
     Attributes:
         status: the worst status of any check.
         environment: kind of environment.
+        reward: what was audited, in words: kind, class and settings of the reward.
         summary: one sentence for people in a hurry.
         checks: every check that was made, in the order made.
         ladder: the scripted teams, best reward first.
-        identity: digests of settings and problems, and the seed, so that a later reader knows what was audited.
+        identity: digests of settings, of the reward (its source and settings, see `audited`) and of the problems, and
+            the seed, so that a later reader knows what was audited.
         seconds: wall time of the audit.
     """
 
     status: Status
     environment: str
+    reward: str
     summary: str
     checks: tuple[Check, ...]
     ladder: tuple[Rung, ...]
@@ -103,13 +108,20 @@ class AuditResult:
         return cls(**values)
 
 
-def conclude(checks: Sequence[Check]) -> tuple[Status, str]:
-    """Return the status of all checks together, and the sentence that says why."""
+def conclude(checks: Sequence[Check], reward: str) -> tuple[Status, str]:
+    """Return the status of all checks together, and the words that say why.
+
+    Args:
+        checks: what was asked; those that decide come before those that explain.
+        reward: the reward in words, which a refusal names.
+    """
     status = worst([check.status for check in checks])
     failed = [check for check in checks if check.status is Status.FAIL]
     warned = [check for check in checks if check.status is Status.WARN]
     if failed:
-        return status, f"{len(failed)} of {len(checks)} checks fail. {failed[0].sentence}"
+        first = failed[0]
+        mend = f" To mend it: {first.mend}" if first.mend else ""
+        return status, f"{len(failed)} of {len(checks)} checks fail for the reward {reward}. {first.sentence}{mend}"
     if warned:
         return status, f"No check fails, {len(warned)} of {len(checks)} warn. {warned[0].sentence}"
     return status, f"All {len(checks)} checks pass: nothing that was tried pays without doing the task."

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 AGENTS = {"pair": ("helper", "main"), "single": ("single",)}
 
+#: What a program is run with in its helper's place: a stub that returns None, and one that agrees with everything.
+ABLATIONS = ("ablated by None", "ablated by agreement")
+
 #: Rewards closer than this count as equal, so that rounding cannot keep an episode from ending.
 _TOLERANCE = 1e-9
 
@@ -50,7 +53,8 @@ class _Attempt:
     """One joint action on its way to an outcome.
 
     ``verdicts`` are those of the program on hidden tests (``hidden``) and on visible ones (``visible``), of a program
-    that returns None (``none``), and of the program without its helper (``ablated``), as far as they were asked for.
+    that returns None (``none``), and of the program without its helper (``ablated``, one for each stub), as far as they
+    were asked for.
     """
 
     state: CodingState
@@ -72,7 +76,8 @@ class _Attempt:
     def facts(self) -> Facts:
         """Return what the reward depends on."""
         passed = self.passed()
-        needs_helper = "ablated" in self.verdicts and self.passed("ablated") < passed
+        ablated = [self.passed(kind) for kind in ABLATIONS if kind in self.verdicts]
+        needs_helper = bool(ablated) and max(ablated) < passed
         return Facts(self.program, passed, self.passed("none"), needs_helper)
 
     def job(self, code: str) -> Job:
@@ -143,7 +148,7 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         """
         attempts = [self._attempt(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
         self._run([(attempt, kind, job) for attempt in attempts for kind, job in self._programs(attempt)])
-        self._run([(attempt, "ablated", job) for attempt in attempts for job in _ablation(attempt)])
+        self._run([(attempt, kind, job) for attempt in attempts for kind, job in _ablations(attempt)])
         return [self._outcome(attempt) for attempt in attempts]
 
     def close(self) -> None:
@@ -205,12 +210,11 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         )
 
 
-def _ablation(attempt: _Attempt) -> list[Job]:
-    """Return the job that shows whether the helper matters, if there is a question."""
-    ablated = attempt.program.ablated
-    if ablated is None or attempt.failure is not None or attempt.passed() == 0:
-        return []
-    return [attempt.job(ablated)]
+def _ablations(attempt: _Attempt) -> Iterator[tuple[str, Job]]:
+    """Yield the jobs that show whether the helper matters, if there is a question."""
+    if attempt.failure is None and attempt.passed() > 0:
+        for kind, code in zip(ABLATIONS, attempt.program.ablated, strict=False):
+            yield kind, attempt.job(code)
 
 
 def _metrics(facts: Facts) -> dict[str, float]:

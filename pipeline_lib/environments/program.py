@@ -20,7 +20,50 @@ from pipeline_lib.environments.wrapping import is_thin_wrapper
 #: Name of the function that the helper agent writes.
 HELPER = "aux"
 
-_STUB = f"def {HELPER}(*args, **kwargs):\n    return None"
+_NOTHING = f"def {HELPER}(*args, **kwargs):\n    return None"
+
+#: A helper whose value agrees with whatever it is compared with, belongs to the type that the helper's own value has,
+#: and adds nothing to what it is combined with.  A main function that only checks its helper goes on as if it had it;
+#: one that works with the value is left with nothing.
+_AGREEING = f"""
+_helper_itself = {HELPER}
+
+class _Agreeing:
+    def __init__(self, kind):
+        object.__setattr__(self, "kind", kind)
+    __class__ = property(lambda self: object.__getattribute__(self, "kind"))
+    __hash__ = lambda self: 0
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = lambda self, other: True
+    __ne__ = lambda self, other: False
+    __bool__ = lambda self: True
+    __len__ = __int__ = __index__ = lambda self: 0
+    __float__ = lambda self: 0.0
+    __str__ = __repr__ = __format__ = lambda self, *args: ""
+    __iter__ = lambda self: iter(())
+    __add__ = __radd__ = __or__ = __ror__ = __and__ = __rand__ = lambda self, other: other
+    __mul__ = __rmul__ = lambda self, other: other if other else self
+    __rsub__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = __xor__ = __rxor__ = lambda self, other: other
+    __sub__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = lambda self, other: self
+    __neg__ = __pos__ = __abs__ = __invert__ = lambda self: self
+    __getitem__ = __getattr__ = lambda self, name: self
+    __call__ = lambda self, *args, **kwargs: self
+
+def {HELPER}(*args, **kwargs):
+    try:
+        kind = type(_helper_itself(*args, **kwargs))
+    except Exception:
+        kind = object
+    return _Agreeing(kind)
+"""
+
+#: Follows a program with the agreeing helper: its value is nobody's answer.
+_NO_ANSWER = """
+_whole = {0}
+if not isinstance(_whole, type):
+    def {0}(*args, **kwargs):
+        value = _whole(*args, **kwargs)
+        return None if type(value) is _Agreeing else value
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +91,8 @@ class Program:
 
     Attributes:
         code: its source; empty when no agent wrote anything that parses.
-        ablated: the source with the helper replaced by a stub that returns None; None unless the main function uses a
-            helper that the helper agent defined.
+        ablated: the source with the helper replaced, by a stub that returns None and by one whose value agrees with
+            whatever it is compared with; empty unless the main function uses a helper that the helper agent defined.
         parts: the part of the source that each agent contributed, in acting order.
         roles: one per agent, in acting order.
         conflicts: names that more than one agent defined, and what became of them.
@@ -59,7 +102,7 @@ class Program:
     """
 
     code: str
-    ablated: str | None
+    ablated: tuple[str, ...]
     parts: tuple[str, ...]
     roles: tuple[Role, ...]
     conflicts: tuple[str, ...] = ()
@@ -90,7 +133,7 @@ def build_program(texts: tuple[str, ...], entry_point: str) -> Program:
         raise ValueError(f"a program is written by one or two agents, got {len(texts)} texts")
     main = _part(texts[-1], entry_point, entry_point)
     if len(texts) == 1:
-        return Program(main.source, None, (main.source,), (main.role,), (), *main.usage)
+        return Program(main.source, (), (main.source,), (main.role,), (), *main.usage)
     helper = _part(texts[0], HELPER, entry_point)
     sources: tuple[str, ...] = (helper.source, main.source)
     conflicts: tuple[str, ...] = ()
@@ -100,7 +143,7 @@ def build_program(texts: tuple[str, ...], entry_point: str) -> Program:
     calls, ignores, wraps = main.usage if helper.role.defined else (False, False, False)
     return Program(
         code=_joined(sources),
-        ablated=_joined((sources[0], _STUB, sources[1])) if calls else None,
+        ablated=_ablated(sources, entry_point) if calls else (),
         parts=sources,
         roles=(helper.role, main.role),
         conflicts=conflicts,
@@ -254,6 +297,12 @@ class _Without(ast.NodeTransformer):
 
 def _source(body: Sequence[ast.stmt]) -> str:
     return ast.unparse(ast.Module(body=list(body), type_ignores=[]))
+
+
+def _ablated(sources: Sequence[str], entry_point: str) -> tuple[str, ...]:
+    """Return the program without its helper, once for each stub."""
+    agreeing = (sources[0], _AGREEING, sources[1], _NO_ANSWER.format(entry_point))
+    return _joined((sources[0], _NOTHING, sources[1])), _joined(agreeing)
 
 
 def _joined(sources: Sequence[str]) -> str:

@@ -1,7 +1,8 @@
 """The terms of the coding reward, each defined once; training, evaluation and report all read them from here.
 
 A reward turns the facts of one joint action (`Facts`: what the syntax tree, the hidden tests and the ablation say)
-into named, weighted terms whose sum is the reward.  It never sees text and never runs anything.
+into named, weighted terms whose sum is the reward.  It never sees text and never runs anything.  A reward of your own
+is a subclass of `Reward` (docs/rewards.md).
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from pipeline_lib.environments.custom import custom_reward
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.program import Program
@@ -26,8 +29,8 @@ class Facts:
         program: the joined program.
         passed: share of the hidden tests that it passes, in [0, 1].
         passed_by_none: share that a program which always returns None passes, in [0, 1].
-        needs_helper: the main function calls the helper, and passes fewer hidden tests with the helper replaced by a
-            stub that returns None.
+        needs_helper: the main function calls the helper, and passes fewer hidden tests with the helper replaced,
+            both by a stub that returns None and by one whose value agrees with whatever it is compared with.
     """
 
     program: Program
@@ -67,8 +70,10 @@ class SoundReward(Reward):
     - ``tests``: share of the hidden tests passed;
     - ``cooperation`` (pairs only): the main function calls the helper, and fewer tests pass without it.
 
-    What remains open to a team that can solve the problem in one function: a main function that asks the helper for
-    something trivial and fails on purpose without it.  Problems that neither agent can solve alone leave no gain in it.
+    A main function that solves everything alone and gives up on purpose when its helper returns None, another value
+    or another type than expected is not paid for that.  What remains open to a team that can solve the problem in one
+    function is to hide such a check from the agreeing stub (``type(x) is int``, the length of a list).  Problems that
+    neither agent can solve alone leave no gain in it.
     """
 
     def __init__(self, weights: SoundCodingReward, team: Team) -> None:
@@ -126,8 +131,23 @@ class PaperReward(Reward):
 
 
 def make_reward(settings: CodingReward, team: Team) -> Reward:
-    """Return the reward that the settings describe."""
-    return PaperReward(team) if settings.kind == "paper" else SoundReward(settings, team)
+    """Return the reward that the settings describe.
+
+    Raises:
+        ValueError: a class of one's own cannot be made, or its bounds are no interval.
+    """
+    if settings.kind == "paper":
+        return PaperReward(team)
+    if settings.kind == "sound":
+        return SoundReward(settings, team)
+    made = custom_reward(settings.path, settings.options, Reward, {"team": team})  # type: ignore[type-abstract]
+    least, greatest = getattr(made, "bounds", (0.0, 0.0))
+    if not least < greatest:
+        raise ValueError(
+            f"environment.reward.path: {settings.path} must set its attribute 'bounds' to the least and the greatest "
+            f"sum of its terms, got {(least, greatest)}"
+        )
+    return made
 
 
 def total(terms: Mapping[str, float]) -> float:

@@ -1,4 +1,4 @@
-"""``audit``: whether the reward has a degenerate maximum, asked before any training."""
+"""``audit``: does the best policy under the reward do the task?  Asked before any training."""
 
 from __future__ import annotations
 

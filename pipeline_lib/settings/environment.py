@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pipeline_lib.settings.base import Section
-from pipeline_lib.settings.philosophers import PhilosophersEnvironment
+from pipeline_lib.settings.philosophers import CustomReward, PhilosophersEnvironment
 
 
 class SoundCodingReward(Section):
@@ -28,12 +28,12 @@ class SoundCodingReward(Section):
 
 
 class PaperCodingReward(Section):
-    """The published reward of MAGRPO (arXiv 2508.04652), at most 4.0; kept for comparison, it can be gamed."""
+    """The published reward of MAGRPO (arXiv 2508.04652), at most 4.0; kept for comparison, the audit refuses it."""
 
     kind: Literal["paper"] = "paper"
 
 
-CodingReward = Annotated[SoundCodingReward | PaperCodingReward, Field(discriminator="kind")]
+CodingReward = Annotated[SoundCodingReward | PaperCodingReward | CustomReward, Field(discriminator="kind")]
 
 
 class CodingEnvironment(Section):

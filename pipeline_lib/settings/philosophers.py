@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -32,11 +32,11 @@ class TermsReward(Section):
 
 
 class CustomReward(Section):
-    """A reward class of your own."""
+    """A reward class of your own (docs/rewards.md); its terms and bounds are its own, and so are its settings."""
 
     kind: Literal["custom"] = "custom"
     path: str = Field(pattern=r"^[\w.]+:\w+$", description="'package.module:ClassName' of a subclass of Reward")
-    options: dict[str, float] = Field({}, description="keyword arguments of the class")
+    options: dict[str, Any] = Field({}, description="its settings: keyword arguments, checked against its annotations")
 
 
 MealsReward = Annotated[SoundMealsReward | TermsReward | CustomReward, Field(discriminator="kind")]

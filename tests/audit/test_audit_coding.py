@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
+import numpy as np
 import pytest
 
-from pipeline_lib.audit.coding import coding_ladder, teams
+from pipeline_lib.audit.coding import coding_ladder
+from pipeline_lib.audit.coding_search import learn
+from pipeline_lib.audit.coding_teams import SHOWS, teams
 from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
 from pipeline_lib.environments.make import make_environment
@@ -15,9 +19,10 @@ from pipeline_lib.settings.environment import CodingEnvironment, PaperCodingRewa
 from pipeline_lib.settings.problems import GeneratedProblems, SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox
 
-PROBLEMS = generate(GeneratedProblems(sizes=SplitSizes(train=6, validation=1, test=1)))["train"]
+PROBLEMS = tuple(generate(GeneratedProblems(sizes=SplitSizes(train=4, validation=1, test=1)))["train"])
 
 
+@functools.cache
 def audited(section: CodingEnvironment, problems=PROBLEMS):
     environment = make_environment(section, ProcessSandbox())
     try:
@@ -38,26 +43,52 @@ def test_the_sound_reward_passes(team):
         assert rewards["wrong_helper"] < rewards["solo"], "a team that works past each other"
 
 
-def test_the_published_reward_warns_that_a_show_of_teamwork_pays():
+def test_the_published_reward_is_refused_because_a_show_of_teamwork_pays():
     result = audited(CodingEnvironment(reward=PaperCodingReward()))
     check = next(c for c in result.checks if c.name == "teamwork")
-    assert result.status is Status.WARN and check.status is Status.WARN
-    assert check.numbers == {"solo": 2.5, "solo_useless_call": 4.0}
-
-
-def test_a_reward_that_pays_for_form_is_refused_and_the_team_named():
-    form = SoundCodingReward(structure=5.0, syntax=1.0, tests=0.2, cooperation=0.0)
-    result = audited(CodingEnvironment(reward=form))
-    check = next(c for c in result.checks if c.name == "ladder")
     assert result.status is Status.FAIL and check.status is Status.FAIL
-    assert check.numbers["degenerate"] in ("useless_call", "constant_zero", "constant_true", "wrapper_only")
+    assert check.numbers["solo"] == 2.5 and check.numbers["solo_useless_call"] == 4.0
+    for told in ("'coding / paper'", "'solo_useless_call'", "To mend it: pay for cooperation only where fewer tests"):
+        assert told in result.summary
+
+
+def test_no_show_of_needing_the_helper_earns_more_than_working_alone():
+    rungs = {rung.name: rung for rung in audited(CodingEnvironment()).ladder}
+    for name in SHOWS:
+        assert rungs[name].outcome == 1.0, "it solves everything"
+        assert rungs[name].reward == pytest.approx(rungs["solo"].reward) and rungs[name].metrics["cooperation"] == 0
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [{"structure": 5.0, "syntax": 1.0, "tests": 0.2, "cooperation": 0.0}, {"structure": 1, "syntax": 1, "tests": 0.3}],
+)
+def test_a_reward_that_pays_for_form_is_refused_and_the_team_named(weights):
+    result = audited(CodingEnvironment(reward=SoundCodingReward(**weights)))
+    check = next(c for c in result.checks if c.name == "form")
+    assert result.status is Status.FAIL and check.status is Status.FAIL
+    assert check.numbers["team"] in ("useless_call", "constant_zero", "constant_true", "wrapper_only")
+    assert f"'{check.numbers['team']}', which solves nothing" in result.summary
+
+
+def test_the_menu_is_searched_for_what_the_reward_likes_best():
+    check = next(c for c in audited(CodingEnvironment()).checks if c.name == "search")
+    assert check.status is Status.PASS
+    assert check.numbers["favourite"] == "helper 'reference', main 'reference'"
+    assert check.numbers["learned_passed"] > 0.8
+
+
+def test_agents_that_choose_learn_what_pays():
+    rewards = np.zeros((2, 3, 4))
+    rewards[:, 1, 2] = 1.0
+    assert set(learn(rewards, seed=0)) == {(1, 2)}
 
 
 def test_problems_whose_reference_fails_are_named():
     wrong = dataclasses.replace(
         PROBLEMS[1], hidden_tests="def check(candidate):\n    assert candidate([1, 2]) == 'never'\n"
     )
-    result = audited(CodingEnvironment(), [PROBLEMS[0], wrong])
+    result = audited.__wrapped__(CodingEnvironment(), (PROBLEMS[0], wrong))
     check = next(c for c in result.checks if c.name == "reference")
     assert check.status is Status.FAIL and wrong.id in check.sentence
 

@@ -266,9 +266,31 @@ def test_everything_runs_in_two_batches_and_ablation_only_where_it_can_matter():
         play(environment, *((AUX, main) for main in mains))
         programs, ablations = executor.batches
     assert len(programs) == 4
-    assert len(ablations) == 2
-    assert len({job.code for job in ablations}) == 1
+    assert len(ablations) == 4, "two programs, two stubs each"
+    assert len({job.code for job in ablations}) == 2
     assert all("def aux(*args, **kwargs)" in job.code for job in ablations)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "if aux(xs) is None: return None",
+        "if aux(xs) != [x for x in xs if x % 2 == 0]: return None",
+        "if not isinstance(aux(xs), list): raise TypeError",
+        "xs = xs + 0 * aux(xs)",
+    ],
+)
+def test_who_solves_it_alone_and_only_checks_the_helper_is_paid_for_no_cooperation(make, check):
+    main = f"def main(xs):\n    {check}\n    return 2 * sum(x for x in xs if x % 2 == 0)"
+    (outcome,) = play(make(), (AUX, main))
+    assert outcome.metrics["tests_passed"] == 1.0
+    assert outcome.terms["cooperation"] == 0.0
+
+
+@pytest.mark.parametrize("kind", ["[x for x in xs if x % 2 == 0]", "2 * sum(x for x in xs if x % 2 == 0)"])
+def test_the_agreeing_helpers_value_is_nobodys_answer(make, kind):
+    (outcome,) = play(make(), (f"def aux(xs):\n    return {kind}", "def main(xs):\n    return aux(xs)"))
+    assert outcome.metrics["cooperation"] == float(outcome.metrics["tests_passed"] == 1.0)
 
 
 def test_programs_meet_visible_tests_before_any_meets_hidden_ones():

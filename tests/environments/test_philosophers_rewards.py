@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline_lib.environments.philosophers.play import summaries
-from pipeline_lib.environments.philosophers.rewards import TERMS, Reward, SoundReward, SumReward, custom_reward
+from pipeline_lib.environments.philosophers.rewards import TERMS, Reward, SoundReward, SumReward
 from pipeline_lib.environments.philosophers.runtime import make_reward
 from pipeline_lib.environments.philosophers.scripted import SCRIPTS, script
 from pipeline_lib.problems.scenarios import dpbench
@@ -51,15 +51,17 @@ def test_a_reward_of_ones_own_is_a_class_with_named_terms():
 @pytest.mark.parametrize(
     ("path", "options", "words"),
     [
-        (f"{__name__}:Missing", {}, "cannot make.*Missing"),
-        ("no.such.module:Meals", {}, "cannot make.*No module named"),
-        (f"{__name__}:Meals", {"per_meal": 1.0}, "unexpected keyword"),
-        ("builtins:dict", {}, "is a dict, which is no Reward"),
+        (f"{__name__}:Missing", {}, "cannot find.*Missing"),
+        ("no.such.module:Meals", {}, "cannot find.*No module named"),
+        (f"{__name__}:Meals", {"per_meal": 1.0}, "per_meal: extra inputs.*its settings: each"),
+        (f"{__name__}:Meals", {"each": "much"}, "each: input should be a valid number"),
+        ("builtins:dict", {}, "is dict, which is no reward"),
+        (f"{__name__}:earned", {}, "is function, which is no reward"),
     ],
 )
 def test_classes_that_cannot_be_used_are_refused(path, options, words):
     with pytest.raises(ValueError, match=words):
-        custom_reward(path, options)
+        make_reward(CustomReward(path=path, options=options))
 
 
 def test_a_term_that_is_not_there_is_refused_with_the_known_ones():

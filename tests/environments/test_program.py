@@ -86,7 +86,7 @@ def test_without_a_helper_the_main_agents_own_aux_stays_and_is_no_cooperation():
     program = build("no code here", f"{AUX}\n{MAIN}")
     assert run(program.code)([1, 2]) == 6
     assert not program.calls_helper
-    assert program.ablated is None
+    assert program.ablated == ()
     assert not program.roles[0].defined
 
 
@@ -126,16 +126,56 @@ def test_ablation_replaces_the_helper_and_nothing_else():
     helper = f"K = 1\ndef further(x):\n    return x\n{AUX}"
     program = build(helper, "def main(x):\n    return (aux(x), K, further(x))")
     assert run(program.code)(1) == (2, 1, 1)
-    assert run(program.ablated)(1) == (None, 1, 1)
+    nothing, agreeing = program.ablated
+    assert run(nothing)(1) == (None, 1, 1)
+    assert run(agreeing)(1)[1:] == (1, 1)
 
 
 def test_ablation_reaches_aliases():
     program = build(AUX, "f = aux\ndef main(x):\n    return f(x)")
-    assert run(program.ablated)(1) is None
+    assert [run(ablated)(1) for ablated in program.ablated] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        "def main(x):\n    if aux(x) is None:\n        return None\n    return x + 1",
+        "def main(x):\n    return x + 1 if aux(x) == 2 * x else None",
+        "def main(x):\n    if not isinstance(aux(x), int):\n        raise ValueError\n    return x + 1",
+        "def main(x):\n    return x + 1 + 0 * aux(x)",
+        "def main(x):\n    return x + 1 + (aux(x) - 2 * x)",
+        "def main(x):\n    assert 0 <= aux(x) <= 1000 and aux(x) in (2 * x,)\n    return x + 1",
+    ],
+)
+def test_who_only_checks_its_helper_goes_on_with_one_that_agrees(main):
+    program = build("def aux(x):\n    return 2 * x", main)
+    assert run(program.code)(4) == 5
+    assert run(program.ablated[1])(4) == 5
+
+
+@pytest.mark.parametrize(
+    ("helper", "main", "given", "right"),
+    [
+        ("def aux(xs):\n    return [x for x in xs if x > 1]", "def main(xs):\n    return sum(aux(xs))", [1, 2], 2),
+        ("def aux(x):\n    return x > 1", "def main(xs):\n    return [x for x in xs if aux(x)]", [1, 2], [2]),
+        ("def aux(x):\n    return x > 1", "def main(xs):\n    return [x for x in xs if not aux(x)]", [1, 2], [1]),
+        ("def aux(x):\n    return x + 1", "def main(x):\n    return 2 * aux(x)", 3, 8),
+        ("def aux(n):\n    return 1 if n < 2 else n * aux(n - 1)", "def main(n):\n    return aux(n)", 4, 24),
+    ],
+)
+def test_who_works_with_the_helpers_value_is_lost_without_it(helper, main, given, right):
+    program = build(helper, main)
+    assert run(program.code)(given) == right
+    for ablated in program.ablated:
+        try:
+            found = run(ablated)(given)
+        except (TypeError, ValueError):
+            continue
+        assert type(found) is not type(right) or found != right
 
 
 def test_there_is_no_ablation_of_a_helper_that_is_not_used():
-    assert build(AUX, "def main(xs):\n    return sum(xs)").ablated is None
+    assert build(AUX, "def main(xs):\n    return sum(xs)").ablated == ()
 
 
 @pytest.mark.parametrize(
@@ -191,7 +231,7 @@ def test_a_single_agent_writes_both():
     assert run(program.code)([1, 2]) == 6
     assert program.main.returns
     assert program.calls_helper
-    assert program.ablated is None
+    assert program.ablated == ()
 
 
 def test_deeply_nested_code_is_an_error_and_no_crash():
@@ -231,7 +271,7 @@ def test_whatever_is_written_becomes_a_program_that_parses(edits, alone):
     for place, deleted, inserted in edits:
         texts[place % 2] = texts[place % 2][:place] + inserted + texts[place % 2][place + deleted :]
     program = build_program(("\n".join(texts),) if alone else tuple(texts), "main")
-    for code in (program.code, program.ablated or ""):
+    for code in (program.code, *program.ablated):
         ast.parse(code)
     if program.calls_helper:
         assert schemes(program.code, "main") <= set(SCHEMES)

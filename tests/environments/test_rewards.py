@@ -5,8 +5,9 @@ import itertools
 import pytest
 
 from pipeline_lib.environments.program import build_program
-from pipeline_lib.environments.rewards import Facts, PaperReward, SoundReward, make_reward, total
+from pipeline_lib.environments.rewards import Facts, PaperReward, Reward, SoundReward, Team, make_reward, total
 from pipeline_lib.settings.environment import PaperCodingReward, SoundCodingReward
+from pipeline_lib.settings.philosophers import CustomReward
 
 AUX = "def aux(x):\n    return x * 2"
 USES = "def main(x):\n    return aux(x) + 1"
@@ -81,7 +82,7 @@ def test_bounds_are_exact(kind, team):
     texts = (AUX, "", "def aux(x:", USES, WRAPS, IGNORES, ALONE, NO_VALUE, BROKEN, "print(1)")
     for helper, main, passed, needs in itertools.product(texts, texts, (0.0, 0.5, 1.0), (False, True)):
         program = build_program((helper, main) if team == "pair" else (main,), "main")
-        found.add(total(reward.terms(Facts(program, passed, needs_helper=needs and program.ablated is not None))))
+        found.add(total(reward.terms(Facts(program, passed, needs_helper=needs and bool(program.ablated)))))
     assert (min(found), max(found)) == reward.bounds
 
 
@@ -111,3 +112,46 @@ def test_credit_above_a_program_that_returns_none(passed, none, expected):
     assert reward.terms(known)["tests"] == pytest.approx(expected)
     assert SOUND.terms(known)["tests"] == passed
     assert not SOUND.needs_baseline
+
+
+class OwnReward(Reward):
+    """A reward of one's own: tests to a power, and what a team of two may earn beyond them."""
+
+    def __init__(self, power: int, team: Team, together: float = 0.5) -> None:
+        self.power, self.together = power, together if team == "pair" else 0.0
+        self.bounds = (0.0, 1.0 + self.together)
+
+    def terms(self, facts):
+        return {"tests": facts.passed**self.power, "together": self.together * facts.needs_helper}
+
+
+class NoBounds(Reward):
+    """Forgets to say what it can be worth."""
+
+    def terms(self, facts):
+        return {}
+
+
+def own(name="OwnReward", **options):
+    return CustomReward(path=f"{__name__}:{name}", options=options)
+
+
+def test_a_reward_of_ones_own_has_its_own_settings_terms_and_bounds():
+    pair, single = make_reward(own(power=2), "pair"), make_reward(own(power="2", together=9), "single")
+    assert pair.terms(facts(AUX, USES, 0.5, needs_helper=True)) == {"tests": 0.25, "together": 0.5}
+    assert (pair.bounds, single.bounds) == ((0.0, 1.5), (0.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (own(), "power: field required; its settings: power, together"),
+        (own(power=1.5), "power: input should be a valid integer"),
+        (own(power=1, team="pair"), "team: extra inputs"),
+        (own("NoBounds"), "must set its attribute 'bounds'"),
+        (own("facts"), "is function, which is no reward"),
+    ],
+)
+def test_mistakes_in_a_reward_of_ones_own_are_answered_in_words(settings, words):
+    with pytest.raises(ValueError, match=words):
+        make_reward(settings, "pair")

@@ -72,7 +72,7 @@ def test_the_helper_is_used(main):
 def test_the_helper_is_not_used(main):
     program = build(main)
     assert not program.calls_helper
-    assert program.ablated is None
+    assert program.ablated == ()
 
 
 @pytest.mark.parametrize(

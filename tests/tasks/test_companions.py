@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from pipeline_lib import storage
+from pipeline_lib.audit.audited import reward_digest
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.splits import prepare
 from pipeline_lib.settings import load_params
@@ -39,7 +40,8 @@ def project(tmp_path: Path) -> Path:
     params = load_params(tmp_path / "params.yaml")
     prepare(params.problems, tmp_path / "data/problems")
     build_base(params.policy, tmp_path / "data/problems", tmp_path / "models/base")
-    storage.write_json(tmp_path / "results/audit.json", {"status": "pass", "summary": ""})
+    audited = {"status": "PASS", "summary": "", "identity": {"reward": reward_digest(params.environment)}}
+    storage.write_json(tmp_path / "results/audit.json", audited)
     return tmp_path
 
 

@@ -7,7 +7,7 @@ one definition for training, evaluation, audit and report.
 `SoundReward` is the default.  `SumReward` adds up terms of the library `TERMS` by weight: the four-term family that
 reproduces the published failure is one of them, and the audit refuses it.  Terms whose name ends in ``_vacuous``
 are best when nothing happens; they are there to show what goes wrong.  A reward of your own is a subclass of `Reward`
-with two methods.
+with two methods (docs/rewards.md).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 
 import numpy as np
 
@@ -122,22 +121,3 @@ TERMS: dict[str, Callable[[Summary], Floats]] = {
     "success_vacuous": lambda s: ratio(s.counts.taken, s.counts.taken + s.counts.failed, empty=1.0),
     "efficiency_vacuous": lambda s: np.minimum(ratio(2.0 * s.total_meals, s.counts.taken, empty=1.0), 1.0),
 }
-
-
-def custom_reward(path: str, options: Mapping[str, float]) -> Reward:
-    """Make a reward of your own: ``path`` is ``package.module:ClassName``, ``options`` are its keyword arguments.
-
-    Raises:
-        ValueError: there is no such module or class, it is no `Reward`, or it does not take these options.
-    """
-    module_name, _, class_name = path.partition(":")
-    try:
-        made = getattr(import_module(module_name), class_name)(**options)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"environment.reward.path: cannot make {path!r} with options {dict(options)}: {error}; expected "
-            "'package.module:ClassName' of a subclass of pipeline_lib.environments.philosophers.rewards.Reward"
-        ) from error
-    if not isinstance(made, Reward):
-        raise ValueError(f"environment.reward.path: {path} is a {type(made).__name__}, which is no Reward")
-    return made

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipeline_lib.environments.custom import custom_reward
 from pipeline_lib.environments.environment import Environment, Outcome
 from pipeline_lib.environments.philosophers import text
 from pipeline_lib.environments.philosophers.replies import Reply, intent, read_reply
-from pipeline_lib.environments.philosophers.rewards import Reward, SoundReward, SumReward, custom_reward
+from pipeline_lib.environments.philosophers.rewards import Reward, SoundReward, SumReward
 from pipeline_lib.environments.philosophers.rules import step as move
 from pipeline_lib.environments.philosophers.state import (
     Board,
@@ -235,7 +236,7 @@ def make_reward(settings: MealsReward) -> Reward:
         return SoundReward(settings.deadlock, settings.invalid)
     if settings.kind == "terms":
         return SumReward(settings.weights, settings.clip)
-    return custom_reward(settings.path, settings.options)
+    return custom_reward(settings.path, settings.options, Reward)  # type: ignore[type-abstract]
 
 
 def _consistency(state: State) -> dict[str, float]:

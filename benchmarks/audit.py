@@ -1,0 +1,140 @@
+"""How often is the reward audit wrong?  Runs it on every reward of the table and writes docs/audit-table.md.
+
+    python -m benchmarks.audit                # all of them: ten minutes of one core, more where it is shared
+    python -m benchmarks.audit 'max-min'      # those whose name contains a word, printed only
+
+A philosophers' reward is audited on 32 training tables of the preset, with the habits of a base that grabs its left
+fork, then its right one, and slips (it deadlocks, as the preset's base does); a coding reward on 8 generated problems.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.audit_coding_rewards import CODING
+from benchmarks.audit_rewards import PHILOSOPHERS, Entry
+from pipeline_lib.audit.coding import coding_ladder
+from pipeline_lib.audit.coding_search import search_menu
+from pipeline_lib.audit.philosophers import audit_philosophers
+from pipeline_lib.audit.philosophers_dry_run import CHOICES, Floats
+from pipeline_lib.audit.result import Check, Status, worst
+from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environments.philosophers.memoryless import CLASSES, FREE, MINE
+from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.table import LEFT, RELEASE, RIGHT, WAIT
+from pipeline_lib.problems.generated import generate
+from pipeline_lib.problems.scenarios import Scenario, generate_scenarios
+from pipeline_lib.settings.philosophers import PhilosophersEnvironment
+from pipeline_lib.settings.problems import GeneratedProblems, ScenarioFamily, ScenarioProblems, SplitSizes
+from pipeline_lib.settings.sandbox import ProcessSandbox
+
+PAGE = Path("docs/audit-table.md")
+FIGURES = Path("benchmarks/results/audit.json")
+SIZES = SplitSizes(train=32, validation=1, test=1)
+
+
+def scenarios() -> list[Scenario]:
+    """Return training tables as the preset draws them: rings of five, 24 steps."""
+    family = ScenarioFamily(philosophers=(5,), held=0.1, horizon=(24,))
+    return list(generate_scenarios(ScenarioProblems(sizes=SIZES, family=family, ood={}))["train"])
+
+
+def deadlocking_habits(philosophers: int = 5, slips: float = 0.25) -> Floats:
+    """Return logits (N, 9, 5) of a base that takes left, then right, and slips in a way that its seat decides."""
+    chances = np.full((philosophers, CLASSES, CHOICES), 0.02)
+    for seat in range(philosophers):
+        for situation in range(CLASSES):
+            left, right = divmod(situation, 3)
+            habit = LEFT if left == FREE else RIGHT if left == MINE and right == FREE else WAIT
+            slip = (WAIT, RIGHT, RELEASE, RIGHT, WAIT)[seat % 5]
+            chances[seat, situation, slip] += 0.8 * slips
+            chances[seat, situation, [WAIT, LEFT, RIGHT, RELEASE]] += 0.2 * slips / 4
+            chances[seat, situation, habit] += 1 - slips
+    return np.log(chances / chances.sum(axis=-1, keepdims=True))
+
+
+def audit_all(entries: Sequence[tuple[str, Entry]]) -> Iterator[tuple[str, Entry, list[Check]]]:
+    """Audit rewards of the table, each with the name of its task, and yield the checks of each."""
+    tables, problems = scenarios(), generate(GeneratedProblems(sizes=SIZES))["train"][:8]
+    table = Philosophers(PhilosophersEnvironment(prompt="compact"))
+    for task, entry in entries:
+        if task == "philosophers":
+            table.reward = entry.reward
+            yield task, entry, audit_philosophers(table, tables, 0, deadlocking_habits())[1]
+            continue
+        environment = make_environment(entry.reward, ProcessSandbox())
+        try:
+            checks = [*coding_ladder(environment, problems)[1], search_menu(environment, problems, 0)]
+        finally:
+            environment.close()
+        yield task, entry, checks
+
+
+def every_entry() -> list[tuple[str, Entry]]:
+    """Return the whole table with the name of each reward's task."""
+    return [("philosophers", entry) for entry in PHILOSOPHERS] + [("coding", entry) for entry in CODING]
+
+
+def row(task: str, entry: Entry, checks: Sequence[Check]) -> dict[str, Any]:
+    """Return what the audit said of one reward."""
+    status = worst([check.status for check in checks])
+    refused = status is Status.FAIL
+    wrong = entry.label != "arguable" and refused != (entry.label == "bad")
+    return {
+        "task": task,
+        "reward": entry.name,
+        "label": entry.label,
+        "audit": status.value,
+        "wrong": wrong,
+        "by": [check.name for check in checks if check.status is Status.FAIL],
+        "warns": [check.name for check in checks if check.status is Status.WARN],
+    }
+
+
+def write(rows: Sequence[dict[str, Any]]) -> None:
+    """Write the page and the figures behind it."""
+    FIGURES.write_text(json.dumps(list(rows), indent=1) + "\n")
+    lines = [
+        "# The audit's table",
+        "",
+        "Written by `python -m benchmarks.audit`; what the audit claims and what the labels mean is in",
+        "[rewards.md](rewards.md).",
+        "",
+        "| | rewards | refused | accepted | wrong |",
+        "|---|---|---|---|---|",
+    ]
+    for label in ("bad", "sound", "arguable"):
+        own = [r for r in rows if r["label"] == label]
+        refused = sum(r["audit"] == "FAIL" for r in own)
+        wrong = f"{sum(r['wrong'] for r in own) / len(own):.1%}" if label != "arguable" else "-"
+        lines.append(f"| {label} | {len(own)} | {refused} | {len(own) - refused} | {wrong} |")
+    lines += ["", "| task | reward | label | audit | refused by |", "|---|---|---|---|---|"]
+    for r in rows:
+        mark = " **wrong**" if r["wrong"] else ""
+        lines.append(f"| {r['task']} | {r['reward']} | {r['label']} | {r['audit']}{mark} | {', '.join(r['by'])} |")
+    PAGE.write_text("\n".join(lines) + "\n")
+
+
+def main() -> None:
+    """Audit the rewards whose name contains the argument, or all of them."""
+    words = sys.argv[1:]
+    chosen = [(task, e) for task, e in every_entry() if not words or any(word in f"{task} {e.name}" for word in words)]
+    rows = []
+    for task, entry, checks in audit_all(chosen):
+        rows.append(row(task, entry, checks))
+        print(json.dumps(rows[-1]), flush=True)
+        if words:
+            for check in checks:
+                print(f"    {check.status} {check.name}: {check.sentence}")
+    if not words:
+        write(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Coding teams whose worth is known: the reference solution, teams that pretend, and teams that work past each other.
+
+All of them are texts that go through `Environment.step` like any policy's actions.  What rewards were fooled by (a
+helper's name in a comment, a call whose value does not matter, a wrapper, the prompt copied out, a main function that
+solves everything alone and gives up on purpose without its helper) is on the list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pipeline_lib.environments.environment import Environment
+from pipeline_lib.environments.program import HELPER
+from pipeline_lib.problems.problem import CodingProblem
+
+IDENTITY = f"def {HELPER}(*args, **kwargs):\n    return args[0] if args else None\n"
+TOKEN = f"def {HELPER}(*args, **kwargs):\n    return 42\n"
+
+CONSTANTS = {"constant_none": "None", "constant_zero": "0", "constant_true": "True", "constant_empty": "[]"}
+
+#: Teams that are right on some inputs only, by chance on one of so many.
+PARTLY_RIGHT = {"half_right": 2, "rarely_right": 4}
+
+#: Ways to make a show of needing a helper that is not needed: what the helper is, and the check of its value.
+SHOWS = {
+    "solo_useless_call": (IDENTITY, "str(value) is None"),
+    "solo_unless_none": (IDENTITY, "value is None"),
+    "solo_if_token": (TOKEN, "value != 42"),
+    "solo_if_equal": (IDENTITY, "args and value != args[0]"),
+    "solo_if_same_type": (IDENTITY, "args and not isinstance(value, type(args[0]))"),
+}
+
+
+def teams(
+    problem: CodingProblem, other: CodingProblem, agents: Sequence[str], environment: Environment[CodingProblem, Any]
+) -> dict[str, tuple[str, list[str]]]:
+    """Return the joint actions of all scripted teams on a problem: role and a text per agent.
+
+    Args:
+        problem: what is to be solved.
+        other: another problem, whose helper is the wrong one.
+        agents: the environment's agents, one or two.
+        environment: shows the observations, for the team that copies them.
+    """
+    entry = problem.entry_point
+    state = environment.start(problem)
+    seen = [environment.observe(state, number) for number in range(len(agents))]
+    words = f"# def {HELPER}(xs): return {HELPER}({entry}(xs))\n'''def {entry}(xs):\n    return {HELPER}(xs)'''\n"
+    found: dict[str, tuple[str, list[str]]] = {
+        "empty": ("degenerate", ["", ""]),
+        "copied_prompt": ("degenerate", [seen[0], seen[-1]]),
+        "keywords": ("degenerate", [words, words]),
+        "wrapper_only": ("degenerate", [IDENTITY, wrapper(entry)]),
+        "useless_call": ("degenerate", [IDENTITY, useless_call(entry, "0")]),
+    }
+    for name, value in CONSTANTS.items():
+        found[name] = ("degenerate", [constant(HELPER, value), constant(entry, value)])
+    if entry in problem.reference:
+        helper, main = problem.reference.get(HELPER, IDENTITY), problem.reference[entry]
+        found["reference"] = ("working", [helper, main])
+        for name, every in PARTLY_RIGHT.items():
+            found[name] = ("other", [helper, partly(problem, every)])
+        if len(agents) == 2:
+            found["solo"] = ("working", [IDENTITY, alone(problem)])
+            for name, (useless, gives_up) in SHOWS.items():
+                found[name] = ("other", [useless, show(problem, gives_up)])
+            found["wrong_helper"] = ("other", [other.reference.get(HELPER, constant(HELPER, "None")), main])
+    if len(agents) == 1:
+        return {name: (role, ["\n".join(dict.fromkeys(texts))]) for name, (role, texts) in found.items()}
+    return found
+
+
+def _constant(function: str, value: str) -> str:
+    return f"def {function}(*args, **kwargs):\n    return {value}\n"
+
+
+def _useless_call(entry: str, value: str) -> str:
+    return (
+        f"def {entry}(*args, **kwargs):\n    # {HELPER}( {HELPER}(\n    found = {HELPER}(*args, **kwargs)\n"
+        f"    note = str(found)\n    return {value} if note else {value}\n"
+    )
+
+
+def _without_helper(problem: CodingProblem) -> str:
+    """Return one action that solves the problem alone: the reference with its helper under another name."""
+    both = "\n".join(problem.reference.values())
+    return re.sub(rf"\b{HELPER}\b", "own_part", both)
+
+
+def _decorated(source: str, entry: str) -> str:
+    """Return a solution that also calls the helper and makes a show of its value."""
+    inner = re.sub(rf"\b{re.escape(entry)}\b", "solve_alone", source)
+    return (
+        f"{inner}\ndef {entry}(*args, **kwargs):\n    note = str({HELPER}(*args, **kwargs))\n"
+        "    answer = solve_alone(*args, **kwargs)\n    return answer if note is not None else note\n"
+    )
+
+
+def constant(function: str, value: str) -> str:
+    """Return a function that always returns the same."""
+    return f"def {function}(*args, **kwargs):\n    return {value}\n"
+
+
+def wrapper(entry: str) -> str:
+    """Return a main function that only hands on what the helper says."""
+    return f"def {entry}(*args, **kwargs):\n    return {HELPER}(*args, **kwargs)\n"
+
+
+def useless_call(entry: str, value: str) -> str:
+    """Return a main function that calls its helper and returns a constant."""
+    return (
+        f"def {entry}(*args, **kwargs):\n    # {HELPER}( {HELPER}(\n    found = {HELPER}(*args, **kwargs)\n"
+        f"    note = str(found)\n    return {value} if note else {value}\n"
+    )
+
+
+def alone(problem: CodingProblem) -> str:
+    """Return one action that solves the problem alone: the reference with its helper under another name."""
+    both = "\n".join(problem.reference.values())
+    return re.sub(rf"\b{HELPER}\b", "own_part", both)
+
+
+def partly(problem: CodingProblem, every: int) -> str:
+    """Return the reference's main function, made to answer on about one of ``every`` inputs only."""
+    entry = problem.entry_point
+    inner = re.sub(rf"\b{re.escape(entry)}\b", "solve", problem.reference[entry])
+    return (
+        f"{inner}\ndef {entry}(*args, **kwargs):\n    if sum(map(ord, repr(args))) % {every}:\n        return None\n"
+        "    return solve(*args, **kwargs)\n"
+    )
+
+
+def show(problem: CodingProblem, gives_up: str) -> str:
+    """Return one action that solves the problem alone, and returns None if a check of its helper's value says so."""
+    entry = problem.entry_point
+    inner = re.sub(rf"\b{re.escape(entry)}\b", "solve_alone", alone(problem))
+    return (
+        f"{inner}\ndef {entry}(*args, **kwargs):\n    value = {HELPER}(*args, **kwargs)\n"
+        f"    if {gives_up}:\n        return None\n    return solve_alone(*args, **kwargs)\n"
+    )

@@ -1,0 +1,68 @@
+"""Rewards of one's own: a class named by ``package.module:ClassName``, made with its own, checked settings.
+
+The settings of such a class are the keyword arguments of its constructor.  They are checked against its annotations as
+all settings are (numbers in strings become numbers, unknown names are refused), so a mistake is answered before any
+work, with the names that are known.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, ValidationError, create_model
+
+R = TypeVar("R")
+
+
+def custom_reward(path: str, options: Mapping[str, Any], base: type[R], given: Mapping[str, Any] | None = None) -> R:
+    """Make a reward of one's own.
+
+    Args:
+        path: ``package.module:ClassName``, importable from where the program was started.
+        options: its settings by name.
+        base: the class it must be a subclass of.
+        given: what the environment hands to every constructor that has a parameter of that name.
+
+    Raises:
+        ValueError: there is no such module or class, it is no ``base``, or it does not take these settings.
+    """
+    expected = f"expected 'package.module:ClassName' of a subclass of {base.__module__}.{base.__qualname__}"
+    module_name, _, class_name = path.partition(":")
+    try:
+        cls = getattr(import_module(module_name), class_name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"environment.reward.path: cannot find {path!r}: {error}; {expected}") from error
+    if not (isinstance(cls, type) and issubclass(cls, base)):
+        what = cls.__name__ if isinstance(cls, type) else type(cls).__name__
+        raise ValueError(f"environment.reward.path: {path} is {what}, which is no reward; {expected}")
+    parameters = _parameters(cls)
+    own = {name: value for name, value in (given or {}).items() if name in parameters}
+    fields: dict[str, Any] = {name: field for name, field in parameters.items() if name not in own}
+    model = create_model(cls.__name__, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
+    try:
+        checked = model.model_validate(dict(options))
+        return cls(**{name: getattr(checked, name) for name in fields}, **own)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg'].lower()}" for e in error.errors())
+        raise ValueError(
+            f"environment.reward.options: {path} does not take {dict(options)}: {problems}; its settings: "
+            f"{', '.join(fields) or 'none'}"
+        ) from error
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"environment.reward: cannot make {path} with options {dict(options)}: {error}") from error
+
+
+def _parameters(cls: type) -> dict[str, tuple[Any, Any]]:
+    """Return type and default (``...`` for none) of every keyword argument of a class's constructor."""
+    if cls.__init__ is object.__init__:  # type: ignore[misc]
+        return {}
+    hints = typing.get_type_hints(cls.__init__)  # type: ignore[misc]
+    return {
+        name: (hints.get(name, Any), ... if parameter.default is parameter.empty else parameter.default)
+        for name, parameter in inspect.signature(cls).parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }

@@ -1,0 +1,30 @@
+"""A sample of the audit's table (`python -m benchmarks.audit` runs all of it): every answer as expected."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.audit import audit_all, every_entry, row
+
+SAMPLE = (
+    ("philosophers", "meals less 0.2 failed"),
+    ("philosophers", "the best fed only"),
+    ("coding", "all tests or nothing"),
+    ("coding", "any test"),
+    ("coding", "tests and calls of the helper"),
+)
+
+
+def test_there_are_enough_rewards_of_each_kind_and_their_names_differ():
+    entries = every_entry()
+    assert len({(task, entry.name) for task, entry in entries}) == len(entries) >= 60
+    for label in ("bad", "sound"):
+        assert sum(entry.label == label for _, entry in entries) >= 25
+
+
+@pytest.mark.parametrize(("task", "name"), SAMPLE)
+def test_the_audit_answers_as_expected(task, name):
+    chosen = [(other, entry) for other, entry in every_entry() if (other, entry.name) == (task, name)]
+    [(_, entry, checks)] = audit_all(chosen)
+    found = row(task, entry, checks)
+    assert not found["wrong"], found
