@@ -30,7 +30,7 @@ from pipeline_lib.sandbox.jails import start_worker
 from pipeline_lib.sandbox.runtime import find_packages
 from pipeline_lib.sandbox.worker import JailError
 from tests.sandbox.chaos import wrong_verdicts
-from tests.sandbox.corpus import corpus
+from tests.sandbox.corpus import corpus, own_tests
 from tests.sandbox.corpus.check import canary, check, problem, run
 from tests.sandbox.human_eval import human_eval
 
@@ -290,6 +290,25 @@ def test_whole_corpus(dockerd: Daemon) -> None:
 def test_corpus_where_every_child_is_given_a_connection(dockerd: Daemon) -> None:
     """As with any runtime that is named, here the daemon's own."""
     assert wrong_in_corpus("runc", every=3) == []
+
+
+def wrong_with_own_tests(runtime: str | None) -> list[str]:
+    """Return the programs with tests of their own that end otherwise than in processes."""
+    programs = own_tests()
+    with Executor("docker", slots=3, runtime=runtime) as executor:
+        verdicts = executor.run([Job(p.name, p.code, p.tests, "f", prelude=p.prelude) for p in programs])
+    found = [(verdict.status.value, verdict.passed) for verdict in verdicts]
+    return [p.name for p, verdict in zip(programs, found, strict=True) if verdict != (p.status, p.passed)]
+
+
+@pytest.mark.slow
+def test_programs_with_tests_of_their_own(dockerd: Daemon) -> None:
+    assert wrong_with_own_tests(None) == []
+
+
+@pytest.mark.slow
+def test_programs_with_tests_of_their_own_with_a_kernel_of_its_own(gvisor: str) -> None:
+    assert wrong_with_own_tests(gvisor) == []
 
 
 @pytest.fixture(scope="module")
