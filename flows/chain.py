@@ -5,7 +5,9 @@ from pathlib import Path
 
 from prefect import flow, get_run_logger, runtime
 
+from pipeline_lib.settings import load_params
 from tasks.chain import Stage
+from tasks.conducting import conducted
 from tasks.progress import Progress, duration
 from tasks.side_by_side import run_chain
 
@@ -13,7 +15,9 @@ from tasks.side_by_side import run_chain
 @flow(name="experiment")
 def experiment(chain: Mapping[str, Stage], stale: set[str], jobs: int, variables: Mapping[str, str]) -> dict[str, bool]:
     """Bring the stages of the project up to date; returns for each whether it did any work."""
-    return bring_up_to_date(chain, stale, Path.cwd(), str(runtime.flow_run.name), jobs, variables)
+    run = str(runtime.flow_run.name)
+    with conducted(load_params(), run):
+        return bring_up_to_date(chain, stale, Path.cwd(), run, jobs, variables)
 
 
 def bring_up_to_date(

@@ -16,6 +16,7 @@ from flows.chain import bring_up_to_date
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.tracking.processes import own_process
 from tasks.chain import chain_and_stale
+from tasks.conducting import conducted, watch_states
 from tasks.crashed import heartbeat_automation, mark_crashed
 from tasks.endings import explain_in_logs
 from tasks.identity import tag_experiment
@@ -39,7 +40,7 @@ def experiment(params: Params, jobs: Annotated[int, Field(ge=1, le=64, descripti
         client.update_flow_run(runtime.flow_run.id, name=name, tags=[f"run:{name}", f"process:{own_process()}"])
     if left_out := uncommitted(project):
         logger.warning("changes that are not committed are not part of this run: %s", ", ".join(left_out))
-    with workspace(project, name) as folder:
+    with conducted(params, name), workspace(project, name) as folder:
         changed = change_settings(folder / "params.yaml", params)
         rows = "\n".join(f"| {key} | {old} | {new} |" for key, (old, new) in changed.items())
         text = f"| setting | params.yaml | this run |\n|---|---|---|\n{rows}" if rows else "As in params.yaml."
@@ -48,7 +49,7 @@ def experiment(params: Params, jobs: Annotated[int, Field(ge=1, le=64, descripti
         with preloaded(folder, len(stale), jobs) as libraries:
             bring_up_to_date(chain, stale, folder, name, jobs, libraries())
         commit = save_experiment(folder, project, name)
-    tag_experiment(params, name, commit)
+        tag_experiment(params, name, commit)
     logger.info("saved as DVC experiment %s: `dvc exp show`, `dvc exp apply %s`", name, name)
     return commit
 
@@ -57,6 +58,7 @@ def main() -> None:
     """Serve the deployment until the process is ended."""
     heartbeat_automation()
     mark_crashed()
+    watch_states()
     defaults = {"params": load_params().model_dump(mode="json"), "jobs": os.cpu_count() or 1}
     experiment.serve("experiment", parameters=defaults, description=DESCRIPTION, limit=1, pause_on_shutdown=False)
 

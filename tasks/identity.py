@@ -15,6 +15,7 @@ from typing import Any
 from pipeline_lib.settings import Params
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking import Tracker
+from pipeline_lib.tracking.processes import own_process
 from tasks.environment import places
 
 RUN = "SYMPOSIUM_RUN"
@@ -41,10 +42,11 @@ def identity_tags() -> dict[str, str]:
 
 
 def tag_experiment(params: Params, name: str, commit: str) -> None:
-    """Tell the MLflow run of an experiment its name and commit in DVC, which are known afterwards only."""
+    """Tell the MLflow run that this process conducts its experiment's name and commit in DVC, known afterwards only."""
     settings = params.model_dump(mode="json")
     tags = {"dvc.exp_name": name, "dvc.exp_rev": commit}
-    Tracker(places().tracking, params.environment.kind, name, tags=tags, params=settings).close(60.0)
+    home, kind = places().tracking, params.environment.kind
+    Tracker(home, kind, name, tags=tags, params=settings, conductor=own_process()).close(60.0)
 
 
 def commit() -> str:

@@ -22,6 +22,7 @@ from pipeline_lib.settings import load_params
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking import TrackedRun, Tracker
 from pipeline_lib.tracking.addresses import run_link
+from tasks.conducting import conductor, starter
 from tasks.endings import end, explain_in_logs, was_interrupted
 from tasks.environment import places, server_url
 from tasks.identity import identity_tags, run_name
@@ -87,7 +88,15 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
     settings = params.model_dump(mode="json")
     title = name if seed is None else f"{name} seed {seed}"
     whole = run_name(settings)
-    tracker = Tracker(places().tracking, params.environment.kind, whole, tags=identity_tags(), params=settings)
+    tracker = Tracker(
+        places().tracking,
+        params.environment.kind,
+        whole,
+        tags=identity_tags(),
+        params=settings,
+        conductor=conductor(),
+        starter=starter(),
+    )
     tracked = tracker.start_run(name, seed, identity or digest(settings), tags=identity_tags())
     key = artifact_key(title)
     status: Status = "FAILED"

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pipeline_lib.tracking.processes import own_process
 from tasks import progress
+from tasks.conducting import CONDUCTOR
 from tasks.environment import child_environment, places
 from tasks.processes import start, stop
 
@@ -49,7 +51,10 @@ class StageProcess:
         self._progress.parent.mkdir(parents=True, exist_ok=True)
         self._progress.unlink(missing_ok=True)
         environment = child_environment(
-            SYMPOSIUM_RUN=run, PYTHONUNBUFFERED="1", **{progress.FILE: str(self._progress)}, **variables
+            SYMPOSIUM_RUN=run,
+            PYTHONUNBUFFERED="1",
+            **{progress.FILE: str(self._progress), CONDUCTOR: own_process()},
+            **variables,
         )
         # One stage without those above it, and waiting instead of failing where stages share something.
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", name]

@@ -37,12 +37,12 @@ def end_with_dvc() -> None:
     """
     if "DVC_STAGE" not in os.environ or not Path("/proc/self/stat").exists():
         return
-    dvc = _above_the_stage()
+    dvc = above_the_stage()
 
     def watch() -> None:
         with contextlib.suppress(OSError):
             # Who has adopted the stage is another process, or, if DVC was gone before we looked, of another session.
-            while _above_the_stage() == dvc and os.getsid(dvc) == os.getsid(0):
+            while above_the_stage() == dvc and os.getsid(dvc) == os.getsid(0):
                 time.sleep(LOOK_S)
         end_within(STOP_S)
 
@@ -59,7 +59,7 @@ def end_within(seconds: float) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _above_the_stage() -> int:
+def above_the_stage() -> int:
     """Return the nearest ancestor without the variable that DVC gives to a stage: DVC, or who adopted the stage."""
     process = os.getppid()
     with contextlib.suppress(OSError):  # it ended while it was looked at: the caller sees that it is another one

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import mlflow
 from mlflow import MlflowClient
 
 from pipeline_lib.locks import locked
@@ -42,3 +45,20 @@ def experiment_id(client: MlflowClient, uri: str, home: Path, name: str) -> str:
         if found.lifecycle_stage == "deleted":
             client.restore_experiment(found.experiment_id)
         return str(found.experiment_id)
+
+
+@contextmanager
+def as_default(uri: str, home: Path) -> Iterator[None]:
+    """Hold the lock, with ``uri`` as MLflow's default: what makes models and versions knows no other way.
+
+    MLflow also writes the default into ``os.environ``, from where other trackers and children would take it.
+    """
+    before = os.environ.get("MLFLOW_TRACKING_URI", "")
+    with locked(home / LOCK):
+        mlflow.set_tracking_uri(uri)
+        try:
+            yield
+        finally:
+            mlflow.set_tracking_uri(before)
+            if not before:
+                os.environ.pop("MLFLOW_TRACKING_URI", None)

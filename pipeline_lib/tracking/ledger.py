@@ -11,10 +11,7 @@ imports MLflow, which takes a second.
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +22,11 @@ from mlflow.exceptions import MlflowException
 from pipeline_lib.locks import locked
 from pipeline_lib.tracking.addresses import LOCK
 from pipeline_lib.tracking.championship import Contender
-from pipeline_lib.tracking.destination import connect, experiment_id
+from pipeline_lib.tracking.destination import as_default, connect, experiment_id
 from pipeline_lib.tracking.operations import MetricValue, Operation, RunKey
 from pipeline_lib.tracking.processes import is_gone, own_process
 from pipeline_lib.tracking.registry import crown
+from pipeline_lib.tracking.states import TAG_CONDUCTOR, TAG_ENDED, TAG_STARTER, state_of_whole
 
 TAG_RUN, TAG_PART, TAG_MODEL, TAG_PROCESS = "symposium.run", "symposium.part", "symposium.model", "symposium.process"
 TAG_SELECTED, TAG_CHAMPION = "symposium.selected", "symposium.champion"
@@ -71,27 +69,43 @@ class Ledger:
             self._runs[place] = self._find_or_create(key, experiment, parent)
         return experiment, self._runs[place]
 
-    def open(self, key: RunKey, tags: dict[str, str], params: dict[str, str], running: bool = True) -> None:
-        """Open a run, or join it again: tags are replaced, params only added (MLflow keeps the first value)."""
+    def open(
+        self, key: RunKey, tags: dict[str, str], params: dict[str, str], conductor: str = "", starter: str = ""
+    ) -> None:
+        """Open a run, or join it again: tags are replaced, params only added (MLflow keeps the first value).
+
+        Args:
+            key: which run.
+            tags: its tags.
+            params: its parameters.
+            conductor: for a parent, the process that will say how the whole ended; empty: there is none.
+            starter: for a parent, a process that starts one part after the other and says nothing; empty: none known.
+        """
         experiment, run = self.ids(key)
-        present = self._client.get_run(run).data.params
-        if running:
+        before = self._client.get_run(run).data
+        present = before.params
+        if key.part:
             self._client.update_run(run, status="RUNNING")
             tags = {**tags, TAG_PROCESS: self._process}
+        else:
+            again = not conductor or before.tags.get(TAG_CONDUCTOR) != conductor
+            tags = {**tags, TAG_CONDUCTOR: conductor, TAG_STARTER: starter, **({TAG_ENDED: ""} if again else {})}
         self._client.log_batch(
             run,
             params=[Param(name, value[:_LONGEST_PARAM]) for name, value in params.items() if name not in present],
             tags=[RunTag(name, value[:_LONGEST_TAG]) for name, value in tags.items()],
         )
-        if key.part:
+        if key.part or conductor or starter:
             self._settle(experiment, key)
 
     def close(self, key: RunKey, status: str) -> None:
         """Give a run its final status (FINISHED, FAILED, KILLED), and its parent the one that follows from all."""
         experiment, run = self.ids(key)
-        self._client.set_terminated(run, status=status)
         if key.part:
-            self._settle(experiment, key)
+            self._client.set_terminated(run, status=status)
+        else:
+            self._client.set_tag(run, TAG_ENDED, status)
+        self._settle(experiment, key)
 
     def tags(self, key: RunKey, tags: dict[str, str]) -> None:
         """Set tags."""
@@ -118,7 +132,7 @@ class Ledger:
     def model(self, key: RunKey, name: str, step: int, tags: dict[str, str]) -> None:
         """Make a checkpoint known as a logged model of the run: pointers in tags, no bytes."""
         experiment, run = self.ids(key)
-        with self._as_default():
+        with as_default(self.uri, self._home):
             if self._model_id(experiment, key.run, name):
                 return
             model = self._create_model(experiment, run, key.run, name, tags)
@@ -156,7 +170,7 @@ class Ledger:
     def champion(self, key: RunKey, name: str, registered: str, tested: dict[str, Any]) -> None:
         """Give a checkpoint made known before the alias ``champion``, if it has won it; tag the run with the reason."""
         experiment, run = self.ids(key)
-        with self._as_default():
+        with as_default(self.uri, self._home):
             model = self._known_model(experiment, key.run, name)
             why = crown(self._client, model, run, registered, Contender(**tested))
         self.tags(key, {TAG_CHAMPION: why})
@@ -169,22 +183,6 @@ class Ledger:
             self._client.log_artifacts(run, path, folder or None)
         else:
             self._client.log_artifact(run, path, folder or None)
-
-    @contextmanager
-    def _as_default(self) -> Iterator[None]:
-        """Hold the lock, with this server as MLflow's default: what makes models and versions knows no other way.
-
-        MLflow also writes the default into ``os.environ``, from where other trackers and children would take it.
-        """
-        before = os.environ.get("MLFLOW_TRACKING_URI", "")
-        with locked(self._home / LOCK):
-            mlflow.set_tracking_uri(self.uri)
-            try:
-                yield
-            finally:
-                mlflow.set_tracking_uri(before)
-                if not before:
-                    os.environ.pop("MLFLOW_TRACKING_URI", None)
 
     def _experiment(self, key: RunKey) -> str:
         if key.experiment not in self._experiments:
@@ -201,15 +199,23 @@ class Ledger:
             )
             if found:
                 return str(found[0].info.run_id)
-            tags = {TAG_RUN: key.run, TAG_PART: key.part or "-", TAG_PROCESS: self._process}
+            tags = {TAG_RUN: key.run, TAG_PART: key.part or "-"}
             if parent:
-                tags["mlflow.parentRunId"] = parent
+                tags |= {TAG_PROCESS: self._process, "mlflow.parentRunId": parent}
             run = str(self._client.create_run(experiment, tags=tags, run_name=key.name).info.run_id)
             self._known[run] = defaultdict(set)  # new: there is no history to look up
             return run
 
+    def settle_all(self) -> None:
+        """Bring the states of all runs that are shown as RUNNING up to date with the processes that are there."""
+        experiments = {str(found.experiment_id): found.name for found in self._client.search_experiments()}
+        running = self._client.search_runs(list(experiments), filter_string="attributes.status = 'RUNNING'")
+        for experiment, run in {(found.info.experiment_id, found.data.tags.get(TAG_RUN, "")) for found in running}:
+            if run:
+                self._settle(experiment, RunKey(experiments[experiment], run, "", run))
+
     def _settle(self, experiment: str, key: RunKey) -> None:
-        """Mark runs whose process is gone as KILLED, and set the parent's status from its children's."""
+        """Mark runs whose process is gone as KILLED, and set the parent's status from what is known of the whole."""
         parent = self.ids(RunKey(key.experiment, key.run, "", key.run))[1]
         with locked(self._home / LOCK):
             children = self._client.search_runs(
@@ -224,12 +230,12 @@ class Ledger:
                     status = "KILLED"
                     self._client.set_terminated(child.info.run_id, status=status)
                 latest[child.info.run_name] = status  # a part that was run again counts by its last attempt
-            states = set(latest.values())
-            if "RUNNING" in states:
-                self._client.update_run(parent, status="RUNNING")
-                return
-            final = next((state for state in ("FAILED", "KILLED") if state in states), "FINISHED")
-            self._client.set_terminated(parent, status=final)
+            present = self._client.get_run(parent)
+            whole = state_of_whole(present.data.tags, set(latest.values()))
+            if whole == "RUNNING":
+                self._client.update_run(parent, status=whole)
+            elif present.info.status != whole:
+                self._client.set_terminated(parent, status=whole)
 
     def _steps(self, run: str, names: set[str]) -> dict[str, set[int]]:
         """Return the steps that already have a value, by metric; asks the server once for each metric of a run."""

@@ -41,6 +41,10 @@ class Tracker:
         params: settings, nested; they become flat parameters (``train.learning_rate``).
         uri: where to track; default: ``MLFLOW_TRACKING_URI``, else a SQLite file in ``home``.
         interval_s: seconds between two sendings of what was logged.
+        conductor: the process that says how the whole run ended (`end`); until then it is RUNNING, and KILLED if that
+            process is gone.  Without one the state follows from the parts.
+        starter: the process that starts the parts one after the other, if it is known; while it is there the whole is
+            RUNNING.
     """
 
     def __init__(
@@ -52,6 +56,8 @@ class Tracker:
         params: Mapping[str, Any] | None = None,
         uri: str | None = None,
         interval_s: float = 5.0,
+        conductor: str = "",
+        starter: str = "",
     ) -> None:
         if "'" in run + experiment:
             raise ValueError(f"run {run!r}, experiment {experiment!r}: a name must not contain an apostrophe")
@@ -59,8 +65,8 @@ class Tracker:
         self._uri = uri
         self._home = home.absolute()
         self._writer = Writer(self._connect, self._waiting(), interval_s=interval_s)
-        fields = {"tags": _texts(tags or {}), "params": flat(params or {}), "running": False}
-        self._put(self.key, "open", **fields)
+        fields = {"tags": _texts(tags or {}), "params": flat(params or {})}
+        self._put(self.key, "open", **fields, conductor=conductor, starter=starter)
 
     def start_run(
         self, stage: str, seed: int | None = None, identity: str = "", tags: Mapping[str, str] | None = None
@@ -83,6 +89,10 @@ class Tracker:
         }
         self._put(key, "open", tags=labels, params={})
         return TrackedRun(self, key)
+
+    def end(self, status: Status) -> None:
+        """Say how the whole run ended; the conductor does that."""
+        self._put(self.key, "close", status=status)
 
     def flush(self, timeout_s: float = 10.0) -> bool:
         """Wait until everything is sent or safe in the waiting file; return whether it was all sent."""

@@ -7,6 +7,7 @@ import os
 import signal
 from pathlib import Path
 
+import mlflow
 import pytest
 
 from tests.flows.project import call
@@ -74,12 +75,23 @@ def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy
         wait_for(lambda: not still_there(toy), lambda: f"all processes gone: {still_there(toy)}", 60)
     assert status == {signal.SIGINT: 130, signal.SIGTERM: -15, signal.SIGKILL: -9}[signal.Signals(number)]
     assert "Traceback" not in words(toy)
+    shown = mlflow_states(toy)
+    assert {"train seed 0", "train seed 1"} < set(shown)
+    assert set(shown.values()) == {"KILLED"}, shown
     (toy / ".symposium" / "hold").unlink()
     said = call(toy, "python", *EXPERIMENT)
     assert "prepare at work" not in said
     assert (toy / "models/0/weights.txt").read_text() == "0 8"
     assert not list(scratch.rglob("began-at-0.again"))
     assert list(scratch.rglob("began-at-[2468]")), "it began anew instead of continuing"
+    assert set(mlflow_states(toy).values()) == {"FINISHED"}
+
+
+def mlflow_states(toy: Path) -> dict[str, str]:
+    """Return what MLflow shows of every run."""
+    client = mlflow.MlflowClient(f"sqlite:///{toy}/.symposium/mlflow/mlflow.db")
+    runs = client.search_runs([found.experiment_id for found in client.search_experiments()])
+    return {run.info.run_name: run.info.status for run in runs}
 
 
 def _hold(toy: Path) -> bool:

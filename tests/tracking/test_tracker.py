@@ -6,9 +6,6 @@ import dataclasses
 import math
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -74,23 +71,6 @@ def test_another_identity_is_another_run(home: Path, reader: Reader) -> None:
     experiment = client.get_experiment_by_name("team")
     assert experiment is not None
     assert len(client.search_runs([experiment.experiment_id])) == 3
-
-
-def test_the_parents_status_follows_from_the_last_attempt_at_each_part(home: Path, reader: Reader) -> None:
-    tracking = tracker(home)
-    prepare, train = tracking.start_run("prepare"), tracking.start_run("train", 0, A)
-    prepare.finish()
-    tracking.flush(60)
-    assert reader.statuses() == {"brave-owl": "RUNNING", "prepare": "FINISHED", "train seed 0": "RUNNING"}
-    train.finish("FAILED")
-    tracking.flush(60)
-    assert reader.statuses()["brave-owl"] == "FAILED"
-    again = tracking.start_run("train", 0, A)
-    tracking.flush(60)
-    assert reader.statuses()["brave-owl"] == reader.statuses()["train seed 0"] == "RUNNING"
-    again.finish()
-    tracking.close(60)
-    assert set(reader.statuses().values()) == {"FINISHED"}
 
 
 def test_values_that_are_not_finite_are_counted_and_left_out(
@@ -302,49 +282,3 @@ def test_flat_settings() -> None:
         "e": "[1, 2]",
         "f": "{}",
     }
-
-
-PROCESS = """
-import sys, time
-from pathlib import Path
-from pipeline_lib.tracking import Tracker
-home, seed, pause = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-tracking = Tracker(home, "team", "brave-owl")
-run = tracking.start_run("train", seed, "a" * 64)
-run.log(1, {"reward": 1.0})
-assert tracking.flush(60)
-print("logged", flush=True)
-time.sleep(pause)
-run.finish()
-assert tracking.close(60)
-"""
-
-
-def start(home: Path, seed: int, pause: float = 0.0) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", PROCESS, str(home), str(seed), str(pause)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-
-
-def test_processes_that_start_together_on_a_new_database_share_one_parent(tmp_path: Path) -> None:
-    home = tmp_path / "new"
-    processes = [start(home, seed) for seed in range(4)]
-    assert [process.wait(120) for process in processes] == [0, 0, 0, 0]
-    reader = Reader(f"sqlite:///{home}/mlflow.db")
-    assert set(reader.statuses()) == {"brave-owl", *(f"train seed {seed}" for seed in range(4))}
-    assert set(reader.statuses().values()) == {"FINISHED"}
-
-
-def test_a_killed_run_is_marked_when_the_next_one_starts_and_finished_when_it_resumes(
-    home: Path, reader: Reader
-) -> None:
-    killed = start(home, 0, pause=100)
-    assert killed.stdout is not None
-    assert killed.stdout.readline() == "logged\n"
-    os.killpg(killed.pid, signal.SIGKILL)
-    killed.wait()
-    assert reader.statuses() == {"brave-owl": "RUNNING", "train seed 0": "RUNNING"}
-    assert start(home, 1).wait(60) == 0
-    assert reader.statuses() == {"brave-owl": "KILLED", "train seed 0": "KILLED", "train seed 1": "FINISHED"}
-    assert start(home, 0).wait(60) == 0
-    assert set(reader.statuses().values()) == {"FINISHED"}
-    assert reader.curve("train seed 0", "reward") == [(1, 1.0)]

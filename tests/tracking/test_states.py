@@ -1,0 +1,147 @@
+"""States of runs: what is shown of a whole and its parts, also when processes are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from pipeline_lib.tracking import Tracker
+from pipeline_lib.tracking.ledger import Ledger
+from pipeline_lib.tracking.processes import own_process
+from tests.tracking.conftest import Reader
+
+A = "a" * 64
+
+
+def test_the_parents_status_follows_from_the_last_attempt_at_each_part(home: Path, reader: Reader) -> None:
+    tracking = Tracker(home, "team", "brave-owl")
+    prepare, train = tracking.start_run("prepare"), tracking.start_run("train", 0, A)
+    prepare.finish()
+    tracking.flush(60)
+    assert reader.statuses() == {"brave-owl": "RUNNING", "prepare": "FINISHED", "train seed 0": "RUNNING"}
+    train.finish("FAILED")
+    tracking.flush(60)
+    assert reader.statuses()["brave-owl"] == "FAILED"
+    again = tracking.start_run("train", 0, A)
+    tracking.flush(60)
+    assert reader.statuses()["brave-owl"] == reader.statuses()["train seed 0"] == "RUNNING"
+    again.finish()
+    tracking.close(60)
+    assert set(reader.statuses().values()) == {"FINISHED"}
+
+
+PROCESS = """
+import sys, time
+from pathlib import Path
+from pipeline_lib.tracking import Tracker
+home, seed, pause = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+tracking = Tracker(home, "team", "brave-owl", conductor=sys.argv[4])
+run = tracking.start_run("train", seed, "a" * 64)
+run.log(1, {"reward": 1.0})
+assert tracking.flush(60)
+print("logged", flush=True)
+time.sleep(pause)
+run.finish()
+assert tracking.close(60)
+"""
+
+
+def start(home: Path, seed: int, pause: float = 0.0, conductor: str = "") -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PROCESS, str(home), str(seed), str(pause), conductor]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def test_processes_that_start_together_on_a_new_database_share_one_parent(tmp_path: Path) -> None:
+    home = tmp_path / "new"
+    processes = [start(home, seed) for seed in range(4)]
+    assert [process.wait(120) for process in processes] == [0, 0, 0, 0]
+    reader = Reader(f"sqlite:///{home}/mlflow.db")
+    assert set(reader.statuses()) == {"brave-owl", *(f"train seed {seed}" for seed in range(4))}
+    assert set(reader.statuses().values()) == {"FINISHED"}
+
+
+def test_a_killed_run_is_marked_when_the_next_one_starts_and_finished_when_it_resumes(
+    home: Path, reader: Reader
+) -> None:
+    killed = start(home, 0, pause=100)
+    assert killed.stdout is not None
+    assert killed.stdout.readline() == "logged\n"
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert reader.statuses() == {"brave-owl": "RUNNING", "train seed 0": "RUNNING"}
+    assert start(home, 1).wait(60) == 0
+    assert reader.statuses() == {"brave-owl": "KILLED", "train seed 0": "KILLED", "train seed 1": "FINISHED"}
+    assert start(home, 0).wait(60) == 0
+    assert set(reader.statuses().values()) == {"FINISHED"}
+    assert reader.curve("train seed 0", "reward") == [(1, 1.0)]
+
+
+CONDUCTOR = """
+import sys, time
+from pathlib import Path
+from pipeline_lib.tracking import Tracker
+from pipeline_lib.tracking.processes import own_process
+tracking = Tracker(Path(sys.argv[1]), "team", "brave-owl", conductor=own_process())
+assert tracking.flush(60)
+print(own_process(), flush=True)
+time.sleep(100)
+"""
+
+
+def test_between_its_parts_a_conducted_run_is_running_until_its_conductor_says_how_it_ended(
+    home: Path, reader: Reader
+) -> None:
+    conductor = Tracker(home, "team", "brave-owl", conductor=own_process())
+    assert conductor.flush(60)
+    assert reader.statuses() == {"brave-owl": "RUNNING"}
+    tracking = Tracker(home, "team", "brave-owl", conductor=own_process())
+    prepare = tracking.start_run("prepare")
+    prepare.finish()
+    assert tracking.flush(60)
+    assert reader.statuses() == {"brave-owl": "RUNNING", "prepare": "FINISHED"}
+    conductor.end("KILLED")
+    assert conductor.close(60)
+    assert reader.statuses() == {"brave-owl": "KILLED", "prepare": "FINISHED"}, "it was stopped between two stages"
+    prepare.finish()  # told late
+    assert tracking.close(60)
+    assert reader.statuses()["brave-owl"] == "KILLED"
+    again = Tracker(home, "team", "brave-owl")  # now one stage by hand, without a conductor
+    part = again.start_run("train")
+    assert again.flush(60)
+    assert reader.statuses()["brave-owl"] == "RUNNING"
+    part.finish()
+    assert again.close(60)
+    assert set(reader.statuses().values()) == {"FINISHED"}
+
+
+def test_of_a_conductor_that_was_killed_the_next_look_tells(home: Path, reader: Reader) -> None:
+    process = subprocess.Popen([sys.executable, "-c", CONDUCTOR, str(home)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    conductor = process.stdout.readline().strip()
+    part = start(home, 0, pause=100, conductor=conductor)
+    assert part.stdout is not None
+    assert part.stdout.readline() == "logged\n"
+    process.kill()  # nobody asks yet how it ended, so the kernel still knows its number
+    ledger = Ledger(f"sqlite:///{home}/mlflow.db", home)
+    ledger.settle_all()
+    assert reader.statuses() == {"brave-owl": "RUNNING", "train seed 0": "RUNNING"}, "its stage still runs"
+    part.kill()
+    ledger.settle_all()
+    assert reader.statuses() == {"brave-owl": "KILLED", "train seed 0": "KILLED"}
+    process.wait()
+    part.wait()
+    ledger.settle_all()
+    assert reader.statuses() == {"brave-owl": "KILLED", "train seed 0": "KILLED"}
+
+
+def test_while_who_starts_its_parts_is_there_a_run_is_running(home: Path, reader: Reader) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as dvc:
+        tracking = Tracker(home, "team", "brave-owl", starter=own_process(dvc.pid))
+        tracking.start_run("prepare").finish()
+        assert tracking.close(60)
+        assert reader.statuses() == {"brave-owl": "RUNNING", "prepare": "FINISHED"}
+    Ledger(f"sqlite:///{home}/mlflow.db", home).settle_all()
+    assert reader.statuses() == {"brave-owl": "FINISHED", "prepare": "FINISHED"}
