@@ -6,12 +6,14 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
+from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts import make_engine
 from tasks.arms import PROBLEMS, RESULTS, TEAM, environment_section
 from tasks.sampling import sampling_of
+from tasks.stage import RefusedError
 from tasks.teams import base_team
 
 if TYPE_CHECKING:
@@ -20,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def audit_reward(params: Params, run: StageRun) -> None:
-    """Audit the team's environment and write ``results/audit.json``; what it says binds training, not this stage."""
+    """Audit the team's environment and write ``results/audit.json``; training asks for it.
+
+    Raises:
+        RefusedError: the reward failed, and ``audit.override`` gives no reason to train on it all the same.
+    """
     section = environment_section(params, TEAM)
     problems = load_split(PROBLEMS, "train")[: params.audit.problems]
     with (
@@ -46,3 +52,5 @@ def audit_reward(params: Params, run: StageRun) -> None:
     run.table("ladder", [{"team": r.name, "role": r.role, "reward": r.reward} for r in result.ladder])
     run.tracked.tag({"symposium.audit": f"{result.status}: {result.summary}"})
     run.log(0, {f"audit/reward/{rung.name}": rung.reward for rung in result.ladder})
+    if result.status == Status.FAIL and not params.audit.override:
+        raise RefusedError(f"the reward audit failed: {result.summary}")

@@ -40,6 +40,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("symposium.stage")
 
 
+class RefusedError(RuntimeError):
+    """A stage did its work, and what it found is a refusal.
+
+    The stage is shown as failed, and its status is 0 all the same, so that DVC keeps what it found.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class StageRun:
     """What a stage reports through.
@@ -116,6 +123,8 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
             _link(run, tracked)
         # What cannot be sent in time waits for the next run; somebody who interrupts does not want to wait long.
         tracker.close(4.0 if status == "KILLED" else 60.0)
+        if status != "KILLED" and (missing := tracked.not_recorded()):
+            _tell_missing(key, missing)
 
 
 def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
@@ -134,6 +143,8 @@ def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
         title = " ".join([whole, flow.name, *(f"{name} {value}" for name, value in parameters.items())])
         with tagged(whole):
             flow.with_options(flow_run_name=title)(**parameters)
+    except RefusedError as error:
+        sys.stderr.write(f"refused: {error}\n")
     except BaseException as error:
         end(error)
     sys.exit(0)
@@ -173,6 +184,17 @@ def _link(run: StageRun, tracked: TrackedRun) -> None:
     if base:
         text = f"[{text}]({run_link(base, *ids)})"
     run.markdown("mlflow", text)
+
+
+def _tell_missing(key: str, missing: Sequence[str]) -> None:
+    """Say on the stage's flow run what MLflow does not hold of it."""
+    from prefect import get_run_logger
+    from prefect.artifacts import create_markdown_artifact
+
+    rows = "\n".join(f"- {what}" for what in missing)
+    _shown(lambda: get_run_logger().warning("not recorded in MLflow: %s", "; ".join(missing)))
+    text = f"Not recorded in MLflow:\n\n{rows}"
+    _shown(lambda: create_markdown_artifact(text, key=artifact_key(key, "not-recorded")))
 
 
 def show_table(key: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from pipeline_lib.tracking.registry import crown
 from pipeline_lib.tracking.states import TAG_CONDUCTOR, TAG_ENDED, TAG_STARTER, state_of_whole
 
 TAG_RUN, TAG_PART, TAG_MODEL, TAG_PROCESS = "symposium.run", "symposium.part", "symposium.model", "symposium.process"
+TAG_NOT_RECORDED = "symposium.not_recorded"
 TAG_SELECTED, TAG_CHAMPION = "symposium.selected", "symposium.champion"
 _LONGEST_PARAM = 6000
 _LONGEST_TAG = 5000
@@ -87,6 +89,8 @@ class Ledger:
         if key.part:
             self._client.update_run(run, status="RUNNING")
             tags = {**tags, TAG_PROCESS: self._process}
+            if before.tags.get(TAG_NOT_RECORDED):  # all of it is told again
+                tags[TAG_NOT_RECORDED] = ""
         else:
             again = not conductor or before.tags.get(TAG_CONDUCTOR) != conductor
             tags = {**tags, TAG_CONDUCTOR: conductor, TAG_STARTER: starter, **({TAG_ENDED: ""} if again else {})}
@@ -110,6 +114,10 @@ class Ledger:
     def tags(self, key: RunKey, tags: dict[str, str]) -> None:
         """Set tags."""
         self._client.log_batch(self.ids(key)[1], tags=[RunTag(k, v[:_LONGEST_TAG]) for k, v in tags.items()])
+
+    def not_recorded(self, key: RunKey, told: Sequence[str]) -> None:
+        """Tag a run with what could not be recorded of it, and why."""
+        self.tags(key, {TAG_NOT_RECORDED: "; ".join(told)})
 
     def metrics(self, key: RunKey, values: list[MetricValue]) -> None:
         """Log metrics; a value for a metric and step that already has one is left out."""

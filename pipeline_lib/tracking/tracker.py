@@ -218,6 +218,10 @@ class TrackedRun:
         ledger = self._tracker._writer.ledger if self._tracker.flush(timeout_s) else None
         return ledger.ids(self.key) if ledger else None
 
+    def not_recorded(self) -> list[str]:
+        """Return what of this run the server refused for good, and why; complete once `Tracker.close` has returned."""
+        return self._tracker._writer.not_recorded(self.key)
+
     def _finite(self, metrics: Mapping[str, float]) -> dict[str, float]:
         kept = {}
         for name, value in metrics.items():

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline_lib.tracking.operations import Operation, merged
+from pipeline_lib.tracking.operations import Operation, RunKey, merged
 from pipeline_lib.tracking.processes import is_gone, own_process
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class Writer:
         self._put_lock = threading.Lock()
         self._taken: list[Operation] = []
         self._closing = False
+        self._not_recorded: dict[RunKey, list[str]] = {}
         self._file_lock = threading.Lock()
         self._file = self._new_file()
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
@@ -118,6 +119,10 @@ class Writer:
         """The connection, once there is one."""
         return self._ledger
 
+    def not_recorded(self, key: RunKey) -> list[str]:
+        """Return what of a run was given up for good, and why; what waits for the server is not among it."""
+        return list(self._not_recorded.get(key, []))
+
     def _run(self) -> None:
         while True:
             self._wake.wait(self._interval_s)
@@ -165,9 +170,18 @@ class Writer:
                     if attempt + 1 < _ATTEMPTS:
                         time.sleep(0.5 * (attempt + 1))
                         continue
-                name = operation.key.name
-                log.warning("tracking: %s of %s was not recorded: %s", operation.kind, name, _first_line(error))
+                self._give_up(ledger, operation, _first_line(error))
                 return
+
+    def _give_up(self, ledger: Ledger, operation: Operation, reason: str) -> None:
+        """Say in the log, and on the operation's run in MLflow, that it was not recorded."""
+        log.warning("tracking: %s of %s was not recorded: %s", operation.kind, operation.key.name, reason)
+        told = self._not_recorded.setdefault(operation.key, [])
+        told.append(f"{operation.kind}: {reason}")
+        try:
+            ledger.not_recorded(operation.key, told)
+        except Exception as error:
+            log.warning("tracking: nor could that be said of %s: %s", operation.key.name, _first_line(error))
 
     def _replay(self, ledger: Ledger) -> None:
         """Send what this process, and processes that are gone, have left in the waiting folder."""
@@ -207,6 +221,8 @@ class Writer:
                     file.write(text)
             except OSError as error:
                 log.warning("tracking: %d records are lost: %s", len(operations), error)
+                for operation in operations:
+                    self._not_recorded.setdefault(operation.key, []).append(f"{operation.kind}: {error}")
 
     def _drain(self) -> list[Operation]:
         batch = []

@@ -29,7 +29,7 @@ from prefect import flow
 
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import CorruptFileError
-from tasks.stage import main, stage
+from tasks.stage import RefusedError, main, stage
 
 
 @flow(name="count")
@@ -46,6 +46,11 @@ def count(mode: str, seed: int) -> None:
             raise CorruptFileError("data/train.jsonl: damaged; delete it and run the same command again")
         if mode == "full":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "models/x")
+        if mode == "refused":
+            Path("found").write_text("no")
+            raise RefusedError("the reward audit failed: doing nothing wins")
+        if mode == "unknown":
+            run.tracked.checkpoint_metrics("never-made-known", 3, {"reward": 1.0}, ("validation", "d"))
         if mode == "defect":
             raise ValueError("nobody expected this")
 
@@ -154,6 +159,32 @@ def test_a_defect_keeps_its_traceback_once(project: Project) -> None:
     assert status == 1
     assert said.count("Traceback") == 1
     assert "error: ValueError: nobody expected this (see above)" in said
+
+
+def test_a_refusal_is_shown_as_failed_and_what_was_found_is_kept(project: Project) -> None:
+    status, said = project.run("refused")
+    assert status == 0, said
+    assert "refused: the reward audit failed: doing nothing wins" in said
+    assert "Traceback" not in said
+    assert (project.folder / "found").exists()
+    assert project.tracked()["count seed 0"].info.status == "FAILED"
+    state = project.flow_run().state
+    assert state is not None
+    assert state.is_failed()
+    assert "doing nothing wins" in str(state.message)
+
+
+def test_what_mlflow_refuses_is_told_on_the_stage_and_on_its_run(project: Project) -> None:
+    told = "model_metrics: LookupError: no logged model never-made-known in run "
+    for mode, expected in (("unknown", True), ("work", False)):  # the same run again, of which all is recorded
+        status, said = project.run(mode)
+        assert status == 0, said
+        assert (f"not recorded in MLflow: {told}" in said) == expected
+        tags = project.tracked()["count seed 0"].data.tags
+        assert (told in tags.get("symposium.not_recorded", "")) == expected
+    with get_client(sync_client=True) as client:
+        shown = [found for found in client.read_artifacts(limit=200) if found.key == "count-seed-0-not-recorded"]
+    assert any(project.folder.name in str(found.data) for found in shown)
 
 
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
