@@ -91,7 +91,7 @@ class Ledger:
             tags = {**tags, TAG_PROCESS: self._process}
             if before.tags.get(TAG_NOT_RECORDED):  # all of it is told again
                 tags[TAG_NOT_RECORDED] = ""
-        else:
+        elif not (conductor and is_gone(conductor)):  # else it is told late, and others may be at work by now
             again = not conductor or before.tags.get(TAG_CONDUCTOR) != conductor
             tags = {**tags, TAG_CONDUCTOR: conductor, TAG_STARTER: starter, **({TAG_ENDED: ""} if again else {})}
         self._client.log_batch(
@@ -102,12 +102,15 @@ class Ledger:
         if key.part or conductor or starter:
             self._settle(experiment, key)
 
-    def close(self, key: RunKey, status: str) -> None:
-        """Give a run its final status (FINISHED, FAILED, KILLED), and its parent the one that follows from all."""
+    def close(self, key: RunKey, status: str, conductor: str = "") -> None:
+        """Give a run its final status (FINISHED, FAILED, KILLED), and its parent the one that follows from all.
+
+        A parent's conductor, which says how the whole ended, is not heard when another one is at work by now.
+        """
         experiment, run = self.ids(key)
         if key.part:
             self._client.set_terminated(run, status=status)
-        else:
+        elif self._client.get_run(run).data.tags.get(TAG_CONDUCTOR) == conductor:
             self._client.set_tag(run, TAG_ENDED, status)
         self._settle(experiment, key)
 

@@ -64,6 +64,7 @@ class Tracker:
         self.key = RunKey(experiment, run, "", run)
         self._uri = uri
         self._home = home.absolute()
+        self._conductor = conductor
         self._writer = Writer(self._connect, self._waiting(), interval_s=interval_s)
         fields = {"tags": _texts(tags or {}), "params": flat(params or {})}
         self._put(self.key, "open", **fields, conductor=conductor, starter=starter)
@@ -92,7 +93,7 @@ class Tracker:
 
     def end(self, status: Status) -> None:
         """Say how the whole run ended; the conductor does that."""
-        self._put(self.key, "close", status=status)
+        self._put(self.key, "close", status=status, conductor=self._conductor)
 
     def flush(self, timeout_s: float = 10.0) -> bool:
         """Wait until everything is sent or safe in the waiting file; return whether it was all sent."""

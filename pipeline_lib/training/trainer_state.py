@@ -144,7 +144,7 @@ def load_state(scratch: Path, step: int, learners: Sequence[Learner]) -> tuple[d
         values = record["policies"][learner.policy.name]
         learner.optimiser.restore(load_file(folder / f"{learner.policy.name}.safetensors"))
         learner.policy.version = values["version"]
-        learner.budget = values["budget"]
+        learner.budget = min(learner.budget, values["budget"])  # what the settings now allow, and what had fitted
         learner.optimiser.refused = values["refused"]
         learner.optimiser.refused_in_a_row = values["refused_in_a_row"]
     return dict(record["sampler"]), dict(record["counters"])

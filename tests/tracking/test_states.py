@@ -117,6 +117,12 @@ def test_between_its_parts_a_conducted_run_is_running_until_its_conductor_says_h
     assert set(reader.statuses().values()) == {"FINISHED"}
 
 
+def killed(process: subprocess.Popen[str]) -> None:
+    """Kill a process, and wait until it has ended; nobody asks yet how, so the kernel still knows its number."""
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+
 def test_of_a_conductor_that_was_killed_the_next_look_tells(home: Path, reader: Reader) -> None:
     process = subprocess.Popen([sys.executable, "-c", CONDUCTOR, str(home)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -124,11 +130,11 @@ def test_of_a_conductor_that_was_killed_the_next_look_tells(home: Path, reader: 
     part = start(home, 0, pause=100, conductor=conductor)
     assert part.stdout is not None
     assert part.stdout.readline() == "logged\n"
-    process.kill()  # nobody asks yet how it ended, so the kernel still knows its number
+    killed(process)
     ledger = Ledger(f"sqlite:///{home}/mlflow.db", home)
     ledger.settle_all()
     assert reader.statuses() == {"brave-owl": "RUNNING", "train seed 0": "RUNNING"}, "its stage still runs"
-    part.kill()
+    killed(part)
     ledger.settle_all()
     assert reader.statuses() == {"brave-owl": "KILLED", "train seed 0": "KILLED"}
     process.wait()
@@ -145,3 +151,17 @@ def test_while_who_starts_its_parts_is_there_a_run_is_running(home: Path, reader
         assert reader.statuses() == {"brave-owl": "RUNNING", "prepare": "FINISHED"}
     Ledger(f"sqlite:///{home}/mlflow.db", home).settle_all()
     assert reader.statuses() == {"brave-owl": "FINISHED", "prepare": "FINISHED"}
+
+
+def test_what_a_conductor_that_is_gone_says_late_is_not_heard_over_the_next_one(home: Path, reader: Reader) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as gone:
+        before = own_process(gone.pid)
+    now = Tracker(home, "team", "brave-owl", conductor=own_process())
+    assert now.flush(60)
+    late = Tracker(home, "team", "brave-owl", conductor=before)
+    late.end("KILLED")
+    assert late.close(60)
+    assert reader.statuses() == {"brave-owl": "RUNNING"}
+    now.end("FINISHED")
+    assert now.close(60)
+    assert reader.statuses() == {"brave-owl": "FINISHED"}

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import save_team, team_digest
 from pipeline_lib.training.parallel import Processes, join_processes
 from pipeline_lib.training.stopping import TrainingStopped
@@ -23,8 +24,42 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+#: Cases that are also begun by so many processes and ended by so many others.
+HANDED_OVER = ("replicated-epochs", "replicated-lora-kl", "sharded")
+STOPPED_AFTER = 3
+
+
 def run_case(name: str, folder: Path, processes: Processes) -> dict[str, Any]:
     """Train four steps (with a stop and a new start after the third), and return what the first process noted."""
+    begin(name, folder / name, processes)
+    return end(name, folder, folder / name, processes)
+
+
+def begin(name: str, scratch: Path, processes: Processes) -> None:
+    """Train until a stop after the third step."""
+    stop: list[int] = []
+
+    def note(step: int, metrics: dict[str, float]) -> None:
+        if step == STOPPED_AFTER:
+            stop.append(step)
+
+    try:
+        _train(name, scratch, processes, on_step=note, should_stop=lambda: bool(stop))
+    except TrainingStopped:
+        return
+    raise AssertionError("it was not stopped")
+
+
+def end(name: str, folder: Path, scratch: Path, processes: Processes) -> dict[str, Any]:
+    """Continue to the end, and return what the first process noted on the way."""
+    rows: list[dict[str, float]] = []
+    team = _train(name, scratch, processes, on_step=lambda step, metrics: rows.append({"step": step, **metrics}))
+    if processes.first:
+        save_team(team, folder / f"{name}-team")
+    return {"rows": rows, "digest": team_digest(team)}
+
+
+def _train(name: str, scratch: Path, processes: Processes, **more: Any) -> Team:
     team_options, changes = CASES[name]
     # Small passes, so that every process has several and one has fewer.
     options = {
@@ -35,35 +70,10 @@ def run_case(name: str, folder: Path, processes: Processes) -> dict[str, Any]:
         "micro_batch_tokens": 64,
         **changes,
     }
+    team = make_team(**team_options)
     settings = make_settings(**options)
-    rows: list[dict[str, float]] = []
-    stop: list[int] = []
-
-    def note(step: int, metrics: dict[str, float]) -> None:
-        rows.append({"step": step, **metrics})
-        if step == 3 and attempt == 0:
-            stop.append(step)
-
-    for attempt in range(2):
-        rows.clear()
-        stop.clear()
-        team = make_team(**team_options)
-        try:
-            run_training(
-                folder,
-                team,
-                Agree(turns=2),
-                settings=settings,
-                scratch=folder / name,
-                on_step=note,
-                processes=processes,
-                should_stop=lambda: bool(stop),
-            )
-        except TrainingStopped:
-            assert attempt == 0
-    if processes.first:
-        save_team(team, folder / f"{name}-team")
-    return {"rows": rows, "digest": team_digest(team)}
+    run_training(scratch.parent, team, Agree(turns=2), settings=settings, scratch=scratch, processes=processes, **more)
+    return team
 
 
 if __name__ == "__main__":
@@ -72,3 +82,8 @@ if __name__ == "__main__":
     for case in CASES:
         result = run_case(case, out, together)
         (out / f"{case}-{together.rank}-of-{together.world}.json").write_text(json.dumps(result))
+    for case in HANDED_OVER:
+        begin(case, out / "begun-by-two" / case, together)
+        ended = end(case, out / "ended-by-two", out / "begun-by-one" / case, together)
+        if together.first:
+            (out / f"{case}-ended-by-two.json").write_text(json.dumps(ended))

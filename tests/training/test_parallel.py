@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from pipeline_lib.rollouts.engine import Action
 from pipeline_lib.training.experience import Decision, Experience, join
 from pipeline_lib.training.parallel import Processes
-from tests.training.several import CASES, run_case
+from tests.training.several import CASES, HANDED_OVER, begin, end, run_case
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,6 +24,8 @@ ROOT = Path(__file__).parents[2]
 def together(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of results of two processes, started by torch's launcher as ``accelerate launch`` does."""
     folder = tmp_path_factory.mktemp("two")
+    for name in HANDED_OVER:
+        begin(name, folder / "begun-by-one" / name, Processes())
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "tests.training.several"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, *launcher, str(folder)]
@@ -46,20 +48,34 @@ def test_two_processes_give_the_result_of_one(together: Path, tmp_path: Path, na
     both = [json.loads((together / f"{name}-{rank}-of-2.json").read_text()) for rank in (0, 1)]
     assert both[0]["digest"] == both[1]["digest"]
     assert both[1]["rows"] == []
-    pairs = zip(
-        sorted((tmp_path / f"{name}-team").rglob("*.safetensors")),
-        sorted((together / f"{name}-team").rglob("*.safetensors")),
-        strict=True,
-    )
+    assert len(alone["rows"]) == 2
+    same_up_to_rounding(both[0]["rows"], together / f"{name}-team", alone["rows"], tmp_path / f"{name}-team")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HANDED_OVER)
+def test_what_one_process_began_two_end_and_the_other_way_round(together: Path, tmp_path: Path, name: str) -> None:
+    """How many processes there are is the machine's business: the result is the same up to rounding."""
+    unchanged = json.loads((together / f"{name}-0-of-2.json").read_text())["rows"], together / f"{name}-team"
+    by_one = end(name, tmp_path, together / "begun-by-two" / name, Processes())["rows"]
+    by_two = json.loads((together / f"{name}-ended-by-two.json").read_text())["rows"]
+    assert [row["step"] for row in by_one] == [row["step"] for row in by_two] == [3, 4], "it began anew"
+    same_up_to_rounding(by_one, tmp_path / f"{name}-team", *unchanged)
+    same_up_to_rounding(by_two, together / "ended-by-two" / f"{name}-team", *unchanged)
+
+
+def same_up_to_rounding(
+    rows: list[dict[str, float]], team: Path, other_rows: list[dict[str, float]], other_team: Path
+) -> None:
     compared = 0
-    for own, theirs in pairs:
+    files, others = (sorted(folder.rglob("*.safetensors")) for folder in (team, other_team))
+    for own, theirs in zip(files, others, strict=True):
         first, second = load_file(own), load_file(theirs)
         for key, value in first.items():
             assert torch.allclose(value, second[key], atol=1e-5), key
             compared += 1
     assert compared > 4
-    assert len(alone["rows"]) == len(both[0]["rows"]) == 2
-    for row, other in zip(alone["rows"], both[0]["rows"], strict=True):
+    for row, other in zip(rows, other_rows, strict=True):
         assert set(row) == set(other)
         for key, value in row.items():
             if key.partition("/")[0] not in ("time", "memory", "mismatch") and "per_s" not in key:
