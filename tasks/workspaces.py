@@ -112,8 +112,13 @@ def _reads_as(file: Path, wanted: Params) -> bool:
 
 
 def save_experiment(folder: Path, project: Path, name: str) -> str:
-    """Save the workspace as the DVC experiment ``name`` of the project; return its commit."""
-    ask(folder, "exp", "save", "--name", name)
+    """Save the workspace as the DVC experiment ``name`` of the project, with all that the run wrote; return its commit.
+
+    DVC alone would leave behind what neither git nor its cache knows (outputs with ``cache: false``), and ``dvc exp
+    apply`` would put the run's settings beside the results of another one.
+    """
+    written = git(folder, "ls-files", "-z", "--others", "--exclude-standard").split("\0")
+    ask(folder, "exp", "save", "--name", name, *(f"--include-untracked={path}" for path in written if path))
     refs = git(folder, "for-each-ref", "--format=%(refname)", "refs/exps/")
     found = [ref for ref in refs.splitlines() if ref.endswith(f"/{name}")]
     if not found:

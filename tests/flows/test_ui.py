@@ -66,6 +66,12 @@ class Ui:
     def wait(self, run: FlowRun, *states: str) -> None:
         wait_for(lambda: self.state(run) in states, f"{run.name} {states}; it is {self.state(run)}\n{self.log()}")
 
+    def tracked(self, run: str) -> set[str]:
+        """Return the states that MLflow shows of a run and its parts."""
+        client = mlflow.MlflowClient(self.mlflow)
+        experiments = [found.experiment_id for found in client.search_experiments()]
+        return {found.info.status for found in client.search_runs(experiments, f"tags.`symposium.run` = '{run}'")}
+
     def log(self) -> str:
         return (self.project / ".symposium/logs/deployments.log").read_text()[-3000:]
 
@@ -196,10 +202,12 @@ def test_cancelling_stops_the_training_and_the_same_run_continues(ui: Ui) -> Non
     assert ui.state(run) == "Cancelled"
     wait_for(lambda: not [line for line in still_there(ui.project) if "learn.py" in line], "training ended", 20)
     wait_for(lambda: not list((home / "workspaces").glob("calm-fox*")), "workspace removed", 20)
+    wait_for(lambda: ui.tracked("calm-fox") == {"KILLED"}, lambda: f"MLflow says so: {ui.tracked('calm-fox')}", 60)
     (home / "hold").unlink()
     again = ui.start("calm-fox", steps=8)
     ui.wait(again, "Completed", "Failed", "Crashed")
     assert ui.state(again) == "Completed", ui.log()
+    assert ui.tracked("calm-fox") == {"FINISHED"}
     assert {path.name for path in set(home.rglob("began-at-*")) - begun} > {"began-at-0"}, "it began anew"
 
 
@@ -242,6 +250,7 @@ def test_a_killed_run_is_shown_as_crashed_within_a_minute(ui: Ui) -> None:
         (home / "hold").unlink()
     run = mine()
     assert run is not None
+    wait_for(lambda: ui.tracked("killed") == {"KILLED"}, lambda: f"MLflow says so: {ui.tracked('killed')}", 60)
     wait_for(lambda: ui.state(run) == "Crashed", f"crashed; it is {ui.state(run)}", 60)
 
 

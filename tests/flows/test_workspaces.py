@@ -76,6 +76,55 @@ def test_an_experiment_is_saved_under_its_name_and_the_working_tree_is_untouched
     assert (toy / "out/alone").read_text() == "alone", "its data is in the project's cache"
 
 
+RESULTS = """
+stages:
+  run:
+    cmd: python run.py
+    deps: [run.py]
+    params: [train]
+    outs:
+      - models
+      - report/page.html
+      - results/plan.json: {cache: false}
+    metrics:
+      - results/metrics.json: {cache: false}
+"""
+RUN = """
+from pathlib import Path
+written = "models/weights.bin models/deep/er.bin report/page.html results/plan.json results/metrics.json"
+for name in written.split():
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(f'"{name} of {Path("params.yaml").read_text()!r}"')
+"""
+
+
+def test_a_saved_run_that_is_applied_is_that_run_whole(toy: Path) -> None:
+    """File by file, whatever holds it (git, DVC's cache, or neither), over the results of another run."""
+    (toy / "dvc.yaml").write_text(RESULTS)
+    (toy / "run.py").write_text(RUN)
+    commit(toy, "a stage with every kind of output")
+    call(toy, "dvc", "repro", "-q")  # the results of another run lie in the tree, and git does not know them
+    other = contents(toy)
+    wanted = changed(load_params(toy / "params.yaml", toy / "conf"), train={"steps": 6})
+    with workspaces.workspace(toy, "brave-owl") as folder:
+        workspaces.change_settings(folder / "params.yaml", wanted)
+        call(folder, "dvc", "repro", "-q")
+        whole = contents(folder)
+        workspaces.save_experiment(folder, toy, "brave-owl")
+    assert len(whole) > 8
+    assert len([name for name in whole if whole[name] != other[name]]) == 7, "settings, lock and five outputs"
+    call(toy, "dvc", "exp", "apply", "-q", "brave-owl")
+    assert contents(toy) == whole
+    assert call(toy, "dvc", "status", "--json").strip() == "{}"
+    assert "brave-owl" in call(toy, "dvc", "exp", "show", "--csv")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the content of every file of a working tree."""
+    files = ((path.relative_to(folder), path) for path in folder.rglob("*") if path.is_file())
+    return {str(name): path.read_bytes() for name, path in files if name.parts[0] not in {".git", ".dvc", ".symposium"}}
+
+
 def test_what_was_computed_in_one_workspace_is_not_computed_again_in_the_next(toy: Path) -> None:
     for number in (1, 2):
         with workspaces.workspace(toy, f"run-{number}") as folder:
