@@ -25,7 +25,7 @@ from pipeline_lib.tracking.addresses import LOCK
 from pipeline_lib.tracking.championship import Contender
 from pipeline_lib.tracking.destination import as_default, connect, experiment_id
 from pipeline_lib.tracking.operations import MetricValue, Operation, RunKey
-from pipeline_lib.tracking.processes import is_gone, own_process
+from pipeline_lib.tracking.processes import is_gone
 from pipeline_lib.tracking.registry import crown
 from pipeline_lib.tracking.states import TAG_CONDUCTOR, TAG_ENDED, TAG_STARTER, state_of_whole
 
@@ -51,7 +51,6 @@ class Ledger:
         self._experiments: dict[str, str] = {}
         self._runs: dict[tuple[str, str, str], str] = {}
         self._known: dict[str, dict[str, set[int]]] = {}
-        self._process = own_process()
         self.champions: dict[RunKey, str] = {}  # what was decided about the champion, by the run that asked
 
     def apply(self, operation: Operation) -> None:
@@ -72,7 +71,13 @@ class Ledger:
         return experiment, self._runs[place]
 
     def open(
-        self, key: RunKey, tags: dict[str, str], params: dict[str, str], conductor: str = "", starter: str = ""
+        self,
+        key: RunKey,
+        tags: dict[str, str],
+        params: dict[str, str],
+        process: str = "",
+        conductor: str = "",
+        starter: str = "",
     ) -> None:
         """Open a run, or join it again: tags are replaced, params only added (MLflow keeps the first value).
 
@@ -80,6 +85,7 @@ class Ledger:
             key: which run.
             tags: its tags.
             params: its parameters.
+            process: for a part, the process that does its work, which need not be the one that tells us.
             conductor: for a parent, the process that will say how the whole ended; empty: there is none.
             starter: for a parent, a process that starts one part after the other and says nothing; empty: none known.
         """
@@ -88,7 +94,7 @@ class Ledger:
         present = before.params
         if key.part:
             self._client.update_run(run, status="RUNNING")
-            tags = {**tags, TAG_PROCESS: self._process}
+            tags = {**tags, TAG_PROCESS: process}
             if before.tags.get(TAG_NOT_RECORDED):  # all of it is told again
                 tags[TAG_NOT_RECORDED] = ""
         elif not (conductor and is_gone(conductor)):  # else it is told late, and others may be at work by now
@@ -212,7 +218,7 @@ class Ledger:
                 return str(found[0].info.run_id)
             tags = {TAG_RUN: key.run, TAG_PART: key.part or "-"}
             if parent:
-                tags |= {TAG_PROCESS: self._process, "mlflow.parentRunId": parent}
+                tags["mlflow.parentRunId"] = parent
             run = str(self._client.create_run(experiment, tags=tags, run_name=key.name).info.run_id)
             self._known[run] = defaultdict(set)  # new: there is no history to look up
             return run

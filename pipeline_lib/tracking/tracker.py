@@ -22,6 +22,7 @@ from pipeline_lib.storage import digest
 from pipeline_lib.tracking.addresses import tracking_uri
 from pipeline_lib.tracking.championship import Contender
 from pipeline_lib.tracking.operations import Operation, RunKey
+from pipeline_lib.tracking.processes import own_process
 from pipeline_lib.tracking.writer import Writer, log
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
@@ -88,7 +89,7 @@ class Tracker:
             **({} if seed is None else {"symposium.seed": str(seed)}),
             **_texts(tags or {}),
         }
-        self._put(key, "open", tags=labels, params={})
+        self._put(key, "open", tags=labels, params={}, process=own_process())
         return TrackedRun(self, key)
 
     def end(self, status: Status) -> None:
@@ -141,7 +142,7 @@ class TrackedRun:
 
     def params(self, params: Mapping[str, Any]) -> None:
         """Name the settings, nested, that this run was made with; a value that was named before stays."""
-        self._tracker._put(self.key, "open", tags={}, params=flat(params))
+        self._tracker._put(self.key, "open", tags={}, params=flat(params), process=own_process())
 
     def dataset(self, name: str, digest: str, source: Mapping[str, Any], context: str) -> None:
         """Name a data set that the run reads.

@@ -98,6 +98,15 @@ def test_what_a_process_could_not_send_is_sent_by_the_next_one(home: Path, reade
     assert set(reader.statuses().values()) == {"FINISHED"}
 
 
+def test_a_run_that_another_process_tells_of_is_not_taken_for_that_process(home: Path, reader: Reader) -> None:
+    away(home)
+    (file,) = waiting(home)
+    told = [line for line in file.read_text().splitlines(keepends=True) if '"close"' not in line]  # killed before
+    file.write_text("".join(told))
+    assert Tracker(home, "team", "calm-fox").flush(60)
+    assert reader.statuses()["train seed 0"] == "KILLED"
+
+
 def test_a_damaged_line_is_left_out_and_the_others_are_sent(
     home: Path, reader: Reader, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -31,7 +31,7 @@ def train(seed: int) -> None:
             run.log(step, {"reward": step / params.train.steps, "loss": 1 / step})
             if step <= done:
                 continue
-            while meeting() or Path(places().home / "hold").exists():
+            while meeting() or held(step):
                 time.sleep(0.05)
             run.progress(step, params.train.steps, f"reward {step / params.train.steps:.2f}")
             if step % params.train.checkpoint_every == 0:
@@ -46,6 +46,12 @@ def train(seed: int) -> None:
         run.table("scores", [{"seed": seed, **score}], "How it ended")
     storage.write_text(Path(f"models/{seed}/weights.txt"), f"{seed} {params.train.steps}")
     storage.write_json(Path(f"results/train-{seed}.json"), score)
+
+
+def held(step: int) -> bool:
+    """Return whether somebody wants to hold the training here; the file may name the last step that may be done."""
+    file = places().home / "hold"
+    return file.exists() and step > int(file.read_text() or 0)
 
 
 def meeting() -> bool:
