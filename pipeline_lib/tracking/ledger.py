@@ -90,21 +90,22 @@ class Ledger:
             starter: for a parent, a process that starts one part after the other and says nothing; empty: none known.
         """
         experiment, run = self.ids(key)
-        before = self._client.get_run(run).data
-        present = before.params
-        if key.part:
-            self._client.update_run(run, status="RUNNING")
-            tags = {**tags, TAG_PROCESS: process}
-            if before.tags.get(TAG_NOT_RECORDED):  # all of it is told again
-                tags[TAG_NOT_RECORDED] = ""
-        elif not (conductor and is_gone(conductor)):  # else it is told late, and others may be at work by now
-            again = not conductor or before.tags.get(TAG_CONDUCTOR) != conductor
-            tags = {**tags, TAG_CONDUCTOR: conductor, TAG_STARTER: starter, **({TAG_ENDED: ""} if again else {})}
-        self._client.log_batch(
-            run,
-            params=[Param(name, value[:_LONGEST_PARAM]) for name, value in params.items() if name not in present],
-            tags=[RunTag(name, value[:_LONGEST_TAG]) for name, value in tags.items()],
-        )
+        with locked(self._home / LOCK):  # MLflow refuses a parameter that another process has named meanwhile
+            before = self._client.get_run(run).data
+            present = before.params
+            if key.part:
+                self._client.update_run(run, status="RUNNING")
+                tags = {**tags, TAG_PROCESS: process}
+                if before.tags.get(TAG_NOT_RECORDED):  # all of it is told again
+                    tags[TAG_NOT_RECORDED] = ""
+            elif not (conductor and is_gone(conductor)):  # else it is told late, and others may be at work by now
+                again = not conductor or before.tags.get(TAG_CONDUCTOR) != conductor
+                tags = {**tags, TAG_CONDUCTOR: conductor, TAG_STARTER: starter, **({TAG_ENDED: ""} if again else {})}
+            self._client.log_batch(
+                run,
+                params=[Param(name, value[:_LONGEST_PARAM]) for name, value in params.items() if name not in present],
+                tags=[RunTag(name, value[:_LONGEST_TAG]) for name, value in tags.items()],
+            )
         if key.part or conductor or starter:
             self._settle(experiment, key)
 
