@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
-from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.tracking import Contender
 from pipeline_lib.training.checkpoints import RECORD, read_record, step_folder
-from tasks.arms import PROBLEMS, RESULTS, TEAM, trained_folder
+from tasks.arms import RESULTS, TEAM, trained_folder
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
@@ -34,8 +33,8 @@ def crown(params: Params, run: StageRun) -> None:
         team=make_known(run, TEAM, int(selection["champion_seed"]), int(selection["champion_step"])),
         run=run.name,
         verdict=str(result["verdict"]),
-        plan_faults="; ".join(result["plan"]["deviations"]),
-        problems=str(load_manifest(PROBLEMS)["splits"]["test"]["digest"]),
+        plan_faults="; ".join((*result["plan"]["deviations"], *result["plan"]["changed"])),
+        problems=str(result["design"]["test_content"]),
         metric=metric,
         value=float(result["teams"]["selected"]["metrics"][metric]),
     )
