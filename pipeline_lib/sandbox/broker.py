@@ -32,6 +32,7 @@ _DEATHS = 2  # workers a job may bring down before it is judged a crash
 _SUSPICION = 3  # workers a job may lose by a kill before it has to run alone
 _ALONE = 3  # workers it may lose then
 _LOSSES = 100  # workers a job may lose while others are killed, too, before it is given back
+_STARTS = 8  # times that no worker of the kind that a job needs could be started before it is given back
 _DRAIN_S = 10.0  # a job that has to run alone waits for an empty queue, but not for longer
 _BROKEN_S = 60.0  # seconds without any worker before giving up
 _OVERTIME = 10.0  # a judge that takes so many times a job's wall limit is stuck
@@ -208,6 +209,19 @@ class Broker:
         else:
             (self.suspects if entry.suspicion >= _SUSPICION else self.queue).append(entry)
 
+    def _retry_untouched(self, entry: Entry, slot: Slot, head: wire.Head) -> None:
+        """Try a job again whose program never came to a worker: it died before, or none could be started."""
+        entry.avoid = slot.index
+        entry.losses += 1
+        if head["jail"]:
+            self._lost_idle(head["outside"])
+        else:
+            entry.unstarted += 1
+        if entry.losses >= _LOSSES or entry.unstarted >= _STARTS:
+            self._end(entry, "infra_error", f"{head['died']}: {entry.losses} times")
+        else:
+            self.queue.append(entry)
+
     def _count_loss(self, entry: Entry) -> None:
         entry.losses += 1
         if entry.suspicion and self.killed_idle > entry.first_lost:
@@ -254,9 +268,8 @@ class Broker:
                     if head["began"]:
                         self.restarts += 1
                         self._retry(entry, slot, head["outside"], head["died"])
-                    else:  # the worker died before it had the program
-                        self._lost_idle(head["outside"])
-                        self.queue.append(entry)
+                    else:
+                        self._retry_untouched(entry, slot, head)
                 elif head["status"] == "timeout" and not entry.late:
                     entry.late = True
                     self.queue.append(entry)

@@ -18,7 +18,7 @@ from typing import Any
 
 from pipeline_lib.sandbox import orphans
 from pipeline_lib.sandbox.runtime import ENVIRONMENT, FLAGS, SCRATCH
-from pipeline_lib.sandbox.worker import JailError, Worker
+from pipeline_lib.sandbox.worker import JailError, NoPackages, Worker
 
 DEFAULT_IMAGE = "symposium-sandbox"
 LABEL = "symposium-sandbox"  # on containers: who they belong to; on images: what is in them
@@ -152,7 +152,7 @@ def _check_image(name: str, image: Any, flavour: str) -> list[str]:
         )
     packages = labels.get(f"{LABEL}.packages", "")
     if flavour == "numpy" and not packages:
-        raise JailError(f"the image {name!r} has no numpy; build it where numpy is installed")
+        raise NoPackages(f"the image {name!r} has no numpy; build it where numpy is installed")
     return [packages] if flavour == "numpy" else []
 
 

@@ -23,7 +23,7 @@ from pipeline_lib.sandbox.jails import start_worker
 from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.runner import Ended, judge
 from pipeline_lib.sandbox.runtime import claim_user
-from pipeline_lib.sandbox.worker import JailError, Worker, WorkerDied
+from pipeline_lib.sandbox.worker import JailError, NoPackages, Worker, WorkerDied
 
 _JOBS_PER_WORKER = 5000
 _GONE = 0  # poll tells of a hang-up whether or not it is asked
@@ -79,7 +79,12 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
             before = worker.jobs if worker is not None else 0
             try:
                 if worker is None:
-                    worker = workers[flavour] = _start(slot, config, flavour)
+                    try:
+                        worker = workers[flavour] = _start(slot, config, flavour)
+                    except NoPackages:  # then it is the program's own fault that it wants them
+                        config["packages"] = []
+                        worker, flavour = workers["lean"], "lean"
+                        before = worker.jobs
                 verdict = judge(planned, job.limits or limits, worker, f"slot-{slot}")
             except (WorkerDied, JailError) as error:
                 outside = True
@@ -87,7 +92,7 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
                 if worker is not None:
                     del workers[flavour]
                     outside = _killed(worker, error)
-                fate = {"outside": outside, "began": began, "ready": "lean" in workers}
+                fate = {"outside": outside, "began": began, "jail": worker is not None, "ready": "lean" in workers}
                 link.send({"n": head["n"], "died": str(error)} | fate)
                 continue
             finally:
@@ -140,6 +145,8 @@ def _start(slot: int, config: dict[str, Any], flavour: str) -> Worker:
     for kind in config["jails"]:
         try:
             return start_worker(kind, slot, config, flavour)
+        except NoPackages:
+            raise
         except JailError as error:
             reasons.append(f"{kind}: {error}")
     raise JailError("; ".join(reasons))

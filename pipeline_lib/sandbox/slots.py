@@ -30,6 +30,7 @@ class Entry:
         losses: workers it lost to a SIGKILL, which no known act of a program can cause.
         suspicion: those of them that were lost while the program ran and nothing else is known to have been killed.
         alone: those of them that were lost while no other program ran.
+        unstarted: times that no worker could be started for it.
         first_lost: when the first of them was lost, on the monotonic clock.
         late: it was late once; the next time is final.
         avoid: the slot where it lost a worker last.
@@ -43,6 +44,7 @@ class Entry:
     losses: int = 0
     suspicion: int = 0
     alone: int = 0
+    unstarted: int = 0
     first_lost: float = 0.0
     late: bool = False
     avoid: int = -1

@@ -37,6 +37,10 @@ class JailError(Exception):
     """A jail could not be started."""
 
 
+class NoPackages(JailError):
+    """A jail has not the packages that were asked for, and never will."""
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """How a child ended: ``signal`` (0 if it exited), whether that was the fork server's, exit code, use.

@@ -214,6 +214,17 @@ def test_an_image_on_top_of_another(dockerd: Daemon) -> None:
         assert executor.run([GOOD])[0].status is Status.PASSED
 
 
+def test_a_program_that_wants_numpy_where_there_is_none_fails_by_itself(
+    dockerd: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline_lib.sandbox.image.find_packages", list)
+    build_image("no-numpy")
+    wants = Job("wants", "import numpy\ndef f(x):\n    return x + 1\n", TESTS, "f")
+    with Executor("docker", slots=1, image="no-numpy") as executor:
+        verdicts = executor.run([wants, GOOD])
+    assert [(verdict.status, verdict.attempts) for verdict in verdicts] == [(Status.LOAD_ERROR, 1), (Status.PASSED, 1)]
+
+
 def test_close_and_death_leave_no_container(dockerd: Daemon) -> None:
     before = {container.id for container in containers()}
     with Executor("docker", slots=2) as executor:

@@ -274,3 +274,17 @@ def test_what_a_dead_broker_was_judging_is_sent_again_last() -> None:
     assert local.resent([3, 4, 6, 7, 9], 2) == [6, 7, 9, 3, 4]
     assert local.resent([3], 2) == [3]
     assert local.resent([], 2) == []
+
+
+@pytest.mark.parametrize(("jail", "tries"), [(True, 100), (False, 8)])
+def test_a_job_that_never_comes_to_a_worker_is_given_back(jail: bool, tries: int) -> None:
+    client, connection = socket.socketpair()
+    with client, connection:
+        broker = Broker(connection, {"slots": 1})
+        broker.selector.close()
+        entry = Entry(1, b"", 1.0)
+        for _ in range(tries):
+            assert not broker.outgoing
+            broker._retry_untouched(entry, broker.slots[0], {"died": "none", "outside": True, "jail": jail})
+        ((head, _),) = wire.Frames().feed(bytes(broker.outgoing))
+    assert (head["status"], head["error"]) == ("infra_error", f"none: {tries} times")
