@@ -119,7 +119,7 @@ def _arguments(form: Any) -> tuple[Any, ...] | None:
     return tuple(args) if isinstance(args, list) else None
 
 
-def request(number: int, args: list[Any], kwargs: dict[str, Any], known: Common, gone: list[int]) -> bytes:
+def request(number: int, args: list[Any], kwargs: dict[str, Any], known: Common, gone: list[int]) -> bytes | None:
     """Return the request of a call, with what has happened to the containers that both sides know.
 
     Args:
@@ -128,14 +128,21 @@ def request(number: int, args: list[Any], kwargs: dict[str, Any], known: Common,
         known: gets to know the containers in them.
         gone: numbers of containers that the tests have no name for any more.
 
+    Returns:
+        None if an argument has no plain form.
+
     Raises:
-        NoAnswer: an argument has no plain form.
+        NoAnswer: an argument is nested too deep.
     """
+    gone += known.prune()
+    held = set(known.cells)
     try:
-        gone += known.prune()
         news = (known.changes(), gone)
         return values.write_call(number, args, kwargs, known, news)
     except values.BadValue as error:
+        if error.kind == "type":
+            known.forget([number for number in known.cells if number not in held])
+            return None
         gone += known.cells
         known.clear()
         raise NoAnswer("error", f"the tests pass what cannot be sent: {error}") from None

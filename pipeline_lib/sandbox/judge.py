@@ -12,6 +12,7 @@ import resource
 import select
 import signal
 import socket
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -48,6 +49,7 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     link = wire.Link(connection)
     limits = Limits(**config["limits"])
+    tempfile.tempdir = config["run_folder"]  # where whatever tests leave behind goes with the broker
     user = claim_user()
     folder = Path(config["run_folder"]) / f"judge-{slot}"  # tests that write files shall write them here
     folder.mkdir(exist_ok=True)

@@ -13,11 +13,15 @@ import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from pipeline_lib.sandbox import calls
+from pipeline_lib.sandbox.handles import Handles, exception, is_class
+from pipeline_lib.sandbox.imports import is_well_known
 from pipeline_lib.sandbox.inside import values
 from pipeline_lib.sandbox.inside.common import Common
+from pipeline_lib.sandbox.inside.folder import Folder
 from pipeline_lib.sandbox.inside.recorder import NoAnswer
 from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.randomness import seed_of_program
@@ -29,6 +33,7 @@ from pipeline_lib.sandbox.worker import Usage, Worker, WorkerDied
 RESTARTS = 3
 _FRAME_SLACK = 1 << 16  # bytes of a reply around a value, or instead of one
 _AHEAD = 1 << 16  # bytes sent with a program, its own included; every socket takes so many at once
+_MOST_OPERATIONS = 20_000  # on a program's objects
 _MOST_GRACE = 3.0  # wall limits by which a busy machine may put off the end of a job
 _NEARLY_ALL = 0.8  # of the memory limit: a process killed then was killed for it
 
@@ -42,6 +47,7 @@ class Program:
         broken: the jail died under a call.
         cpu_s, peak_mb: of all ended children.
         space: the tests' namespace, in which exceptions are looked up.
+        handles: what the tests hold of the program's objects; None as long as they have been given values alone.
     """
 
     def __init__(self, planned: Planned, limits: Limits, worker: Worker) -> None:
@@ -55,8 +61,11 @@ class Program:
         self.cpu_s = 0.0
         self.peak_mb = 0.0
         self.space: dict[str, Any] = {}
+        self.handles: Handles | None = None
         self.wall_end = time.monotonic() + limits.wall_s
         self._calls = 0
+        self._operations = 0
+        self._is_class = False
         self._graced = 0.0
         self._waited = 0.0
         self._answered = time.monotonic()
@@ -66,6 +75,7 @@ class Program:
         self._buffer = bytearray()
         # Calls that the program knows of and the tests have not made yet: arguments and requests.
         self._sent: deque[tuple[bytes, bytes]] = deque()
+        self._early: deque[list[Any]] = deque()  # the program's answers to the first of them
         self._surprised = False
         self._known = Common(0)
         self._gone: list[int] = []  # containers that the program must forget
@@ -98,6 +108,7 @@ class Program:
         except NoAnswer:
             return False
         if kind == "loaded":
+            self._is_class = rest == ["class"]
             return True
         raised = calls.exception(rest)
         self.end()
@@ -141,6 +152,10 @@ class Program:
         self._channel.close()
         self._channel = None
         self._sent.clear()
+        self._early.clear()
+        if self.handles is not None:
+            self.handles.ended = True
+            self.handles = None
         usage = self.worker.finish(gone)
         self.cpu_s += usage.cpu_s
         self.peak_mb = max(self.peak_mb, usage.peak_mb)
@@ -167,6 +182,83 @@ class Program:
         self.events.append((failure.kind, str(failure)))
         self.failures.append(failure)
 
+    # -- objects --------------------------------------------------------------------------------------------------
+
+    def bind(self) -> None:
+        """Give the tests what they know by name: the entry point, and the program's classes that they speak of."""
+        entry_point, (plan,) = self.job.entry_point, self.planned.plans
+        self.space |= {entry_point: self, "candidate": self}
+        names = sorted(name for name in plan.names if self._may_name(name))
+        if not names and not self._is_class and not (plan.files and plan.methods):
+            return
+        found = self._hold().do("names", entry_point, *names)
+        for name, value in zip((entry_point, *names), found if isinstance(found, tuple) else (), strict=False):
+            if is_class(value):
+                self.space[name] = value
+        if self._is_class:
+            self.space["candidate"] = self.space[entry_point]
+
+    def _may_name(self, name: str) -> bool:
+        """Return whether a name that the tests leave open may be that of a class of the program."""
+        return name not in self.space and not is_well_known(name) and f"class {name}" in self.job.code
+
+    def revive(self) -> None:
+        """Start the program afresh if it has ended, as often as that is allowed."""
+        if self._channel is None and self._restarts < RESTARTS:
+            self._restarts += 1
+            if self.load():
+                self.bind()
+            else:
+                self._restarts = RESTARTS
+
+    def operate(self, operation: str, message: Any) -> Any:
+        """Have the program do something to objects of its own; return the value.
+
+        Raises:
+            What `__call__` raises.
+        """
+        with self._turn:
+            return self._counted(self._operate, operation, message)
+
+    def _operate(self, operation: str, message: Any) -> Any:
+        handles = self._hold()
+        while len(self._early) < len(self._sent):  # the program answers in the order in which it was asked
+            self._early.append(self._exchange(b""))
+        self._operations -= 1
+        if self._operations < -_MOST_OPERATIONS:
+            raise self._fail("output_limit", f"more than {_MOST_OPERATIONS} operations on its objects")
+        asked = self._operations
+        number, kind, *rest = self._exchange(_framed(values.write_request(asked, operation, message)))
+        try:
+            while kind == "callback" and len(rest) == 2:
+                answer = handles.call(*rest)
+                number, kind, *rest = self._exchange(_framed(values.write_request(0, "return", answer)))
+            if number != asked:
+                raise self._fail("output_limit", "the program answered what it was not asked")
+            return self._value(kind, rest)
+        except values.BadValue as error:
+            raise self._fail("output_limit", f"a reply that is no value: {error}") from None
+
+    def _hold(self) -> Handles:
+        if self.handles is None:
+            (plan,) = self.planned.plans
+            folder = Folder(self.limits.file_mb << 20) if plan.files else None
+            self.handles = Handles(self.operate, bool(plan.methods), folder)
+            self.handles.take_over(self._known.cells, self._gone)
+            self._known, self._gone = Common(0), []
+        return self.handles
+
+    def _value(self, kind: str, rest: list[Any]) -> Any:
+        """Return the value of a reply with handles; raises `BadValue` for what is none."""
+        if kind == "shared" and len(rest) == 1:
+            (value,) = self._hold().arrived(rest[0])
+            return value
+        if kind == "raised" and len(rest) == 2:
+            (handle,) = self._hold().arrived(rest.pop())
+            raised = self._raised(rest)
+            raise raised.rebuild(self.space, self.job.tests) if handle is None else exception(handle, raised)
+        raise self._no_value(kind, rest)
+
     # -- calls ----------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -183,11 +275,15 @@ class Program:
             return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the value of a call, and remember what it raised instead if the tests may lose it."""
+        """Return the value of a call."""
+        return self._counted(self._ask, args, kwargs)
+
+    def _counted(self, ask: Callable[..., Any], *args: Any) -> Any:
+        """Return what ``ask`` does, and remember what it raised instead if the tests may lose it."""
         if self.broken is not None:
             raise self.broken
         try:
-            return self._ask(args, kwargs)
+            return ask(*args)
         except NoAnswer as failure:
             self.failures.append(failure)
             raise
@@ -201,43 +297,57 @@ class Program:
                 raise NoAnswer("skipped", "the program was given up after too many failures")
             self._restarts += 1
             self._load_again()
+        frame = b""
         if self._sent and not kwargs and calls.same_arguments(args, self._sent[0][0]):
-            request = b""
             self._sent.popleft()
         else:
             if self._sent:  # the tests do other than their text says
                 self._surprised = True
                 self.end()
                 self._load_again()
-            request = _framed(calls.request(self._calls + 1, list(args), kwargs, self._known, self._gone))
-            self._gone = []
+            request = None
+            if self.handles is None:
+                request = calls.request(self._calls + 1, list(args), kwargs, self._known, self._gone)
+            if request is None:
+                return self._hold().do("call", None, args, tuple(kwargs.items()))
+            frame, self._gone = _framed(request), []
         self._calls += 1
-        number, kind, *rest = self._exchange(request)
+        number, kind, *rest = self._early.popleft() if self._early else self._exchange(frame)
         if number != self._calls:
             raise self._fail("output_limit", "the program answered a call that was not made")
         try:
             if kind == "value" and len(rest) in (1, 3):
                 return calls.value(rest, self._known)
+            if kind == "shared":
+                return self._value(kind, rest)
             if kind == "raised" and len(rest) in (1, 3):
                 calls.take_over(rest[1:], self._known)
-                raised = calls.exception(rest)
-                if "MemoryError" in raised.names:
-                    self.events.append(("oom", raised.describe()))
-                raise raised.rebuild(self.space, self.job.tests)
+                raise self._raised(rest).rebuild(self.space, self.job.tests)
         except values.BadValue as error:
             raise self._fail("output_limit", f"a reply that is no value: {error}") from None
+        raise self._no_value(kind, rest)
+
+    def _raised(self, rest: list[Any]) -> calls.Raised:
+        raised = calls.exception(rest)
+        if "MemoryError" in raised.names:
+            self.events.append(("oom", raised.describe()))
+        return raised
+
+    def _no_value(self, kind: str, rest: list[Any]) -> NoAnswer:
+        """Return what to raise for a reply without a value."""
         if kind == "bad" and len(rest) == 2 and all(type(text) is str for text in rest):
             self._known.clear()
             if rest[0] == "size":
                 self.events.append(("output_limit", rest[1][:300]))
-            raise NoAnswer("error", rest[1][:300])
-        raise self._fail("output_limit", "the program sent no value")
+            return NoAnswer("error", rest[1][:300])
+        return self._fail("output_limit", "the program sent no value")
 
     def _load_again(self) -> None:
         """Start the program afresh for the calls that follow; a program that fails to load is given up."""
         if not self.load():
             self._restarts = RESTARTS
             raise NoAnswer(*self.events[-1])
+        self.bind()
 
     # -- the exchange of one frame ----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import lru_cache
 from types import CodeType, FrameType
@@ -17,10 +17,12 @@ from typing import Any
 
 from pipeline_lib.sandbox.bounds import bounded
 from pipeline_lib.sandbox.calls import printable
+from pipeline_lib.sandbox.imports import imported
 from pipeline_lib.sandbox.inside.recorder import CallFailed, NoAnswer, Recorder
 from pipeline_lib.sandbox.jobs import Case, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.proxy import Program
 from pipeline_lib.sandbox.randomness import seed_tests
+from pipeline_lib.sandbox.tests_folder import tests_folder
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, UNCATCHABLE, Planned, TestPlan
 from pipeline_lib.sandbox.worker import Worker, WorkerDied
 
@@ -117,15 +119,24 @@ def _run(job: Job, plan: TestPlan, recorder: Recorder, program: Program) -> None
     space: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins}
     silence = io.StringIO()
     try:
-        with redirect_stdout(silence), redirect_stderr(silence):
+        with redirect_stdout(silence), redirect_stderr(silence), ExitStack() as folder:
             if job.prelude:
                 exec(_compiled(job.prelude), space)
-            space |= {job.entry_point: program, "candidate": program, CASES: recorder}
-            space |= {CALL_FAILED: CallFailed, UNCATCHABLE: (NoAnswer, *_OWN)}
+            space |= {CASES: recorder, CALL_FAILED: CallFailed, UNCATCHABLE: (NoAnswer, *_OWN)}
             program.space = space
+            if plan.files:
+                folder.enter_context(tests_folder())
+                space["__file__"] = "tests.py"
+            if plan.names:
+                space |= imported(job.code, plan.names - space.keys())
+            program.bind()
             exec(plan.code, space)
             if plan.has_check:
-                space["check"](program)
+                space["check"](space["candidate"])
+            if plan.methods:
+                from pipeline_lib.sandbox.unittest_runs import run_methods  # unittest is large, and few tests need it
+
+                run_methods(plan, space, program, recorder, _OWN)
         recorder.finish(program.asked)
     except _OWN:
         raise

@@ -18,6 +18,7 @@ from typing import Any
 
 from pipeline_lib.sandbox.inside import values
 from pipeline_lib.sandbox.jobs import Job
+from pipeline_lib.sandbox.unittest_source import find_methods, free_names, touches_files
 
 _ERROR = "__symposium_error__"
 CASES = "__symposium_cases__"  # the recorder's name inside the tests' namespace
@@ -84,6 +85,9 @@ class TestPlan:
         unreached: cases that hold when they are not reached (``assert False``).
         once: cases that stand outside of loops and helpers, so that they are reached once at most.
         foreseen: arguments and requests of the calls that the tests begin with, as far as their text alone tells them.
+        methods: class and name of every test method, if the tests are ``unittest`` classes; each is one case.
+        names: what the tests read and bind nowhere: imports and classes of the program, perhaps.
+        files: the tests may have to do with files.
     """
 
     code: CodeType
@@ -93,6 +97,9 @@ class TestPlan:
     unreached: frozenset[int]
     once: frozenset[int]
     foreseen: tuple[tuple[bytes, bytes], ...]
+    methods: tuple[tuple[str, str], ...]
+    names: frozenset[str]
+    files: bool
 
     __test__ = False  # not a test class, whatever its name says to pytest
 
@@ -113,7 +120,10 @@ class Planned:
 def plan_job(job: Job) -> Planned:
     """Return the job with its tests planned; raises `BadTests` as `plan_tests` does."""
     sources = (job.tests, job.visible_tests) if job.visible_tests else (job.tests,)
-    return Planned(job, tuple(plan_tests(source, job.entry_point) for source in sources))
+    plans = tuple(plan_tests(source, job.entry_point) for source in sources)
+    if job.mode == "inline" and any(plan.methods for plan in plans):
+        raise BadTests("unittest classes are judged isolated, not inline")
+    return Planned(job, plans)
 
 
 @lru_cache(maxsize=4096)
@@ -121,35 +131,54 @@ def plan_tests(tests: str, entry_point: str) -> TestPlan:
     """Parse and rewrite ``tests``.
 
     Args:
-        tests: source that defines ``check(candidate)``, or asserts at its top level that call ``entry_point``.
-        entry_point: name of the function under test.
+        tests: source that defines ``check(candidate)`` or ``unittest`` classes, or asserts at its top level that
+            call ``entry_point``.
+        entry_point: name of the function or class under test.
 
     Raises:
         BadTests: the source does not parse, holds no assert that depends on anything, or one that always holds.
     """
-    tree, has_check, rewriter = _rewrite(tests, entry_point)
+    tree = _parse(tests)
+    methods, names, files = find_methods(tree), free_names(tree) - {entry_point, "candidate"}, touches_files(tree)
+    tree, has_check, rewriter = _rewrite(tree, entry_point, bool(methods))
+    sources = rewriter.sources or [f"{kind}.{name}" for kind, name in methods]
     return TestPlan(
         code=compile(tree, "<tests>", "exec", dont_inherit=True),
         has_check=has_check,
-        total=len(rewriter.sources),
-        sources=tuple(rewriter.sources),
+        total=len(sources),
+        sources=tuple(sources),
         unreached=frozenset(rewriter.unreached),
-        once=frozenset(rewriter.once),
+        once=frozenset(range(len(sources)) if methods else rewriter.once),
         foreseen=rewriter.foreseen,
+        methods=methods,
+        names=names,
+        files=files,
     )
 
 
 def rewritten_source(tests: str, entry_point: str) -> str:
     """Return the rewritten tests as text, for a program that runs them itself (inline mode)."""
-    return ast.unparse(_rewrite(tests, entry_point)[0])
+    return ast.unparse(_rewrite(_parse(tests), entry_point, False)[0])
 
 
-def _rewrite(tests: str, entry_point: str) -> tuple[ast.Module, bool, _Rewriter]:
-    """Return the rewritten tree, whether it has a check function, and what the rewriting found."""
+def _parse(tests: str) -> ast.Module:
     try:
-        tree = ast.parse(tests)
+        return ast.parse(tests)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadTests(f"the tests do not parse: {type(error).__name__}: {error}") from error
+
+
+def _rewrite(tree: ast.Module, entry_point: str, whole: bool) -> tuple[ast.Module, bool, _Rewriter]:
+    """Return the rewritten tree, whether it has a check function, and what the rewriting found.
+
+    Args:
+        tree: the tests.
+        entry_point: what they call.
+        whole: their cases are test methods, and asserts mean what they always mean.
+    """
+    if whole:
+        rewriter: _Rewriter = _Whole(frozenset(), None)
+        return ast.fix_missing_locations(rewriter.visit(tree)), False, rewriter
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
     names = {entry_point, "candidate"}
     if check is not None:
@@ -239,6 +268,14 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if any(_catches_everything(handler) for handler in node.handlers):
             node.handlers.insert(0, ast.ExceptHandler(type=_name(UNCATCHABLE), name=None, body=[ast.Raise()]))
+        return node
+
+
+class _Whole(_Rewriter):
+    """Leaves asserts alone."""
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        """Return the statement."""
         return node
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import common
+import objects
 import recorder
 import values
 
@@ -45,8 +46,10 @@ def serve(limits: dict[str, Any], probe: Callable[[int], dict[str, bool]]) -> No
         else:
             function, limit = space[job["entry_point"]], limits["reply_kb"] << 10
             known = common.Common(1)
+            host = objects.Host(space, function, limit, known, Channel)
+            host.answer = lambda request: _answer(function, request, limit, known, host)
             while True:
-                write(_answer(function, values.read_request(receive()), limit, known))
+                write(_answer(function, values.read_request(receive()), limit, known, host))
     except EOFError:
         pass
     finally:
@@ -69,7 +72,7 @@ def load(job: dict[str, Any]) -> dict[str, Any] | None:
     except BaseException as error:
         send(_SLACK, 0, "load_error", _describe(error))
         return None
-    send(_SLACK, 0, "loaded")
+    send(_SLACK, 0, "loaded", *(["class"] if isinstance(space[job["entry_point"]], type) else []))
     return space
 
 
@@ -82,11 +85,13 @@ def seed(number: int) -> None:
         sys.modules["numpy"].random.seed(number % (1 << 32))
 
 
-def _answer(function: Callable[..., Any], call: Any, limit: int, known: common.Common) -> bytes:
+def _answer(function: Callable[..., Any], call: Any, limit: int, known: common.Common, host: objects.Host) -> bytes:
     """Call the function; return the reply: its value, the exception it raised, or why the value cannot leave.
 
     A call that the judge has foreseen brings copies and takes copies; any other comes with what ``known`` has to know.
     """
+    if len(call) == 3:
+        return host.operate(call)
     number, news, plain, args, kwargs = call
     raised = None
     value: list[Any] = []
@@ -96,17 +101,23 @@ def _answer(function: Callable[..., Any], call: Any, limit: int, known: common.C
             known.change(news[0])
         if not plain:
             args, kwargs = values.decode(args, known), values.decode(kwargs, known)
-        if news is None:
-            return frame(limit, number, "value", values.encode(function(*args, **kwargs)))
-        known.note()
+        if news is not None:
+            known.note()
         value.append(function(*args, **kwargs))
-        if not known.cells and type(value[0]) in values.ATOMS:
+        if hasattr(type(value[0]), "__next__"):
+            value[0], endless = objects.begun(value[0])
+            if endless:
+                return host.value(number, value[0])
+        if news is None or (not known.cells and type(value[0]) in values.ATOMS):
             return frame(limit, number, "value", values.encode(value[0]))  # nothing to share: the common case
     except values.BadValue as error:
+        if error.kind == "type" and value:
+            return host.value(number, value[0])
         known.clear()
         return frame(_SLACK, number, "bad", error.kind, str(error)[:300])
     except BaseException as error:
         raised = _describe(error)
+    held = set(known.cells)
     try:
         if raised is not None:
             form = raised
@@ -120,6 +131,9 @@ def _answer(function: Callable[..., Any], call: Any, limit: int, known: common.C
         rest = [changes, list(known.cells)] if changes or known.cells else []
         return frame(limit, number, "value" if raised is None else "raised", form, *rest)
     except BaseException as error:  # a generator runs while its values are read
+        if isinstance(error, values.BadValue) and error.kind == "type" and value:
+            known.forget([cell for cell in known.cells if cell not in held])
+            return host.value(number, value[0])
         known.clear()
         if isinstance(error, values.BadValue):
             return frame(_SLACK, number, "bad", error.kind, str(error)[:300])
@@ -173,6 +187,26 @@ def _arguments(error: BaseException) -> Any:
         return None
 
 
+class Channel:
+    """What `objects` needs of this module."""
+
+    @staticmethod
+    def frame(limit: int, *parts: Any) -> bytes:
+        """Return a reply."""
+        return frame(limit, *parts)
+
+    @staticmethod
+    def ask(data: bytes) -> Any:
+        """Send a reply and return the request that comes next."""
+        write(data)
+        return values.read_request(receive())
+
+    @staticmethod
+    def describe(error: BaseException) -> list[Any]:
+        """Return what the judge is told of an exception."""
+        return _describe(error)
+
+
 def warm_up() -> None:
     """Do before any fork, and so often that the interpreter has adapted to it, what every program does after one."""
     for number in range(_WARM_ROUNDS):
@@ -180,8 +214,9 @@ def warm_up() -> None:
         exec(compile(_WARM_UP, "<warm-up>", "exec", dont_inherit=True), space)
         news: Any
         for news in (None, ([], [])):  # of a call that was foreseen, and of another
-            request = values.write_request(number, news, news is None, [[1, 2]], {})
-            _answer(space["f"], values.read_request(request), 1 << 10, common.Common(1))
+            request = values.read_request(values.write_request(number, news, news is None, [[1, 2]], {}))
+            known = common.Common(1)
+            _answer(space["f"], request, 1 << 10, known, objects.Host(space, None, 0, known, Channel))
         seed(number)
 
 

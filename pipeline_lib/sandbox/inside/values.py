@@ -15,11 +15,13 @@ from __future__ import annotations
 import collections
 import itertools
 import json
+import keyword
 import marshal
 import math
 import re
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -126,6 +128,11 @@ _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[^][{}"]+')
 
 
+def text(form: Any) -> str:
+    """Return a form as text."""
+    return "".join(_pieces(form, 0))
+
+
 def decode(form: Any, common: Common | None = None) -> Any:
     """Return the value that ``form`` stands for; raises `BadValue` for anything `encode` would not have made.
 
@@ -184,12 +191,12 @@ def encode_content(value: Any, depth: int = 0, common: Common | None = None) -> 
         return {"complex": [value.real, value.imag]}
     if kind is range:
         return {"range": [encode(part, depth) for part in (value.start, value.stop, value.step)]}
-    if kind in _VIEWS:
-        return {_VIEWS[kind]: [encode(item, depth, common) for item in value]}
+    if kind in VIEWS:
+        return {VIEWS[kind]: [encode(item, depth, common) for item in value]}
     return _encode_other(value, kind, depth, common)
 
 
-_VIEWS = {
+VIEWS = {
     type(getattr(kind(), name)()): name
     for kind in (dict, collections.OrderedDict)
     for name in ("keys", "values", "items")
@@ -208,6 +215,11 @@ def _encode_other(value: Any, kind: type, depth: int, common: Common | None) -> 
         return {"Fraction": [encode(value.numerator), encode(value.denominator)]}
     if name in _MAPPINGS:
         return {name: encode_content(dict(value), depth - 1, common)["dict"]}
+    if name in _TIMES and getattr(value, "tzinfo", None) is None:
+        return {name: [getattr(value, part) for part in _TIMES[name]]}
+    named = fields_of(kind)
+    if named is not None:
+        return {"namedtuple": [kind.__name__, named, [encode(item, depth, common) for item in tuple(value)]]}
     for base in (int, float, str, complex, list, tuple, dict, set, frozenset, bytes, bytearray):
         if isinstance(value, base):
             return encode_content(_flatten(value, base), depth - 1, common)
@@ -216,6 +228,24 @@ def _encode_other(value: Any, kind: type, depth: int, common: Common | None) -> 
     if hasattr(kind, "__next__"):
         return {"iterator": [encode(item, depth, common) for item in _bounded(value)]}
     raise BadValue("type", f"a value of type {kind.__name__} cannot leave the program; only plain values can")
+
+
+def fields_of(kind: type) -> list[str] | None:
+    """Return the fields of a class made by ``collections.namedtuple`` or derived from one, else None."""
+    if not issubclass(kind, tuple):
+        return None
+    fields = getattr(kind, "_fields", None)
+    if not isinstance(fields, tuple) or not hasattr(kind, "_make"):
+        return None
+    return [str(name) for name in fields]
+
+
+@lru_cache(maxsize=64)
+def namedtuple(name: str, fields: tuple[str, ...]) -> Any:
+    """Return a class made by ``collections.namedtuple``; raises for what it would not take."""
+    if len(fields) > 255 or len(name) > 100 or not name.isidentifier() or keyword.iskeyword(name):
+        raise BadValue("form", "not a named tuple")
+    return collections.namedtuple(name, fields)  # which checks the fields
 
 
 def _flatten(value: Any, base: Any) -> Any:
@@ -241,7 +271,25 @@ def _bounded(iterator: Iterator[Any], most: int = 100_000) -> Iterator[Any]:
 _PLAIN_TYPES = (
     *(("decimal", "Decimal"), ("fractions", "Fraction")),
     *(("collections", name) for name in ("deque", *_MAPPINGS)),
+    *(("datetime", name) for name in ("date", "datetime", "time", "timedelta")),
 )
+
+
+_TIMES = {
+    "date": ("year", "month", "day"),
+    "datetime": ("year", "month", "day", "hour", "minute", "second", "microsecond"),
+    "time": ("hour", "minute", "second", "microsecond"),
+    "timedelta": ("days", "seconds", "microseconds"),
+}
+_WHOLE = (*ATOMS, bytes, complex, range)
+_WHOLE_NAMES = ("Decimal", "Fraction", *_TIMES)
+WHOLE_TAGS = ("int", "bytes", "complex", "range", *_WHOLE_NAMES)
+
+
+def is_whole(value: Any) -> bool:
+    """Return whether a value has a plain form and holds no other values."""
+    kind = type(value)
+    return kind in _WHOLE or (_stdlib_name(kind) in _WHOLE_NAMES and getattr(value, "tzinfo", None) is None)
 
 
 def _stdlib_name(kind: type) -> str | None:
@@ -284,6 +332,13 @@ def _decode_tagged(tag: str, body: Any, depth: int, common: Common | None) -> An
         from fractions import Fraction
 
         return Fraction(_integer(_decode(body[0], depth, None)), _integer(_decode(body[1], depth, None)))
+    if tag == "namedtuple":
+        name, fields, parts = body
+        return namedtuple(name, tuple(fields))(*[_decode(part, depth, common) for part in parts])
+    if tag in _TIMES:
+        import datetime
+
+        return getattr(datetime, tag)(*[_integer(part) for part in body])
     if tag == "deque":
         return collections.deque([_decode(item, depth, common) for item in body[0]], body[1])
     items = [_decode(item, depth, common) for item in body]
@@ -292,7 +347,7 @@ def _decode_tagged(tag: str, body: Any, depth: int, common: Common | None) -> An
         return pairs if tag == "dict" else pairs.items()
     if tag in _MAPPINGS:
         if tag == "Counter":
-            _use(sum(count for _, count in items if type(count) is int and count > 0))
+            use_counts(items)
         return getattr(collections, tag)(dict(items))
     if tag == "keys":
         return dict.fromkeys(items).keys()
@@ -330,6 +385,11 @@ def bound(items: float, digits: float) -> None:
     """Allow the values that are decoded next so many items in ranges and counters, and so many digits in a number."""
     global _room, _digits
     _room, _digits = items, digits
+
+
+def use_counts(items: list[tuple[Any, Any]]) -> None:
+    """Count what a counter's counts make of themselves; raises `BadValue` beyond what is allowed."""
+    _use(sum(count for _, count in items if type(count) is int and count > 0))
 
 
 def _use(items: int) -> None:

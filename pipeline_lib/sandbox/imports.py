@@ -1,0 +1,77 @@
+"""What tests may use although they have not imported it, for the program has.
+
+Plain Python runs tests in the namespace of the program, so that its imports and classes are theirs.  Here the tests get
+the module itself, from this process and under its own name, never an object of the program's choosing.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from functools import lru_cache
+from typing import Any
+
+_ALIASES = {"np": "numpy"}
+_PACKAGES = ("numpy",)
+# Modules that do something when they are imported, or that mean something to whoever runs tests.
+_REFUSED = (
+    "antigravity",
+    "ctypes",
+    "idlelib",
+    "lib2to3",
+    "test",
+    "this",
+    "tkinter",
+    "turtle",
+    "turtledemo",
+    "unittest",
+)
+_COMMON = (
+    *("collections", "copy", "datetime", "decimal", "fractions", "functools", "heapq", "itertools", "json", "math"),
+    *("operator", "random", "re", "statistics", "string", "time", "typing"),
+)
+
+
+def imported(code: str, names: frozenset[str]) -> dict[str, Any]:
+    """Return those of ``names`` which the program imports at its top level, under no other name than their own."""
+    found: dict[str, Any] = {}
+    for node in _top_imports(code) if names else ():
+        for alias in node.names:
+            name = alias.asname or alias.name
+            if name not in names or name in found:
+                continue
+            if isinstance(node, ast.Import) and alias.name == _ALIASES.get(name, name):
+                found[name] = _module(alias.name)
+            elif isinstance(node, ast.ImportFrom) and alias.name == name and not node.level and node.module:
+                found[name] = getattr(_module(node.module), name, None)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+@lru_cache(maxsize=4096)
+def is_well_known(name: str) -> bool:
+    """Return whether a name is that of a module or of something in a common one, for which no program may stand in."""
+    return (
+        name in sys.stdlib_module_names
+        or name in _ALIASES
+        or name in _PACKAGES
+        or any(hasattr(importlib.import_module(module), name) for module in _COMMON)
+    )
+
+
+def _top_imports(code: str) -> list[ast.Import | ast.ImportFrom]:
+    try:
+        body = ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    return [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def _module(path: str) -> Any:
+    top = path.partition(".")[0]
+    if top in _REFUSED or (top not in sys.stdlib_module_names and top not in _PACKAGES):
+        return None
+    try:
+        return importlib.import_module(path)
+    except ImportError:
+        return None

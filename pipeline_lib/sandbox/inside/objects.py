@@ -1,0 +1,228 @@
+"""The program's side of handles: objects without a plain form stay here, and the tests do things to them by number.
+
+Promises nothing, for it runs in the program's process.  What honest programs can rely on: an object keeps its number
+for as long as the tests hold a handle of it, and every operation is the one that Python would have done.
+"""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import itertools
+import operator
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import folder
+import shared
+import values
+
+if TYPE_CHECKING:
+    from common import Common
+
+_SOON = 1000
+_FLAT = (list, tuple, dict, set, frozenset)
+
+
+class Objects(shared.Shared):
+    """The objects that the tests hold handles of.
+
+    Args:
+        space: the program's namespace.
+        entry: what the tests call the candidate.
+        ask: calls back into the tests: sends a message's parts and returns what comes back.
+    """
+
+    def __init__(self, space: dict[str, Any], entry: Any, ask: Callable[[int, Any], Any]) -> None:
+        super().__init__(2)
+        self.space = space
+        self.entry = entry
+        self.ask = ask
+        self._objects: dict[int, Any] = {}
+        self._object_numbers: dict[int, int] = {}
+        self._callbacks: dict[int, Any] = {}
+        self._callback_numbers: dict[int, int] = {}
+        self._classes: list[Any] = []
+        self.folder: folder.Folder | None = None  # if the tests have one, too
+
+    def message(self, *roots: Any) -> list[Any]:
+        """Return the message that brings ``roots``, with descriptions of classes that are new to the tests."""
+        self._classes = []
+        packed = self.pack(*roots)
+        return [*packed, self._classes, None if self.folder is None else self.folder.changes()]
+
+    def arrived(self, message: Any) -> list[Any]:
+        """Return the roots of a message of the tests."""
+        forms, states, forgotten, files = message
+        if files is not None:
+            self.folder = self.folder or folder.Folder(1 << 40)
+            self.folder.apply(files)
+        roots = self.unpack([forms, states])
+        for number in forgotten:
+            self.forget(number)
+            thing = self._objects.pop(number, None)
+            self._object_numbers.pop(id(thing), None)
+        return roots
+
+    def do(self, operation: str, parts: list[Any]) -> Any:
+        """Return the value of an operation on what the tests hold handles of."""
+        return getattr(self, "_" + operation)(*parts)
+
+    def _names(self, *names: str) -> Any:
+        return tuple(self.space.get(name) for name in names)
+
+    def _get(self, thing: Any, name: str) -> Any:
+        return getattr(thing, name)
+
+    def _set(self, thing: Any, name: str, value: Any) -> None:
+        setattr(thing, name, value)
+
+    def _delete(self, thing: Any, name: str) -> None:
+        delattr(thing, name)
+
+    def _call(self, function: Any, args: Any, named: Any) -> Any:
+        return (self.entry if function is None else function)(*args, **dict(named))
+
+    def _special(self, thing: Any, name: str, args: Any) -> Any:
+        try:
+            value = getattr(type(thing), name)(thing, *args)
+        except StopIteration as end:
+            if name == "__next__":
+                return ("end", end.value)
+            raise
+        return (value is not NotImplemented, None if value is NotImplemented else value)
+
+    def _plain(self, thing: Any) -> Any:
+        base = next(base for base in _FLAT if isinstance(thing, base))
+        return base(base.items(thing) if base is dict else base.__iter__(thing))
+
+    def _copy(self, thing: Any, deep: bool) -> Any:
+        return copy.deepcopy(thing) if deep else copy.copy(thing)
+
+    def leave(self, value: Any, depth: int) -> Any:
+        """Return the form of an object, a class, or a function of the tests."""
+        if isinstance(value, type):
+            known = getattr(builtins, value.__name__, None) is value
+            return {"builtin": value.__name__} if known else {"class": self._class(value)}
+        if type(value) is type(_stub) and id(value) in self._callback_numbers:
+            return {"callback": self._callback_numbers[id(value)]}
+        return {"object": [self._known(value), self._class(type(value))]}
+
+    def arrive(self, tag: str, body: Any) -> Any:
+        """Return what the tests' form stands for."""
+        if tag == "object":
+            return self._objects[body]
+        if tag == "builtin":
+            return getattr(builtins, body)
+        if tag == "global":
+            __import__(body[0])
+            return operator.attrgetter(body[1])(sys.modules[body[0]])
+        if tag == "callback":
+            if body not in self._callbacks:
+                stub = self._callbacks[body] = _stub(self.ask, body)
+                self._callback_numbers[id(stub)] = body
+            return self._callbacks[body]
+        return values.decode({tag: body})
+
+    def _known(self, value: Any) -> int:
+        number = self._object_numbers.get(id(value))
+        if number is None:
+            number = self._object_numbers[id(value)] = self.number()
+            self._objects[number] = value
+        return number
+
+    def _class(self, kind: type) -> int:
+        """Return the number of a class, and describe it to the tests the first time."""
+        new = id(kind) not in self._object_numbers
+        number = self._known(kind)
+        if new:
+            bases = [self._class(base) for base in kind.__bases__ if base is not object]
+            mro = [base for base in kind.__mro__ if base not in (object, BaseException, Exception)]
+            names = {name for base in mro for name in vars(base)}
+            own = sorted(name for name in shared.SPECIAL & names if getattr(kind, name, None) is not None)
+            flat = any(issubclass(kind, base) for base in _FLAT)
+            self._classes.append([number, kind.__name__, kind.__module__, kind.__qualname__, bases, own, flat])
+        return number
+
+
+def _stub(ask: Callable[[int, Any], Any], number: int) -> Any:
+    """Return the program's stand-in for a function of the tests."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return ask(number, [args, tuple(kwargs.items())])
+
+    return function
+
+
+def begun(iterator: Any) -> tuple[Any, bool]:
+    """Return an iterator over the same items, and whether these do not come to an end soon."""
+    items = list(itertools.islice(iterator, _SOON))
+    return (iter(items), False) if len(items) < _SOON else (itertools.chain(items, iterator), True)
+
+
+class Host:
+    """Answers the tests' operations on objects, and calls the functions that tests have passed.
+
+    Args:
+        space, entry: the program's namespace, and what the tests call the candidate.
+        limit: most bytes of a reply.
+        known: the containers that both sides know already; they are taken over by the first message.
+        channel: makes replies, sends them, and describes exceptions.
+
+    Attributes:
+        answer: answers requests of any kind.
+    """
+
+    def __init__(self, space: dict[str, Any], entry: Any, limit: int, known: Common, channel: Any) -> None:
+        self.objects = Objects(space, entry, self._ask)
+        self.limit = limit
+        self.known = known
+        self.channel = channel
+        self.answer: Callable[[Any], bytes] = self.operate
+
+    def operate(self, request: Any) -> bytes:
+        """Return the reply to an operation."""
+        number, operation, message = request
+        self._adopt()
+        try:
+            return self._reply(number, "shared", self.objects.do(operation, self.objects.arrived(message)))
+        except BaseException as error:
+            return self._raised(number, error)
+
+    def value(self, number: int, value: Any) -> bytes:
+        """Return the reply that brings a value of any kind."""
+        self._adopt()
+        try:
+            return self._reply(number, "shared", value)
+        except BaseException as error:
+            return self._raised(number, error)
+
+    def _reply(self, number: int, kind: str, value: Any, *before: Any) -> bytes:
+        reply: bytes = self.channel.frame(self.limit, number, kind, *before, self.objects.message(value))
+        return reply
+
+    def _raised(self, number: int, error: BaseException) -> bytes:
+        try:
+            if isinstance(error, values.BadValue):
+                raise error
+            known = getattr(builtins, type(error).__name__, None) is type(error)
+            return self._reply(number, "raised", None if known else error, self.channel.describe(error))
+        except values.BadValue as fault:
+            reply: bytes = self.channel.frame(1 << 12, number, "bad", fault.kind, str(fault)[:300])
+            return reply
+
+    def _adopt(self) -> None:
+        if self.known.cells:
+            self.objects.adopt(self.known.cells)
+            self.known.clear()
+
+    def _ask(self, callback: int, parts: Any) -> Any:
+        request = self.channel.ask(self._reply(0, "callback", tuple(parts), callback))
+        while not (len(request) == 3 and request[1] == "return"):
+            request = self.channel.ask(self.answer(request))
+        value, failure, text = self.objects.arrived(request[2])
+        if failure is None:
+            return value
+        kind = getattr(builtins, failure, None)
+        raise (kind if isinstance(kind, type) and issubclass(kind, Exception) else Exception)(text)

@@ -1,0 +1,110 @@
+"""Runs the `unittest` classes of tests; every test method is one case."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+from unittest import case
+
+from pipeline_lib.sandbox.inside.recorder import CallFailed, Recorder
+from pipeline_lib.sandbox.proxy import Program
+from pipeline_lib.sandbox.tests_source import TestPlan
+
+
+class _NoDiff:
+    """What an assertion would print below its message; for long values it takes minutes."""
+
+    @staticmethod
+    def ndiff(left: Any, right: Any) -> tuple[str, ...]:
+        return ()
+
+
+case.difflib = _NoDiff  # type: ignore[attr-defined]
+
+
+class _Result(unittest.TestResult):
+    """Reports to the recorder.
+
+    Args:
+        plan, program, recorder: the tests, what they judge, and who counts.
+        own: exceptions that are not the tests' business.
+    """
+
+    def __init__(
+        self, plan: TestPlan, program: Program, recorder: Recorder, own: tuple[type[BaseException], ...]
+    ) -> None:
+        super().__init__()
+        self.program, self.recorder, self.own = program, recorder, own
+        self._index = {name: index for index, name in enumerate(plan.methods)}
+        self._lost = 0
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        """Begin a test with a program that lives."""
+        self._lost = len(self.program.failures)
+        self.program.revive()
+
+    def stopTest(self, test: unittest.TestCase) -> None:
+        """Count what the test has lost on its way."""
+        for failure in self.program.failures[self._lost :]:
+            if not failure.recorded:
+                self._fail(test, failure)
+
+    def addSuccess(self, test: unittest.TestCase) -> None:
+        """Count a test that held."""
+        self.recorder.true(self._index[_name(test)], True)
+
+    def addError(self, test: Any, error: Any) -> None:
+        """Count a test that raised."""
+        self._fail(test, error[1])
+
+    def addFailure(self, test: Any, error: Any) -> None:
+        """Count a test in which an assertion failed."""
+        self._fail(test, error[1])
+
+    def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, error: Any) -> None:
+        """Count a part of a test; only one that fails tells anything yet."""
+        if error is not None:
+            self._fail(test, error[1])
+
+    def addSkip(self, test: Any, reason: str) -> None:
+        """Count a test that skipped itself: a program must not be able to bring that about."""
+        self._fail(test, CallFailed("skipped", "the test skipped itself: " + reason))
+
+    def addExpectedFailure(self, test: unittest.TestCase, error: Any) -> None:
+        """Count a test that was right to fail."""
+        self.addSuccess(test)
+
+    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
+        """Count a test that should have failed."""
+        self._fail(test, CallFailed("error", "the test should have failed"))
+
+    def _fail(self, test: Any, error: BaseException) -> None:
+        if isinstance(error, self.own):
+            raise error
+        index = self._index.get(_name(test))
+        for number in self._index.values() if index is None else [index]:
+            if index is not None or self.recorder.results[number] is None:  # what failed is not a test but a fixture
+                self.recorder.error(number, error)
+
+
+def _name(test: Any) -> tuple[str, str]:
+    return type(test).__name__, getattr(test, "_testMethodName", "")
+
+
+def run_methods(
+    plan: TestPlan,
+    space: dict[str, Any],
+    program: Program,
+    recorder: Recorder,
+    own: tuple[type[BaseException], ...],
+) -> None:
+    """Run the test methods of ``plan`` in ``space``; a method that does not run does not hold."""
+    result = _Result(plan, program, recorder, own)
+    space.get("setUpModule", bool)()
+    for kind in dict.fromkeys(kind for kind, _ in plan.methods):
+        names = [name for own_kind, name in plan.methods if own_kind == kind]
+        unittest.TestSuite(space[kind](name) for name in sorted(names)).run(result)
+    for index, recorded in enumerate(recorder.results):
+        if recorded is None:
+            recorder.error(index, CallFailed("error", "the test did not run"))
+    space.get("tearDownModule", bool)()
