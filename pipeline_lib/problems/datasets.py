@@ -147,7 +147,7 @@ def _mbpp_problem(row: Row, settings: DatasetProblems) -> CodingProblem:
     tree = _parse(code, "the field code")
     name = _called(_parse("\n".join(asserts), "test_list"), tree)
     visible, hidden = split_tests(as_check("\n".join(asserts), name), name, settings.visible_tests)
-    setup = [*(row.get("test_imports") or ()), row.get("test_setup_code") or ""]
+    setup = (row.get("test_setup_code") or "").strip()  # the tests' own: it may make objects of the solution's classes
     function = _definition(tree, name, "the field code")
     task = f"{text.strip()}\nThe function is called {name}."
     return CodingProblem(
@@ -157,9 +157,9 @@ def _mbpp_problem(row: Row, settings: DatasetProblems) -> CodingProblem:
         level=1,
         entry_point=name,
         observations=observations(task, function, _seen(asserts, visible, name)),
-        prelude="\n".join(line for line in setup if line.strip()),
-        visible_tests=visible,
-        hidden_tests=hidden,
+        prelude="\n".join(line for line in row.get("test_imports") or () if line.strip()),
+        visible_tests=f"{setup}\n\n{visible}".lstrip() if visible else "",
+        hidden_tests=f"{setup}\n\n{hidden}".lstrip(),
         reference={name: code},
     )
 

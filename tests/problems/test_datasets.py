@@ -62,6 +62,18 @@ FULL = {
 }
 
 
+TREE = {
+    "task_id": 927,
+    "text": "Write a function to calculate the height of a tree.",
+    "code": (
+        "class Node:\n    def __init__(self, data):\n        self.data, self.left, self.right = data, None, None\n"
+        "def height(node):\n    return max(height(node.left), height(node.right)) + 1 if node else 0"
+    ),
+    "test_list": ["assert height(root) == 3", "assert height(root.right) == 1", "assert height(None) == 0"],
+    "test_setup_code": "root = Node(1)\nroot.left, root.right = Node(2), Node(3)\nroot.left.left = Node(4)",
+}
+
+
 def _jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
@@ -273,3 +285,16 @@ def test_humaneval_goes_through_prepare(humaneval: list[CodingProblem], tmp_path
     assert sum(entry["count"] for entry in manifest["splits"].values()) == 164
     loaded = [p for split in ("train", "validation", "test") for p in load_split(tmp_path, split)]
     assert sorted(p.id for p in loaded) == sorted(p.id for p in humaneval)
+
+
+def test_mbpp_tests_are_set_up_with_the_classes_of_the_solution(tmp_path: Path):
+    (problem,) = _read(_jsonl(tmp_path / "a.jsonl", [TREE]), "mbpp", visible_tests=1)
+    good = problem.reference["height"]
+    jobs = [
+        Job(str(number), code, problem.hidden_tests, "height", problem.prelude, problem.visible_tests)
+        for number, code in enumerate([good, good.replace("+ 1", "+ 2")])
+    ]
+    with Executor(slots=1) as executor:
+        right, wrong = executor.run(jobs)
+    assert (right.status.value, right.total, right.visible[0].result) == ("passed", 2, "ok")
+    assert wrong.status.value == "failed"

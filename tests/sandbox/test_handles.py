@@ -9,6 +9,7 @@ import pytest
 from pipeline_lib.sandbox import Executor, Job, Limits, Status
 from pipeline_lib.sandbox.tests_source import BadTests, plan_job
 from tests.sandbox.class_eval import class_eval, misses
+from tests.sandbox.class_mutants import differences
 
 CLASSES = Path(__file__).parent / "corpus" / "classes.txt"
 
@@ -67,6 +68,14 @@ def test_canonical_solutions_of_class_eval(executor):
         pytest.skip("the dataset is not there")
     verdicts = dict(zip(wanted, executor.run([jobs[name] for name in wanted]), strict=True))
     assert not misses(verdicts)
+
+
+def test_no_mutant_passes_what_it_fails_in_plain_python():
+    if not class_eval():
+        pytest.skip("the dataset is not there")
+    here_alone, _, failed = differences(8, seed=3)
+    assert not here_alone
+    assert failed > 10
 
 
 FILES = """
