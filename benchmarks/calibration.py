@@ -75,7 +75,8 @@ TEXT = """# Are the statistics honest?
 Made by `python -m benchmarks.calibration` ({seconds:.0f} CPU seconds). Each row simulates experiments whose truth is
 known and counts how often a method is wrong (or, for intervals, right). The data are what evaluation produces: 96
 problems in 24 families with a correlation of 0.4 within a family, skewed fractions of tests passed, training runs that
-differ.
+differ. [The same for the verdict's words](calibration-grid.md), with 3 to 100 families of equal and unequal size, at
+floor and ceiling, and for power.
 
 Exact tests of rates (Boschloo, McNemar) cannot use up their 5 % on few episodes; that is the price of being exact. The
 stratified bootstrap is right for runs that were trained per task. Where one trained team answers all problems, whole

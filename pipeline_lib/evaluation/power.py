@@ -7,6 +7,7 @@ Exact (noncentral t) where a t test is meant; `questions_needed` is the normal a
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from scipy import optimize, stats
 
@@ -28,10 +29,16 @@ def detectable(se: float, df: float, alpha: float, power: float) -> float:
     _check(alpha, power)
     if se <= 0 or df < 1:
         raise EvaluationError(f"need a standard error above 0 and at least one degree of freedom, got {se} and {df}")
+    return _noncentrality(df, alpha, power) * se
+
+
+@lru_cache(maxsize=256)
+def _noncentrality(df: float, alpha: float, power: float) -> float:
+    """Return the noncentrality at which a two-sided t test has this power; comparisons of a family share it."""
     top = 4.0
     while t_power(top, df, alpha) < power:
         top *= 2
-    return float(optimize.brentq(lambda nc: t_power(nc, df, alpha) - power, 0.0, top)) * se
+    return float(optimize.brentq(lambda nc: t_power(nc, df, alpha) - power, 0.0, top))
 
 
 def per_arm_needed(d: float, alpha: float = 0.05, power: float = 0.8) -> float:
@@ -123,7 +130,7 @@ def problems_needed(
     problems = math.ceil(max(2 * per_family, normal))
 
     def enough(count: int) -> bool:
-        return detectable(math.sqrt(variance / count), count / per_family - 1, alpha, power) <= abs(difference)
+        return t_power(abs(difference) / math.sqrt(variance / count), count / per_family - 1, alpha) >= power
 
     if variance <= 0 or enough(problems):
         return problems

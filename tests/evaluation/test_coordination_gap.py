@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.coordination_gap import DOC, document, from_g
+from benchmarks.calibration_cases import CASES, measure
+from benchmarks.coordination_gap import DOC, best_of_fifteen, document, from_g
 
 
 def test_the_page_in_docs_is_what_the_code_computes() -> None:
@@ -21,3 +22,11 @@ def test_back_calculated_facts() -> None:
         assert fact in text
     for fact in ("1.736", "+0.095", "25/30 = 0.833", "14 %"):
         assert fact in text
+
+
+def test_what_luck_does_to_the_best_of_fifteen_is_the_calibrated_figure() -> None:
+    figure = best_of_fifteen()
+    assert f"significant in {figure} % of simulated cases" in document()
+    naive = next(case for case in CASES if case.name == "best of 15, tested on the same data")
+    row = measure(naive, runs=1_000)
+    assert row["low"] <= float(figure) / 100 <= row["high"]

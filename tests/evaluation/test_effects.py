@@ -12,8 +12,8 @@ from pipeline_lib.evaluation.effects import (
     hedges_g_from_summaries,
     hedges_variance,
     interquartile_mean,
+    paired_hedges_g,
     probability_of_improvement,
-    standardised,
 )
 from pipeline_lib.evaluation.noncentral import noncentral_t_cdf, noncentrality_interval
 from pipeline_lib.evaluation.results import EvaluationError
@@ -63,11 +63,25 @@ def test_degenerate_groups_are_answered_in_words() -> None:
         hedges_correction(1)
 
 
-def test_dependent_groups_have_a_narrower_interval() -> None:
-    independent = standardised(0.5, math.sqrt(2 / 50), 98, 1.0, 98, 0.95)
-    dependent = standardised(0.5, 0.5 * math.sqrt(2 / 50), 49, 1.0, 98, 0.95)
-    assert dependent.g == pytest.approx(independent.g)
-    assert dependent.high - dependent.low < 0.6 * (independent.high - independent.low)
+def test_intervals_of_large_effects_on_few_families_cover_what_they_say() -> None:
+    rng = np.random.default_rng(0)
+    codes, inside, runs = np.repeat(np.arange(10), 10), 0, 600
+    for _ in range(runs):
+        shared, own = rng.standard_normal((3, 10))[:, codes], rng.standard_normal((3, 100))
+        common, first, second = math.sqrt(0.4) * shared + math.sqrt(0.6) * own
+        a, b = (math.sqrt(0.6) * common + math.sqrt(0.4) * team for team in (first, second))
+        found = paired_hedges_g(a + 3, b, codes, 9, 0.95)
+        inside += found.low <= 3 <= found.high
+    assert 0.925 < inside / runs < 0.975
+
+
+def test_paired_g_is_that_of_the_means_and_their_pooled_spread() -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.random(30), rng.random(30)
+    found = paired_hedges_g(a, b, np.repeat(np.arange(10), 3), 9, 0.95)
+    assert found.d == pytest.approx((a.mean() - b.mean()) / math.sqrt((a.var(ddof=1) + b.var(ddof=1)) / 2))
+    assert found.g == pytest.approx(found.d * hedges_correction(58)) and found.low < found.g < found.high
+    assert paired_hedges_g(np.ones(30), np.zeros(30), np.arange(30), 29, 0.95).g is None
 
 
 def test_noncentral_t_agrees_with_scipy_where_scipy_answers() -> None:

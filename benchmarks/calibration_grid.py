@@ -1,0 +1,174 @@
+"""Is the verdict honest from 3 families to 100?  Words, intervals, power over a grid of designs whose truth is known.
+
+    nice -n 10 .venv/bin/python -m benchmarks.calibration_grid               (minutes; writes docs/calibration-grid.md)
+    nice -n 10 .venv/bin/python -m benchmarks.calibration_grid --runs 100    (a quick look; writes nothing)
+
+The simulated differences are in grid_data.py, page and figure in grid_page.py; in small the grid is a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import time
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.grid_data import SHAPES, draw_sizes
+from benchmarks.simulated_data import Rng, inside, records
+from pipeline_lib import storage
+from pipeline_lib.evaluation.comparison import Comparison
+from pipeline_lib.evaluation.comparison import measure as measure_comparison
+from pipeline_lib.evaluation.evidence import families, primary
+from pipeline_lib.evaluation.family import word
+from pipeline_lib.evaluation.multiplicity import holm
+from pipeline_lib.evaluation.power import detectable
+from pipeline_lib.evaluation.tests_of_difference import equivalence
+from pipeline_lib.settings.evaluate import VerdictSettings
+
+FAMILIES = (3, 5, 8, 12, 24, 100)
+RUNS = (1, 8)
+RESULTS = Path(__file__).parent / "results" / "calibration-grid.json"
+ALPHA, MARGIN, POWER, COMPARISONS = 0.05, 0.05, 0.8, 6
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One design: shape of the differences, number and sizes of families, training runs of the selected team."""
+
+    shape: str
+    families: int
+    equal: bool
+    runs: int
+
+    @property
+    def problems(self) -> int:
+        """About what a test split has: 128, and at least four a family."""
+        return max(128, 4 * self.families)
+
+
+CELLS = [
+    Cell(shape, count, equal, runs)
+    for shape, (_, varies) in SHAPES.items()
+    for count, equal, runs in product(FAMILIES, (True, False), RUNS if varies else (1,))
+]
+
+
+@cache
+def _template() -> Comparison:
+    values = np.random.default_rng(0).random((96, 1))
+    settings = VerdictSettings(resamples=200, alpha=ALPHA, margin=MARGIN, power=POWER)
+    return measure_comparison(records(values, 0), records(values[::-1], 1), settings, "tests_passed", ("a", "b"))
+
+
+def judged(differences: np.ndarray, codes: np.ndarray) -> tuple[str, Any]:
+    """Return the verdict of the product on these differences, and its primary test."""
+    test = primary(differences, codes, 1 - ALPHA)
+    same = equivalence(test, MARGIN, ALPHA)
+    comparison = dataclasses.replace(
+        _template(),
+        families=int(codes.max()) + 1,
+        evidence=families(differences, codes),
+        difference=test,
+        equivalence=same,
+        p_adjusted=test.p,
+        equivalence_p_adjusted=same.p,
+    )
+    return word(comparison), test
+
+
+def measure(cell: Cell, runs: int, seed: int = 0) -> dict[str, Any]:
+    """Simulate one design with no difference, and with one of the margin; return rates in [0, 1].
+
+    ``wrong`` is the share of IMPROVED and WORSE where there is no difference (of the wrong direction where there is
+    one), ``equivalent`` that of EQUIVALENT where the difference is the margin, ``covers`` the share of intervals that
+    hold the truth, among those given, and ``silent`` the share without a test.
+    """
+    rng = np.random.default_rng([seed, CELLS.index(cell)])
+    draw, _ = SHAPES[cell.shape]
+    words: Counter[str] = Counter()
+    equivalent = covered = given = 0
+    for _ in range(runs):
+        codes = np.repeat(np.arange(cell.families), draw_sizes(rng, cell.families, cell.problems, cell.equal))
+        differences, truth = draw(rng, codes, cell.runs)
+        found, test = judged(differences, codes)
+        words[found if truth == 0 or found == ("IMPROVED" if truth < 0 else "WORSE") else ""] += 1
+        given += test.p is not None
+        covered += inside(test.low, test.high, truth)
+        equivalent += judged(differences - truth + MARGIN, codes)[0] == "EQUIVALENT"
+    return {
+        **dataclasses.asdict(cell),
+        "wrong": (words["IMPROVED"] + words["WORSE"]) / runs,
+        "equivalent": equivalent / runs,
+        "covers": covered / given if given else None,
+        "given": given,
+        "silent": 1 - given / runs,
+    }
+
+
+def power(count: int, equal: bool, others: str, runs: int) -> dict[str, Any]:
+    """Return how often the tests made find a difference of the size promised, in a family of six comparisons.
+
+    The promise is what `detectable` says on average.  The other five comparisons are ``nothing`` (no difference) or
+    ``clear`` (significant whatever the correction); ``silent`` is the share of tests that are not made.
+    """
+    cell = Cell("normal", count, equal, 1)
+    draw, _ = SHAPES["normal"]
+    rng = np.random.default_rng([count, equal, others == "clear"])
+    size = draw_sizes(rng, count, cell.problems, equal)
+    codes = np.repeat(np.arange(count), size)
+    level = ALPHA / COMPARISONS if others == "nothing" else ALPHA
+
+    def test(rng: Rng) -> Any:
+        return primary(draw(rng, codes, 1)[0], codes, 1 - ALPHA)
+
+    pilot = [found for found in (test(rng) for _ in range(400)) if found.p is not None]
+    effect = float(np.mean([detectable(found.se, found.df, level, POWER) for found in pilot]))
+    found = made = 0
+    for _ in range(runs):
+        p = primary(draw(rng, codes, 1)[0] + effect, codes, 1 - ALPHA).p
+        made += p is not None
+        beside = list(rng.random(COMPARISONS - 1) if others == "nothing" else np.zeros(COMPARISONS - 1))
+        adjusted = holm([p, *beside])[0]
+        found += adjusted is not None and adjusted <= ALPHA
+    return {"families": count, "equal": equal, "others": others, "power": found / made, "silent": 1 - made / runs}
+
+
+def main() -> None:
+    """Measure the whole grid; write page and figure when enough runs were made to mean something."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=1_000)
+    arguments = parser.parse_args()
+    start = time.process_time()
+    rows = []
+    for cell in CELLS:
+        rows.append(measure(cell, arguments.runs))
+        covers = "-" if rows[-1]["covers"] is None else f"{100 * rows[-1]['covers']:.1f}"
+        numbers = " ".join(f"{name} {100 * rows[-1][name]:5.1f}" for name in ("wrong", "equivalent", "silent"))
+        print(
+            f"{cell.shape:10s} {cell.families:4d} {cell.equal!s:5} {cell.runs}  {numbers}  covers {covers}", flush=True
+        )
+    powers = [
+        power(count, equal, others, 2 * arguments.runs)
+        for count, equal, others in product((12, 24, 100), (True, False), ("nothing", "clear"))
+    ]
+    for row in powers:
+        print(row, flush=True)
+    seconds = time.process_time() - start
+    print(f"{seconds:.0f} CPU seconds")
+    if arguments.runs >= 1_000:
+        result = {"runs": arguments.runs, "seconds": round(seconds), "cells": rows, "power": powers}
+        storage.write_json(RESULTS, result)
+        from benchmarks.grid_page import write
+
+        write(result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""The page and the figure of the calibration over a grid, from the numbers that calibration_grid.py measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline_lib.evaluation.tests_of_difference import wilson
+
+DOCS = Path(__file__).parents[1] / "docs"
+MEANINGS = {
+    "normal": "normal differences",
+    "skew": "fractions of tests passed, mostly all or nothing, 30 % on average in both teams",
+    "floor": "the same, 6 % in both",
+    "ceiling": "the same, 99 % in both",
+    "gain": "the same, 20 % before and 80 % after",
+    "rare gain": "the same, 96 % before and 99 % after: few families show anything",
+    "lopsided": "most families lose a little, some gain much, nothing on average",
+}
+RATES = (("wrong", "wrong IMPROVED or WORSE"), ("equivalent", "wrong EQUIVALENT"), ("covers", "interval covers"))
+
+
+def write(result: Mapping[str, Any]) -> None:
+    """Write docs/calibration-grid.md and its figure."""
+    cells = result["cells"]
+    figure(cells, DOCS / "figures" / "calibration-grid.svg")
+    (DOCS / "calibration-grid.md").write_text(
+        TEXT.format(
+            seconds=result["seconds"],
+            runs=result["runs"],
+            shapes="\n".join(f"| {name} | {meaning} |" for name, meaning in MEANINGS.items()),
+            worst=_worst(cells, result["runs"]),
+            outside=_outside(cells),
+            power="\n".join(_power_rows(result["power"])),
+            table="\n".join(_rows(cells)),
+        ),
+        encoding="utf-8",
+    )
+
+
+def _worst(cells: Sequence[Mapping[str, Any]], runs: int) -> str:
+    """Return for each word the worst design, and those that are certainly above 5 %, a line each."""
+    lines = []
+    for key, label in RATES[:2]:
+        spread = {_name(cell): wilson(round(cell[key] * runs), runs) for cell in cells}
+        worst = max(cells, key=lambda cell: cell[key])
+        limits = spread[_name(worst)]
+        assert limits.low is not None and limits.high is not None
+        certain = [name for name, found in spread.items() if found.low is not None and found.low > 0.05]
+        lines.append(
+            f"- {label}: at worst {100 * worst[key]:.1f} % (Monte Carlo {100 * limits.low:.1f} to "
+            f"{100 * limits.high:.1f}), {_name(worst)}; certainly above 5 % in {len(certain)} of {len(cells)} designs"
+            f"{': ' if certain else ''}{'; '.join(certain)}"
+        )
+    return "\n".join(lines)
+
+
+def _outside(cells: Sequence[Mapping[str, Any]]) -> str:
+    """Return the designs whose intervals certainly cover less than 93 or more than 97 %, a line each."""
+    lines = []
+    for cell in cells:
+        if cell["covers"] is None or cell["given"] < 50:
+            continue
+        limits = wilson(round(cell["covers"] * cell["given"]), cell["given"])
+        assert limits.low is not None and limits.high is not None
+        if limits.high < 0.93 or limits.low > 0.97:
+            lines.append(f"- {_name(cell)}: {100 * cell['covers']:.1f} % of {cell['given']:,}")
+    return "\n".join(lines) or "- none"
+
+
+def _name(cell: Mapping[str, Any]) -> str:
+    runs = f", {cell['runs']} training run{'s' if cell['runs'] > 1 else ''}"
+    return f"{cell['shape']}, {cell['families']} {'equal' if cell['equal'] else 'unequal'} families{runs}"
+
+
+def _power_rows(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    found = {(row["families"], row["equal"], row["others"]): row["power"] for row in rows}
+    silent = {(row["families"], row["equal"]): row["silent"] for row in rows}
+    return [
+        f"| {count} {'equal' if equal else 'unequal'} | {100 * found[count, equal, 'nothing']:.1f} % | "
+        f"{100 * found[count, equal, 'clear']:.1f} % | {100 * silent[count, equal]:.0f} % |"
+        for count, equal in dict.fromkeys((row["families"], row["equal"]) for row in rows)
+    ]
+
+
+def _rows(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"| {cell['shape']} | {cell['families']} {'equal' if cell['equal'] else 'unequal'} | {cell['runs']} | "
+        f"{100 * cell['wrong']:.1f} % | {100 * cell['equivalent']:.1f} % | {_covers(cell)} | "
+        f"{100 * cell['silent']:.0f} % |"
+        for cell in cells
+    ]
+
+
+def _covers(cell: Mapping[str, Any]) -> str:
+    """Return the coverage; of fewer than 50 intervals none that means something."""
+    return "-" if cell["given"] < 50 else f"{100 * cell['covers']:.1f} %"
+
+
+def figure(cells: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Draw error rates and coverage over the number of families, a row of panels per shape."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot as plt
+
+    plt.rcParams.update({"svg.hashsalt": "symposium", "svg.fonttype": "none", "font.size": 8})
+    shapes = list(MEANINGS)
+    counts = sorted({cell["families"] for cell in cells})
+    chart, axes = plt.subplots(len(shapes), 3, figsize=(7.2, 10.5), layout="constrained", sharex=True)
+    for row, shape in zip(axes, shapes, strict=True):
+        for axis, (key, label) in zip(row, RATES, strict=True):
+            low, high = (93, 97) if key == "covers" else (0, 5)
+            axis.axhspan(low, high, color="#dfe6ed", zorder=0)
+            for equal, colour in ((True, "#0b5394"), (False, "#b45f06")):
+                for runs, line in ((1, "-"), (8, ":")):
+                    points = [
+                        (counts.index(cell["families"]), 100 * cell[key])
+                        for cell in cells
+                        if (cell["shape"], cell["equal"], cell["runs"]) == (shape, equal, runs)
+                        and (key != "covers" or cell["given"] >= 50)
+                    ]
+                    axis.plot(
+                        *zip(*points, strict=True), line, marker="o", markersize=3, color=colour
+                    ) if points else None
+            axis.set_ylim(*((85, 100) if key == "covers" else (0, 12)))
+            axis.set_xticks(range(len(counts)), counts)
+            axis.spines[["top", "right"]].set_visible(False)
+            axis.set_title(f"{shape}: {label}", loc="left", fontsize=8)
+    for axis in axes[-1]:
+        axis.set_xlabel("families (blue: equal, brown: unequal; dotted: 8 runs)")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    chart.savefig(path, metadata={"Date": None})
+    plt.close(chart)
+
+
+TEXT = """# From 3 families to 100: are the verdict's words right?
+
+Made by `python -m benchmarks.calibration_grid` ({seconds:,} CPU seconds), {runs:,} simulated tests a design. A design
+is a shape of the differences, a number of families of 128 to 400 problems, their sizes (equal, or in proportions drawn
+from a Dirichlet distribution of 1.5, so that one family may hold half of the problems), and the training runs whose
+mean meets one base. Every rate is that of the product's own verdict; a design with 5 % errors shows 3.7 to 6.5 % in so
+many tests.
+
+| shape | what it is |
+|---|---|
+{shapes}
+
+## What came out
+
+A word is wrong where IMPROVED or WORSE is said of teams without a difference (or in the wrong direction), and where
+EQUIVALENT is said of teams that differ by exactly the margin, five points:
+
+{worst}
+
+With few families, or few that show anything, the verdict says so and gives no interval (the last column of the table
+below): that is what keeps its words right there. Where an interval is given, it covers between 93 and 97 % within what
+so many tests can tell, but for:
+
+{outside}
+
+Above 97 % families differ much in size, or most show nothing: degrees of freedom are then chosen on the cautious side.
+Below 93 %, and where a word is certainly wrong in more than 5 %, differences are lopsided: a few families gain
+(or lose) much more than the others, the data at hand may hold none of them, and no method tried here sees what is not
+there (t, CR2 with four kinds of degrees of freedom, sign flips, wild cluster bootstrap). The note that is printed below
+ten carrying families says that. EQUIVALENT asks most of the tails: where a few families might hold what matters,
+evaluate more of them.
+
+![error rates and coverage over the number of families](figures/calibration-grid.svg)
+
+## Power in a family of six
+
+The true difference is the one promised with 80 % power after the correction (`detectable`), differences normal. The
+five other comparisons show nothing, or are significant whatever the correction. The rates are
+of the tests that are made: where there is none, nothing is promised.
+
+| families | others show nothing | others are clear | no test |
+|---|---|---|---|
+{power}
+
+## All designs
+
+| shape | families | runs | wrong IMPROVED or WORSE | wrong EQUIVALENT | interval covers | no test |
+|---|---|---|---|---|---|---|
+{table}
+"""
