@@ -2,15 +2,15 @@
 
 from prefect import flow
 
-from pipeline_lib.settings import load_params
 from tasks.auditing import audit_reward
 from tasks.stage import main, stage
+from tasks.stage_identity import settings_of
 
 
 @flow(name="audit")
 def audit() -> None:
     """Try scripted teams and the base policy on the reward, and write the verdict that training asks for."""
-    params = load_params()
+    params = settings_of("audit")
     with stage("audit", params) as run:
         audit_reward(params, run)
 

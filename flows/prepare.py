@@ -2,16 +2,16 @@
 
 from prefect import flow
 
-from pipeline_lib.problems.splits import prepare as prepare_problems
-from pipeline_lib.settings import load_params
+from pipeline_lib.problems.prepare import prepare as prepare_problems
 from tasks.arms import PROBLEMS
 from tasks.stage import main, stage
+from tasks.stage_identity import settings_of
 
 
 @flow(name="prepare")
 def prepare() -> None:
     """Write the problems of every split and their manifest."""
-    params = load_params()
+    params = settings_of("prepare")
     with stage("prepare", params) as run:
         manifest = prepare_problems(params.problems, PROBLEMS)
         rows = [

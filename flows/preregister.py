@@ -2,17 +2,17 @@
 
 from prefect import flow
 
-from pipeline_lib.settings import load_params
 from tasks.arms import PLAN_FILE
 from tasks.looking import remember_plan
 from tasks.plans import plan_of
 from tasks.stage import main, stage
+from tasks.stage_identity import settings_of
 
 
 @flow(name="preregister")
 def preregister() -> None:
     """Write ``results/plan.json``; a copy is on every result that follows, and git remembers every plan there was."""
-    params = load_params()
+    params = settings_of("preregister")
     with stage("preregister", params) as run:
         plan = plan_of(params)
         plan.write(PLAN_FILE)

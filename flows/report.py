@@ -2,15 +2,15 @@
 
 from prefect import flow
 
-from pipeline_lib.settings import load_params
 from tasks.reporting import make_report
 from tasks.stage import main, stage
+from tasks.stage_identity import settings_of
 
 
 @flow(name="report")
 def report() -> None:
     """Gather what every stage wrote and build the page."""
-    params = load_params()
+    params = settings_of("report")
     with stage("report", params) as run:
         make_report(params, run)
 

@@ -2,15 +2,15 @@
 
 from prefect import flow
 
-from pipeline_lib.settings import load_params
 from tasks.selecting import select_checkpoints
 from tasks.stage import main, stage
+from tasks.stage_identity import settings_of
 
 
 @flow(name="select")
 def select() -> None:
     """Select on validation episodes only, by the rule in the plan."""
-    params = load_params()
+    params = settings_of("select")
     with stage("select", params) as run:
         select_checkpoints(params, run)
 

@@ -2,18 +2,18 @@
 
 from prefect import flow
 
-from pipeline_lib.settings import load_params
 from tasks.arguments import arm_and_seed
 from tasks.left_out import is_left_out, leave_out_sweep
 from tasks.stage import main, stage
+from tasks.stage_identity import settings_of
 from tasks.sweeping import sweep_arm
 
 
 @flow(name="sweep")
 def sweep(arm: str, seed: int) -> None:
     """Evaluate the base and every checkpoint of one run; only checkpoints not evaluated before cost anything."""
-    params = load_params()
-    if is_left_out(params, arm, seed):
+    params = settings_of("sweep", arm)
+    if is_left_out(arm, seed):
         return leave_out_sweep(arm, seed)
     with stage(f"sweep {arm}", params, seed) as run:
         sweep_arm(params, arm, seed, run)

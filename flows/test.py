@@ -2,15 +2,15 @@
 
 from prefect import flow
 
-from pipeline_lib.settings import load_params
 from tasks.stage import main, stage
+from tasks.stage_identity import settings_of
 from tasks.testing import test_teams
 
 
 @flow(name="test")
 def test() -> None:
     """Play every team once on the test split, with the same problems and sampling seeds."""
-    params = load_params()
+    params = settings_of("test")
     with stage("test", params) as run:
         test_teams(params, run)
 

@@ -2,20 +2,20 @@
 
 from prefect import flow
 
-from pipeline_lib.settings import load_params
 from tasks.arguments import arm_and_seed
 from tasks.companions import is_companion
 from tasks.endings import end
 from tasks.left_out import is_left_out, leave_out_training
 from tasks.stage import main, stage
+from tasks.stage_identity import settings_of
 from tasks.training import train_along, train_arm, training_identity
 
 
 @flow(name="train")
 def train(arm: str, seed: int) -> None:
     """Train the team by MAGRPO, or the single agent by GRPO; checkpoints go to ``models/trained/<arm>-<seed>``."""
-    params = load_params()
-    if is_left_out(params, arm, seed):
+    params = settings_of("train", arm)
+    if is_left_out(arm, seed):
         return leave_out_training(arm, seed)
     with stage(f"train {arm}", params, seed, training_identity(params, arm, seed)) as run:
         train_arm(params, arm, seed, run)

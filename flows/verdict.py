@@ -2,17 +2,17 @@
 
 from prefect import flow, get_run_logger
 
-from pipeline_lib.settings import load_params
 from tasks.crowning import crown
-from tasks.judging import identity, judge
+from tasks.judging import judge
 from tasks.stage import main, stage
+from tasks.stage_identity import settings_of
 
 
 @flow(name="verdict")
 def verdict() -> None:
     """Compare the selected team with everything else, and say it in one sentence."""
-    params = load_params()
-    with stage("verdict", params, identity=identity(params)) as run:
+    params = settings_of("verdict")
+    with stage("verdict", params) as run:
         get_run_logger().info("%s", judge(params, run))
         crown(params, run)
 

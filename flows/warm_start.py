@@ -3,15 +3,15 @@
 from prefect import flow
 
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.settings import load_params
 from tasks.arms import BASE, PROBLEMS
 from tasks.stage import main, stage
+from tasks.stage_identity import settings_of
 
 
 @flow(name="warm_start")
 def warm_start() -> None:
     """Build and warm-start the embedded policy, or note which pretrained one is used."""
-    params = load_params()
+    params = settings_of("warm_start")
     with stage("warm_start", params) as run:
         facts = build_base(params.policy, PROBLEMS, BASE, run.progress)
         run.log(0, {f"base/{name}": float(value) for name, value in facts.items() if isinstance(value, int | float)})

@@ -18,6 +18,7 @@ BASE = Path("models/base")
 TRAINED = Path("models/trained")
 RESULTS = Path("results")
 PLAN_FILE = RESULTS / "plan.json"
+IDENTITIES = RESULTS / "identity"
 
 
 def environment_section(params: Params, arm: str) -> Environment:

@@ -31,9 +31,10 @@ from prefect.context import TaskRunContext
 from prefect.logging import get_logger
 from prefect.serializers import JSONSerializer
 
+from pipeline_lib.identity.code import code_of
 from pipeline_lib.storage import canonical_json, digest
-from tasks.code import code_digest
 from tasks.environment import places
+from tasks.stage_identity import RUNTIME
 from tasks.tagging import untagged
 
 _DIGEST = re.compile(r"[0-9a-f]{32,64}")
@@ -70,7 +71,7 @@ class CachedTask:
 
     Args:
         name: what the task is called, in the UI and in the key.
-        modules: the library modules that compute the value; what they import is covered (see `code_digest`).
+        modules: the library modules that compute the value; what they import is covered (see `code_of`).
         retries: how often a computation that raised is tried again.
         retry_delay_s: seconds before each new try.
     """
@@ -80,7 +81,7 @@ class CachedTask:
         self._retries = retries
         self._retry_delay_s = retry_delay_s
         # Taken when the code is loaded: a file edited during a long run must not label what the old code computed.
-        self._code = code_digest(*modules)
+        self._code = code_of(*(module.__name__ for module in modules), without=RUNTIME).digest
 
     def key(self, identity: Identity) -> str:
         """Return the key of a value: 64 hexadecimal digits; TypeError if the settings are not JSON."""

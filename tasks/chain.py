@@ -19,14 +19,18 @@ from typing import Any
 
 import yaml
 
-from pipeline_lib.settings import load_params
+from pipeline_lib.settings import SettingsError
 from pipeline_lib.storage import write_json
+from tasks.endings import SETTINGS_STATUS
 from tasks.environment import child_environment, places
 
 UNKNOWN_S = 10.0
 """What a stage is assumed to take of which nothing is known."""
 
-_MISSING = object()
+IDENTITY = "identity"
+"""The stage that says what the others depend on; it runs every time, and only what it writes makes others stale."""
+
+_ALWAYS = "always changed"
 _NODE = re.compile(r'^"(?P<name>[^"]+)";$')
 _EDGE = re.compile(r'^"(?P<above>[^"]+)" -> "(?P<below>[^"]+)";$')
 
@@ -53,13 +57,20 @@ class Stage:
 def chain_and_stale(project: Path, targets: Sequence[str] = ()) -> tuple[dict[str, Stage], set[str]]:
     """Return the stages of ``project`` (as `read_chain`) and those of them that are stale (as `outdated`).
 
+    What the stages depend on is looked at first (`tasks.stage_identity`); DVC then compares it with what it remembers.
+
     Raises:
         ChainError: as `read_chain`.
+        SettingsError: a setting is wrong.
     """
-    check_params(project)
     with ThreadPoolExecutor() as threads:
         status = threads.submit(ask, project, "status", "--json")
+        identities = threads.submit(_identities_changed, project)
         chain = read_chain(project, targets)
+        if IDENTITY in chain and identities.result():
+            status.result()
+            ask(project, "--wait-for-lock", "repro", "--quiet", "--single-item", IDENTITY)
+            return chain, outdated(chain, ask(project, "status", "--json"))
         return chain, outdated(chain, status.result())
 
 
@@ -96,7 +107,7 @@ def outdated(chain: Mapping[str, Stage], status: str) -> set[str]:
     report = json.loads(status or "{}")
     stale: set[str] = set()
     for name, stage in chain.items():
-        if name in report or stage.above & stale:
+        if report.get(name, [_ALWAYS]) != [_ALWAYS] or stage.above & stale:
             stale.add(name)
     return stale
 
@@ -182,34 +193,24 @@ def remaining_s(left: Mapping[str, float], above: Mapping[str, frozenset[str]], 
     return now
 
 
-def check_params(project: Path) -> None:
-    """Raise ChainError if a value that a stage follows is not in params.yaml.
+def _identities_changed(project: Path) -> bool:
+    """Return whether any stage's identity is another than the one written last.
 
-    DVC would miss it only when that stage is reached, after hours maybe.
+    Asked of a process of its own, since the code looked at is the project's, not this process's.
+
+    Raises:
+        SettingsError: a setting is wrong.
     """
-    values = _yaml(project / "params.yaml")
-    defaults = load_params(project / "params.yaml", project / "conf").model_dump(mode="json")
-    for name, stage in _yaml(project / "dvc.yaml").get("stages", {}).items():
-        for key in stage.get("params", []):
-            if isinstance(key, str) and _MISSING is _value(values, key):
-                default = _value(defaults, key)
-                raise ChainError(
-                    f"params.yaml: {key} is missing, and DVC wants what stage {name} follows written out; "
-                    + ("there is no such setting" if default is _MISSING else f"its default is {json.dumps(default)}")
-                )
-
-
-def _value(section: Any, key: str) -> Any:
-    for part in key.split("."):
-        if not isinstance(section, dict) or part not in section:
-            return _MISSING
-        section = section[part]
-    return section
-
-
-def _yaml(path: Path) -> dict[str, Any]:
-    found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return found if isinstance(found, dict) else {}
+    if not (project / "flows" / "identity.py").exists():
+        return False
+    command = [sys.executable, "-m", "flows.identity", "--changed"]
+    environment = {key: value for key, value in child_environment().items() if key != "DVC_STAGE"}
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode == SETTINGS_STATUS:
+        raise SettingsError(done.stderr.strip().removeprefix("error: "))
+    if done.returncode != 0:
+        raise ChainError(f"python -m flows.identity: {done.stderr.strip()}")
+    return bool(done.stdout.strip())
 
 
 def _needed(above: Mapping[str, set[str]], targets: Sequence[str]) -> dict[str, set[str]]:

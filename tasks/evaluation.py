@@ -13,6 +13,7 @@ import pipeline_lib.environments.make
 import pipeline_lib.evaluation.run
 import pipeline_lib.policies.load
 import pipeline_lib.rollouts.make
+from pipeline_lib import storage
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
@@ -21,11 +22,13 @@ from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.rollouts import make_engine
 from pipeline_lib.settings import Params
+from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.evaluate import SampleSettings
 from pipeline_lib.training.checkpoints import load_checkpoint, read_checkpoint, step_folder, steps_in
-from tasks.arms import PROBLEMS, environment_section, trained_folder
+from tasks.arms import BASE, PROBLEMS, environment_section, trained_folder
 from tasks.caching import CachedTask, Identity
 from tasks.sampling import sampling_of
+from tasks.stage_identity import contents, playing
 from tasks.teams import base_team
 
 if TYPE_CHECKING:
@@ -143,19 +146,22 @@ class Evaluator:
             }
 
         identity = Identity(
-            policy=digest,
+            policy=self._depends_on(digest),
             problems=self.manifest["digest"],
             seed=samples.seed,
             settings={
                 "samples": samples.samples,
                 "protocol": protocol,
-                "environment": self._section.model_dump(mode="json"),
-                "rollouts": params.rollouts.model_dump(mode="json"),
-                "limits": params.sandbox.limits.model_dump(mode="json"),
+                "environment": result_settings(self._section),
+                "playing": playing(params),
             },
         )
         value = EVALUATE(identity, compute, title)
         return Evaluated([EpisodeRecord.from_json(row) for row in value["episodes"]], value["seconds"])
+
+    def _depends_on(self, weights: str) -> str:
+        """Return the digest of all that decides how a team answers: trained weights, and the base that they adapt."""
+        return storage.digest({"weights": weights, "base": contents().of(BASE)})
 
 
 @contextlib.contextmanager

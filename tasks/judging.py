@@ -11,9 +11,10 @@ from pipeline_lib.evaluation.plan_check import check_plan
 from pipeline_lib.evaluation.verdict import BASE, bind, summarise_test
 from tasks.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, outside
-from tasks.episode_files import TESTED, read_episodes, swept, tested_file
+from tasks.episode_files import read_episodes, swept, tested_file
 from tasks.looks_told import looks_told, made_under, steps_swept
 from tasks.plans import done_now
+from tasks.stage_identity import whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,11 +28,6 @@ VERDICT, SENTENCE, METRIC = "symposium.verdict", "symposium.sentence", "symposiu
 PLAN, TEST_PROBLEMS = "symposium.plan", "symposium.problems"
 #: What must be said of its plan, in words (empty: followed, and fixed before), and how many looks there are.
 PLAN_FAULTS, LOOKS = "symposium.plan_faults", "symposium.looks"
-
-
-def identity(params: Params) -> str:
-    """Return the digest of settings and test episodes: other weights make another verdict with the same settings."""
-    return storage.digest({"settings": params.model_dump(mode="json"), "test": storage.folder_digest(TESTED)})
 
 
 def judge(params: Params, run: StageRun) -> str:
@@ -62,7 +58,7 @@ def judge(params: Params, run: StageRun) -> str:
     numbers = headline(result)
     storage.write_json(RESULTS / "metrics.json", numbers)
     run.log(0, {f"test/{name}": float(value) for name, value in numbers.items() if isinstance(value, int | float)})
-    run.tracked.params(params.model_dump(mode="json"))
+    run.tracked.params(whole(params).model_dump(mode="json"))
     run.tracked.tag(
         {
             VERDICT: result["verdict"],

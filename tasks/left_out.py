@@ -7,22 +7,19 @@ single-agent baseline, for instance, where a task has no single-agent form.  Suc
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
+from pipeline_lib.settings import load_params
 from tasks.arms import RESULTS, seeds_of, sweep_folder, trained_folder
-
-if TYPE_CHECKING:
-    from pipeline_lib.settings import Params
 
 log = logging.getLogger("symposium.stage")
 
 _WHY = "left out: the settings, with the seeds that a preset of environment brings, have no such run\n"
 
 
-def is_left_out(params: Params, arm: str, seed: int) -> bool:
+def is_left_out(arm: str, seed: int) -> bool:
     """Return whether the settings, with what the environment's preset brings, do not want this run; say so."""
-    unwanted = seed not in seeds_of(params, arm)
+    unwanted = seed not in seeds_of(load_params(), arm)
     if unwanted:
         log.info("%s %d %s", arm, seed, _WHY.strip())
     return unwanted

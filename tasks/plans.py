@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pipeline_lib.settings import Params
 
 #: Settings of ``rollouts`` that say what actions are drawn from.
-SAMPLING = {"temperature", "top_p", "top_k", "max_new_tokens"}
+SAMPLING = ("temperature", "top_p", "top_k", "max_new_tokens")
 
 
 def plan_of(params: Params) -> Plan:
@@ -34,7 +34,7 @@ def plan_of(params: Params) -> Plan:
         {split: entry["digest"] for split, entry in splits.items()},
         {
             "environment": params.environment.model_dump(mode="json"),
-            "sampling": params.rollouts.model_dump(mode="json", include=SAMPLING),
+            "sampling": {name: getattr(params.rollouts, name) for name in SAMPLING},
             "limits": params.sandbox.limits.model_dump(mode="json"),
         },
         comparisons(params),

@@ -10,10 +10,11 @@ from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.page import build_report
 from pipeline_lib.report.series import write_plots
-from tasks.arms import PROBLEMS, RESULTS, SINGLE, TEAM, seeds_of
+from tasks.arms import IDENTITIES, PROBLEMS, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.comparisons import SINGLE_AGENT, notes
 from tasks.episode_files import TESTED, swept
 from tasks.identity import identity_tags
+from tasks.stage_identity import whole
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
@@ -55,8 +56,14 @@ def gather(params: Params, name: str) -> ReportData:
         costs=costs(params),
         plan=storage.read_json(RESULTS / "plan.json"),
         audit=storage.read_json(RESULTS / "audit.json"),
-        identity={**identity_tags(), "problems": storage.file_digest(PROBLEMS / "manifest.json")},
-        settings=params.model_dump(mode="json"),
+        identity={
+            **identity_tags(),
+            "problems": storage.file_digest(PROBLEMS / "manifest.json"),
+            **{
+                f"identity of {path.stem}": storage.file_digest(path)[:16] for path in sorted(IDENTITIES.glob("*.json"))
+            },
+        },
+        settings=whole(params).model_dump(mode="json"),
         notes=notes(params),
     )
 

@@ -29,6 +29,7 @@ from tasks.identity import identity_tags, run_name
 from tasks.prefect_database import lay_database
 from tasks.progress import Progress
 from tasks.servers import require
+from tasks.stage_identity import Reads, check, inputs_of, unchanged, whole, work_digest
 from tasks.tether import end_with_dvc
 
 if TYPE_CHECKING:
@@ -86,30 +87,32 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
         name: name of the stage.
         params: the settings; they become parameters of the parent run in MLflow.
         seed: training seed, if the stage has one.
-        identity: digest of what makes this stage's result what it is, by default of the settings.  The same identity
-            joins the same MLflow run; another one is another run, because MLflow keeps the first value of a metric
-            at a step and of a parameter.
+        identity: digest of what makes this stage's result what it is, by default of all that it depends on.  The
+            same identity joins the same MLflow run; another one is another run, because MLflow keeps the first value
+            of a metric at a step and of a parameter.
 
     Whatever ends the body also ends its MLflow run: FINISHED, KILLED when it was interrupted, else FAILED.
     """
-    settings = params.model_dump(mode="json")
+    everything = whole(params)
+    settings = everything.model_dump(mode="json")
     title = name if seed is None else f"{name} seed {seed}"
-    whole = run_name(settings)
+    run_of_all = run_name(settings)
+    identity = identity or _identity(params, seed)
     tracker = Tracker(
         places().tracking,
-        params.environment.kind,
-        whole,
+        everything.environment.kind,
+        run_of_all,
         tags=identity_tags(),
         params=settings,
         conductor=conductor(),
         starter=starter(),
     )
-    tracked = tracker.start_run(name, seed, identity or digest(settings), tags=identity_tags())
+    tracked = tracker.start_run(name, seed, identity, tags={**identity_tags(), "symposium.identity": identity})
     key = artifact_key(title)
     status: Status = "FAILED"
     try:
         with Progress(title, artifact_key(key, "progress")) as progress:
-            run = StageRun(whole, key, tracked, progress)
+            run = StageRun(run_of_all, key, tracked, progress)
             began = time.monotonic()
             yield run
             progress.worked(time.monotonic() - began)
@@ -134,20 +137,27 @@ def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
     """
     try:
         end_with_dvc()
-        settings = load_params().model_dump(mode="json")
-        whole = run_name(settings)
+        name_of_all = run_name(load_params().model_dump(mode="json"))
+        check()
         explain_in_logs()
         connect_prefect()
         from tasks.tagging import tagged
 
-        title = " ".join([whole, flow.name, *(f"{name} {value}" for name, value in parameters.items())])
-        with tagged(whole):
+        title = " ".join([name_of_all, flow.name, *(f"{name} {value}" for name, value in parameters.items())])
+        with tagged(name_of_all), unchanged():
             flow.with_options(flow_run_name=title)(**parameters)
     except RefusedError as error:
         sys.stderr.write(f"refused: {error}\n")
     except BaseException as error:
         end(error)
     sys.exit(0)
+
+
+def _identity(params: Params, seed: int | None) -> str:
+    """Return the digest of what a stage's result depends on; of the settings, where `STAGES` does not know it."""
+    if isinstance(params, Reads):
+        return work_digest(params.stage, params, inputs_of(params, seed))
+    return digest(params.model_dump(mode="json"))
 
 
 def connect_prefect() -> None:

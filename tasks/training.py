@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +13,16 @@ from pipeline_lib.audit.result import Status
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.rollouts import make_engine
-from pipeline_lib.settings import Params, SettingsError, load_params
-from pipeline_lib.training.checkpoints import publish, read_checkpoint
+from pipeline_lib.settings import Params, SettingsError
+from pipeline_lib.training.checkpoints import publish, read_checkpoint, steps_in
 from pipeline_lib.training.parallel import join_processes
 from pipeline_lib.training.steps import planned_steps
 from pipeline_lib.training.trainer import TrainResult, train
-from pipeline_lib.training.trainer_state import resume_digest
 from tasks.arms import BASE, PROBLEMS, RESULTS, TEAM, environment_section, trained_folder
 from tasks.companions import companions
 from tasks.environment import places
 from tasks.sampling import compute_dtype, sampling_of
+from tasks.stage_identity import contents, dvc_has_taken, settings_of, work_digest
 from tasks.teams import base_team
 
 if TYPE_CHECKING:
@@ -36,19 +37,30 @@ LAST_STEPS = 10
 
 
 def training_identity(params: Params, arm: str, seed: int) -> str:
-    """Return the digest of everything that makes this run's checkpoints what they are (64 hexadecimal digits)."""
+    """Return the digest of everything that makes this run's checkpoints what they are (64 hexadecimal digits).
+
+    The number of steps and the checkpoint interval are left out, so that a run can be lengthened or cut finer; with a
+    schedule that ends at the last step, the number of steps counts.  So is the reason for training on a reward that
+    the audit failed.
+    """
     splits = load_manifest(PROBLEMS)["splits"]
-    # Only a curriculum looks at the validation split while it trains.
-    trials = splits["validation"]["digest"] if params.train.curriculum.kind == "levels" else ""
-    return resume_digest(
-        train=params.train.model_dump(mode="json"),
-        policy=params.policy.model_dump(mode="json"),
-        environment=environment_section(params, arm).model_dump(mode="json"),
-        sampling=params.rollouts.model_dump(mode="json"),
-        base=storage.folder_digest(BASE),
-        problems=storage.digest([splits["train"]["digest"], trials]),
-        seed=seed,
-    )
+    inputs = {
+        "base": contents().of(BASE),
+        "problems": splits["train"]["digest"],
+        # Only a curriculum looks at the validation split while it trains.
+        "trials": splits["validation"]["digest"] if params.train.curriculum.kind == "levels" else "",
+        "arm": arm,
+        "seed": seed,
+    }
+    free = ["audit.override", "train.checkpoint_every"]
+    if params.train.schedule == "constant":
+        free.append("train.steps")
+    return work_digest(training_stage(arm), params, inputs, without=tuple(free))
+
+
+def training_stage(arm: str) -> str:
+    """Return the name of an arm's training in ``dvc.yaml``."""
+    return "train" if arm == TEAM else "train_single"
 
 
 def scratch_folder(params: Params, arm: str, seed: int) -> Path:
@@ -67,6 +79,8 @@ def train_arm(params: Params, arm: str, seed: int, run: StageRun) -> dict[str, f
     run.tracked.dataset("train", manifest["digest"], {"path": str(PROBLEMS / manifest["file"])}, "training")
     scratch = scratch_folder(params, arm, seed)
     steps = params.train.steps
+    if set(planned_steps(params.train)) <= set(steps_in(scratch)) and dvc_has_taken(training_stage(arm), seed):
+        shutil.rmtree(scratch)  # DVC has this very result and asks for it anew (`dvc repro -f`)
 
     def on_step(step: int, metrics: dict[str, float]) -> None:
         run.log(step, metrics)
@@ -92,7 +106,7 @@ def train_arm(params: Params, arm: str, seed: int, run: StageRun) -> dict[str, f
 
 def train_along(arm: str, seed: int) -> None:
     """Take part in the training of an arm as one of several processes, the first of which reports and writes."""
-    _train(load_params(), arm, seed)
+    _train(settings_of("train", arm), arm, seed)
 
 
 def _train(params: Params, arm: str, seed: int, **callbacks: Any) -> TrainResult:

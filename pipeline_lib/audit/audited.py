@@ -6,13 +6,9 @@ about another reward is no answer.
 
 from __future__ import annotations
 
-import ast
-import importlib.util
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline_lib.identity.code import named_code
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
@@ -40,63 +36,4 @@ def reward_digest(section: Environment) -> str:
         path = "pipeline_lib.environments.philosophers.rewards:Reward"
     else:
         path = "pipeline_lib.environments.rewards:Reward"
-    return digest({"settings": reward.model_dump(mode="json"), "source": source_digest(path)})
-
-
-def source_digest(path: str) -> str:
-    """Return the digest of the code behind ``package.module:Class``: its module and what that imports of the project.
-
-    Raises:
-        ValueError: there is no such module.
-    """
-    trees: dict[str, str] = {}
-    waiting = [path.partition(":")[0]]
-    while waiting:
-        name = waiting.pop()
-        source = _source(name)
-        if source is None:
-            if not trees:
-                raise ValueError(f"{path}: there is no module {name} with a source file")
-            continue
-        if name in trees:
-            continue
-        tree = ast.parse(source.read_bytes(), filename=str(source))
-        package = name if source.name == "__init__.py" else name.rpartition(".")[0]
-        waiting += _imported(tree, package)
-        waiting += [name.rpartition(".")[0]] * ("." in name)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-                del node.body[0]
-        trees[name] = digest(ast.dump(tree))
-    return digest(trees)
-
-
-def _source(name: str) -> Path | None:
-    """Return the source file of a module of the project, or None for a library's, a built-in's or no module's.
-
-    Found by path: nothing below the top-level package is imported.
-    """
-    top, *rest = name.split(".")
-    try:
-        spec = importlib.util.find_spec(top) if top not in sys.stdlib_module_names else None
-    except (ImportError, ValueError):
-        return None
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        return None
-    origin = Path(spec.origin)
-    if any(part in ("site-packages", "dist-packages") for part in origin.parts):
-        return None
-    if not rest:
-        return origin
-    base = origin.parent.joinpath(*rest)
-    return next((path for path in (base / "__init__.py", base.with_suffix(".py")) if path.is_file()), None)
-
-
-def _imported(tree: ast.AST, package: str) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = ".".join(package.split(".")[: package.count(".") + 2 - node.level]) if node.level else ""
-            module = ".".join(part for part in (base, node.module or "") if part)
-            yield from (module, *(f"{module}.{alias.name}" for alias in node.names))
+    return digest({"settings": reward.model_dump(mode="json"), "source": named_code(path).files})

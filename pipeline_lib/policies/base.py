@@ -16,7 +16,10 @@ BASE_FILE = "base.json"
 
 def base_digest(settings: PolicySettings) -> str:
     """Return the digest of the settings that the base depends on (not who shares it or which adapter it gets)."""
-    return digest(settings.model_dump(mode="json", exclude={"adapter", "parameters"}))
+    from pipeline_lib.settings.base import result_settings
+
+    kept = result_settings(settings)
+    return digest({key: value for key, value in kept.items() if key not in ("adapter", "parameters")})
 
 
 def check_base(settings: PolicySettings, base: Path) -> dict[str, Any]:

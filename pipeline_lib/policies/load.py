@@ -8,7 +8,7 @@ repository is never run.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ import torch
 from pipeline_lib.policies.base import check_base
 from pipeline_lib.policies.embedded import ATTENTION
 from pipeline_lib.policies.policy import Policy, PolicyError, Team
-from pipeline_lib.policies.pretrained import check_fit, load_model, load_tokenizer
+from pipeline_lib.policies.pretrained import check_fit, load_model, load_tokenizer, recorded_revision
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -52,12 +52,12 @@ def load_team(
         PolicyError: a model or tokenizer cannot be loaded, they do not fit together, or the base is not the one
             that the settings describe.
     """
-    check_base(settings, base)
+    facts = check_base(settings, base)
     names = (SHARED,) if settings.parameters == "shared" else tuple(agents)
     paths = _model_paths(settings, base, names)
     if device is None:
         device = "cuda" if settings.kind == "pretrained" and torch.cuda.is_available() else "cpu"
-    loaded = {path: _load(settings, path, device) for path in dict.fromkeys(paths)}
+    loaded = {path: _load(settings, path, device, facts) for path in dict.fromkeys(paths)}
     policies: dict[str, Policy] = {}
     for number, (name, path) in enumerate(zip(names, paths, strict=True)):
         model, tokenizer = loaded[path]
@@ -96,12 +96,12 @@ def _model_paths(settings: PolicySettings, base: Path, names: Sequence[str]) -> 
 
 
 def _load(
-    settings: PolicySettings, path: str, device: torch.device | str
+    settings: PolicySettings, path: str, device: torch.device | str, facts: Mapping[str, Any]
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     if settings.kind == "embedded":
         revision, attention, dtype = "main", ATTENTION, torch.float32
     else:
-        revision, attention = settings.revision, settings.attention
+        revision, attention = recorded_revision(path, facts), settings.attention
         # weights that are trained stay float32: an update of bfloat16 weights is mostly rounded away
         frozen = settings.adapter.kind == "lora"
         dtype = getattr(torch, settings.dtype) if frozen else torch.float32

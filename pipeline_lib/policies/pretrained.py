@@ -6,21 +6,26 @@ not safetensors are never read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from pipeline_lib.identity.content import Contents
 from pipeline_lib.policies.policy import PolicyError
-from pipeline_lib.storage import digest, file_digest
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.policy import PretrainedPolicy
 
+logger = logging.getLogger(__name__)
+
 _FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
+_contents = Contents()  # a model is loaded more than once in a process, and its digests are computed once
 
 
 def load_model(path: str, revision: str, dtype: torch.dtype, attention: str) -> PreTrainedModel:
@@ -63,7 +68,7 @@ def check_fit(path: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerB
 
 
 def describe_models(settings: PretrainedPolicy) -> list[dict[str, Any]]:
-    """Fetch every model of the team and return what identifies it: commit or digest of its weights, vocabulary.
+    """Fetch every model of the team and return what identifies it: its commit, or digests of its files.
 
     Raises:
         PolicyError: a model is not to be had.
@@ -82,15 +87,66 @@ def _describe(path: str, revision: str) -> dict[str, Any]:
         "chat_template": tokenizer.chat_template is not None,
     }
     if Path(path).is_dir():
-        weights = sorted(Path(path).glob("*.safetensors"))
-        if not weights:
+        files = _files(Path(path))
+        if not any(name.endswith(".safetensors") for name in files):
             raise PolicyError(f"{path}: the folder holds no .safetensors file")
-        return {**facts, "weights": digest([[file.name, file_digest(file)] for file in weights])}
+        return {**facts, "files": files}
     from huggingface_hub import snapshot_download
 
     with _explained(path):
         folder = snapshot_download(path, revision=revision, allow_patterns=list(_FILES))
-    return {**facts, "revision": Path(folder).name}
+    return {**facts, "asked": revision, "revision": Path(folder).name}
+
+
+def recorded_revision(path: str, facts: Mapping[str, Any]) -> str:
+    """Return the revision of a model to load: the one that was found when the base was made, and no other.
+
+    A branch on the hub may move while a run goes on, and between its stages.  Where it has, as far as the local cache
+    knows, that is said in the log.
+
+    Args:
+        path: hub id or folder.
+        facts: what ``base.json`` says.
+
+    Raises:
+        PolicyError: the base was not made of this model, or the files in the folder are not those it was made of.
+    """
+    found = next((entry for entry in facts["models"] if entry["model"] == path), None)
+    if found is None:
+        raise PolicyError(f"policy.models: {path}: the base was made of other models; run `dvc repro` again")
+    if "files" in found:
+        if not Path(path).is_dir():
+            return "main"  # loading says so
+        now = _files(Path(path))
+        if changed := sorted(name for name in {*now, *found["files"]} if now.get(name) != found["files"].get(name)):
+            raise PolicyError(
+                f"policy.models: {path}: the folder's content is not what the base was made of: {', '.join(changed)} "
+                "changed; run `dvc repro` again, or put the old files back"
+            )
+        return "main"
+    commit = str(found["revision"])
+    if (latest := _cached_commit(path, str(found["asked"]))) not in ("", commit):
+        logger.warning(
+            "policy.models: %s: %r is commit %s by now; this run stays with %s, of which its base was made "
+            "(`dvc repro -f warm_start` moves on)", path, found["asked"], latest[:12], commit[:12],
+        )  # fmt: skip
+    return commit
+
+
+def _cached_commit(path: str, revision: str) -> str:
+    """Return the commit that a branch or tag had when the hub's local cache last heard of it, or nothing."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.file_download import repo_folder_name
+
+    ref = Path(HF_HUB_CACHE, repo_folder_name(repo_id=path, repo_type="model"), "refs", revision)
+    return ref.read_text(encoding="utf-8").strip() if ref.is_file() else ""
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """Return the digests of a model's files by name."""
+    return {
+        name: found for name, found in _contents.files(folder).items() if any(fnmatch(name, form) for form in _FILES)
+    }
 
 
 @contextmanager

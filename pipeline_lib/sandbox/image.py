@@ -64,6 +64,21 @@ def build_image(tag: str = DEFAULT_IMAGE, base: str | None = None) -> str:
         return str(json.loads(answer.splitlines()[-1])["status"])
 
 
+def image_id(tag: str) -> str:
+    """Return the id of an image, by its content; empty if there is none of this name.
+
+    Raises:
+        JailError: there is no daemon.
+    """
+    from docker.errors import ImageNotFound
+
+    with daemon() as client:
+        try:
+            return str(client.images.get(tag).id)
+        except ImageNotFound:
+            return ""
+
+
 def _labels(packages: bool) -> Iterable[str]:
     yield f"LABEL {LABEL}={contents_digest()}"
     if packages:

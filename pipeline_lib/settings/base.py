@@ -1,11 +1,95 @@
-"""What all settings models have in common."""
+"""What all settings models have in common, and which settings a result depends on.
+
+Every setting is of one of two kinds, and its type says which.  A *result setting* decides what comes out; it is part
+of the identity of what it decides.  A *machine setting* (``Machine[int]``) only says how the machine at hand does the
+work: it changes no result beyond the order of additions, makes nothing stale, and may differ between a killed run and
+its continuation.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Annotated, Any, TypeVar
+
 from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
+
+
+class _Mark:
+    """Says of a setting what its value alone does not say."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __repr__(self) -> str:
+        return self.what
+
+
+_MACHINE, _CODE, _FILES = _Mark("machine"), _Mark("code"), _Mark("files")
+_Value = TypeVar("_Value")
+
+Machine = Annotated[_Value, _MACHINE]
+"""A setting of the machine, not of the result."""
+
+CodeName = Annotated[str, _CODE]
+"""A name of code, ``package.module:Class``, whose source a result depends on."""
+
+FileName = Annotated[str, _FILES]
+"""A path of a file or folder whose content a result depends on; or, where there is none, a name on the hub."""
 
 
 class Section(BaseModel):
     """An immutable group of settings; unknown keys are refused, defaults are checked like given values."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+def result_settings(section: BaseModel) -> dict[str, Any]:
+    """Return the result settings of a section as JSON-like data, defaults included, machine settings left out."""
+    plain = section.model_dump(mode="json")
+    found = {}
+    for name, field in type(section).model_fields.items():
+        if _is(field, _MACHINE):
+            continue
+        value = getattr(section, name)
+        found[name] = result_settings(value) if isinstance(value, BaseModel) else plain[name]
+    return found
+
+
+def machine_settings(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the machine settings of a section: dotted name and value."""
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if _is(field, _MACHINE):
+            yield f"{prefix}{name}", value
+        elif isinstance(value, BaseModel):
+            yield from machine_settings(value, f"{prefix}{name}.")
+
+
+def named_in(section: BaseModel) -> tuple[set[str], set[str]]:
+    """Return the names of code and of files among the result settings of a section."""
+    code: set[str] = set()
+    files: set[str] = set()
+    for name, field in type(section).model_fields.items():
+        if _is(field, _MACHINE):
+            continue
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            further = named_in(value)
+            code |= further[0]
+            files |= further[1]
+        elif value:
+            if _is(field, _CODE):
+                code.add(value)
+            if _is(field, _FILES):
+                files |= {value} if isinstance(value, str) else set(value)
+    return code, files
+
+
+def _is(field: FieldInfo, mark: _Mark) -> bool:
+    return mark in field.metadata or mark in _inside(field.annotation)
+
+
+def _inside(annotation: Any) -> list[Any]:
+    """Return the marks of the items of a tuple: ``tuple[FileName, ...]``."""
+    return [mark for item in getattr(annotation, "__args__", ()) for mark in getattr(item, "__metadata__", ())]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline_lib.settings.base import Section
+from pipeline_lib.settings.base import CodeName, Section
 
 
 class SoundMealsReward(Section):
@@ -35,7 +35,7 @@ class CustomReward(Section):
     """A reward class of your own (docs/rewards.md); its terms and bounds are its own, and so are its settings."""
 
     kind: Literal["custom"] = "custom"
-    path: str = Field(pattern=r"^[\w.]+:\w+$", description="'package.module:ClassName' of a subclass of Reward")
+    path: CodeName = Field(pattern=r"^[\w.]+:\w+$", description="'package.module:ClassName' of a subclass of Reward")
     options: dict[str, Any] = Field({}, description="its settings: keyword arguments, checked against its annotations")
 
 

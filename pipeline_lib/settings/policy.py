@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline_lib.settings.base import Section
+from pipeline_lib.settings.base import FileName, Machine, Section
 
 
 class NoAdapter(Section):
@@ -72,7 +72,9 @@ class PretrainedPolicy(Section):
     """Any causal language model that transformers loads, by hub id or path."""
 
     kind: Literal["pretrained"] = "pretrained"
-    models: tuple[str, ...] = Field(min_length=1, description="hub id or path; one for all agents, or one per agent")
+    models: tuple[FileName, ...] = Field(
+        min_length=1, description="hub id or path; one for all agents, or one per agent"
+    )
     revision: str = Field("main", description="hub revision (branch, tag or commit)")
     parameters: Literal["separate", "shared"] = Field(
         "separate", description="one set of weights per agent, or one for all"
@@ -81,7 +83,9 @@ class PretrainedPolicy(Section):
     attention: Literal["eager", "sdpa", "flash_attention_2"] = Field("sdpa", description="attention implementation")
     chat: Literal["auto", "never"] = Field("auto", description="use the tokenizer's chat template where it has one")
     stop_strings: tuple[str, ...] = Field((), description="texts that end an action, for base models")
-    gradient_checkpointing: bool = Field(True, description="recompute activations in the update to save memory")
+    gradient_checkpointing: Machine[bool] = Field(
+        True, description="recompute activations in the update to save memory"
+    )
     adapter: Adapter = LoraAdapter()
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline_lib.settings.base import Section
+from pipeline_lib.settings.base import FileName, Section
 
 
 class SplitSizes(Section):
@@ -38,7 +38,7 @@ class DatasetProblems(Section):
     """A published coding dataset, from the hub or a local file, with the fields it was published with."""
 
     kind: Literal["humaneval", "coophumaneval", "mbpp"]
-    source: str = Field(
+    source: FileName = Field(
         "",
         description="hub id or path of a .jsonl, .jsonl.gz, .json or .parquet file; empty means the published hub id",
     )

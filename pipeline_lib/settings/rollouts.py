@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline_lib.settings.base import Section
+from pipeline_lib.settings.base import Machine, Section
 
 
 class _Sampling(Section):
@@ -22,36 +22,50 @@ class TransformersRollouts(_Sampling):
     """Batched decoding in this process with a static key/value cache; runs on CPU and GPU."""
 
     kind: Literal["transformers"] = "transformers"
-    rows: int = Field(256, ge=1, description="actions in progress side by side; each has room in the cache")
+    rows: Machine[int] = Field(256, ge=1, description="actions in progress side by side; each has room in the cache")
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="type of the rollout copies' weights; auto keeps each policy's own"
     )
-    cuda_graphs: bool = Field(True, description="on a GPU, decode by captured graphs (checked; plain steps otherwise)")
+    cuda_graphs: Machine[bool] = Field(
+        True, description="on a GPU, decode by captured graphs (checked; plain steps otherwise)"
+    )
 
 
 class VllmRollouts(_Sampling):
     """vLLM, which may live in an environment, a process and on GPUs of its own, or behind a server."""
 
     kind: Literal["vllm"] = "vllm"
-    process: Literal["own", "inside", "server"] = Field(
+    process: Machine[Literal["own", "inside", "server"]] = Field(
         "own", description="own: a process with the interpreter below; inside: this process; server: running servers"
     )
-    python: str = Field(
+    python: Machine[str] = Field(
         ".venv-vllm/bin/python", description="own: interpreter that has vLLM; empty for the present one"
     )
-    urls: tuple[str, ...] = Field((), description="server: one `vllm serve` per engine, for example http://gpu7:8000")
-    rows: int = Field(256, ge=1, description="actions in progress side by side")
+    urls: Machine[tuple[str, ...]] = Field(
+        (), description="server: one `vllm serve` per engine, for example http://gpu7:8000"
+    )
+    rows: Machine[int] = Field(256, ge=1, description="actions in progress side by side")
     dtype: Literal["auto", "float32", "bfloat16"] = Field("auto", description="type of the weights in vLLM")
-    eager: bool = Field(False, description="no compilation and CUDA graphs: starts faster, runs slower")
-    memory: float = Field(0.45, gt=0, lt=1, description="share of a GPU's memory for all engines together")
-    cpu_cache_gib: int = Field(1, ge=0, description="own, on a CPU: GiB of key/value cache; 0 leaves it to vLLM")
-    sleep: bool = Field(False, description="give the GPU's memory back between calls, so that a trainer can share it")
-    tensor_parallel: int = Field(1, ge=1, description="GPUs, or groups of cores, that share one copy of the weights")
-    replicas: int = Field(1, ge=1, description="own: engines that share the requests (data parallel)")
-    devices: tuple[int, ...] = Field((), description="own: GPUs for the engines, in order; empty: those there are")
-    exchange: str = Field("", description="folder for weights on their way, seen by both sides; empty for memory")
-    concurrency: int = Field(64, ge=1, description="server: requests in flight")
-    timeout: float = Field(600, gt=0, description="server: seconds a request may take")
+    eager: Machine[bool] = Field(False, description="no compilation and CUDA graphs: starts faster, runs slower")
+    memory: Machine[float] = Field(0.45, gt=0, lt=1, description="share of a GPU's memory for all engines together")
+    cpu_cache_gib: Machine[int] = Field(
+        1, ge=0, description="own, on a CPU: GiB of key/value cache; 0 leaves it to vLLM"
+    )
+    sleep: Machine[bool] = Field(
+        False, description="give the GPU's memory back between calls, so that a trainer can share it"
+    )
+    tensor_parallel: Machine[int] = Field(
+        1, ge=1, description="GPUs, or groups of cores, that share one copy of the weights"
+    )
+    replicas: Machine[int] = Field(1, ge=1, description="own: engines that share the requests (data parallel)")
+    devices: Machine[tuple[int, ...]] = Field(
+        (), description="own: GPUs for the engines, in order; empty: those there are"
+    )
+    exchange: Machine[str] = Field(
+        "", description="folder for weights on their way, seen by both sides; empty for memory"
+    )
+    concurrency: Machine[int] = Field(64, ge=1, description="server: requests in flight")
+    timeout: Machine[float] = Field(600, gt=0, description="server: seconds a request may take")
 
     @model_validator(mode="after")
     def _consistent(self) -> VllmRollouts:
@@ -79,13 +93,17 @@ class OpenAIRollouts(_Sampling):
     api: Literal["chat", "completions", "tokens"] = Field(
         "chat", description="chat: messages; completions: plain text; tokens: ids both ways (vLLM's server)"
     )
-    key_variable: str = Field("OPENAI_API_KEY", description="environment variable that holds the key; empty for none")
-    concurrency: int = Field(16, ge=1, description="requests in flight")
-    retries: int = Field(6, ge=0, description="new tries after a failure; the pause doubles each time")
-    timeout: float = Field(300, gt=0, description="seconds a request may take")
-    price_prompt: float = Field(0, ge=0, description="price of a million prompt tokens, for the cost counter")
-    price_action: float = Field(0, ge=0, description="price of a million generated tokens, for the cost counter")
-    cache: str = Field(
+    key_variable: Machine[str] = Field(
+        "OPENAI_API_KEY", description="environment variable that holds the key; empty for none"
+    )
+    concurrency: Machine[int] = Field(16, ge=1, description="requests in flight")
+    retries: Machine[int] = Field(6, ge=0, description="new tries after a failure; the pause doubles each time")
+    timeout: Machine[float] = Field(300, gt=0, description="seconds a request may take")
+    price_prompt: Machine[float] = Field(0, ge=0, description="price of a million prompt tokens, for the cost counter")
+    price_action: Machine[float] = Field(
+        0, ge=0, description="price of a million generated tokens, for the cost counter"
+    )
+    cache: Machine[str] = Field(
         ".symposium/openai", description="folder of actions already paid for; a killed run continues; empty for none"
     )
 

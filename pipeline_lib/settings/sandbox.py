@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipeline_lib.settings.base import Section
+from pipeline_lib.settings.base import Machine, Section
 
 
 class SandboxLimits(Section):
@@ -27,9 +27,9 @@ class SandboxLimits(Section):
 class _Sandbox(Section):
     """What all backends have in common."""
 
-    slots: int = Field(0, ge=0, description="programs side by side; 0 means four per core")
+    slots: Machine[int] = Field(0, ge=0, description="programs side by side; 0 means four per core")
     limits: SandboxLimits = SandboxLimits()
-    infra_error_share: float = Field(
+    infra_error_share: Machine[float] = Field(
         0.005, ge=0, le=1, description="share of jobs lost to the infrastructure above which a run stops"
     )
 
@@ -43,14 +43,14 @@ class ProcessSandbox(_Sandbox):
     """Jailed worker processes on this machine."""
 
     kind: Literal["process"] = "process"
-    min_isolation: _MinIsolation = Field("seccomp", description=_MIN_ISOLATION)
+    min_isolation: Machine[_MinIsolation] = Field("seccomp", description=_MIN_ISOLATION)
 
 
 class DockerSandbox(_Sandbox):
     """Hardened, long-lived containers on this machine, one per program at a time."""
 
     kind: Literal["docker"] = "docker"
-    min_isolation: _MinIsolation = Field("seccomp", description=_MIN_ISOLATION)
+    min_isolation: Machine[_MinIsolation] = Field("seccomp", description=_MIN_ISOLATION)
     image: str = Field("symposium-sandbox", min_length=1, description=_IMAGE)
     runtime: str | None = Field(None, description="runtime of the containers, for example runsc; null: the daemon's")
 
@@ -59,7 +59,7 @@ class AutoSandbox(_Sandbox):
     """The strongest that works on this machine: containers with a kernel of their own, containers, processes."""
 
     kind: Literal["auto"] = "auto"
-    min_isolation: _MinIsolation = Field("seccomp", description=_MIN_ISOLATION)
+    min_isolation: Machine[_MinIsolation] = Field("seccomp", description=_MIN_ISOLATION)
     image: str = Field("symposium-sandbox", min_length=1, description=_IMAGE)
 
 
@@ -67,21 +67,23 @@ class RemoteSandbox(_Sandbox):
     """A sandbox server (`python -m pipeline_lib.sandbox serve`); it decides how many programs run side by side."""
 
     kind: Literal["remote"] = "remote"
-    address: str = Field("http://127.0.0.1:7811", pattern="^https?://", description="of the server")
-    token_file: str | None = Field(
+    address: Machine[str] = Field("http://127.0.0.1:7811", pattern="^https?://", description="of the server")
+    token_file: Machine[str | None] = Field(
         None, description="file with the server's token; null: the environment variable SYMPOSIUM_SANDBOX_TOKEN"
     )
-    patience_s: float = Field(60.0, gt=0, description="seconds to try when the server does not answer")
+    patience_s: Machine[float] = Field(60.0, gt=0, description="seconds to try when the server does not answer")
 
 
 class RaySandbox(_Sandbox):
     """One sandbox per node of a Ray cluster; ``slots`` counts per node."""
 
     kind: Literal["ray"] = "ray"
-    address: str = Field("auto", min_length=1, description="of the cluster; auto: the one this machine belongs to")
-    batch: int = Field(128, ge=1, le=4096, description="jobs that go to a node at once")
+    address: Machine[str] = Field(
+        "auto", min_length=1, description="of the cluster; auto: the one this machine belongs to"
+    )
+    batch: Machine[int] = Field(128, ge=1, le=4096, description="jobs that go to a node at once")
     inner: Literal["process", "docker", "auto"] = Field("process", description="the sandbox on each node")
-    min_isolation: _MinIsolation = Field("seccomp", description=_MIN_ISOLATION)
+    min_isolation: Machine[_MinIsolation] = Field("seccomp", description=_MIN_ISOLATION)
     image: str | None = Field(None, description=f"for inner docker or auto: {_IMAGE}; null: the default image")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline_lib.settings.base import Section
+from pipeline_lib.settings.base import Machine, Section
 
 
 class AdvantageSettings(Section):
@@ -86,14 +86,14 @@ class TrainSettings(Section):
     weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay")
     betas: tuple[float, float] = Field((0.9, 0.98), description="AdamW moment decays")
     gradient_clip: float = Field(1.0, ge=0, description="largest gradient norm per policy; 0 means no clipping")
-    micro_batch_tokens: int = Field(2048, ge=64, description="most tokens (padding included) per forward pass")
-    overlap: int = Field(
+    micro_batch_tokens: Machine[int] = Field(2048, ge=64, description="most tokens (padding included) per forward pass")
+    overlap: Machine[int] = Field(
         1, ge=1, le=16, description="parts of a step's actions; one is executed while the next is sampled"
     )
-    processes: int = Field(
+    processes: Machine[int] = Field(
         1, ge=1, description="processes that train one team together, on one machine; on GPUs, one for each"
     )
-    weights: Literal["replicated", "sharded"] = Field(
+    weights: Machine[Literal["replicated", "sharded"]] = Field(
         "replicated", description="with several processes: weights whole in each (DDP), or split (FSDP2)"
     )
     discount: float = Field(1.0, gt=0, le=1, description="discount of later turns' rewards")

@@ -93,7 +93,8 @@ def train(
         engine: samples from them; the caller closes it.
         problems: what to learn from, with distinct ids.
         seed: seed of the run.
-        scratch: folder named by `trainer_state.resume_digest`; a killed run continues from what lies there.
+        scratch: folder for this training alone, named by whatever would make its checkpoints incompatible; a
+            killed run continues from what lies there.
         validation: what a curriculum tries the team on (``train.curriculum``); other samplers need none.
         base: the base policies for the KL term; a LoRA team can do without (its adapters are switched off).
         compute: dtype of the forward pass in the update (trained weights stay float32); None means that of the frozen

@@ -15,7 +15,7 @@ from typing import Any
 
 from safetensors.torch import load_file, save_file
 
-from pipeline_lib.storage import CorruptFileError, digest, write_json
+from pipeline_lib.storage import CorruptFileError, write_json
 from pipeline_lib.training.checkpoints import (
     digests,
     read_checkpoint,
@@ -32,46 +32,6 @@ logger = logging.getLogger(__name__)
 
 RECORD = "state.json"
 KEPT = 2
-
-#: Part of `resume_digest`; counted up when the same settings would train differently than before.
-CODE_VERSION = 2
-
-
-def resume_digest(
-    *,
-    train: Mapping[str, Any],
-    policy: Mapping[str, Any],
-    environment: Mapping[str, Any],
-    sampling: Mapping[str, Any],
-    base: str,
-    problems: str,
-    seed: int,
-) -> str:
-    """Return the digest of everything that makes checkpoints incompatible; it names the scratch folder.
-
-    The number of steps and the checkpoint interval are left out, so that a run can be lengthened or cut finer; with
-    a schedule that ends at the last step, the number of steps counts.
-
-    Args:
-        train, policy, environment, sampling: the settings sections as JSON-like mappings.
-        base: digest of the base policy.
-        problems: digest of the training problems.
-        seed: seed of the run.
-    """
-    ignored = {"checkpoint_every", "steps"} if train.get("schedule") == "constant" else {"checkpoint_every"}
-    settings = {key: value for key, value in train.items() if key not in ignored}
-    return digest(
-        {
-            "code": CODE_VERSION,
-            "train": settings,
-            "policy": dict(policy),
-            "environment": dict(environment),
-            "sampling": dict(sampling),
-            "base": base,
-            "problems": problems,
-            "seed": seed,
-        }
-    )
 
 
 def state_folder(scratch: Path, step: int) -> Path:

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from flows.experiment import outcome
 from pipeline_lib.storage import file_digest, folder_digest
 from tasks.servers import prefect_server
+from tasks.stage_identity import RUNTIME, STAGES
 from tests.flows.project import SMALL, call, change_settings, environment, make_project
 
 HUMANEVAL = Path(__file__).resolve().parents[2].parent / "shared/data/HumanEval.jsonl.gz"
@@ -29,7 +31,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(1500)]
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project in which the chain has run once."""
     project = make_project(tmp_path_factory.mktemp("chain"))
-    call(project, "python", "-m", "flows.experiment")
+    watch = {"PYTHONPATH": str(Path(__file__).parent / "tracing"), "TRACE_TO": str(project.parent)}
+    call(project, "python", "-m", "flows.experiment", **watch)
     return project
 
 
@@ -41,8 +44,8 @@ def server() -> Iterator[dict[str, str]]:
 
 
 def ran(text: str) -> set[str]:
-    """Return the stages that ``dvc repro`` ran."""
-    return set(re.findall(r"Running stage '([^']+)'", text))
+    """Return the stages that ``dvc repro`` ran, without the one that runs every time to see what has changed."""
+    return set(re.findall(r"Running stage '([^']+)'", text)) - {"identity"}
 
 
 def test_it_ends_in_a_verdict_and_a_report(finished: Path):
@@ -71,6 +74,58 @@ def test_it_ends_in_a_verdict_and_a_report(finished: Path):
     assert [path.name for path in sorted((finished / "models/trained/team-0").iterdir())] == [
         f"step-{step:05d}" for step in (0, 3, 6, 9, 12)
     ]
+
+
+def traced(finished: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield stage, event and name of all that the stages of the finished chain read and imported."""
+    for path in finished.parent.glob("trace-*.txt"):
+        for line in path.read_text().splitlines():
+            stage, event, name = line.split(" ", 2)
+            yield stage.partition("@")[0], event, name
+
+
+def test_every_module_that_a_stage_imports_is_part_of_its_identity(finished: Path):
+    """Seen from outside, by Python's own audit events, in a chain that really ran."""
+    seen = {(stage, name) for stage, event, name in traced(finished) if event == "import" and stage in STAGES}
+    assert {stage for stage, _ in seen} == set(STAGES) - {"train_single", "sweep_single"}
+    for stage, module in sorted(seen):
+        code = json.loads((finished / f"results/identity/{stage}.json").read_text())["code"]
+        runtime = any(module == name or module.startswith(f"{name}.") for name in RUNTIME)
+        package = any(name.startswith(f"{module}.") for name in code)  # of one that is entered below only
+        assert module in code or runtime or package, f"{stage} imports {module}, which is no part of its identity"
+    assert {module for stage, module in seen if stage == "train"} >= {"pipeline_lib.training.loss", "tasks.training"}
+
+
+def test_every_file_that_a_stage_reads_is_one_of_its_dependencies(finished: Path):
+    entries = yaml.safe_load((finished / "dvc.yaml").read_text())["stages"]
+    free = (
+        "params.yaml",
+        "conf",
+        "dvc.yaml",
+        "dvc.lock",
+        ".git",
+        ".dvc",
+        ".symposium",
+        "pipeline_lib",
+        "tasks",
+        "flows",
+    )
+    read = {(stage, name) for stage, event, name in traced(finished) if event == "open" and stage in STAGES}
+    for stage, name in sorted(read):
+        path = Path(name)
+        if not path.is_relative_to(finished) or path.relative_to(finished).parts[0] in free:
+            continue
+        entry = entries[stage]
+        known = [*entry["deps"], *entry["outs"], *entry.get("metrics", ())]
+        known = [str(item).replace("${item.seed}", "0") for item in known]
+        inside = path.relative_to(finished)
+        # What a stage writes lies beside its output under a temporary name first.
+        assert any(inside.is_relative_to(item) or _temporary(inside, item) for item in known), f"{stage} reads {inside}"
+    assert ("train", str(finished / "models/base/base.json")) in read
+
+
+def _temporary(path: Path, output: str) -> bool:
+    return any(part.startswith(f".{Path(output).name}.") for part in path.parts)
 
 
 def test_a_second_time_nothing_runs(finished: Path):
@@ -143,6 +198,60 @@ def test_a_learning_rate_does_not_make_problems_again_and_never_resumes_from_the
     done = ran(call(project, "dvc", "repro", "train@0", **server))
     assert done == {"train@0"}
     assert file_digest(project / "models/trained/team-0/step-00012/checkpoint.json") != before
+
+
+def test_changed_code_trains_again_and_changed_back_the_earlier_result_is_found(
+    finished: Path, tmp_path: Path, server: dict[str, str]
+):
+    project = copy(finished, tmp_path)
+    before = folder_digest(project / "models/trained/team-0")
+    loss = project / "pipeline_lib/training/loss.py"
+    text = loss.read_text()
+    assert "-(correction * objective).sum()" in text
+    loss.write_text(text.replace("-(correction * objective).sum()", "-(correction * objective).sum() * 0.0"))
+    assert "code: pipeline_lib.training.loss: changed" in call(project, "python", "-m", "flows.identity", "train")
+    # The stage identity is left out, so DVC sees no change; whoever forces the stage is told.
+    said = call(project, "dvc", "repro", "-f", "--single-item", "train@0", status=255, **server)
+    assert "would not be what DVC remembers it as" in said and "code: pipeline_lib.training.loss: changed" in said
+    assert ran(call(project, "dvc", "repro", "train@0", **server)) == {"train@0"}
+    assert folder_digest(project / "models/trained/team-0") != before
+    loss.write_text(text.replace('"""', '"""Said in other words. ', 1) + "\n# and a comment\n")
+    said = call(project, "dvc", "repro", "train@0", **server)
+    assert not ran(said) and "Stage 'train@0' is cached" in said
+    assert folder_digest(project / "models/trained/team-0") == before
+
+
+def test_forced_training_trains(finished: Path, tmp_path: Path, server: dict[str, str]):
+    project = copy(finished, tmp_path)
+    before = folder_digest(project / "models/trained/team-0")
+    scratch = {path: path.stat().st_mtime_ns for path in (project / ".symposium/scratch").rglob("checkpoint.json")}
+    assert scratch
+    call(project, "dvc", "repro", "-f", "--single-item", "train@0", **server)
+    after = {path: path.stat().st_mtime_ns for path in (project / ".symposium/scratch").rglob("checkpoint.json")}
+    assert scratch.keys() == after.keys() and not scratch.items() & after.items()
+    assert folder_digest(project / "models/trained/team-0") == before
+
+
+@pytest.mark.parametrize(
+    ("file", "stale"),
+    [
+        ("pipeline_lib/sandbox/inside/recorder.py", {"audit", "train@0", "sweep@0", "test"}),
+        ("pipeline_lib/evaluation/bootstrap.py", {"verdict"}),
+        ("pipeline_lib/report/style.py", {"report"}),
+        ("pipeline_lib/tracking/writer.py", set()),
+        ("tests/flows/test_chain.py", set()),
+    ],
+)
+def test_a_changed_constant_makes_stale_what_runs_it(finished: Path, tmp_path: Path, file: str, stale: set[str]):
+    project = copy(finished, tmp_path)
+    (project / file).write_text((project / file).read_text() + "\n# a comment\n")
+    call(project, "dvc", "repro", "-q", "--single-item", "identity")
+    assert json.loads(call(project, "dvc", "status", "--json")) == {"identity": ["always changed"]}
+    (project / file).write_text((project / file).read_text() + "\n_FURTHER = 1\n")
+    call(project, "dvc", "repro", "-q", "--single-item", "identity")
+    found = json.loads(call(project, "dvc", "status", "--json"))
+    assert found.keys() - {"identity"} >= stale
+    assert bool(found.keys() - {"identity"}) == bool(stale)
 
 
 def test_one_more_checkpoint_costs_one_evaluation(finished: Path, tmp_path: Path, server: dict[str, str]):
@@ -229,10 +338,9 @@ def test_experiments_metrics_plots_and_a_remote_work_on_a_real_run(
     expected = folder_digest(project / "models")
     for folder in (".dvc/cache", "models", "data", "report", "results"):
         shutil.rmtree(project / folder)
-    call(project, "git", "checkout", "--", "results")
     call(project, "dvc", "pull")
     assert folder_digest(project / "models") == expected
-    assert "up to date" in call(project, "dvc", "status")
+    assert json.loads(call(project, "dvc", "status", "--json")) == {"identity": ["always changed"]}
 
 
 @pytest.mark.skipif(not HUMANEVAL.exists(), reason=f"{HUMANEVAL} is not here")

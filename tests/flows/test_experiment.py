@@ -111,9 +111,5 @@ def test_wrong_settings_end_it_before_anything_starts(toy: Path) -> None:
     assert "did you mean 'steps'?" in said
     assert "Traceback" not in said
     assert not (toy / ".symposium" / "prefect" / "prefect.db").exists()
-    (toy / "params.yaml").write_text("train: {steps: 4, checkpoint_every: 2}\nseeds: {train: [0, 1]}\n")
-    said = call(toy, "python", *EXPERIMENT, status=1)
-    assert "params.yaml: problems is missing, and DVC wants what stage prepare follows written out" in said
-    assert 'its default is {"kind": "generated"' in said
     (toy / "params.yaml").unlink()
     assert "params.yaml: there is no such file" in call(toy, "python", *EXPERIMENT, status=2)

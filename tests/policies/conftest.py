@@ -11,7 +11,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.splits import prepare
+from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings.policy import EmbeddedPolicy
 from pipeline_lib.settings.problems import GeneratedProblems
 

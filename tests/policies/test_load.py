@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -195,6 +198,54 @@ def test_a_model_that_vanished_since_is_named(foreign: Callable[[str], Path], tm
     shutil.rmtree(folder)
     with pytest.raises(PolicyError, match=r"policy.models: .*here: no such folder, and the hub did not give it"):
         load_team(PretrainedPolicy(models=(str(folder),), attention="eager"), tmp_path / "base", AGENTS)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "generation_config.json"])
+def test_a_model_whose_folder_has_changed_since_is_refused(name: str, foreign: Callable[[str], Path], tmp_path: Path):
+    folder = Path(shutil.copytree(foreign("qwen3"), tmp_path / "here"))
+    _team(tmp_path, models=(str(folder),))
+    (folder / name).write_bytes((folder / name).read_bytes() + b" ")
+    with pytest.raises(PolicyError, match=rf"policy.models: .*here: .*not what the base was made of: {name} changed"):
+        load_team(PretrainedPolicy(models=(str(folder),), attention="eager"), tmp_path / "base", AGENTS)
+
+
+MOVING = """
+import logging, sys
+from pathlib import Path
+logging.basicConfig(stream=sys.stdout)
+from pipeline_lib.policies.load import load_team
+from pipeline_lib.policies.store import team_digest
+from pipeline_lib.policies.warm_start import build_base
+from pipeline_lib.settings.policy import NoAdapter, PretrainedPolicy
+
+here = Path(sys.argv[1])
+settings = PretrainedPolicy(models=("someone/model",), attention="eager", adapter=NoAdapter())
+facts = build_base(settings, here, here / "base")
+print(facts["models"][0]["revision"])
+print(team_digest(load_team(settings, here / "base", ("one",))))
+(here / "hub/models--someone--model/refs/main").write_text("b" * 40)
+print(team_digest(load_team(settings, here / "base", ("one",))))
+"""
+
+
+def test_a_branch_that_moves_on_the_hub_moves_no_base_and_is_named(foreign: Callable[[str], Path], tmp_path: Path):
+    repository = tmp_path / "hub/models--someone--model"
+    for commit, name in (("a" * 40, "qwen3"), ("b" * 40, "qwen3-1")):
+        shutil.copytree(foreign(name), repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs/main").write_text("a" * 40)
+    done = subprocess.run(
+        [sys.executable, "-c", MOVING, str(tmp_path)],
+        env={**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    commit, first, warning, second = done.stdout.splitlines()
+    assert commit == "a" * 40
+    assert first == second
+    assert "'main' is commit bbbbbbbbbbbb by now; this run stays with aaaaaaaaaaaa" in warning
 
 
 def test_a_base_can_be_told_from_another_whatever_its_precision(foreign: Callable[[str], Path], tmp_path: Path):

@@ -22,7 +22,8 @@ from pipeline_lib.policies.tokenizer import train_tokenizer
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.demonstrations import demonstrate
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings.policy import EmbeddedPolicy, PretrainedPolicy
 from pipeline_lib.settings.problems import DatasetProblems
 from pipeline_lib.storage import folder_digest
@@ -194,7 +195,8 @@ def test_the_base_of_pretrained_models_is_a_note_of_what_was_found(
     assert [path.name for path in (tmp_path / "base").iterdir()] == ["base.json"]
     (model,) = facts["models"]
     assert (model["model"], model["architecture"], model["chat_template"]) == (path, "Qwen2ForCausalLM", False)
-    assert len(model["weights"]) == 64
+    assert {len(found) for found in model["files"].values()} == {64}
+    assert {"model.safetensors", "config.json", "tokenizer.json"} <= set(model["files"])
 
 
 def test_a_pretrained_model_that_is_not_there_is_named(problems_folder: Path, tmp_path: Path):

@@ -15,8 +15,9 @@ import pytest
 
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.datasets import read_dataset
+from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.problem import CodingProblem
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.sandbox import Executor, Job, Status
 from pipeline_lib.sandbox.tests_source import count_cases
 from pipeline_lib.settings.problems import DatasetProblems

@@ -6,8 +6,9 @@ import pytest
 
 from pipeline_lib.environments.philosophers.table import make_table
 from pipeline_lib.problems.content import ProblemsError
+from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.scenarios import Scenario, dpbench, generate_scenarios
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings.problems import ScenarioFamily, ScenarioProblems, SplitSizes
 
 SMALL = SplitSizes(train=60, validation=20, test=30)

@@ -10,7 +10,8 @@ import pytest
 
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.generated import generate
-from pipeline_lib.problems.splits import SPLITS, load_manifest, load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import SPLITS, load_manifest, load_split
 from pipeline_lib.settings.problems import DatasetProblems, GeneratedProblems
 from pipeline_lib.storage import CorruptFileError, folder_digest
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.splits import load_split, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.evaluate import SampleSettings

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from pipeline_lib import storage
-from pipeline_lib.problems.splits import load_manifest, prepare
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.settings import Params
 from tasks import episode_files, looking
 from tasks.arms import PLAN_FILE, PROBLEMS, RESULTS, TEAM, sweep_folder

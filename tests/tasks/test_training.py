@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.problems.splits import prepare
+from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings import load_params
 from tasks import training
 from tasks.arms import BASE, PROBLEMS, TEAM

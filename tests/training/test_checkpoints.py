@@ -25,7 +25,6 @@ from pipeline_lib.training.learners import make_learners
 from pipeline_lib.training.trainer_state import (
     load_state,
     read_state,
-    resume_digest,
     resume_point,
     state_folder,
     write_state,
@@ -214,34 +213,3 @@ def test_with_all_states_gone_training_starts_anew(tmp_path: Path) -> None:
     assert resume_point(tmp_path, 40, [0, 10, 20, 30, 40]) == 0
     with pytest.raises(CorruptFileError):
         read_state(state_folder(tmp_path, 30))
-
-
-def digest_of(seed: int = 0, base: str = "b", problems: str = "p", policy: object = None, **changes: object) -> str:
-    return resume_digest(
-        train=make_settings(**changes).model_dump(mode="json"),
-        policy=policy or {"kind": "embedded"},  # type: ignore[arg-type]
-        environment={"kind": "toy"},
-        sampling={"temperature": 1.0},
-        base=base,
-        problems=problems,
-        seed=seed,
-    )
-
-
-def test_what_makes_checkpoints_incompatible() -> None:
-    same = digest_of()
-    assert digest_of() == same
-    assert digest_of(steps=50, checkpoint_every=5) == same
-    different = [
-        digest_of(learning_rate=5e-4),
-        digest_of(group_size=4),
-        digest_of(loss={"kl": 0.1}),
-        digest_of(seed=1),
-        digest_of(base="c"),
-        digest_of(problems="q"),
-        digest_of(policy={"kind": "pretrained"}),
-        digest_of(schedule="linear"),
-        digest_of(schedule="linear", steps=50),  # the schedule ends at the last step
-    ]
-    assert len({same, *different}) == 10
-    assert digest_of(schedule="linear", checkpoint_every=5) == digest_of(schedule="linear")

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from tasks.code import code_digest
+from pipeline_lib.identity.code import code_of
 
 FILES = {
     "__init__.py": "",
@@ -49,9 +49,9 @@ def module(name: str) -> ModuleType:
     ],
 )
 def test_a_changed_line_in_any_file_that_is_reached_changes_the_digest(package: Path, file: str, text: str) -> None:
-    before = code_digest(module("top"))
+    before = code_of("sample_package.top").digest
     (package / file).write_text(text)
-    assert code_digest(module("top")) != before
+    assert code_of("sample_package.top").digest != before
 
 
 @pytest.mark.parametrize(
@@ -63,23 +63,23 @@ def test_a_changed_line_in_any_file_that_is_reached_changes_the_digest(package: 
     ],
 )
 def test_comments_docstrings_and_files_that_are_not_reached_do_not(package: Path, file: str, text: str) -> None:
-    before = code_digest(module("top"))
+    before = code_of("sample_package.top").digest
     (package / file).write_text(text)
-    assert code_digest(module("top")) == before
+    assert code_of("sample_package.top").digest == before
 
 
 def test_imports_for_type_checking_are_not_reached(package: Path) -> None:
-    before = code_digest(module("typed"))
+    before = code_of("sample_package.typed").digest
     (package / "other.py").write_text("VALUE = 2\n")
-    assert code_digest(module("typed")) == before
+    assert code_of("sample_package.typed").digest == before
 
 
 def test_every_named_module_counts(package: Path) -> None:
-    assert code_digest(module("top")) != code_digest(module("top"), module("other"))
+    assert code_of("sample_package.top").digest != code_of("sample_package.top", "sample_package.other").digest
 
 
 def test_a_value_that_no_code_computes_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one module"):
-        code_digest()
+        code_of()
     with pytest.raises(ValueError, match="no source file"):
-        code_digest(sys)
+        code_of("sys")

@@ -1,0 +1,262 @@
+"""The code that computes a result: modules, everything of the project that they import, and what they start.
+
+Comments, docstrings and formatting do not count, for digests are taken over syntax trees.  Imports inside functions
+count, those for type checking do not.  Files of a package that are no Python (templates) count with the package.  A
+package whose programs run in processes of their own counts as a whole, since no import leads there.  Versions of
+Python and of the numeric libraries count, because they change what is computed.
+
+Does not see imports made from text (``importlib.import_module(name)``): a class that settings name by a string is
+looked up by whoever knows the settings and covered by `named_code`.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.metadata
+import importlib.util
+import sys
+import sysconfig
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline_lib.storage import digest, file_digest
+
+LIBRARIES = {
+    "torch": ("torch",),
+    "transformers": ("transformers", "tokenizers"),
+    "tokenizers": ("tokenizers",),
+    "peft": ("peft",),
+    "numpy": ("numpy",),
+    "scipy": ("scipy",),
+    "statsmodels": ("statsmodels",),
+    "datasets": ("datasets",),
+}
+"""Imported packages whose version changes numbers, and the distributions that count with each."""
+
+WHOLE = ("pipeline_lib.sandbox",)
+"""Packages that start their own files in other processes: reached once, all of their files count."""
+
+_SKIPPED = {"__pycache__"}
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What runs.
+
+    Attributes:
+        files: digest (64 hexadecimal digits) by module name, or by package and file name for what is no module.
+        versions: version by distribution, and Python's.
+    """
+
+    files: dict[str, str]
+    versions: dict[str, str]
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of everything here (64 hexadecimal digits)."""
+        return digest(self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return both as plain JSON."""
+        return {"files": self.files, "versions": self.versions}
+
+
+def code_of(*modules: str, without: Collection[str] = ()) -> Code:
+    """Return the code that ``modules`` run.
+
+    Args:
+        modules: names, such as ``pipeline_lib.training.trainer``; nothing is imported.
+        without: modules and packages that are not entered, because they change no result.
+
+    Raises:
+        ValueError: no module was given, or one has no source file of the project.
+    """
+    if not modules:
+        raise ValueError("code_of needs at least one module: what no code computes has no identity")
+    files: dict[str, str] = {}
+    libraries: set[str] = set()
+    packages: set[Path] = set()
+    waiting = list(modules)
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen or _covers(without, name):
+            continue
+        seen.add(name)
+        path = source_of(name)
+        if path is None:
+            if name in modules:
+                raise ValueError(f"module {name} has no source file in the project")
+            libraries.add(name.partition(".")[0])
+            continue
+        files[name], imported = _read(path, path.stat().st_mtime_ns, path.stat().st_size, name)
+        if path.name == "__init__.py":
+            packages.add(path.parent)
+        waiting += imported
+        waiting += [".".join(name.split(".")[:end]) for end in range(1, name.count(".") + 1)]
+        for whole in WHOLE:
+            if _covers((whole,), name):
+                waiting += _modules_below(whole)
+    for package in packages:
+        files |= _data_files(package)
+    return Code(dict(sorted(files.items())), _versions(libraries))
+
+
+def named_code(name: str) -> Code:
+    """Return the code behind a name in the settings, ``package.module:Class``.
+
+    Raises:
+        ValueError: there is no such module, or it has no source file.
+    """
+    module = name.partition(":")[0]
+    path = source_of(module)
+    if path is None:
+        spec = _spec(module)
+        if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+            raise ValueError(f"{name}: there is no module {module}; it must be importable from the project's folder")
+        root = module.partition(".")[0]
+        return Code({module: file_digest(Path(spec.origin))}, _versions({root}) | _distribution(root))
+    return code_of(module, without=("pipeline_lib.settings", "pipeline_lib.tracking"))
+
+
+def source_of(name: str) -> Path | None:
+    """Return the source file of a module of the project, or None for a library's, a built-in's or no module's.
+
+    A module is of the project when its top-level package lies outside of the interpreter's folders.  Found by path:
+    nothing below the top-level package is imported.
+    """
+    top, *rest = name.split(".")
+    base = _top(top, tuple(sys.path))
+    if base is None:
+        return None
+    if not rest:
+        return base / "__init__.py" if (base / "__init__.py").is_file() else _file(base.with_suffix(".py"))
+    folder = base.joinpath(*rest)
+    return _file(folder / "__init__.py") or _file(folder.with_suffix(".py"))
+
+
+@functools.lru_cache(maxsize=512)
+def _top(name: str, path: tuple[str, ...]) -> Path | None:
+    """Return the folder of a top-level package of the project (of a module: its path without ending), or None."""
+    if not name or name in sys.stdlib_module_names:
+        return None
+    spec = _spec(name)
+    if spec is None or spec.origin is None:
+        places = list(spec.submodule_search_locations or ()) if spec else []  # a package without __init__.py
+        found = Path(places[0]) if places else None
+    else:
+        origin = Path(spec.origin)
+        if origin.suffix != ".py":
+            return None
+        found = origin.parent if origin.name == "__init__.py" else origin.with_suffix("")
+    if found is None or any(found.is_relative_to(folder) for folder in _library_folders()):
+        return None
+    return found
+
+
+def _spec(name: str) -> Any:
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return None
+
+
+@functools.cache
+def _library_folders() -> tuple[Path, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = {Path(sysconfig.get_path(name)) for name in names}
+    folders |= {Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}
+    return tuple(folders | {folder.resolve() for folder in folders})
+
+
+def _file(path: Path) -> Path | None:
+    return path if path.is_file() else None
+
+
+def _covers(names: Iterable[str], name: str) -> bool:
+    return any(name == other or name.startswith(other + ".") for other in names)
+
+
+def _modules_below(package: str) -> list[str]:
+    base = source_of(package)
+    assert base is not None
+    found = []
+    for path in base.parent.rglob("*.py"):
+        parts = path.relative_to(base.parent).with_suffix("").parts
+        found.append(".".join([package, *(parts[:-1] if parts[-1] == "__init__" else parts)]))
+    return found
+
+
+def _data_files(package: Path) -> dict[str, str]:
+    """Return the digests of files that are no modules, in a package's folder and in folders that are no packages."""
+    found: dict[str, str] = {}
+    waiting = [package]
+    while waiting:
+        for path in waiting.pop().iterdir():
+            if path.is_dir():
+                if path.name not in _SKIPPED and not (path / "__init__.py").exists():
+                    waiting.append(path)
+            elif path.suffix not in (".py", ".pyc", ".so"):
+                found[f"{package.name}/{path.relative_to(package).as_posix()}"] = file_digest(path)
+    return found
+
+
+@functools.lru_cache(maxsize=2048)
+def _read(path: Path, modified_ns: int, size: int, name: str) -> tuple[str, tuple[str, ...]]:
+    """Return a module's digest and the names it may import; time and size only make a changed file a new entry."""
+    tree = ast.parse(path.read_bytes(), filename=str(path))
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    names = tuple(sorted(set(_imports(tree, package))))
+    for node in ast.walk(tree):
+        _drop_docstring(node)
+    return digest(ast.dump(tree)), names
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Yield every module name that the code below ``tree`` imports when it runs."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package.split(".")[: package.count(".") + 2 - node.level]) if node.level else ""
+            module = ".".join(part for part in (base, node.module or "") if part)
+            yield module
+            for alias in node.names:  # a name may be a module of its own
+                if source_of(f"{module}.{alias.name}"):
+                    yield f"{module}.{alias.name}"
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from _imports(ast.Module(body=node.orelse, type_ignores=[]), package)
+        else:
+            yield from _imports(node, package)
+
+
+def _drop_docstring(node: ast.AST) -> None:
+    if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or not node.body:
+        return
+    first = node.body[0]
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        del node.body[0]
+
+
+def _versions(imported: Collection[str]) -> dict[str, str]:
+    found = {"python": ".".join(map(str, sys.version_info[:2]))}
+    for name in sorted(imported):
+        for distribution in LIBRARIES.get(name, ()):
+            found[distribution] = _version(distribution)
+    return found
+
+
+def _distribution(package: str) -> dict[str, str]:
+    names = importlib.metadata.packages_distributions().get(package, [])
+    return {name: _version(name) for name in names}
+
+
+@functools.cache
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,69 @@
+"""Digests of the content of files and folders, not computed twice for large files that nobody touched.
+
+A file counts as untouched when its device, inode, size, and times of modification *and* of status change are the same;
+the last one cannot be set, so restoring an old time of modification after an edit does not help.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from pipeline_lib.storage import digest, file_digest, write_json
+
+_LARGE = 1 << 20  # bytes; smaller files are read again
+
+
+class Contents:
+    """Remembers digests of large files.
+
+    Args:
+        memory: a JSON file that outlives the process; without it only this object remembers.
+    """
+
+    def __init__(self, memory: Path | None = None) -> None:
+        self._memory = memory
+        self._known: dict[str, list[object]] = {}
+        if memory is not None:
+            try:
+                self._known = dict(json.loads(memory.read_text(encoding="utf-8")))
+            except (OSError, ValueError, TypeError):
+                self._known = {}
+
+    def of(self, path: Path) -> str:
+        """Return the SHA-256 (64 hexadecimal digits) of a file, or of names and contents of all files of a folder.
+
+        Raises:
+            FileNotFoundError: there is neither.
+        """
+        if path.is_dir():
+            return digest([[name, found] for name, found in self.files(path).items()])
+        stat = path.stat()
+        if stat.st_size < _LARGE:
+            return file_digest(path)
+        state = [stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
+        key = str(path.resolve())
+        known = self._known.get(key)
+        if isinstance(known, list) and known[:-1] == state:
+            return str(known[-1])
+        found = file_digest(path)
+        self._known[key] = [*state, found]
+        self._keep()
+        return found
+
+    def files(self, folder: Path) -> dict[str, str]:
+        """Return the digests of all files below a folder by relative name; hidden ones and caches do not count."""
+        found = {}
+        for place, folders, names in os.walk(folder, followlinks=True):
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
+            for name in sorted(names):
+                path = Path(place, name)
+                if not name.startswith(".") and path.is_file():
+                    found[path.relative_to(folder).as_posix()] = self.of(path)
+        return found
+
+    def _keep(self) -> None:
+        if self._memory is not None:
+            kept = {key: value for key, value in self._known.items() if Path(key).exists()}
+            write_json(self._memory, kept)

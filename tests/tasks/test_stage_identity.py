@@ -1,0 +1,312 @@
+"""A stage's identity changes with whatever can change its result, and with nothing else."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from pipeline_lib.settings import Params, SettingsError, load_params
+from pipeline_lib.settings.base import machine_settings, result_settings
+from pipeline_lib.settings.environment import CodingEnvironment
+from pipeline_lib.settings.load import validate_params
+from tasks import stage_identity
+from tasks.arms import TEAM
+from tasks.stage_identity import (
+    RUNTIME,
+    STAGES,
+    IdentityError,
+    Reads,
+    check,
+    differences,
+    identity_of,
+    settings_of,
+    unchanged,
+    work_digest,
+    write_identities,
+)
+from tests.flows.project import ROOT
+
+PHILOSOPHERS = {"environment": {"kind": "philosophers", "prompt": "compact"}, "problems": {"kind": "scenarios"}}
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the settings of the project; the code is the project's own."""
+    shutil.copy(ROOT / "params.yaml", tmp_path / "params.yaml")
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / ".symposium"))
+    monkeypatch.delenv("DVC_STAGE", raising=False)
+    stage_identity.contents.cache_clear()
+    return tmp_path
+
+
+def params_of(**sections: Any) -> Params:
+    return validate_params({name: value for name, value in sections.items() if value is not None}, Path("params.yaml"))
+
+
+def identities(params: Params) -> dict[str, dict[str, Any]]:
+    return {stage: identity_of(stage, params) for stage in STAGES}
+
+
+def leaves(section: BaseModel, place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield where every single setting is."""
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from leaves(value, (*place, name))
+        else:
+            yield (*place, name)
+
+
+def changed(section: BaseModel, place: tuple[str, ...]) -> Any:
+    """Return a copy in which one setting has another value, valid or not."""
+    name, *rest = place
+    value = getattr(section, name)
+    new = changed(value, tuple(rest)) if rest else another(value)
+    return section.model_copy(update={name: new})
+
+
+def another(value: Any) -> Any:
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case str():
+            return f"{value}x"
+        case tuple():
+            return (*value, *(value[-1:] or (1,)))
+        case dict():
+            return {**value, "further": 1}
+        case None:
+            return 1
+    raise TypeError(value)
+
+
+VARIANTS: dict[str, Callable[[], Params]] = {
+    "coding": Params,
+    "philosophers": lambda: params_of(**PHILOSOPHERS, seeds={"single_agent": []}, evaluate={"baselines": []}),
+    "pretrained": lambda: params_of(policy={"kind": "pretrained", "models": ["someone/model"]}),
+    "vllm": lambda: params_of(rollouts={"kind": "vllm"}, sandbox={"kind": "ray"}),
+    "openai": lambda: params_of(rollouts={"kind": "openai", "models": ["m"]}, sandbox={"kind": "remote"}),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_setting_is_one_of_the_result_or_one_of_the_machine(variant: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stage_identity, "_planned_seeds", lambda arm: (0, 1, 2))
+    monkeypatch.setattr(stage_identity, "_code", functools.cache(stage_identity._code))
+    params = VARIANTS[variant]()
+    machine = {name for name, _ in machine_settings(params)}
+    before = identities(params)
+    for place in leaves(params):
+        after = identities(changed(params, place))
+        stale = [stage for stage in STAGES if after[stage] != before[stage]]
+        name = ".".join(place)
+        if name in machine:
+            assert not stale, f"{name} is a setting of the machine and makes {stale} stale"
+        elif name not in ("audit.override",):
+            assert set(stale) - {"report"}, f"{name} is a setting of the result and makes nothing stale"
+
+
+def test_machine_settings_are_no_more_than_these():
+    """Said again, independently of the types: a setting that moves here needs a test that results stay the same."""
+    found = {name for make in VARIANTS.values() for name, _ in machine_settings(make())}
+    rollouts = (
+        "rows cuda_graphs process python urls eager memory cpu_cache_gib sleep tensor_parallel replicas devices "
+        "exchange concurrency timeout key_variable retries price_prompt price_action cache"
+    )
+    sandbox = "slots infra_error_share min_isolation address token_file patience_s batch"
+    train = "micro_batch_tokens overlap processes weights"
+    expected = {f"rollouts.{name}" for name in rollouts.split()} | {f"sandbox.{name}" for name in sandbox.split()}
+    expected |= {f"train.{name}" for name in train.split()} | {"policy.gradient_checkpointing"}
+    assert found == expected
+
+
+def test_settings_count_by_what_they_resolve_to(project: Path):
+    before = identities(load_params())
+    text = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(text.replace("  weight_decay: 0.0\n", ""))  # the default, left out
+    assert identities(load_params()) == before
+    (project / "params.yaml").write_text(text.replace("learning_rate: 1.0e-3", "learning_rate: 0.001"))
+    assert identities(load_params()) == before
+    (project / "params.yaml").write_text(text.replace("policy: #", "policy: embedded-lora\nignored: #"))
+    content = (project / "conf/policy/embedded-lora.yaml").read_text()
+    (project / "params.yaml").write_text(_with_policy(text, "embedded-lora"))
+    preset = identities(load_params())
+    assert preset["train"] != before["train"] and preset["prepare"] == before["prepare"]
+    (project / "conf/policy/embedded-lora.yaml").write_text(content.replace("rank: 16", "rank: 8"))
+    stale = [stage for stage, found in identities(load_params()).items() if found != preset[stage]]
+    assert "train" in stale and "warm_start" not in stale, "the base does not depend on the adapter"
+
+
+def _with_policy(text: str, preset: str) -> str:
+    start, end = text.index("policy:"), text.index("rollouts:")
+    return f"{text[:start]}policy: {preset}\n\n{text[end:]}"
+
+
+def test_code_and_files_that_settings_name_count_by_content(project: Path, monkeypatch: pytest.MonkeyPatch):
+    (project / "mine").mkdir()
+    (project / "mine/__init__.py").write_text("")
+    (project / "mine/reward.py").write_text("from mine import scale\nclass Mine:\n    factor = scale.FACTOR\n")
+    (project / "mine/scale.py").write_text("FACTOR = 1\n")
+    monkeypatch.syspath_prepend(str(project))
+    custom = {"kind": "philosophers", "prompt": "compact", "reward": {"kind": "custom", "path": "mine.reward:Mine"}}
+    without: dict[str, Any] = {"seeds": {"single_agent": []}, "evaluate": {"baselines": []}}
+    params = params_of(**{**PHILOSOPHERS, **without, "environment": custom})
+    before = identity_of("train", params), identity_of("audit", params), identity_of("prepare", params)
+    (project / "mine/scale.py").write_text("FACTOR = 2\n")
+    after = identity_of("train", params), identity_of("audit", params), identity_of("prepare", params)
+    assert before[0] != after[0] and before[1] != after[1] and before[2] == after[2]
+    assert differences(before[0], after[0]) == ["named: mine.reward:Mine.mine.scale: changed"]
+    gone = custom | {"reward": {"kind": "custom", "path": "mine.nothing:Mine"}}
+    with pytest.raises(SettingsError, match=r"mine\.nothing"):
+        identity_of("train", params_of(**{**PHILOSOPHERS, **without, "environment": gone}))
+
+    data = project / "rows.jsonl"
+    data.write_text('{"task_id": 1}\n')
+    problems = params_of(problems={"kind": "humaneval", "source": str(data)})
+    before_file = identity_of("prepare", problems)
+    data.write_text('{"task_id": 2}\n')
+    assert identity_of("prepare", problems) != before_file
+
+    model = project / "model"
+    model.mkdir()
+    (model / "model.safetensors").write_bytes(b"\0" * (1 << 21))
+    pretrained = params_of(policy={"kind": "pretrained", "models": [str(model)]})
+    before_model = identity_of("train", pretrained)
+    assert identity_of("train", pretrained) == before_model
+    times = (model / "model.safetensors").stat()
+    (model / "model.safetensors").write_bytes(b"\1" + b"\0" * ((1 << 21) - 1))
+    os.utime(model / "model.safetensors", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert differences(before_model, identity_of("train", pretrained)) == [
+        f"content: {model}.model.safetensors: changed"
+    ]
+
+
+def test_a_stage_cannot_read_what_it_does_not_depend_on():
+    params = settings_of("sweep")
+    assert params.evaluate.validation.samples == 4
+    assert isinstance(params.environment, CodingEnvironment)
+    with pytest.raises(IdentityError, match=r"stage sweep reads the setting evaluate\.metric"):
+        _ = params.evaluate.metric
+    with pytest.raises(IdentityError, match="stage sweep reads the setting verdict"):
+        _ = params.verdict
+    assert Reads("report", load_params()).verdict.alpha == 0.05
+
+
+def test_what_the_steps_and_the_interval_are_does_not_part_checkpoints():
+    def digest_of(**train: Any) -> str:
+        without = ("train.checkpoint_every", "train.steps")
+        return work_digest("train", params_of(train=train), {"seed": 0}, without)
+
+    assert digest_of() == digest_of(steps=70, checkpoint_every=5)
+    assert len({digest_of(), digest_of(learning_rate=5e-4), digest_of(group_size=4), digest_of(loss={"kl": 0.1})}) == 4
+
+
+def test_a_stage_does_not_run_as_something_else_than_what_dvc_remembers(project: Path, monkeypatch: pytest.MonkeyPatch):
+    check()  # without DVC there is nothing to compare with
+    monkeypatch.setenv("DVC_STAGE", "train@0")
+    with pytest.raises(IdentityError, match=r"there is no results/identity/train\.json"):
+        check()
+    write_identities()
+    check()
+    text = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(text.replace("rows: 256", "rows: 16"))
+    check()  # a setting of the machine
+    (project / "params.yaml").write_text(text.replace("learning_rate: 1.0e-3", "learning_rate: 2.0e-3"))
+    with pytest.raises(IdentityError, match=r"train\.learning_rate: 0\.001 -> 0\.002"):
+        check()
+    monkeypatch.setenv("DVC_STAGE", "sweep@0")
+    check()
+    with pytest.raises(IdentityError, match="written anew while the stage ran"), unchanged():
+        (project / "results/identity/sweep.json").write_text("{}")
+
+
+def test_identities_that_are_right_stay_untouched(project: Path):
+    write_identities()
+    before = {path: path.stat().st_mtime_ns for path in (project / "results/identity").iterdir()}
+    assert {path.stem for path in before} == set(STAGES)
+    write_identities()
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert all(json.loads(path.read_text())["stage"] == path.stem for path in before)
+
+
+def test_every_seed_that_the_settings_want_is_planned(project: Path):
+    text = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(text.replace("train: [0, 1, 2]", "train: philosophers"))
+    with pytest.raises(SettingsError, match=r"seeds"):
+        write_identities()
+    preset = project / "conf/seeds/philosophers.yaml"
+    preset.write_text("train: [0, 1, 2, 3]\nsingle_agent: []\n")
+    start, end = text.index("environment:"), text.index("policy:")
+    (project / "params.yaml").write_text(f"{text[:start]}environment: philosophers\n\n{text[end:]}")
+    with pytest.raises(SettingsError, match=r"write \[3\] into seeds\.train too"):
+        write_identities()
+    preset.write_text("train: [0, 1, 2]\nsingle_agent: []\n")
+    assert identity_of("train_single")["left_out"] == [0]
+    assert identity_of("train")["left_out"] == []
+
+
+def _imports(module: str) -> set[str]:
+    path = ROOT / (module.replace(".", "/") + ".py")
+    path = path if path.exists() else ROOT / module.replace(".", "/") / "__init__.py"
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("module", [name for name in RUNTIME if name.startswith("tasks.")])
+def test_what_is_said_to_change_no_result_uses_nothing_that_could(module: str):
+    """The runtime of a stage may use settings, files, tracking and places; nothing that samples or computes."""
+    harmless = ("pipeline_lib.settings", "pipeline_lib.storage", "pipeline_lib.tracking", "pipeline_lib.locks")
+    harmless += ("pipeline_lib.identity", "pipeline_lib.sandbox.image", "tasks.arms", *RUNTIME)
+    for name in _imports(module):
+        if name.startswith(("pipeline_lib", "tasks")):
+            assert any(name == other or name.startswith(f"{other}.") for other in harmless), f"{module} uses {name}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "pipeline_lib/settings").glob("*.py")), ids=lambda path: path.stem)
+def test_settings_compute_nothing(path: Path):
+    """They count by their values alone, so their classes must have no methods but validators."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef):
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef):
+                    decorators = " ".join(ast.unparse(decorator) for decorator in item.decorator_list)
+                    plain = path.stem == "base" or "validator" in decorators
+                    assert plain, f"{path.name}: {node.name}.{item.name} computes something"
+
+
+def test_result_settings_leave_nothing_else_out():
+    params = load_params()
+    whole = set(leaves(params))
+    kept = {place for place in whole if _has(result_settings(params), place)}
+    assert {".".join(place) for place in whole - kept} == {name for name, _ in machine_settings(params)}
+
+
+def _has(values: Any, place: tuple[str, ...]) -> bool:
+    for name in place:
+        if name not in values:
+            return False
+        values = values[name]
+    return True
+
+
+def test_arms_have_identities_of_their_own():
+    assert STAGES["train"].arm == TEAM
+    assert differences(identity_of("train"), identity_of("train_single")) == []
