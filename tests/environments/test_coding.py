@@ -293,6 +293,13 @@ def test_the_agreeing_helpers_value_is_nobodys_answer(make, kind):
     assert outcome.metrics["cooperation"] == float(outcome.metrics["tests_passed"] == 1.0)
 
 
+def test_a_list_of_agreeing_values_is_nobodys_answer_either(make):
+    tests = "def check(candidate):\n    assert candidate([1, 2]) == [2, 4]\n    assert candidate([3]) == [6]\n"
+    pair = ("def aux(x):\n    return 2 * x", "def main(xs):\n    return [aux(x) for x in xs]")
+    (outcome,) = play(make(), pair, problem=replace(PROBLEM, hidden_tests=tests))
+    assert outcome.terms["tests"] == 1.0 and outcome.terms["cooperation"] == 0.4
+
+
 def test_programs_meet_visible_tests_before_any_meets_hidden_ones():
     with Recorded() as executor:
         environment = CodingEnvironment(Settings(turns=2, feedback="tests"), lambda: executor)
