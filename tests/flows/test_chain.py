@@ -59,7 +59,8 @@ def test_it_ends_in_a_verdict_and_a_report(finished: Path):
     assert call(finished, "git", "status", "--porcelain", "--untracked-files=no") == "", "counting dirties no tree"
     protocols = ["untrained sequential pipeline", "untrained one-round discussion"]
     assert list(verdict["comparisons"]) == ["base", "last", *protocols]
-    assert {found["family_size"] for found in verdict["comparisons"].values()} == {4}
+    sizes = {name: found["family_size"] for name, found in verdict["comparisons"].items()}
+    assert sizes == {"base": 2, "last": 2, **dict.fromkeys(protocols, 0)}, "who cannot read is outside the family"
     requests = {name: verdict["teams"][name]["details"]["requests"] for name in ("base", *protocols)}
     assert list(requests.values()) == [2, 2, 4], "every round is paid for"
     assert all(verdict["teams"][name]["episodes"] == verdict["teams"]["base"]["episodes"] for name in protocols)
