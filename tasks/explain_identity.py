@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from pipeline_lib.settings.base import machine_settings
 from pipeline_lib.storage import digest
 from tasks.arms import IDENTITIES
 from tasks.chain import ChainError, ask
-from tasks.stage_identity import STAGES, differences, identity_of
+from tasks.stage_identity import STAGES, differences, identity_of, planned_seeds
 
 _FRESH = "up to date"
 
@@ -40,7 +41,7 @@ def explain(project: Path, stage: str | None, seed: int | None, runs: Sequence[s
         return _all(project)
     if as_json:
         return json.dumps(identity_of(stage), indent=2, ensure_ascii=False)
-    name = _planned(project, stage, seed)
+    name = f"{stage}@{seed}" if seed is not None else next(iter(_planned(project, stage)), stage)
     if runs:
         sides = [(run, *_recorded(project, name, run)) for run in runs]
         if len(sides) == 1:
@@ -53,12 +54,10 @@ def explain(project: Path, stage: str | None, seed: int | None, runs: Sequence[s
 
 def _all(project: Path) -> str:
     lines = []
-    for name in _lock(project, None):
-        stage = name.partition("@")[0]
-        if stage in STAGES and (reasons := _reasons(project, name, stage)) != [_FRESH]:
-            lines += [f"{name} is stale", *(f"  {reason}" for reason in reasons)]
-    never = [name for name in STAGES if not any(n.partition("@")[0] == name for n in _lock(project, None))]
-    lines += [f"{name} has never run" for name in never]
+    for stage in STAGES:
+        for name in _planned(project, stage):
+            if (reasons := _reasons(project, name, stage)) != [_FRESH]:
+                lines += [f"{name} is stale", *(f"  {reason}" for reason in reasons)]
     return "\n".join(lines) or "no stage is stale"
 
 
@@ -113,13 +112,11 @@ def _compared(
     return lines
 
 
-def _planned(project: Path, stage: str, seed: int | None) -> str:
+def _planned(project: Path, stage: str) -> list[str]:
+    """Return what DVC calls a stage: once, or once per training seed."""
     entry = yaml.safe_load((project / "dvc.yaml").read_text(encoding="utf-8"))["stages"][stage]
-    if "matrix" not in entry:
-        return stage
-    params = load_params()
-    seeds = params.seeds.single_agent if stage.endswith("_single") else params.seeds.train
-    return f"{stage}@{seed if seed is not None else next(iter(seeds), 0)}"
+    arm = STAGES[stage].arm
+    return [f"{stage}@{seed}" for seed in planned_seeds(arm)] if "matrix" in entry else [stage]
 
 
 def _lock(project: Path, run: str | None) -> dict[str, Any]:
@@ -155,7 +152,7 @@ def _recorded(project: Path, name: str, run: str | None) -> tuple[dict[str, Any]
 
 
 def _from_cache(project: Path, md5: str, what: str) -> dict[str, Any]:
-    cache = project / ask(project, "cache", "dir").strip() / "files" / "md5" / md5[:2] / md5[2:]
+    cache = project / _cache(project) / "files" / "md5" / md5[:2] / md5[2:]
     try:
         return dict(json.loads(cache.read_text(encoding="utf-8")))
     except (OSError, ValueError):
@@ -179,5 +176,14 @@ def _outputs_changed(project: Path, name: str) -> list[str]:
 
 
 def _status(project: Path, name: str) -> list[dict[str, Any]]:
-    report = json.loads(ask(project, "status", "--json", name) or "{}")
-    return [change for change in report.get(name, []) if isinstance(change, dict)]
+    return [change for change in _whole_status(project).get(name, []) if isinstance(change, dict)]
+
+
+@functools.cache
+def _whole_status(project: Path) -> dict[str, Any]:
+    return dict(json.loads(ask(project, "status", "--json") or "{}"))
+
+
+@functools.cache
+def _cache(project: Path) -> str:
+    return ask(project, "cache", "dir").strip()

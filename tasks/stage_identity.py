@@ -163,7 +163,7 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
             if path.exists():
                 found["content"][name] = contents().files(path) if path.is_dir() else contents().of(path)
     if spec.arm:
-        found["left_out"] = sorted(set(_planned_seeds(spec.arm)) - set(seeds_of(params, spec.arm)))
+        found["left_out"] = sorted(set(planned_seeds(spec.arm)) - set(seeds_of(params, spec.arm)))
     if "sandbox" in spec.reads and (image := _image(params)):
         found["image"] = image
     return found
@@ -294,7 +294,7 @@ def check_seeds(params: Params) -> None:
         SettingsError: it does not; the message names the seeds.
     """
     for arm, key in ((TEAM, "train"), (SINGLE, "single_agent")):
-        planned = _planned_seeds(arm)
+        planned = planned_seeds(arm)
         if missing := sorted(set(seeds_of(params, arm)) - set(planned)):
             raise SettingsError(
                 f"params.yaml: seeds.{key}: a preset wants the seeds {list(seeds_of(params, arm))}, and DVC plans "
@@ -340,7 +340,7 @@ def _settings(spec: Spec, params: Params) -> dict[str, Any]:
     return found
 
 
-def _planned_seeds(arm: str) -> tuple[int, ...]:
+def planned_seeds(arm: str) -> tuple[int, ...]:
     """Return the seeds of an arm that DVC reads from ``params.yaml``.
 
     Raises:

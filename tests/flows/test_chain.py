@@ -331,6 +331,8 @@ def test_experiments_metrics_plots_and_a_remote_work_on_a_real_run(
     shown = json.loads(call(project, "dvc", "exp", "show", "--json"))
     names = [rev.get("name") for base in shown for exp in base.get("experiments") or [] for rev in exp["revs"]]
     assert "more-samples" in names
+    said = call(project, "python", "-m", "flows.identity", "test", "--compare", "HEAD", "more-samples")
+    assert said.splitlines()[:2] == ["test: HEAD -> more-samples", "  evaluate.test.samples: 2 -> 3"]
     assert "difference" in call(project, "dvc", "metrics", "diff", "HEAD", "more-samples", "--all")
     call(project, "dvc", "plots", "diff", "HEAD", "more-samples")
     assert "learning" in (project / "dvc_plots/index.html").read_text()

@@ -104,7 +104,7 @@ VARIANTS: dict[str, Callable[[], Params]] = {
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_setting_is_one_of_the_result_or_one_of_the_machine(variant: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(stage_identity, "_planned_seeds", lambda arm: (0, 1, 2))
+    monkeypatch.setattr(stage_identity, "planned_seeds", lambda arm: (0, 1, 2))
     monkeypatch.setattr(stage_identity, "_code", functools.cache(stage_identity._code))
     params = VARIANTS[variant]()
     machine = {name for name, _ in machine_settings(params)}
