@@ -27,7 +27,7 @@ def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: P
     assert "s left" in said, "no estimate of what remains"
     assert call(toy, "dvc", "status", "--json").strip() == "{}"
     assert (toy / "out/report").read_text() == "report"
-    assert json.loads((toy / ".symposium/seconds.json").read_text()).keys() >= {"train@0", "train@1", "report"}
+    assert json.loads((toy / ".symposium/seconds.json").read_text()).keys() >= {"learn@0", "learn@1", "report"}
     (toy / ".symposium/logs/prefect.log").unlink()
     again = call(toy, "python", *EXPERIMENT)
     assert "everything is up to date (5 stages)" in again
@@ -45,8 +45,8 @@ def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: P
 
 def test_only_what_was_asked_for_and_what_it_needs(toy: Path) -> None:
     assert "1 of 1 stages to look at" in call(toy, "python", *EXPERIMENT, "alone")
-    said = call(toy, "python", *EXPERIMENT, "trian", status=1)
-    assert "error: there is no stage 'trian'; stages: alone, prepare, report, train@0, train@1" in said
+    said = call(toy, "python", *EXPERIMENT, "learm", status=1)
+    assert "error: there is no stage 'learm'; stages: alone, learn@0, learn@1, prepare, report" in said
     assert "Traceback" not in said
 
 
@@ -55,7 +55,7 @@ def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path) 
     said = call(toy, "python", *EXPERIMENT, status=1)
     assert "error: stage prepare failed" in said
     assert "prepare was told to fail" in said
-    assert "not run, because they need what failed: train@0, train@1, report" in said
+    assert "not run, because they need what failed: learn@0, learn@1, report" in said
     assert "Traceback" not in said
     assert (toy / "out/alone").exists()
     assert not (toy / "models").exists()

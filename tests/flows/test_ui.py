@@ -139,7 +139,7 @@ def test_a_run_from_the_form_becomes_an_experiment_and_is_seen_in_both_uis(ui: U
         window.see("brave-owl", "Completed")
         window.picture("prefect-run")
         window.click("//*[@role='tab' and normalize-space()='Task Runs']")
-        window.see("train@0", "report")
+        window.see("learn@0", "report")
         assert "Unable to connect" not in window.text()
 
         window.open(ui.mlflow)
