@@ -35,8 +35,8 @@ RUNTIME = (
     *(
         f"tasks.{name}"
         for name in (
-            "arguments", "caching", "companions", "endings", "environment", "hand_over", "identity", "prefect_database",
-            "processes", "progress", "servers", "stage", "stage_identity", "tagging", "tether",
+            "arguments", "caching", "companions", "conducting", "endings", "environment", "hand_over", "identity",
+            "prefect_database", "processes", "progress", "servers", "stage", "stage_identity", "tagging", "tether",
         )
     ),
 )  # fmt: skip

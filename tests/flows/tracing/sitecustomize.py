@@ -21,7 +21,14 @@ def _watch(event: str, arguments: tuple) -> None:
         if mode is not None and "r" not in str(mode):
             return
         name = os.path.abspath(name)
-        if name.endswith(".py") or ".pyc" in name or "trace-" in name or "<" in name or "site-packages" in name:
+        if (
+            name.endswith(".py")
+            or ".pyc" in name
+            or "trace-" in name
+            or "<" in name
+            or "__editable__" in name
+            or "site-packages" in name
+        ):
             return
     descriptor = os.open(f"{_TO}/trace-{os.getpid()}.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(descriptor, f"{stage} {event} {name}\n".encode())
