@@ -126,7 +126,8 @@ def write_tar(file: IO[bytes], packages: list[str]) -> None:
         for folder in sorted(folders):
             entry = tarfile.TarInfo(folder)
             entry.type = tarfile.DIRTYPE
-            entry.mode = 0o755
+            # A mount on it takes its mode, and a server in a pod has its files there; for programs it is read-only.
+            entry.mode = 0o1777 if folder == "tmp" else 0o755
             tar.addfile(entry)
         _add_scratch(tar)
         for source, name in contents:
