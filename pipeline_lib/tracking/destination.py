@@ -10,6 +10,7 @@ from pathlib import Path
 
 import mlflow
 from mlflow import MlflowClient
+from mlflow.exceptions import MlflowException
 
 from pipeline_lib.locks import locked
 from pipeline_lib.tracking.addresses import LOCK
@@ -62,3 +63,18 @@ def as_default(uri: str, home: Path) -> Iterator[None]:
             mlflow.set_tracking_uri(before)
             if not before:
                 os.environ.pop("MLFLOW_TRACKING_URI", None)
+
+
+def is_temporary(error: Exception) -> bool:
+    """Return whether an error may pass by itself: the server is away, slow or overloaded, a database is busy."""
+    if isinstance(error, MlflowException):
+        lasting = {
+            "INVALID_PARAMETER_VALUE",
+            "RESOURCE_DOES_NOT_EXIST",
+            "RESOURCE_ALREADY_EXISTS",
+            "PERMISSION_DENIED",
+            "BAD_REQUEST",
+            "FEATURE_DISABLED",
+        }
+        return error.error_code not in lasting
+    return not isinstance(error, FileNotFoundError | LookupError | TypeError | ValueError | AttributeError)

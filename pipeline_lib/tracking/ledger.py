@@ -4,8 +4,8 @@ Runs, logged models and registered versions are found by tags before they are ma
 the machine share; a metric that already has a value at a step keeps it.  A resumed run may therefore log its history
 again from the start.  Two machines that open the same run at the same moment are not kept apart.
 
-Methods raise what MLflow raises; `is_temporary` tells whether trying again later can help.  Importing this module
-imports MLflow, which takes a second.
+Methods raise what MLflow raises; `destination.is_temporary` tells whether trying again later can help.  Importing
+this module imports MLflow, which takes a second.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 
 import mlflow
 from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelOutput, Metric, Param, RunTag
-from mlflow.exceptions import MlflowException
 
 from pipeline_lib.locks import locked
 from pipeline_lib.tracking.addresses import LOCK
@@ -27,9 +26,9 @@ from pipeline_lib.tracking.destination import as_default, connect, experiment_id
 from pipeline_lib.tracking.operations import MetricValue, Operation, RunKey
 from pipeline_lib.tracking.processes import is_gone
 from pipeline_lib.tracking.registry import crown
-from pipeline_lib.tracking.states import TAG_CONDUCTOR, TAG_ENDED, TAG_STARTER, state_of_whole
+from pipeline_lib.tracking.states import TAG_CONDUCTOR, TAG_ENDED, TAG_PROCESS, TAG_STARTER, state_of_whole
 
-TAG_RUN, TAG_PART, TAG_MODEL, TAG_PROCESS = "symposium.run", "symposium.part", "symposium.model", "symposium.process"
+TAG_RUN, TAG_PART, TAG_MODEL = "symposium.run", "symposium.part", "symposium.model"
 TAG_NOT_RECORDED = "symposium.not_recorded"
 TAG_SELECTED, TAG_CHAMPION = "symposium.selected", "symposium.champion"
 _LONGEST_PARAM = 6000
@@ -61,13 +60,14 @@ class Ledger:
         """Raise if the server does not answer."""
         self._client.search_experiments(max_results=1)
 
-    def ids(self, key: RunKey) -> tuple[str, str]:
-        """Return experiment id and run id; experiment, parent and run are made if need be."""
+    def ids(self, key: RunKey, process: str = "") -> tuple[str, str]:
+        """Return experiment id and run id; experiment, parent and run are made if need be, then with the process."""
         experiment = self._experiment(key)
         place = (key.experiment, key.run, key.part)
         if place not in self._runs:
-            parent = self.ids(RunKey(key.experiment, key.run, "", key.run))[1] if key.part else ""
-            self._runs[place] = self._find_or_create(key, experiment, parent)
+            whole = RunKey(key.experiment, key.run, "", key.run)
+            parent = self.ids(whole, process)[1] if key.part else ""
+            self._runs[place] = self._find_or_create(key, experiment, parent, process)
         return experiment, self._runs[place]
 
     def open(
@@ -85,17 +85,16 @@ class Ledger:
             key: which run.
             tags: its tags.
             params: its parameters.
-            process: for a part, the process that does its work, which need not be the one that tells us.
+            process: the process that opened it and does its work, which need not be the one that tells us.
             conductor: for a parent, the process that will say how the whole ended; empty: there is none.
             starter: for a parent, a process that starts one part after the other and says nothing; empty: none known.
         """
-        experiment, run = self.ids(key)
+        experiment, run = self.ids(key, process)
         with locked(self._home / LOCK):  # MLflow refuses a parameter that another process has named meanwhile
             before = self._client.get_run(run).data
-            present = before.params
+            present, tags = before.params, {**tags, TAG_PROCESS: process}
             if key.part:
                 self._client.update_run(run, status="RUNNING")
-                tags = {**tags, TAG_PROCESS: process}
                 if before.tags.get(TAG_NOT_RECORDED):  # all of it is told again
                     tags[TAG_NOT_RECORDED] = ""
             elif not (conductor and is_gone(conductor)):  # else it is told late, and others may be at work by now
@@ -207,7 +206,7 @@ class Ledger:
             self._experiments[key.experiment] = experiment_id(self._client, self.uri, self._home, key.experiment)
         return self._experiments[key.experiment]
 
-    def _find_or_create(self, key: RunKey, experiment: str, parent: str) -> str:
+    def _find_or_create(self, key: RunKey, experiment: str, parent: str, process: str) -> str:
         with locked(self._home / LOCK):
             found = self._client.search_runs(
                 [experiment],
@@ -217,7 +216,7 @@ class Ledger:
             )
             if found:
                 return str(found[0].info.run_id)
-            tags = {TAG_RUN: key.run, TAG_PART: key.part or "-"}
+            tags = {TAG_RUN: key.run, TAG_PART: key.part or "-", TAG_PROCESS: process}
             if parent:
                 tags["mlflow.parentRunId"] = parent
             run = str(self._client.create_run(experiment, tags=tags, run_name=key.name).info.run_id)
@@ -286,18 +285,3 @@ class Ledger:
             tags={**tags, TAG_RUN: owner, TAG_MODEL: f"{owner}/{name}"},
         )
         return str(model.model_id)
-
-
-def is_temporary(error: Exception) -> bool:
-    """Return whether an error may pass by itself: the server is away, slow or overloaded, a database is busy."""
-    if isinstance(error, MlflowException):
-        lasting = {
-            "INVALID_PARAMETER_VALUE",
-            "RESOURCE_DOES_NOT_EXIST",
-            "RESOURCE_ALREADY_EXISTS",
-            "PERMISSION_DENIED",
-            "BAD_REQUEST",
-            "FEATURE_DISABLED",
-        }
-        return error.error_code not in lasting
-    return not isinstance(error, FileNotFoundError | LookupError | TypeError | ValueError | AttributeError)

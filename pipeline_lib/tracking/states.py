@@ -10,6 +10,7 @@ from collections.abc import Mapping, Set
 
 from pipeline_lib.tracking.processes import is_gone
 
+TAG_PROCESS = "symposium.process"
 TAG_CONDUCTOR, TAG_STARTER, TAG_ENDED = "symposium.conductor", "symposium.starter", "symposium.ended"
 
 
@@ -27,4 +28,6 @@ def state_of_whole(tags: Mapping[str, str], parts: Set[str]) -> str:
         return "RUNNING"
     if conductor:
         return "KILLED"  # it is gone and never said how it ended
+    if not parts:  # who opened it is about to open the first part, or was killed before that
+        return "KILLED" if is_gone(tags.get(TAG_PROCESS, "")) else "RUNNING"
     return next((state for state in ("FAILED", "KILLED") if state in parts), "FINISHED")

@@ -68,7 +68,7 @@ class Tracker:
         self._conductor = conductor
         self._writer = Writer(self._connect, self._waiting(), interval_s=interval_s)
         fields = {"tags": _texts(tags or {}), "params": flat(params or {})}
-        self._put(self.key, "open", **fields, conductor=conductor, starter=starter)
+        self._put(self.key, "open", **fields, process=own_process(), conductor=conductor, starter=starter)
 
     def start_run(
         self, stage: str, seed: int | None = None, identity: str = "", tags: Mapping[str, str] | None = None

@@ -158,7 +158,7 @@ class Writer:
 
     def _apply(self, ledger: Ledger, operation: Operation) -> None:
         """Apply one operation; one that fails while the server is well is reported and given up."""
-        from pipeline_lib.tracking.ledger import is_temporary
+        from pipeline_lib.tracking.destination import is_temporary
 
         for attempt in range(_ATTEMPTS):
             try:

@@ -244,6 +244,7 @@ def test_a_killed_run_is_shown_as_crashed_within_a_minute(ui: Ui) -> None:
 
     try:
         wait_for(beats, "the first heartbeat")
+        wait_for(lambda: ui.tracked("killed") == {"RUNNING"}, "the run in MLflow")  # of its parent at least
     finally:
         process.kill()
         process.wait()

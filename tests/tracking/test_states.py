@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pipeline_lib.tracking import Tracker
 from pipeline_lib.tracking.ledger import Ledger
+from pipeline_lib.tracking.operations import RunKey
 from pipeline_lib.tracking.processes import own_process
 from tests.tracking.conftest import Reader
 
@@ -83,6 +84,7 @@ CONDUCTOR = """
 import sys, time
 from pathlib import Path
 from pipeline_lib.tracking import Tracker
+from pipeline_lib.tracking.operations import RunKey
 from pipeline_lib.tracking.processes import own_process
 tracking = Tracker(Path(sys.argv[1]), "team", "brave-owl", conductor=own_process())
 assert tracking.flush(60)
@@ -141,6 +143,29 @@ def test_of_a_conductor_that_was_killed_the_next_look_tells(home: Path, reader: 
     part.wait()
     ledger.settle_all()
     assert reader.statuses() == {"brave-owl": "KILLED", "train seed 0": "KILLED"}
+
+
+def test_a_run_whose_process_was_killed_before_its_first_part_is_no_finished_one(home: Path, reader: Reader) -> None:
+    code = CONDUCTOR.replace("conductor=own_process()", "")
+    process = subprocess.Popen([sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    ledger = Ledger(f"sqlite:///{home}/mlflow.db", home)
+    ledger.settle_all()
+    assert reader.statuses() == {"brave-owl": "RUNNING"}
+    killed(process)
+    ledger.settle_all()
+    assert reader.statuses() == {"brave-owl": "KILLED"}
+    process.wait()
+
+
+def test_a_run_that_was_made_and_never_opened_belongs_to_its_process_all_the_same(home: Path, reader: Reader) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as gone:
+        process = own_process(gone.pid)
+    ledger = Ledger(f"sqlite:///{home}/mlflow.db", home)
+    ledger.ids(RunKey("team", "brave-owl", "train/seed=0", "train seed 0"), process)  # killed in the midst of opening
+    ledger.settle_all()
+    assert set(reader.statuses().values()) == {"KILLED"}
 
 
 def test_while_who_starts_its_parts_is_there_a_run_is_running(home: Path, reader: Reader) -> None:
