@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.tracking import Tracker
+from pipeline_lib.tracking import Contender, Tracker
 from tasks import servers
 from tests.tracking.conftest import Reader
 
@@ -41,7 +41,8 @@ def test_metrics_models_and_artifacts_over_http_survive_a_restart(
         (tmp_path / "report.html").write_text("<html/>")
         run.artifact(tmp_path / "report.html")
         run.checkpoint_metrics("step-2", 2, {"tests_passed": 0.5}, ("validation", "d" * 64))
-        run.champion("step-2", "coding-pair")
+        won = Contender("step-2", "brave-owl", "IMPROVED", "", "d" * 64, "tests_passed", 0.5)
+        run.champion("coding-pair", won)
         run.finish()
         assert tracking.close(120)
         assert "the server is back" in caplog.text
