@@ -153,8 +153,8 @@ def allow_by_audit(params: Params, run: StageRun) -> None:
     audit: dict[str, Any] = storage.read_json(path)
     if audit.get("identity", {}).get("reward") != reward_digest(environment_section(params, TEAM)):
         raise SettingsError(
-            f"{path}: the reward was edited after the audit: run the audit stage again (python -m flows.audit, or "
-            f"dvc repro --force --single-item audit). It is about {audit.get('reward', 'another one')}; training was "
+            f"{path}: the reward was edited after the audit: run the audit stage again (`dvc repro` does). "
+            f"It is about {audit.get('reward', 'another one')}; training was "
             f"to use {describe_reward(environment_section(params, TEAM))}, and the settings or the source differ"
         )
     if audit["status"] != Status.FAIL:
