@@ -19,17 +19,17 @@ import numpy as np
 
 from benchmarks.audit_coding_rewards import CODING
 from benchmarks.audit_rewards import PHILOSOPHERS, Entry
-from pipeline_lib.audit.coding import coding_ladder
-from pipeline_lib.audit.coding_search import search_menu
-from pipeline_lib.audit.philosophers import audit_philosophers
-from pipeline_lib.audit.philosophers_dry_run import CHOICES, Floats
 from pipeline_lib.audit.result import Check, Status, worst
+from pipeline_lib.environments.coding.audit.ladder import coding_ladder
+from pipeline_lib.environments.coding.audit.search import search_menu
+from pipeline_lib.environments.coding.problems.generated import generate
 from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environments.philosophers.audit.dry_run import CHOICES, Floats
+from pipeline_lib.environments.philosophers.audit.examine import audit_philosophers
 from pipeline_lib.environments.philosophers.memoryless import CLASSES, FREE, MINE
 from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.scenarios import Scenario, generate_scenarios
 from pipeline_lib.environments.philosophers.table import LEFT, RELEASE, RIGHT, WAIT
-from pipeline_lib.problems.generated import generate
-from pipeline_lib.problems.scenarios import Scenario, generate_scenarios
 from pipeline_lib.settings.philosophers import PhilosophersEnvironment
 from pipeline_lib.settings.problems import GeneratedProblems, ScenarioFamily, ScenarioProblems, SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from benchmarks.audit_rewards import Entry, Label
-from pipeline_lib.environments.rewards import Facts, Reward, Team
+from pipeline_lib.environments.coding.rewards import Facts, Reward, Team
 from pipeline_lib.settings.environment import CodingEnvironment
 
 Formula = Literal[

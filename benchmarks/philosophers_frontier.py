@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.scenarios import Scenario, dpbench
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
-from pipeline_lib.problems.scenarios import Scenario, dpbench
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine
 from pipeline_lib.rollouts.remote_policy import remote_team

@@ -28,8 +28,8 @@ from tasks.teams import base_team
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pipeline_lib.environments.environment import Environment
     from pipeline_lib.policies.policy import Team
+    from pipeline_lib.seam.environment import Environment
     from tasks.stage import StageRun
 
 LAST_STEPS = 10

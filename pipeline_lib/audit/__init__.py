@@ -10,6 +10,6 @@ A check FAILs only if it contradicts one of the two beyond its noise, by a polic
 that only explain (which term pays for nothing, from which other start training would collapse) at most WARN.
 
 `claims` says when a policy counts as best and how much of the task it does, `ladder` compares teams whose worth is
-known, `coding*` and `philosophers*` bring such teams and the searches that only their environment allows, `preflight`
-looks at the base policy, `result` is what an audit says, and `run` is the entry.
+known, `preflight` looks at the base policy, `result` is what an audit says, and `run` is the entry.  The teams and the
+searches that only one environment allows lie in its folder, ``environments/<name>/audit``.
 """

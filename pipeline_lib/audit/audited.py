@@ -35,5 +35,5 @@ def reward_digest(section: Environment) -> str:
     elif section.kind == "philosophers":
         path = "pipeline_lib.environments.philosophers.rewards:Reward"
     else:
-        path = "pipeline_lib.environments.rewards:Reward"
+        path = "pipeline_lib.environments.coding.rewards:Reward"
     return digest({"settings": reward.model_dump(mode="json"), "source": named_code(path).files})

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline_lib.audit.result import Check, Status
-from pipeline_lib.environments.environment import Environment
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.rollouts.engine import Engine, Sampling
+from pipeline_lib.seam.environment import Environment
 from pipeline_lib.training.collect import Collector, Problem
 from pipeline_lib.training.experience import Experience
 

@@ -8,18 +8,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.audit.audited import describe_reward, reward_digest
-from pipeline_lib.audit.coding import WANTED as CODING
-from pipeline_lib.audit.coding import coding_ladder
-from pipeline_lib.audit.coding_search import search_menu
-from pipeline_lib.audit.philosophers import Habits, audit_philosophers
-from pipeline_lib.audit.philosophers_dry_run import usual_batch
-from pipeline_lib.audit.philosophers_ladder import WANTED as PHILOSOPHERS
 from pipeline_lib.audit.preflight import play_base, preflight
 from pipeline_lib.audit.result import AuditResult, Check, Rung, Status, conclude
-from pipeline_lib.environments.environment import Environment
+from pipeline_lib.environments.coding.audit.ladder import WANTED as CODING
+from pipeline_lib.environments.coding.audit.ladder import coding_ladder
+from pipeline_lib.environments.coding.audit.search import search_menu
+from pipeline_lib.environments.philosophers.audit.dry_run import usual_batch
+from pipeline_lib.environments.philosophers.audit.examine import Habits, audit_philosophers
+from pipeline_lib.environments.philosophers.audit.ladder import WANTED as PHILOSOPHERS
 from pipeline_lib.environments.philosophers.runtime import Philosophers
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.rollouts.engine import Engine, Sampling
+from pipeline_lib.seam.environment import Environment
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environments.environment import Environment
 from pipeline_lib.sandbox import Executor
 from pipeline_lib.sandbox.make import make_executor
+from pipeline_lib.seam.environment import Environment
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.environment import Environment as EnvironmentSettings
@@ -28,7 +28,7 @@ def make_environment(
         from pipeline_lib.environments.philosophers.runtime import Philosophers
 
         return Philosophers(settings)
-    from pipeline_lib.environments.coding import CodingEnvironment
+    from pipeline_lib.environments.coding.runtime import CodingEnvironment
 
     if callable(sandbox):
         return CodingEnvironment(settings, sandbox)

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from typing import Protocol as Interface
 
-from pipeline_lib.environments.environment import Environment, Outcome
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.protocols import Ask, Protocol, Seat, make_protocol
 from pipeline_lib.rollouts.engine import Engine, Request, Sampling
+from pipeline_lib.seam.environment import Environment, Outcome
 from pipeline_lib.storage import digest
 
 #: Called after every turn with the number of finished episodes, that of all, and a line for people.

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.functional import cross_entropy
 
+from pipeline_lib.environments.coding.demonstrations import Demonstration, demonstrate
+from pipeline_lib.environments.coding.problems.generated import draw_problems
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.philosophers.demonstrations import demonstrate_philosophers
 from pipeline_lib.policies.base import BASE_FILE, base_digest
 from pipeline_lib.policies.embedded import make_model, one_fast_core
 from pipeline_lib.policies.tokenizer import train_tokenizer
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.demonstrations import Demonstration, demonstrate
-from pipeline_lib.problems.generated import draw_problems
-from pipeline_lib.problems.problem import CodingProblem
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.storage import digest, new_folder, write_json
 

@@ -1,1 +1,1 @@
-"""Where problems come from: generators and datasets, their splits and manifests."""
+"""Problems of any environment: their splits and manifests, and the rule that keeps splits disjoint."""

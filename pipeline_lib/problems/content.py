@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterable, Mapping
 
-from pipeline_lib.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.storage import digest
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.environments.coding.problems.generated import generate
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.philosophers.scenarios import generate_scenarios
 from pipeline_lib.problems.content import ProblemsError, check_disjoint, content_hash
-from pipeline_lib.problems.generated import generate
-from pipeline_lib.problems.problem import CodingProblem
-from pipeline_lib.problems.scenarios import generate_scenarios
 from pipeline_lib.problems.splits import MANIFEST, SPLITS, Problem, hash_of
 from pipeline_lib.storage import digest, file_digest, write_json, write_jsonl
 
@@ -67,7 +67,7 @@ def _make(settings: Problems) -> dict[str, list[Problem]]:
             return {split: [*found] for split, found in generate_scenarios(settings).items() if found}
     except ValueError as error:
         raise ProblemsError(str(error)) from None
-    from pipeline_lib.problems.datasets import read_dataset
+    from pipeline_lib.environments.coding.problems.datasets import read_dataset
 
     return {split: [*found] for split, found in _split(read_dataset(settings), settings).items()}
 

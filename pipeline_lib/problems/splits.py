@@ -11,9 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.problems.content import ProblemsError, check_disjoint, content_hash
-from pipeline_lib.problems.problem import CodingProblem
-from pipeline_lib.problems.scenarios import Scenario
 from pipeline_lib.storage import CorruptFileError, file_digest, read_json, read_jsonl
 
 if TYPE_CHECKING:

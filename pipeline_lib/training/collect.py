@@ -18,9 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pipeline_lib.environments.environment import Environment, Outcome
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
+from pipeline_lib.seam.environment import Environment, Outcome
 from pipeline_lib.training.draws import derive
 from pipeline_lib.training.experience import Decision, Experience
 

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pipeline_lib.environments.environment import Environment
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.rollouts.engine import Engine, Sampling
+from pipeline_lib.seam.environment import Environment
 from pipeline_lib.training.checkpoints import clear_leftovers, load_checkpoint, step_folder, write_checkpoint
 from pipeline_lib.training.collect import Collector, Problem
 from pipeline_lib.training.curriculum.samplers import Sampler

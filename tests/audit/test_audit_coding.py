@@ -8,13 +8,13 @@ import functools
 import numpy as np
 import pytest
 
-from pipeline_lib.audit.coding import coding_ladder
-from pipeline_lib.audit.coding_search import learn
-from pipeline_lib.audit.coding_teams import SHOWS, teams
 from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
+from pipeline_lib.environments.coding.audit.ladder import coding_ladder
+from pipeline_lib.environments.coding.audit.search import learn
+from pipeline_lib.environments.coding.audit.teams import SHOWS, teams
+from pipeline_lib.environments.coding.problems.generated import generate
 from pipeline_lib.environments.make import make_environment
-from pipeline_lib.problems.generated import generate
 from pipeline_lib.settings.environment import CodingEnvironment, PaperCodingReward, SoundCodingReward
 from pipeline_lib.settings.problems import GeneratedProblems, SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox

@@ -10,17 +10,17 @@ import pytest
 
 from benchmarks.audit import deadlocking_habits
 from benchmarks.audit_rewards import Formula
-from pipeline_lib.audit.philosophers_dry_run import dry_run, starts
-from pipeline_lib.audit.philosophers_ladder import philosophers_ladder
-from pipeline_lib.audit.philosophers_lint import lint
-from pipeline_lib.audit.philosophers_search import reachable_meals, search_policies, search_rules
 from pipeline_lib.audit.result import AuditResult, Check, Status
 from pipeline_lib.audit.run import audit
+from pipeline_lib.environments.philosophers.audit.dry_run import dry_run, starts
+from pipeline_lib.environments.philosophers.audit.ladder import philosophers_ladder
+from pipeline_lib.environments.philosophers.audit.lint import lint
+from pipeline_lib.environments.philosophers.audit.search import reachable_meals, search_policies, search_rules
 from pipeline_lib.environments.philosophers.rewards import SoundReward, SumReward
 from pipeline_lib.environments.philosophers.rules import step
 from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.scenarios import dpbench, generate_scenarios, make_scenario
 from pipeline_lib.environments.philosophers.table import LEFT, RELEASE, RIGHT, Table
-from pipeline_lib.problems.scenarios import dpbench, generate_scenarios, make_scenario
 from pipeline_lib.settings.philosophers import PhilosophersEnvironment
 from pipeline_lib.settings.problems import ScenarioProblems, SplitSizes
 

@@ -14,7 +14,7 @@ from pipeline_lib.settings.philosophers import PhilosophersEnvironment
 
 REWARD = """
 from own_weights import WEIGHT
-from pipeline_lib.environments.rewards import Reward
+from pipeline_lib.environments.coding.rewards import Reward
 
 class Mine(Reward):
     \"\"\"Pays for tests.\"\"\"

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from pipeline_lib.environments.philosophers import table as tables
 from pipeline_lib.environments.philosophers.rules import step as clean_step
+from pipeline_lib.environments.philosophers.seating import make_graph
 from pipeline_lib.environments.philosophers.table import Table
-from pipeline_lib.problems.seating import make_graph
 
 Rule = Callable[[Table], npt.NDArray[np.int8]]
 Step = Callable[[Table, npt.NDArray[np.int8]], Table]

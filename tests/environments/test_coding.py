@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline_lib.environments.coding import CodingEnvironment, CodingState
-from pipeline_lib.environments.feedback import MAX_QUOTE, one_line
+from pipeline_lib.environments.coding.feedback import MAX_QUOTE, one_line
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.program import build_program
+from pipeline_lib.environments.coding.runtime import CodingEnvironment, CodingState
 from pipeline_lib.environments.make import make_environment
-from pipeline_lib.environments.program import build_program
-from pipeline_lib.problems.problem import CodingProblem
 from pipeline_lib.sandbox import BadTests, Executor, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.make import make_executor
 from pipeline_lib.settings.environment import CodingEnvironment as Settings

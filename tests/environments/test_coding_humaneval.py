@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.environments.coding import CodingEnvironment
-from pipeline_lib.problems.datasets import read_dataset
+from pipeline_lib.environments.coding.problems.datasets import read_dataset
+from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.sandbox import Executor
 from pipeline_lib.settings.environment import CodingEnvironment as Settings
 from pipeline_lib.settings.problems import DatasetProblems

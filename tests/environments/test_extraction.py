@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline_lib.environments.extraction import MAX_TEXT, extract
+from pipeline_lib.environments.coding.extraction import MAX_TEXT, extract
 
 # pytest sets warning filters of its own, above the one that the module under test sets.
 pytestmark = pytest.mark.filterwarnings("ignore:invalid")
@@ -152,7 +152,8 @@ def test_prose_around_code_never_costs_the_code(before, after):
 
 def test_invalid_escapes_are_neither_errors_nor_noise():
     """Whatever the filters: in a process of its own, for pytest has filters too."""
-    code = "from pipeline_lib.environments.extraction import extract; print(extract(r\"def f(): return '\\d'\").error)"
+    module = "pipeline_lib.environments.coding.extraction"
+    code = f"from {module} import extract; print(extract(r\"def f(): return '\\d'\").error)"
     for options in ([], ["-W", "error"], ["-W", "always"]):
         done = subprocess.run([sys.executable, *options, "-c", code], capture_output=True, text=True, check=True)
         assert (done.stdout, done.stderr) == ("None\n", "")

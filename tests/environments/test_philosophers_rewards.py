@@ -8,8 +8,8 @@ import pytest
 from pipeline_lib.environments.philosophers.play import summaries
 from pipeline_lib.environments.philosophers.rewards import TERMS, Reward, SoundReward, SumReward
 from pipeline_lib.environments.philosophers.runtime import make_reward
+from pipeline_lib.environments.philosophers.scenarios import dpbench
 from pipeline_lib.environments.philosophers.scripted import SCRIPTS, script
-from pipeline_lib.problems.scenarios import dpbench
 from pipeline_lib.settings.philosophers import CustomReward, TermsReward
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline_lib.environments.philosophers.runtime import Philosophers
-from pipeline_lib.problems.scenarios import make_scenario
+from pipeline_lib.environments.philosophers.scenarios import make_scenario
 from pipeline_lib.settings.philosophers import PhilosophersEnvironment
 
 

@@ -10,10 +10,10 @@ import pytest
 from pipeline_lib.environments.philosophers.memoryless import all_tables, play_teams
 from pipeline_lib.environments.philosophers.play import scripted_records, summaries
 from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.scenarios import dpbench, generate_scenarios, make_scenario
 from pipeline_lib.environments.philosophers.scripted import script
 from pipeline_lib.environments.philosophers.summary import metrics
 from pipeline_lib.environments.philosophers.table import ACTIONS
-from pipeline_lib.problems.scenarios import dpbench, generate_scenarios, make_scenario
 from pipeline_lib.settings.philosophers import PhilosophersEnvironment
 from pipeline_lib.settings.problems import ScenarioFamily, ScenarioProblems, SplitSizes
 from tests.environments.philosophers_help import ring

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline_lib.environments.program import build_program
-from pipeline_lib.evaluation.schemes import SCHEMES, schemes
+from pipeline_lib.environments.coding.program import build_program
+from pipeline_lib.environments.coding.schemes import SCHEMES, schemes
 
 # pytest sets warning filters of its own, above the one that the module under test sets.
 pytestmark = pytest.mark.filterwarnings("ignore:invalid")

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from pipeline_lib.environments.program import build_program
-from pipeline_lib.environments.rewards import Facts, PaperReward, Reward, SoundReward, Team, make_reward, total
+from pipeline_lib.environments.coding.program import build_program
+from pipeline_lib.environments.coding.rewards import Facts, PaperReward, Reward, SoundReward, Team, make_reward, total
 from pipeline_lib.settings.environment import PaperCodingReward, SoundCodingReward
 from pipeline_lib.settings.philosophers import CustomReward
 

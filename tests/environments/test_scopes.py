@@ -5,7 +5,7 @@ import symtable
 
 import pytest
 
-from pipeline_lib.environments.scopes import bindings, module_references, rename
+from pipeline_lib.environments.coding.scopes import bindings, module_references, rename
 
 PROGRAMS = [
     "def f(aux):\n    return aux(1)",

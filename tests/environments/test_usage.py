@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline_lib.environments.program import build_program
+from pipeline_lib.environments.coding.program import build_program
 
 AUX = "def aux(x):\n    return x * 2"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline_lib.evaluation.schemes import CONVENTIONS, SCHEMES, convention, schemes
+from pipeline_lib.environments.coding.schemes import CONVENTIONS, SCHEMES, convention, schemes
 
 AUX = "def aux(x):\n    return x * 2\n\n"
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from pipeline_lib.environments.coding.demonstrations import demonstrate
 from pipeline_lib.policies import warm_start
 from pipeline_lib.policies.base import base_digest, check_base
 from pipeline_lib.policies.embedded import make_model, one_fast_core
@@ -21,7 +22,6 @@ from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.policies.tokenizer import train_tokenizer
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.demonstrations import demonstrate
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings.policy import EmbeddedPolicy, PretrainedPolicy

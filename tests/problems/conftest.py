@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_lib.problems.generated import generate
-from pipeline_lib.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problems.generated import generate
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.settings.problems import GeneratedProblems, SplitSizes
 
 #: The default settings with somewhat larger splits.

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.problems.content import ProblemsError, check_disjoint, content_hash, normalised_code
-from pipeline_lib.problems.problem import CodingProblem
 
 PROMPT = 'def double(x: int) -> int:\n    """Return twice x.\n    >>> double(2)\n    4\n    """\n'
 

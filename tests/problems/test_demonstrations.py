@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pipeline_lib.problems.demonstrations import (
+from pipeline_lib.environments.coding.demonstrations import (
     CONVENTIONS,
     MISTAKES,
     ROLES,
@@ -17,8 +17,8 @@ from pipeline_lib.problems.demonstrations import (
     plant,
     write_functions,
 )
-from pipeline_lib.problems.generated import recipe_of
-from pipeline_lib.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problems.generated import recipe_of
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from tests.problems.running import passed
 
 Splits = Mapping[str, list[CodingProblem]]

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from pipeline_lib.problems.concepts import FILTERS, MAPS, REDUCTIONS, Kind, pieces
+from pipeline_lib.environments.coding.problems.concepts import FILTERS, MAPS, REDUCTIONS, Kind, pieces
+from pipeline_lib.environments.coding.problems.generated import generate, make_problem, recipe_of, split_of
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problems.recipe import LEVELS, Recipe
 from pipeline_lib.problems.content import content_hash
-from pipeline_lib.problems.generated import generate, make_problem, recipe_of, split_of
-from pipeline_lib.problems.problem import CodingProblem
-from pipeline_lib.problems.recipe import LEVELS, Recipe
 from pipeline_lib.settings.problems import GeneratedProblems, SplitSizes
 from tests.problems.conftest import EVERY_LEVEL, MANY
 from tests.problems.running import cases, load, passed

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline_lib.problems import concepts
-from pipeline_lib.problems.concepts import FILTERS, KINDS, MAPS, REDUCTIONS, Piece, substitute
-from pipeline_lib.problems.recipe import LEVELS, Recipe, draw
+from pipeline_lib.environments.coding.problems import concepts
+from pipeline_lib.environments.coding.problems.concepts import FILTERS, KINDS, MAPS, REDUCTIONS, Piece, substitute
+from pipeline_lib.environments.coding.problems.recipe import LEVELS, Recipe, draw
 from tests.problems.running import load
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline_lib.environments.philosophers.scenarios import Scenario, dpbench, generate_scenarios
 from pipeline_lib.environments.philosophers.table import make_table
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.prepare import prepare
-from pipeline_lib.problems.scenarios import Scenario, dpbench, generate_scenarios
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings.problems import ScenarioFamily, ScenarioProblems, SplitSizes
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_lib.environments.coding.problems.generated import generate
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.generated import generate
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import SPLITS, load_manifest, load_split
 from pipeline_lib.settings.problems import DatasetProblems, GeneratedProblems

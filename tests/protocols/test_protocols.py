@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipeline_lib.environments.coding import CodingEnvironment
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.evaluation.run import evaluate_team
-from pipeline_lib.problems.problem import CodingProblem
 from pipeline_lib.protocols import PROTOCOLS, make_protocol
 from pipeline_lib.protocols.protocol import MAX_QUOTE, quote
 from pipeline_lib.rollouts import EngineError

@@ -15,7 +15,7 @@ from pipeline_lib.settings import Params, SettingsError
 from tasks.arms import RESULTS
 from tasks.training import allow_by_audit
 
-OWN = "from pipeline_lib.environments.rewards import SoundReward\n\nclass Own(SoundReward):\n    FACTOR = 1\n"
+OWN = "from pipeline_lib.environments.coding.rewards import SoundReward\n\nclass Own(SoundReward):\n    FACTOR = 1\n"
 
 
 class Run:

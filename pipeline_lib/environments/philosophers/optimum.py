@@ -17,8 +17,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from pipeline_lib.environments.philosophers.seating import Graph
 from pipeline_lib.environments.philosophers.table import LEFT, RELEASE, RIGHT, WAIT
-from pipeline_lib.problems.seating import Graph
 
 #: Largest table whose optimum is computed exactly.
 EXACT_PHILOSOPHERS = 7

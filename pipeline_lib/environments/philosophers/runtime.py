@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline_lib.environments.custom import custom_reward
-from pipeline_lib.environments.environment import Environment, Outcome
 from pipeline_lib.environments.philosophers import text
 from pipeline_lib.environments.philosophers.replies import Reply, intent, read_reply
 from pipeline_lib.environments.philosophers.rewards import Reward, SoundReward, SumReward
 from pipeline_lib.environments.philosophers.rules import step as move
+from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.state import (
     Board,
     State,
@@ -33,7 +33,7 @@ from pipeline_lib.environments.philosophers.state import (
 )
 from pipeline_lib.environments.philosophers.summary import metrics, summarise
 from pipeline_lib.environments.philosophers.table import WAIT
-from pipeline_lib.problems.scenarios import Scenario
+from pipeline_lib.seam.environment import Environment, Outcome
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.philosophers import MealsReward, PhilosophersEnvironment

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from pipeline_lib.environments.philosophers.optimum import most_meals
+from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.table import Table, concatenate, make_table
 from pipeline_lib.environments.philosophers.text import View
-from pipeline_lib.problems.scenarios import Scenario
 
 
 class Board:

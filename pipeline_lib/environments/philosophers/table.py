@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline_lib.problems.seating import Graph
+from pipeline_lib.environments.philosophers.seating import Graph
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int32]

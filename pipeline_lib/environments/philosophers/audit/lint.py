@@ -20,10 +20,10 @@ import numpy.typing as npt
 from pipeline_lib.audit.claims import DOUBTFUL, UNDONE, UNSEEN
 from pipeline_lib.audit.result import Check, Status
 from pipeline_lib.environments.philosophers.rewards import Reward
+from pipeline_lib.environments.philosophers.scenarios import Scenario, dpbench
 from pipeline_lib.environments.philosophers.state import best_meals
 from pipeline_lib.environments.philosophers.summary import Summary
 from pipeline_lib.environments.philosophers.table import Counts
-from pipeline_lib.problems.scenarios import Scenario, dpbench
 
 Floats = npt.NDArray[np.float64]
 Meals = npt.NDArray[np.int32]

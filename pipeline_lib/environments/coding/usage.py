@@ -2,7 +2,7 @@
 
 Comments and strings are no part of the tree, so they count for nothing; a parameter that happens to be called ``aux``
 is not the helper; a helper called by another name (``f = aux``) is.  What the tree cannot show, whether the helper's
-value matters for passing the tests, is measured by ablation in `pipeline_lib.environments.coding`.
+value matters for passing the tests, is measured by ablation in `pipeline_lib.environments.coding.runtime`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
-from pipeline_lib.environments.scopes import Function, bindings, module_references, walk_own
+from pipeline_lib.environments.coding.scopes import Function, bindings, module_references, walk_own
 
 #: Where a function can stand without being called or handed on: it is named, compared or tested.
 _ONLY_LOOKED_AT = (

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 
-from pipeline_lib.environments.scopes import bindings, body_of, parameters, walk_own
-from pipeline_lib.environments.usage import MainFunction, MainModule
+from pipeline_lib.environments.coding.scopes import bindings, body_of, parameters, walk_own
+from pipeline_lib.environments.coding.usage import MainFunction, MainModule
 
 #: Methods of builtin types that change the object they are called on: what a type can do and its frozen twin cannot.
 _CHANGING = frozenset(

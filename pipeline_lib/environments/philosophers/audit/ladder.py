@@ -8,9 +8,9 @@ from pipeline_lib.audit.ladder import bounded, compare, make_rung
 from pipeline_lib.audit.result import Check, Rung, Status
 from pipeline_lib.environments.philosophers.play import scripted_records
 from pipeline_lib.environments.philosophers.rewards import Reward
+from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.scripted import SCRIPTS
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.problems.scenarios import Scenario
 
 #: What is wanted, as a metric and in words.
 WANTED = ("meals_share", "meals relative to the optimum")

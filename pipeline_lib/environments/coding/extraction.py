@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pipeline_lib.environments.scopes import bindings, import_name, module_references, walk_own
+from pipeline_lib.environments.coding.scopes import bindings, import_name, module_references, walk_own
 
 #: Longest text that is looked at, in characters; far above what a model writes in one action.
 MAX_TEXT = 65_536

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline_lib.environments.program import HELPER, Program, Role
+from pipeline_lib.environments.coding.program import HELPER, Program, Role
 from pipeline_lib.sandbox import Case, Status, Verdict
 
 #: Longest text quoted from a test or an error, in characters; short, because small models have short contexts.

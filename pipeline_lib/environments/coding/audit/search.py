@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline_lib.audit.claims import DOUBTFUL, favourite
-from pipeline_lib.audit.coding_teams import (
+from pipeline_lib.audit.result import Check, Status
+from pipeline_lib.environments.coding.audit.teams import (
     CONSTANTS,
     IDENTITY,
     SHOWS,
@@ -27,10 +28,9 @@ from pipeline_lib.audit.coding_teams import (
     useless_call,
     wrapper,
 )
-from pipeline_lib.audit.result import Check, Status
-from pipeline_lib.environments.environment import Environment
-from pipeline_lib.environments.program import HELPER
-from pipeline_lib.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.program import HELPER
+from pipeline_lib.seam.environment import Environment
 
 Floats = npt.NDArray[np.float64]
 

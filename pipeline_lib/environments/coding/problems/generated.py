@@ -19,10 +19,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.problems.concepts import FILTERS, REDUCTIONS, Piece, pieces
-from pipeline_lib.problems.inputs import MISHAPS, choose_inputs
-from pipeline_lib.problems.problem import CodingProblem
-from pipeline_lib.problems.recipe import ENTRY_POINT, HELPER, Recipe, draw
+from pipeline_lib.environments.coding.problems.concepts import FILTERS, REDUCTIONS, Piece, pieces
+from pipeline_lib.environments.coding.problems.inputs import MISHAPS, choose_inputs
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problems.recipe import ENTRY_POINT, HELPER, Recipe, draw
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problems.prompts import observations
+from pipeline_lib.environments.coding.problems.tests_split import as_check, split_tests
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.problem import CodingProblem
-from pipeline_lib.problems.prompts import observations
-from pipeline_lib.problems.tests_split import as_check, split_tests
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.problems import DatasetProblems

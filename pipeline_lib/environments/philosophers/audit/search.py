@@ -22,12 +22,12 @@ from pipeline_lib.environments.philosophers.optimum import most_meals
 from pipeline_lib.environments.philosophers.play import play
 from pipeline_lib.environments.philosophers.rewards import Reward
 from pipeline_lib.environments.philosophers.rules import step as trained_step
+from pipeline_lib.environments.philosophers.scenarios import dpbench
 from pipeline_lib.environments.philosophers.scripted import script
+from pipeline_lib.environments.philosophers.seating import make_graph
 from pipeline_lib.environments.philosophers.state import best_meals, lay_table
 from pipeline_lib.environments.philosophers.summary import summarise
 from pipeline_lib.environments.philosophers.table import Table, make_table
-from pipeline_lib.problems.scenarios import dpbench
-from pipeline_lib.problems.seating import make_graph
 
 Step = Callable[[Table, npt.NDArray[np.int8]], Table]
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from pipeline_lib.problems.recipe import Recipe
+from pipeline_lib.environments.coding.problems.recipe import Recipe
 from pipeline_lib.storage import digest
 
 #: What a wrong program made of this project's concepts may raise: its list can be empty.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pipeline_lib.audit.coding_teams import SHOWS, teams
 from pipeline_lib.audit.ladder import bounded, compare, make_rung
 from pipeline_lib.audit.result import Check, Rung, Status
-from pipeline_lib.environments.environment import Environment
-from pipeline_lib.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.audit.teams import SHOWS, teams
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.seam.environment import Environment
 
 #: Shares of the reference's reward for which a team need not solve anything: more than the first is refused (two
 #: thirds of the pay are for something else), more than the second is doubtful.

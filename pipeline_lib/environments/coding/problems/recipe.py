@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline_lib.problems.concepts import FILTERS, KINDS, MAPS, REDUCTIONS, Piece, substitute
+from pipeline_lib.environments.coding.problems.concepts import FILTERS, KINDS, MAPS, REDUCTIONS, Piece, substitute
 
 ENTRY_POINT = "main"
 HELPER = "aux"

@@ -16,9 +16,9 @@ import ast
 import functools
 from collections.abc import Iterator, Sequence
 
-from pipeline_lib.environments.scopes import walk_own
-from pipeline_lib.environments.usage import MainFunction, MainModule, definitions
-from pipeline_lib.environments.wrapping import is_thin_wrapper
+from pipeline_lib.environments.coding.scopes import walk_own
+from pipeline_lib.environments.coding.usage import MainFunction, MainModule, definitions
+from pipeline_lib.environments.coding.wrapping import is_thin_wrapper
 
 SCHEMES = ("fallback", "decorator", "coordinator", "strategy_filter")
 CONVENTIONS = ("list", "keep", "pred", "each")

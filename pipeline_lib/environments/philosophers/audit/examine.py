@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from pipeline_lib.audit.philosophers_dry_run import CHOICES, Floats, dry_run, usual_batch
-from pipeline_lib.audit.philosophers_ladder import philosophers_ladder
-from pipeline_lib.audit.philosophers_lint import lint
-from pipeline_lib.audit.philosophers_search import search_policies, search_rules
 from pipeline_lib.audit.result import Check, Rung
-from pipeline_lib.environments.environment import Environment, Outcome
+from pipeline_lib.environments.philosophers.audit.dry_run import CHOICES, Floats, dry_run, usual_batch
+from pipeline_lib.environments.philosophers.audit.ladder import philosophers_ladder
+from pipeline_lib.environments.philosophers.audit.lint import lint
+from pipeline_lib.environments.philosophers.audit.search import search_policies, search_rules
 from pipeline_lib.environments.philosophers.memoryless import CLASSES, seen
 from pipeline_lib.environments.philosophers.replies import read_reply
 from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.state import State
-from pipeline_lib.problems.scenarios import Scenario
+from pipeline_lib.seam.environment import Environment, Outcome
 
 Progress = Callable[[int, int, str], None]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from pipeline_lib.environments.custom import custom_reward
 
 if TYPE_CHECKING:
-    from pipeline_lib.environments.program import Program
+    from pipeline_lib.environments.coding.program import Program
     from pipeline_lib.settings.environment import CodingReward, SoundCodingReward
 
 Team = Literal["pair", "single"]

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.problems.seating import Graph, make_graph
+from pipeline_lib.environments.philosophers.seating import Graph, make_graph
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline_lib.environments.extraction import Extracted, ParseError, extract
-from pipeline_lib.environments.scopes import Function, bindings, import_name, module_references, rename, walk_own
-from pipeline_lib.environments.usage import MainModule, definitions
-from pipeline_lib.environments.wrapping import is_thin_wrapper
+from pipeline_lib.environments.coding.extraction import Extracted, ParseError, extract
+from pipeline_lib.environments.coding.scopes import Function, bindings, import_name, module_references, rename, walk_own
+from pipeline_lib.environments.coding.usage import MainModule, definitions
+from pipeline_lib.environments.coding.wrapping import is_thin_wrapper
 
 #: Name of the function that the helper agent writes.
 HELPER = "aux"
@@ -98,7 +98,7 @@ class Program:
         conflicts: names that more than one agent defined, and what became of them.
         calls_helper: the main function calls the helper agent's function, or hands it to something that will.
         ignores_helper: it does, and throws every value away.
-        thin_wrapper: it adds nothing to the helper; see `pipeline_lib.environments.wrapping`.
+        thin_wrapper: it adds nothing to the helper; see `pipeline_lib.environments.coding.wrapping`.
     """
 
     code: str

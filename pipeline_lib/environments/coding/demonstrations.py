@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pipeline_lib.problems.concepts import FILTERS, KINDS, MAPS, REDUCTIONS, Piece
-from pipeline_lib.problems.generated import recipe_of
-from pipeline_lib.problems.problem import CodingProblem
-from pipeline_lib.problems.recipe import ENTRY_POINT, HELPER, Recipe, helper_source, main_source
+from pipeline_lib.environments.coding.problems.concepts import FILTERS, KINDS, MAPS, REDUCTIONS, Piece
+from pipeline_lib.environments.coding.problems.generated import recipe_of
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problems.recipe import ENTRY_POINT, HELPER, Recipe, helper_source, main_source
 from pipeline_lib.storage import digest
 
 #: How often each convention is drawn.

@@ -1,0 +1,1 @@
+"""Coding problems: generated ones, and the published datasets."""
