@@ -1,0 +1,30 @@
+"""What tests may cost their own process, and that it outlives them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_SCRIPT = """
+import resource, signal, time
+from pipeline_lib.sandbox.bounds import bounded
+from pipeline_lib.sandbox.jobs import Limits
+
+# As after hours of work in short turns: the kernel has counted more than the process's own clock.
+while time.process_time() < 0.2:
+    pass
+time.process_time = lambda: -60.0
+with bounded(Limits(cpu_s=0.1), lambda *args: None):
+    soonest = resource.getrlimit(resource.RLIMIT_CPU)[0]
+    while time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) < 1.5:
+        pass
+assert resource.getrlimit(resource.RLIMIT_CPU)[0] == resource.RLIM_INFINITY
+assert signal.getsignal(signal.SIGPROF) is signal.SIG_DFL
+print(soonest)
+"""
+
+
+def test_the_kernel_ends_tests_by_the_clock_that_it_counts_itself() -> None:
+    done = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert 4 <= int(done.stdout) <= 5
