@@ -43,7 +43,7 @@ def run_stale(targets: list[str], jobs: int, run: str) -> None:
     project = Path.cwd()
     chain, stale = chain_and_stale(project, targets)
     if not stale:
-        print(f"everything is up to date ({len(chain)} stages)")
+        print("everything is up to date")
         return
     with starting_prefect_server() as server, preloaded(project, len(stale), jobs) as libraries:
         from prefect.settings import PREFECT_API_URL, temporary_settings

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from tasks.endings import end
-from tasks.stage_identity import STAGES, changed_identities, write_identities
+from tasks.identity_files import changed_identities, write_identities
+from tasks.stage_identity import STAGES
 
 
 def parse(words: list[str] | None = None) -> argparse.Namespace:

@@ -50,3 +50,36 @@ def trained_folder(arm: str, seed: int) -> Path:
 def sweep_folder(arm: str, seed: int) -> Path:
     """Return the folder of a run's evaluated checkpoints."""
     return RESULTS / "sweep" / f"{arm}-{seed}"
+
+
+def planned_seeds(arm: str) -> tuple[int, ...]:
+    """Return the seeds of an arm that DVC reads from ``params.yaml``.
+
+    Raises:
+        SettingsError: they are not written out there.
+    """
+    import yaml
+
+    key = "train" if arm == TEAM else "single_agent"
+    content = yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))
+    try:
+        return tuple(int(seed) for seed in content["seeds"][key])
+    except (KeyError, TypeError, ValueError):
+        raise SettingsError(
+            f"params.yaml: seeds.{key}: DVC plans a stage per seed, so the seeds must be written out there, as a list"
+        ) from None
+
+
+def check_seeds(params: Params) -> None:
+    """Make sure that DVC, which reads the seeds from the file alone, plans every run that the settings want.
+
+    Raises:
+        SettingsError: it does not; the message names the seeds.
+    """
+    for arm, key in ((TEAM, "train"), (SINGLE, "single_agent")):
+        planned = planned_seeds(arm)
+        if missing := sorted(set(seeds_of(params, arm)) - set(planned)):
+            raise SettingsError(
+                f"params.yaml: seeds.{key}: a preset wants the seeds {list(seeds_of(params, arm))}, and DVC plans "
+                f"{list(planned)}; write {missing} into seeds.{key} too"
+            )

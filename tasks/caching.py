@@ -34,7 +34,7 @@ from prefect.serializers import JSONSerializer
 from pipeline_lib.identity.code import code_of
 from pipeline_lib.storage import canonical_json, digest
 from tasks.environment import places
-from tasks.stage_identity import RUNTIME
+from tasks.stage_identity import RUNTIME, syntaxes
 from tasks.tagging import untagged
 
 _DIGEST = re.compile(r"[0-9a-f]{32,64}")
@@ -81,7 +81,7 @@ class CachedTask:
         self._retries = retries
         self._retry_delay_s = retry_delay_s
         # Taken when the code is loaded: a file edited during a long run must not label what the old code computed.
-        self._code = code_of(*(module.__name__ for module in modules), without=RUNTIME).digest
+        self._code = code_of(*(module.__name__ for module in modules), without=RUNTIME, memory=syntaxes()).digest
 
     def key(self, identity: Identity) -> str:
         """Return the key of a value: 64 hexadecimal digits; TypeError if the settings are not JSON."""

@@ -58,20 +58,25 @@ def chain_and_stale(project: Path, targets: Sequence[str] = ()) -> tuple[dict[st
     """Return the stages of ``project`` (as `read_chain`) and those of them that are stale (as `outdated`).
 
     What the stages depend on is looked at first (`tasks.stage_identity`); DVC then compares it with what it remembers.
+    Which stages there are is asked only where one of them is stale or targets are to be checked; else there are none.
 
     Raises:
         ChainError: as `read_chain`.
         SettingsError: a setting is wrong.
     """
     with ThreadPoolExecutor() as threads:
-        status = threads.submit(ask, project, "status", "--json")
+        asked = threads.submit(ask, project, "status", "--json")
         identities = threads.submit(_identities_changed, project)
-        chain = read_chain(project, targets)
-        if IDENTITY in chain and identities.result():
-            status.result()
+        status = asked.result()
+        if identities.result():
             ask(project, "--wait-for-lock", "repro", "--quiet", "--single-item", IDENTITY)
-            return chain, outdated(chain, ask(project, "status", "--json"))
-        return chain, outdated(chain, status.result())
+            asked = threads.submit(ask, project, "status", "--json")
+            chain = read_chain(project, targets)
+            return chain, outdated(chain, asked.result())
+        if not targets and all(said == [_ALWAYS] for said in json.loads(status or "{}").values()):
+            return {}, set()
+        chain = read_chain(project, targets)
+        return chain, outdated(chain, status)
 
 
 def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:

@@ -13,12 +13,13 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from pipeline_lib.identity.differences import differences
 from pipeline_lib.settings import load_params
 from pipeline_lib.settings.base import machine_settings
 from pipeline_lib.storage import digest
-from tasks.arms import IDENTITIES
+from tasks.arms import IDENTITIES, planned_seeds
 from tasks.chain import ChainError, ask
-from tasks.stage_identity import STAGES, differences, identity_of, planned_seeds
+from tasks.stage_identity import STAGES, identity_of
 
 _FRESH = "up to date"
 

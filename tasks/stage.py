@@ -26,10 +26,11 @@ from tasks.conducting import conductor, starter
 from tasks.endings import end, explain_in_logs, was_interrupted
 from tasks.environment import places, server_url
 from tasks.identity import identity_tags, run_name
+from tasks.identity_files import check, unchanged
 from tasks.prefect_database import lay_database
 from tasks.progress import Progress
 from tasks.servers import require
-from tasks.stage_identity import Reads, check, inputs_of, unchanged, whole, work_digest
+from tasks.stage_identity import Reads, inputs_of, whole, work_digest
 from tasks.tether import end_with_dvc
 
 if TYPE_CHECKING:

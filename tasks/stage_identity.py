@@ -2,27 +2,25 @@
 
 `STAGES` says which flow a stage runs and which settings it reads; everything else follows.  The code is what the flow
 imports (`pipeline_lib.identity.code`); the settings are the resolved values of the named sections, with defaults and
-presets, without those of the machine; what they name by a string counts by its content.  ``python -m flows.identity``
-writes an identity per stage to ``results/identity/``, and every other stage of ``dvc.yaml`` depends on its own file
-there and on outputs of other stages.  A stage refuses to run under an identity that is not its own (`check`).
+presets, without those of the machine; what they name by a string counts by its content.  DVC sees an identity as a
+file per stage (`tasks.identity_files`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from pipeline_lib.identity.code import Code, code_of, named_code
 from pipeline_lib.identity.content import Contents
+from pipeline_lib.identity.syntax import SyntaxMemory
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import named_in, result_settings
-from pipeline_lib.storage import CorruptFileError, canonical_json, digest, read_json, write_json
-from tasks.arms import IDENTITIES, SINGLE, TEAM, seeds_of
+from pipeline_lib.storage import digest
+from tasks.arms import IDENTITIES, SINGLE, TEAM, planned_seeds, seeds_of
 from tasks.environment import places
 
 RUNTIME = (
@@ -36,7 +34,8 @@ RUNTIME = (
         f"tasks.{name}"
         for name in (
             "arguments", "caching", "companions", "conducting", "endings", "environment", "hand_over", "identity",
-            "prefect_database", "processes", "progress", "servers", "stage", "stage_identity", "tagging", "tether",
+            "identity_files", "prefect_database", "processes", "progress", "servers", "stage", "stage_identity",
+            "tagging", "tether",
         )
     ),
 )  # fmt: skip
@@ -185,121 +184,12 @@ def work_digest(stage: str, params: Params, inputs: Mapping[str, Any], without: 
     return digest({"identity": identity, "inputs": dict(inputs)})
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Say what differs between two identities, a line each: ``train.learning_rate: 0.001 -> 0.0005``."""
-    lines = []
-    for part in ("settings", "code", "versions", "named", "content", "left_out", "image"):
-        prefix = "" if part == "settings" else f"{part}: "
-        lines += [f"{prefix}{line}" for line in _differences(old.get(part), new.get(part))]
-    return lines
-
-
-def write_identities(folder: Path = IDENTITIES) -> None:
-    """Write the identity of every stage to ``<folder>/<stage>.json``; files that are right already stay untouched.
-
-    Raises:
-        SettingsError: a setting is wrong.
-    """
-    params = load_params()
-    check_seeds(params)
-    for stage in STAGES:
-        path, identity = folder / f"{stage}.json", identity_of(stage, params)
-        if read_identity(path) != identity:
-            write_json(path, identity)
-
-
-def changed_identities(folder: Path = IDENTITIES) -> list[str]:
-    """Return the stages whose identity is another than the one written last."""
-    params = load_params()
-    check_seeds(params)
-    return [name for name in STAGES if read_identity(folder / f"{name}.json") != identity_of(name, params)]
-
-
-def read_identity(path: Path) -> dict[str, Any] | None:
-    """Return a written identity, or None where there is none that can be read."""
-    try:
-        return dict(read_json(path))
-    except (FileNotFoundError, CorruptFileError, TypeError, ValueError):
-        return None
-
-
-def check(folder: Path = IDENTITIES) -> None:
-    """Make sure that the stage that DVC runs here is what DVC will remember it as; without DVC, do nothing.
-
-    DVC depends on the identity that was written last.  Code or settings may have changed since: in the middle of a
-    run, or before ``dvc repro --single-item``, which leaves the stage ``identity`` out.
-
-    Raises:
-        IdentityError: they have; the message names them.
-    """
-    stage = os.environ.get("DVC_STAGE", "").partition("@")[0]
-    if stage not in STAGES:
-        return
-    written = read_identity(folder / f"{stage}.json")
-    now = identity_of(stage)
-    if written == now:
-        return
-    lines = differences(written, now) if written else [f"there is no {folder / stage}.json"]
-    shown = "\n  ".join([*lines[:12], *(["..."] if len(lines) > 12 else [])])
-    raise IdentityError(
-        f"stage {stage} would not be what DVC remembers it as: since the stage `identity` ran, this has changed:\n"
-        f"  {shown}\nrun `dvc repro` (or `python -m flows.experiment`) again, which looks at it first"
-    )
-
-
-@contextlib.contextmanager
-def unchanged(folder: Path = IDENTITIES) -> Iterator[None]:
-    """Make sure that nobody writes another identity while DVC runs a stage: DVC reads it when the stage has ended.
-
-    Raises:
-        IdentityError: somebody did; what the stage made is not credited to it.
-    """
-    path = folder / f"{os.environ.get('DVC_STAGE', '').partition('@')[0]}.json"
-    before = path.read_bytes() if path.is_file() else b""
-    yield
-    if path.is_file() and path.read_bytes() != before:
-        raise IdentityError(f"{path} was written anew while the stage ran; run the same command again")
-
-
-def dvc_has_taken(stage: str, seed: int) -> bool:
-    """Return whether ``dvc.lock`` credits a training run to the identity at hand, so that its outputs are DVC's.
-
-    A run that was finished and killed before DVC took note of it is not.
-    """
-    import hashlib
-
-    import yaml
-
-    own = IDENTITIES / f"{stage}.json"
-    try:
-        lock = yaml.safe_load(Path("dvc.lock").read_text(encoding="utf-8"))["stages"][f"{stage}@{seed}"]
-        known = {item["path"]: item["md5"] for item in lock["deps"]}
-        return known[own.as_posix()] == hashlib.md5(own.read_bytes(), usedforsecurity=False).hexdigest()
-    except (OSError, KeyError, TypeError, yaml.YAMLError):
-        return False
-
-
 def playing(params: Params) -> dict[str, Any]:
     """Return what an episode depends on beside the code, the team's weights and the problems, as plain JSON."""
     identity = identity_of(params.stage if isinstance(params, Reads) else "test", whole(params))
     found = {part: identity[part] for part in ("named", "content", "versions")}
     found["settings"] = {section: identity["settings"][section] for section in _PLAYING}
     return found | {"image": identity.get("image", "")}
-
-
-def check_seeds(params: Params) -> None:
-    """Make sure that DVC, which reads the seeds from the file alone, plans every run that the settings want.
-
-    Raises:
-        SettingsError: it does not; the message names the seeds.
-    """
-    for arm, key in ((TEAM, "train"), (SINGLE, "single_agent")):
-        planned = planned_seeds(arm)
-        if missing := sorted(set(seeds_of(params, arm)) - set(planned)):
-            raise SettingsError(
-                f"params.yaml: seeds.{key}: a preset wants the seeds {list(seeds_of(params, arm))}, and DVC plans "
-                f"{list(planned)}; write {missing} into seeds.{key} too"
-            )
 
 
 def inputs_of(params: Params, seed: int | None) -> dict[str, str]:
@@ -321,8 +211,14 @@ def contents() -> Contents:
     return Contents(places().home / "digests.json")
 
 
+@functools.lru_cache(maxsize=1)
+def syntaxes() -> SyntaxMemory:
+    """Return what remembers the syntax of this project's source files."""
+    return SyntaxMemory(places().home / "syntax.json")
+
+
 def _code(flow: str) -> Code:
-    return code_of(flow, without=RUNTIME)
+    return code_of(flow, without=RUNTIME, memory=syntaxes())
 
 
 def _settings(spec: Spec, params: Params) -> dict[str, Any]:
@@ -340,24 +236,6 @@ def _settings(spec: Spec, params: Params) -> dict[str, Any]:
     return found
 
 
-def planned_seeds(arm: str) -> tuple[int, ...]:
-    """Return the seeds of an arm that DVC reads from ``params.yaml``.
-
-    Raises:
-        SettingsError: they are not written out there.
-    """
-    import yaml
-
-    key = "train" if arm == TEAM else "single_agent"
-    content = yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))
-    try:
-        return tuple(int(seed) for seed in content["seeds"][key])
-    except (KeyError, TypeError, ValueError):
-        raise SettingsError(
-            f"params.yaml: seeds.{key}: DVC plans a stage per seed, so the seeds must be written out there, as a list"
-        ) from None
-
-
 def _image(params: Params) -> str:
     """Return the id of the sandbox's image, empty where it has none."""
     sandbox = params.sandbox
@@ -367,26 +245,3 @@ def _image(params: Params) -> str:
 
         return image_id(name)
     return ""
-
-
-def _differences(old: Any, new: Any, prefix: str = "") -> Iterator[str]:
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in sorted({*old, *new}):
-            name = f"{prefix}{key}"
-            if key not in old:
-                yield f"{name}: new"
-            elif key not in new:
-                yield f"{name}: gone"
-            elif old[key] != new[key]:
-                if isinstance(old[key], Mapping) and isinstance(new[key], Mapping):
-                    yield from _differences(old[key], new[key], f"{name}.")
-                else:
-                    yield f"{name}: {_shown(old[key], new[key])}"
-    elif old != new:
-        yield f"{prefix}{_shown(old, new)}"
-
-
-def _shown(old: Any, new: Any) -> str:
-    if all(isinstance(value, str) and len(value) == 64 for value in (old, new)):
-        return "changed"
-    return f"{canonical_json(old)} -> {canonical_json(new)}"

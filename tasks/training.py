@@ -21,8 +21,9 @@ from pipeline_lib.training.trainer import TrainResult, train
 from tasks.arms import BASE, PROBLEMS, RESULTS, TEAM, environment_section, trained_folder
 from tasks.companions import companions
 from tasks.environment import places
+from tasks.identity_files import dvc_has_taken
 from tasks.sampling import compute_dtype, sampling_of
-from tasks.stage_identity import contents, dvc_has_taken, settings_of, work_digest
+from tasks.stage_identity import contents, settings_of, work_digest
 from tasks.teams import base_team
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """The code that computes a result: modules, everything of the project that they import, and what they start.
 
-Comments, docstrings and formatting do not count, for digests are taken over syntax trees.  Imports inside functions
-count, those for type checking do not.  Files of a package that are no Python (templates) count with the package.  A
-package whose programs run in processes of their own counts as a whole, since no import leads there.  Versions of
-Python and of the numeric libraries count, because they change what is computed.
+Digests are taken over syntax trees (`pipeline_lib.identity.syntax`), so comments do not count.  Files of a package
+that are no Python (templates) count with the package.  A package whose programs run in processes of their own counts
+as a whole, since no import leads there.  Versions of Python and of the numeric libraries count, because they change
+what is computed.
 
 Does not see imports made from text (``importlib.import_module(name)``): a class that settings name by a string is
 looked up by whoever knows the settings and covered by `named_code`.
@@ -11,7 +11,6 @@ looked up by whoever knows the settings and covered by `named_code`.
 
 from __future__ import annotations
 
-import ast
 import functools
 import importlib.metadata
 import importlib.util
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline_lib.identity.syntax import Import, SyntaxMemory
 from pipeline_lib.storage import digest, file_digest
 
 LIBRARIES = {
@@ -40,6 +40,7 @@ WHOLE = ("pipeline_lib.sandbox",)
 """Packages that start their own files in other processes: reached once, all of their files count."""
 
 _SKIPPED = {"__pycache__"}
+_MEMORY = SyntaxMemory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +65,24 @@ class Code:
         return {"files": self.files, "versions": self.versions}
 
 
-def code_of(*modules: str, without: Collection[str] = ()) -> Code:
+def code_of(*modules: str, without: Collection[str] = (), memory: SyntaxMemory | None = None) -> Code:
     """Return the code that ``modules`` run.
 
     Args:
         modules: names, such as ``pipeline_lib.training.trainer``; nothing is imported.
         without: modules and packages that are not entered, because they change no result.
+        memory: what remembers the syntax of files; by default this process does.
 
     Raises:
         ValueError: no module was given, or one has no source file of the project.
     """
     if not modules:
         raise ValueError("code_of needs at least one module: what no code computes has no identity")
+    memory = memory or _MEMORY
     files: dict[str, str] = {}
     libraries: set[str] = set()
     packages: set[Path] = set()
+    entered: set[str] = set()
     waiting = list(modules)
     seen: set[str] = set()
     while waiting:
@@ -92,16 +96,20 @@ def code_of(*modules: str, without: Collection[str] = ()) -> Code:
                 raise ValueError(f"module {name} has no source file in the project")
             libraries.add(name.partition(".")[0])
             continue
-        files[name], imported = _read(path, path.stat().st_mtime_ns, path.stat().st_size, name)
-        if path.name == "__init__.py":
+        syntax = memory.of(path)
+        files[name] = syntax.digest
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        if package == name:
             packages.add(path.parent)
-        waiting += imported
+        waiting += [imported for found in syntax.imports for imported in _names(found, package)]
         waiting += [".".join(name.split(".")[:end]) for end in range(1, name.count(".") + 1)]
         for whole in WHOLE:
-            if _covers((whole,), name):
+            if whole not in entered and _covers((whole,), name):
+                entered.add(whole)
                 waiting += _modules_below(whole)
-    for package in packages:
-        files |= _data_files(package)
+    for folder in packages:
+        files |= _data_files(folder)
+    memory.keep()
     return Code(dict(sorted(files.items())), _versions(libraries))
 
 
@@ -204,41 +212,14 @@ def _data_files(package: Path) -> dict[str, str]:
     return found
 
 
-@functools.lru_cache(maxsize=2048)
-def _read(path: Path, modified_ns: int, size: int, name: str) -> tuple[str, tuple[str, ...]]:
-    """Return a module's digest and the names it may import; time and size only make a changed file a new entry."""
-    tree = ast.parse(path.read_bytes(), filename=str(path))
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    names = tuple(sorted(set(_imports(tree, package))))
-    for node in ast.walk(tree):
-        _drop_docstring(node)
-    return digest(ast.dump(tree)), names
-
-
-def _imports(tree: ast.AST, package: str) -> Iterator[str]:
-    """Yield every module name that the code below ``tree`` imports when it runs."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = ".".join(package.split(".")[: package.count(".") + 2 - node.level]) if node.level else ""
-            module = ".".join(part for part in (base, node.module or "") if part)
-            yield module
-            for alias in node.names:  # a name may be a module of its own
-                if source_of(f"{module}.{alias.name}"):
-                    yield f"{module}.{alias.name}"
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            yield from _imports(ast.Module(body=node.orelse, type_ignores=[]), package)
-        else:
-            yield from _imports(node, package)
-
-
-def _drop_docstring(node: ast.AST) -> None:
-    if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or not node.body:
-        return
-    first = node.body[0]
-    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-        del node.body[0]
+def _names(found: Import, package: str) -> Iterator[str]:
+    """Yield every module that an import statement of a module in ``package`` may load."""
+    base = ".".join(package.split(".")[: package.count(".") + 2 - found.level]) if found.level else ""
+    module = ".".join(part for part in (base, found.module) if part)
+    yield module
+    for name in found.names:  # a name may be a module of its own
+        if source_of(f"{module}.{name}"):
+            yield f"{module}.{name}"
 
 
 def _versions(imported: Collection[str]) -> dict[str, str]:

@@ -30,7 +30,7 @@ def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: P
     assert json.loads((toy / ".symposium/seconds.json").read_text()).keys() >= {"learn@0", "learn@1", "report"}
     (toy / ".symposium/logs/prefect.log").unlink()
     again = call(toy, "python", *EXPERIMENT)
-    assert "everything is up to date (5 stages)" in again
+    assert again.splitlines()[0] == "everything is up to date"
     assert "at work" not in again
     assert not (toy / ".symposium/logs/prefect.log").exists(), "a server was started for nothing"
     (toy / "params.yaml").write_text((toy / "params.yaml").read_text().replace("steps: 4", "steps: 6"))

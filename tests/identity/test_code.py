@@ -83,3 +83,12 @@ def test_a_value_that_no_code_computes_is_refused() -> None:
         code_of()
     with pytest.raises(ValueError, match="no source file"):
         code_of("sys")
+
+
+def test_only_what_is_for_type_checking_alone_is_left_out(package: Path) -> None:
+    (package / "typed.py").write_text(
+        "from typing import TYPE_CHECKING\nif not TYPE_CHECKING:\n    from sample_package import other\n"
+    )
+    before = code_of("sample_package.typed").digest
+    (package / "other.py").write_text("VALUE = 2\n")
+    assert code_of("sample_package.typed").digest != before

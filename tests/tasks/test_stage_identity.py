@@ -14,24 +14,22 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from pipeline_lib.identity.differences import differences
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import machine_settings, result_settings
 from pipeline_lib.settings.environment import CodingEnvironment
 from pipeline_lib.settings.load import validate_params
 from tasks import stage_identity
 from tasks.arms import TEAM
+from tasks.identity_files import check, unchanged, write_identities
 from tasks.stage_identity import (
     RUNTIME,
     STAGES,
     IdentityError,
     Reads,
-    check,
-    differences,
     identity_of,
     settings_of,
-    unchanged,
     work_digest,
-    write_identities,
 )
 from tests.flows.project import ROOT
 

@@ -1,0 +1,141 @@
+"""What a Python source file says: the digest of its syntax tree, and the imports that run with it.
+
+Comments, docstrings and formatting do not count.  Imports inside functions are found, those for type checking are
+not.  Parsing is what takes time, so answers are remembered by the content of the file, never by its name or times.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline_lib.storage import digest, write_json
+
+_KEPT = 4000  # files; the project has some hundreds, and every edit makes one more
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One import statement (of ``import a, b``: one of them).
+
+    Attributes:
+        level: number of leading dots.
+        module: what follows them, or the imported module; empty in ``from . import a``.
+        names: what is imported from it; empty for a plain ``import``.
+    """
+
+    level: int
+    module: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """What one file says.
+
+    Attributes:
+        digest: of its syntax tree without docstrings (64 hexadecimal digits).
+        imports: what it may import when it runs.
+    """
+
+    digest: str
+    imports: tuple[Import, ...]
+
+
+def parse(content: bytes, name: str = "<unknown>") -> Syntax:
+    """Return what a source file says.
+
+    Args:
+        content: the file's bytes.
+        name: for the message.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    tree = ast.parse(content, filename=name)
+    imports = tuple(dict.fromkeys(_imports(tree)))
+    for node in ast.walk(tree):
+        _drop_docstring(node)
+    return Syntax(digest(ast.dump(tree)), imports)
+
+
+_FOR_TYPES = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+class SyntaxMemory:
+    """Remembers what files say.
+
+    Args:
+        file: a JSON file that outlives the process; without it only this object remembers.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        # Another Python writes other trees, and a change to this module may change the answer.
+        self._how = hashlib.sha256(Path(__file__).read_bytes() + sys.version.encode()).hexdigest()
+        self._known: dict[str, Syntax] = {}
+        self._new = False
+        if file is not None:
+            try:
+                stored = json.loads(file.read_text(encoding="utf-8"))
+                if stored["how"] == self._how:
+                    self._known = {key: _from_json(value) for key, value in stored["files"].items()}
+            except (OSError, ValueError, TypeError, KeyError, AttributeError):
+                self._known = {}
+
+    def of(self, path: Path) -> Syntax:
+        """Return what a file says now.
+
+        Raises:
+            SyntaxError: it is no Python.
+        """
+        content = path.read_bytes()
+        key = hashlib.sha256(content).hexdigest()
+        if key not in self._known:
+            self._known[key] = parse(content, str(path))
+            self._new = True
+        return self._known[key]
+
+    def keep(self) -> None:
+        """Write what was learnt since the last call; two processes at once lose an answer, never a right one."""
+        if self._file is not None and self._new:
+            files = {key: _to_json(value) for key, value in list(self._known.items())[-_KEPT:]}
+            write_json(self._file, {"how": self._how, "files": files})
+            self._new = False
+
+
+def _to_json(syntax: Syntax) -> list[object]:
+    return [syntax.digest, [[found.level, found.module, list(found.names)] for found in syntax.imports]]
+
+
+def _from_json(value: list[object]) -> Syntax:
+    own, imports = value
+    if not isinstance(own, str) or not isinstance(imports, list):
+        raise TypeError("a digest and a list of imports were written")
+    return Syntax(own, tuple(Import(level, module, tuple(names)) for level, module, names in imports))
+
+
+def _imports(tree: ast.AST) -> Iterator[Import]:
+    """Yield every import below ``tree`` that may run."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (Import(0, alias.name, ()) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield Import(node.level, node.module or "", tuple(alias.name for alias in node.names))
+        elif isinstance(node, ast.If) and ast.unparse(node.test) in _FOR_TYPES:
+            yield from _imports(ast.Module(body=node.orelse, type_ignores=[]))
+        elif not isinstance(node, ast.expr):  # an expression holds no statement
+            yield from _imports(node)
+
+
+def _drop_docstring(node: ast.AST) -> None:
+    if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or not node.body:
+        return
+    first = node.body[0]
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        del node.body[0]

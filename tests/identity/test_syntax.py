@@ -1,0 +1,66 @@
+"""What files say is remembered by their content: never too long, and never the worse for a broken memory."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.identity import syntax
+from pipeline_lib.identity.syntax import Import, SyntaxMemory, parse
+
+
+def test_imports_are_found_wherever_they_may_run() -> None:
+    text = b"""
+import a, b.c
+from . import d
+from ..e import f as g
+def h():
+    try:
+        import i
+    except ImportError:
+        import j
+    match 1:
+        case 1:
+            import k
+if TYPE_CHECKING:
+    import not_this
+else:
+    import l
+"""
+    plain = [Import(0, name, ()) for name in ("a", "b.c")]
+    dotted = [Import(1, "", ("d",)), Import(2, "e", ("f",))]
+    assert list(parse(text).imports) == [*plain, *dotted, *(Import(0, name, ()) for name in "ijkl")]
+
+
+def test_a_remembered_answer_is_that_of_the_content_whatever_the_times_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, source = tmp_path / "memory.json", tmp_path / "source.py"
+    source.write_text("VALUE = 1\n")
+    memory = SyntaxMemory(file)
+    first, times = memory.of(source), source.stat()
+    memory.keep()
+    source.write_text("VALUE = 2\n")
+    os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))
+    second = SyntaxMemory(file).of(source)
+    assert second.digest != first.digest
+    source.write_text("VALUE = 1\n")
+    monkeypatch.setattr(syntax, "parse", lambda *_: pytest.fail("it was parsed again"))
+    assert SyntaxMemory(file).of(source) == first
+
+
+@pytest.mark.parametrize("broken", ["", "{", "[]", '{"how": 1}', '{"how": "%s", "files": {"%s": [1]}}'])
+def test_a_memory_that_is_broken_or_made_otherwise_is_not_believed(tmp_path: Path, broken: str) -> None:
+    file, source = tmp_path / "memory.json", tmp_path / "source.py"
+    source.write_text("VALUE = 1\n")
+    memory = SyntaxMemory(file)
+    right = memory.of(source)
+    memory.keep()
+    stored = json.loads(file.read_text())
+    file.write_text(broken % (stored["how"], *stored["files"]) if "%" in broken else broken)
+    assert SyntaxMemory(file).of(source) == right
+    file.write_text(json.dumps({"how": "another Python", "files": {key: ["0" * 64, []] for key in stored["files"]}}))
+    assert SyntaxMemory(file).of(source) == right
