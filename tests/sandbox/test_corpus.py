@@ -13,6 +13,7 @@ from pipeline_lib.sandbox import Executor, Job, Status
 from tests.sandbox.corpus import TESTS, corpus
 from tests.sandbox.corpus.check import LIMITS, check, problem
 from tests.sandbox.corpus.endure import endure
+from tests.sandbox.sample import draw, some_of_corpus
 
 _ROOT = Path(__file__).parents[2]
 
@@ -23,7 +24,7 @@ def test_corpus_is_large_and_names_are_unique() -> None:
 
 
 def test_programs_that_end_by_themselves_side_by_side() -> None:
-    programs = [program for program in corpus() if not program.hangs]
+    programs = [program for program in some_of_corpus("side by side", each=12) if not program.hangs]
     with Executor(slots=4, limits=LIMITS) as executor:
         verdicts = executor.run([Job(program.name, program.code, TESTS, "f") for program in programs])
     problems = [problem(program, verdict) for program, verdict in zip(programs, verdicts, strict=True)]
@@ -39,23 +40,39 @@ def test_no_program_makes_the_sandbox_fail() -> None:
     assert 10 < peak_mb < LIMITS.memory_mb + 300
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("jail", ["bwrap", "unshare", "bare"])
+def test_a_sample_of_the_corpus(jail: str) -> None:
+    with Executor(slots=1, jail=jail, cache=0) as executor:
+        assert check(executor, some_of_corpus(jail, each=4)) == []
+
+
+def test_a_sample_of_the_corpus_without_root() -> None:
+    jail = draw("jail without root").choice(("bwrap", "unshare", "bare"))
+    assert _without_root(jail, "2") == (0, "", "")
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("jail", ["bwrap", "unshare", "bare"])
 def test_whole_corpus(jail: str) -> None:
     with Executor(slots=1, jail=jail, cache=0) as executor:
         assert check(executor, corpus()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("jail", ["bwrap", "unshare", "bare"])
 def test_whole_corpus_without_root(jail: str) -> None:
+    assert _without_root(jail) == (0, "", "")
+
+
+def _without_root(*arguments: str) -> tuple[int, str, str]:
+    """Run `tests.sandbox.corpus.check` as nobody; return exit code and what was printed."""
     if os.geteuid() != 0:
-        pytest.skip("this user is not root, so test_whole_corpus has shown it")
+        pytest.skip("this user is not root, so the test with this one's name has shown it")
     if shutil.which("setpriv") is None or not Path("/usr/bin/python3").exists():
         pytest.skip("needs setpriv and an interpreter that every user can read")
     command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3"]
-    command += ["-B", "-m", "tests.sandbox.corpus.check", jail]
+    command += ["-B", "-m", "tests.sandbox.corpus.check", *arguments]
     done = subprocess.run(
         command, check=False, cwd=_ROOT, capture_output=True, text=True, env={"PATH": os.environ["PATH"]}
     )
-    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
+    return done.returncode, done.stdout.strip(), done.stderr

@@ -30,9 +30,10 @@ from pipeline_lib.sandbox.jails import start_worker
 from pipeline_lib.sandbox.runtime import find_packages
 from pipeline_lib.sandbox.worker import JailError
 from tests.sandbox.chaos import wrong_verdicts
-from tests.sandbox.corpus import corpus, own_tests
+from tests.sandbox.corpus import OwnTests, Program, corpus, own_tests
 from tests.sandbox.corpus.check import canary, check, problem, run
 from tests.sandbox.human_eval import human_eval
+from tests.sandbox.sample import some_of_corpus, some_own_tests
 
 pytestmark = pytest.mark.service
 docker = pytest.importorskip("docker")
@@ -267,7 +268,7 @@ def test_the_daemon_is_restarted_under_way(dockerd: Daemon) -> None:
     assert {verdict.id: verdict.passed for verdict in verdicts} == {str(n): 2 * (n % 2) for n in range(12)}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_human_eval_is_judged_as_by_processes(dockerd: Daemon) -> None:
     jobs = human_eval()
     vectors = []
@@ -280,9 +281,8 @@ def test_human_eval_is_judged_as_by_processes(dockerd: Daemon) -> None:
     assert sum(map(len, vectors[0])) == 1133
 
 
-def wrong_in_corpus(runtime: str | None, every: int = 1) -> list[str]:
-    """Return what is wrong when the corpus, or every so many programs of it, run in three containers."""
-    programs = corpus()[::every]
+def wrong_in_corpus(programs: list[Program], runtime: str | None) -> list[str]:
+    """Return what is wrong when programs of the corpus run in three containers."""
 
     def part(number: int) -> list[str]:
         with Executor("docker", slots=1, cache=0, runtime=runtime) as executor:
@@ -292,34 +292,48 @@ def wrong_in_corpus(runtime: str | None, every: int = 1) -> list[str]:
         return [text for found in threads.map(part, range(3)) for text in found]
 
 
-@pytest.mark.slow
-def test_whole_corpus(dockerd: Daemon) -> None:
-    assert wrong_in_corpus(None) == []
-
-
-@pytest.mark.slow
-def test_corpus_where_every_child_is_given_a_connection(dockerd: Daemon) -> None:
-    """As with any runtime that is named, here the daemon's own."""
-    assert wrong_in_corpus("runc", every=3) == []
-
-
-def wrong_with_own_tests(runtime: str | None) -> list[str]:
+def wrong_with_own_tests(programs: list[OwnTests], runtime: str | None) -> list[str]:
     """Return the programs with tests of their own that end otherwise than in processes."""
-    programs = own_tests()
     with Executor("docker", slots=3, runtime=runtime) as executor:
         verdicts = executor.run([Job(p.name, p.code, p.tests, "f", prelude=p.prelude) for p in programs])
     found = [(verdict.status.value, verdict.passed) for verdict in verdicts]
     return [p.name for p, verdict in zip(programs, found, strict=True) if verdict != (p.status, p.passed)]
 
 
-@pytest.mark.slow
-def test_programs_with_tests_of_their_own(dockerd: Daemon) -> None:
-    assert wrong_with_own_tests(None) == []
+def test_samples_of_both_corpora(dockerd: Daemon) -> None:
+    """Every child of a runtime that is named, here the daemon's own, is given a connection."""
+    assert wrong_in_corpus(some_of_corpus("docker", each=3), None) == []
+    assert wrong_in_corpus(some_of_corpus("runc", each=1), "runc") == []
+    assert wrong_with_own_tests(some_own_tests("docker", 20), None) == []
 
 
-@pytest.mark.slow
-def test_programs_with_tests_of_their_own_with_a_kernel_of_its_own(gvisor: str) -> None:
-    assert wrong_with_own_tests(gvisor) == []
+def test_samples_of_both_corpora_with_a_kernel_of_its_own(gvisor: str) -> None:
+    assert wrong_with_gvisor(some_of_corpus("gvisor", each=2), gvisor) == []
+    assert wrong_with_own_tests(some_own_tests("gvisor", 10), gvisor) == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("runtime", [None, "runc"])
+def test_whole_corpora(dockerd: Daemon, runtime: str | None) -> None:
+    assert wrong_in_corpus(corpus(), runtime) == []
+    assert wrong_with_own_tests(own_tests(), runtime) == []
+
+
+@pytest.mark.exhaustive
+def test_whole_corpora_with_a_kernel_of_its_own(gvisor: str) -> None:
+    assert wrong_with_gvisor(corpus(), gvisor) == []
+    assert wrong_with_own_tests(own_tests(), gvisor) == []
+
+
+def wrong_with_gvisor(programs: list[Program], runtime: str) -> list[str]:
+    """Return what is wrong where there is no Landlock, but nothing of the machine's to be found either."""
+    other = {
+        "devices: passed": "gVisor's own",
+        "environment_of_others: passed": "the fork server's, which is the same for all",
+        "thirty_two_bit_calls: failed": "it ends elsewhere, for such calls fail",
+    }
+    wrong = wrong_in_corpus(programs, runtime)
+    return [text for text in wrong if text.partition(" instead")[0] not in other]
 
 
 @pytest.fixture(scope="module")
@@ -335,18 +349,6 @@ def test_a_container_with_a_kernel_of_its_own(gvisor: str) -> None:
     with Executor("docker", slots=2, runtime=gvisor) as executor:
         verdicts = executor.run([GOOD, Job("kernel", code, tests, "f"), Job("bad", "def f(x):\n    1/0\n", TESTS, "f")])
     assert [verdict.status for verdict in verdicts] == [Status.PASSED, Status.PASSED, Status.FAILED]
-
-
-@pytest.mark.slow
-def test_corpus_with_a_kernel_of_its_own(gvisor: str) -> None:
-    """It has no Landlock, but nothing of the machine's is there to be found; 32-bit calls fail, and do not end it."""
-    other = {
-        "devices: passed": "gVisor's own",
-        "environment_of_others: passed": "the fork server's, which is the same for all",
-        "thirty_two_bit_calls: failed": "it ends elsewhere",
-    }
-    wrong = wrong_in_corpus(gvisor)
-    assert [text for text in wrong if text.partition(" instead")[0] not in other] == []
 
 
 def test_the_server_in_a_pod_as_documented(dockerd: Daemon, tmp_path: Path) -> None:
@@ -389,7 +391,7 @@ def test_the_server_in_a_pod_as_documented(dockerd: Daemon, tmp_path: Path) -> N
             with Executor("remote", address=address, token=token, cache=0) as executor:
                 assert executor.health()["isolation"] in ("seccomp", "namespaces")
                 found = [canary(executor, "nothing")]
-                for program in corpus()[::4]:
+                for program in some_of_corpus("pod", each=2):
                     found += [problem(program, run(executor, program)), canary(executor, program.name)]
             assert [line for line in found if line] == []
         finally:
@@ -399,7 +401,7 @@ def test_the_server_in_a_pod_as_documented(dockerd: Daemon, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_chaos(dockerd: Daemon) -> None:
     """Kill containers, judges, jails and brokers, and restart the daemon; SYMPOSIUM_CHAOS says how many programs."""
-    count = int(os.environ.get("SYMPOSIUM_CHAOS", "300"))
+    count = int(os.environ.get("SYMPOSIUM_CHAOS", "120"))
     turns = itertools.count()
 
     def disturb(chance: random.Random) -> str | None:

@@ -277,8 +277,7 @@ def test_an_executor_that_is_closed_says_nothing(caplog: pytest.LogCaptureFixtur
     assert caplog.messages == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("slots", [1, 2, 4, 8])
+@pytest.mark.parametrize("slots", [2, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (1, 4, 8))])
 def test_human_eval_gets_full_marks_with_any_number_of_slots(slots: int) -> None:
     jobs = human_eval()
     with Executor(slots=slots, cache=0) as executor:

@@ -157,12 +157,13 @@ def test_a_job_that_stalls_the_judge_is_a_timeout_and_others_go_on() -> None:
     assert (stalls.status, stalls.attempts, good.status) == (Status.TIMEOUT, 1, Status.PASSED)
 
 
-@pytest.mark.slow
-def test_chaos() -> None:
+@pytest.mark.parametrize("count", [300, pytest.param(2000, marks=pytest.mark.exhaustive)])
+def test_chaos(count: int) -> None:
     with Executor(slots=6, limits=LIMITS, cache=0) as executor:
-        wrong, killed = wrong_verdicts(executor, 2000, 0.5)
+        wrong, killed = wrong_verdicts(executor, count, 0.5)
     assert wrong == []
-    assert set(killed) == {"broker", "judge", "jail"} and len(killed) > 20
+    assert len(killed) > count // 100
+    assert count < 2000 or set(killed) == {"broker", "judge", "jail"}
 
 
 @pytest.mark.parametrize("other_starts", [True, False])

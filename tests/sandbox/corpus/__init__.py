@@ -57,6 +57,7 @@ class Program:
         code: its source.
         hangs: it only ends because it is stopped, so it is run with short limits.
         honest: it has to pass ``passed`` cases, not at most.
+        family: the file it stands in, empty for those that stand in none.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Program:
     code: str
     hangs: bool = False
     honest: bool = False
+    family: str = ""
 
 
 def corpus() -> list[Program]:
@@ -77,11 +79,11 @@ def corpus() -> list[Program]:
     ]
     for family in FAMILIES:
         text = (Path(__file__).parent / f"{family}.txt").read_text()
-        programs += [_parse(part) for part in text.split("\n=== ")[1:]]
+        programs += [_parse(part, family) for part in text.split("\n=== ")[1:]]
     return programs
 
 
-def _parse(part: str) -> Program:
+def _parse(part: str, family: str) -> Program:
     head, _, code = part.partition("\n")
     name, _, rest = head.partition(": ")
     words = rest.split(", ")
@@ -95,6 +97,7 @@ def _parse(part: str) -> Program:
         code=code,
         hangs="hangs" in words,
         honest=share.startswith("exactly"),
+        family=family,
     )
 
 

@@ -1,7 +1,8 @@
 """Runs the corpus and says what went wrong.  Needs the standard library alone, so that any user and Python can run it:
 
-``python -m tests.sandbox.corpus.check JAIL`` (a kind of process jail, or ``docker``) prints one line per problem and
-ends with 1 if there are any.
+``python -m tests.sandbox.corpus.check JAIL [N]`` (a kind of process jail, ``docker``, or ``runsc`` for Docker with
+gVisor) runs all programs, or a sample with N of each family, prints one line per problem and ends with 1 if there are
+any.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict
 from tests.sandbox.corpus import TESTS, Program, corpus
@@ -114,10 +116,14 @@ def check(executor: Executor, programs: Iterable[Program]) -> list[str]:
 
 def main() -> int:
     """Run the corpus in one jail."""
-    jail = sys.argv[1]
-    options = {"backend": "docker"} if jail == "docker" else {"jail": jail}
-    with Executor(slots=1, cache=0, **options) as executor:  # type: ignore[arg-type]
-        found = check(executor, corpus())
+    from tests.sandbox.sample import some_of_corpus
+
+    jail, *each = sys.argv[1:]
+    options: dict[str, Any] = {"backend": "docker"} if jail in ("docker", "runsc") else {"jail": jail}
+    if jail == "runsc":
+        options["runtime"] = jail
+    with Executor(slots=1, cache=0, **options) as executor:
+        found = check(executor, some_of_corpus(jail, int(each[0])) if each else corpus())
     print("\n".join(found))
     return bool(found)
 
