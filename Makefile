@@ -4,11 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help pipeline test ui check bench clean environment
+.PHONY: help pipeline test test-all ui check bench clean environment
 .DEFAULT_GOAL := help
 
 help: ## say what each target does
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
 
 # torch comes first: whatever is installed later finds it and does not draw another build.
 $(VENV)/.installed: requirements.lock pyproject.toml
@@ -38,6 +38,9 @@ check: environment ## lint, format, types, import directions
 # In several processes; a file's tests stay together, because they share servers. PYTEST_ARGS="tests/flows -n 0": in one.
 test: check ## everything that `check` does, and the tests
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+test-all: ## the tests, and those that `test` takes a sample of (an hour or two)
+	$(MAKE) test PYTEST_ARGS="-m '' $(PYTEST_ARGS)"
 
 bench: environment ## measure, and write tables to benchmarks/results/
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks

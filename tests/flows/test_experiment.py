@@ -64,34 +64,39 @@ def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path) 
     assert (toy / "out/report").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy: Path, number: int) -> None:
+def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy: Path) -> None:
+    """By Ctrl-C, then when it goes on by SIGTERM, then by ``kill -9``; the fourth time nobody ends it."""
     scratch = toy / ".symposium" / "scratch"
     (toy / "params.yaml").write_text((toy / "params.yaml").read_text().replace("steps: 4", "steps: 8"))
     (toy / ".symposium").mkdir()
-    (toy / ".symposium" / "hold").write_text("2")
-    with started(toy, *EXPERIMENT, SHELL="/bin/sh") as process:  # one that often stays between DVC and the stage
-        wait_for(
-            lambda: (
-                (len(list(scratch.rglob("2.bin"))) == 2 and list(mlflow_states(toy).values()) == ["RUNNING"] * 3)
-                or process.poll() is not None
-            ),
-            lambda: words(toy),
-        )
-        os.kill(process.pid, number)
-        status = process.wait(60)
-        wait_for(lambda: not still_there(toy), lambda: f"all processes gone: {still_there(toy)}", 60)
-    assert status == {signal.SIGINT: 130, signal.SIGTERM: -15, signal.SIGKILL: -9}[signal.Signals(number)]
-    assert "Traceback" not in words(toy)
-    database = toy / ".symposium/mlflow/mlflow.db"
-    Ledger(f"sqlite:///{database}", database.parent).settle_all()  # as `make ui` does; it may have had too little time
-    assert set(mlflow_states(toy).values()) == {"KILLED"}
+    for step, number in ((2, signal.SIGINT), (4, signal.SIGTERM), (6, signal.SIGKILL)):
+        (toy / ".symposium" / "hold").write_text(str(step))
+        with started(toy, *EXPERIMENT, SHELL="/bin/sh") as process:  # one that often stays between DVC and the stage
+            wait_for(
+                lambda: (
+                    (
+                        len(list(scratch.rglob(f"{step}.bin"))) == 2  # noqa: B023  (waited for at once)
+                        and list(mlflow_states(toy).values()) == ["RUNNING"] * 3
+                    )
+                    or process.poll() is not None
+                ),
+                lambda: words(toy),
+            )
+            os.kill(process.pid, number)
+            status = process.wait(60)
+            wait_for(lambda: not still_there(toy), lambda: f"all processes gone: {still_there(toy)}", 60)
+        assert status == {signal.SIGINT: 130, signal.SIGTERM: -15, signal.SIGKILL: -9}[number]
+        assert "Traceback" not in words(toy)
+        assert ("prepare at work" in words(toy)) == (step == 2)
+        database = toy / ".symposium/mlflow/mlflow.db"
+        Ledger(f"sqlite:///{database}", database.parent).settle_all()  # as `make ui` does; it may have had no time
+        assert set(mlflow_states(toy).values()) == {"KILLED"}
     (toy / ".symposium" / "hold").unlink()
     said = call(toy, "python", *EXPERIMENT)
     assert "prepare at work" not in said
     assert (toy / "models/0/weights.txt").read_text() == "0 8"
-    assert not list(scratch.rglob("began-at-0.again"))
-    assert list(scratch.rglob("began-at-[2468]")), "it began anew instead of continuing"
+    began = sorted(path.name for path in scratch.rglob("began-at-*"))
+    assert began == sorted([f"began-at-{step}" for step in (0, 2, 4, 6)] * 2), "it began anew instead of continuing"
     assert set(mlflow_states(toy).values()) == {"FINISHED"}
 
 
