@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tasks.servers import prefect_server
 from tests.flows.toy_project import make_toy
 
 
@@ -19,3 +21,10 @@ def toy_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def toy(toy_template: Path, tmp_path: Path) -> Path:
     """A fresh toy project."""
     return Path(shutil.copytree(toy_template, tmp_path / "toy", symlinks=True))
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[dict[str, str]]:
+    """The variable of people who leave a Prefect server running; without one, each command starts one of its own."""
+    with prefect_server() as url:
+        yield {"PREFECT_API_URL": f"{url}/api"}

@@ -16,7 +16,6 @@ import yaml
 
 from flows.experiment import outcome
 from pipeline_lib.storage import file_digest, folder_digest
-from tasks.servers import prefect_server
 from tasks.stage_identity import RUNTIME, STAGES
 from tests.flows.project import SMALL, call, change_settings, environment, make_project
 
@@ -34,13 +33,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     watch = {"PYTHONPATH": str(Path(__file__).parent / "tracing"), "TRACE_TO": str(project.parent)}
     call(project, "python", "-m", "flows.experiment", **watch)
     return project
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[dict[str, str]]:
-    """The variable of people who leave a Prefect server running; without one, each stage starts a server of its own."""
-    with prefect_server() as url:
-        yield {"PREFECT_API_URL": f"{url}/api"}
 
 
 def ran(text: str) -> set[str]:
@@ -287,7 +279,9 @@ def test_mistakes_end_with_a_message_before_any_work(finished: Path, tmp_path: P
     assert "Traceback" not in done.stderr
 
 
-def test_killed_at_random_steps_it_continues_and_ends_with_the_same_bytes(finished: Path, tmp_path: Path):
+def test_killed_at_random_steps_it_continues_and_ends_with_the_same_bytes(
+    finished: Path, tmp_path: Path, server: dict[str, str]
+):
     """``kill -9`` of everything, again and again: the same command continues, and the checkpoints are the same."""
     project = copy(finished, tmp_path)
     forget(project, "train@0")
@@ -297,7 +291,7 @@ def test_killed_at_random_steps_it_continues_and_ends_with_the_same_bytes(finish
         running = subprocess.Popen(
             ["dvc", "repro", "train@0"],
             cwd=project,
-            env=environment(),
+            env=environment() | server,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -312,7 +306,7 @@ def test_killed_at_random_steps_it_continues_and_ends_with_the_same_bytes(finish
         assert not trained.exists()
     kept = {path: path.stat().st_mtime_ns for path in scratch.rglob("checkpoint.json")}
     assert len(kept) > 1, "there is nothing to continue from"
-    call(project, "dvc", "repro", "train@0")
+    call(project, "dvc", "repro", "train@0", **server)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept, "it began anew"
     assert folder_digest(trained) == folder_digest(finished / "models/trained/team-0")
 

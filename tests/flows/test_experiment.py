@@ -43,16 +43,16 @@ def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: P
     assert (toy / "models/1/weights.txt").read_text() == "1 6"
 
 
-def test_only_what_was_asked_for_and_what_it_needs(toy: Path) -> None:
-    assert "1 of 1 stages to look at" in call(toy, "python", *EXPERIMENT, "alone")
+def test_only_what_was_asked_for_and_what_it_needs(toy: Path, server: dict[str, str]) -> None:
+    assert "1 of 1 stages to look at" in call(toy, "python", *EXPERIMENT, "alone", **server)
     said = call(toy, "python", *EXPERIMENT, "learm", status=1)
     assert "error: there is no stage 'learm'; stages: alone, learn@0, learn@1, prepare, report" in said
     assert "Traceback" not in said
 
 
-def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path) -> None:
+def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, server: dict[str, str]) -> None:
     (toy / "fail-prepare").touch()
-    said = call(toy, "python", *EXPERIMENT, status=1)
+    said = call(toy, "python", *EXPERIMENT, status=1, **server)
     assert "error: stage prepare failed" in said
     assert "prepare was told to fail" in said
     assert "not run, because they need what failed: learn@0, learn@1, report" in said
@@ -60,7 +60,7 @@ def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path) 
     assert (toy / "out/alone").exists()
     assert not (toy / "models").exists()
     (toy / "fail-prepare").unlink()
-    call(toy, "python", *EXPERIMENT)
+    call(toy, "python", *EXPERIMENT, **server)
     assert (toy / "out/report").exists()
 
 
