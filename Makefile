@@ -18,7 +18,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check $$(grep -E '^torch==' requirements.lock)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
-	$(BIN)/python -m tasks.prefect_database
+	$(BIN)/python -m tasks.services.prefect_database
 	@touch $@
 
 environment: $(VENV)/.installed

@@ -38,7 +38,7 @@ from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.problems import ScenarioProblems
 from pipeline_lib.settings.train import Levels
 from pipeline_lib.training.trainer import train
-from tasks.sampling import compute_dtype, sampling_of
+from tasks.experiment.sampling import compute_dtype, sampling_of
 
 OUTPUT = Path("benchmarks/results/philosophers_curriculum.json")
 METRICS = ("deadlock", "meals_share", "fairness", "minimum_share")

@@ -20,8 +20,8 @@ from statistics import mean
 from typing import Any
 
 from pipeline_lib import storage
-from tasks.chain import remembered
-from tasks.environment import prepare
+from tasks.chain.graph import remembered
+from tasks.services.process_environment import prepare
 
 OUTPUT = Path("benchmarks/results/pipeline.md")
 UPDATES, TASKS = 500, 24
@@ -61,7 +61,7 @@ def overhead_ms(row: dict[str, float]) -> float:
     with tempfile.TemporaryDirectory() as home:
         os.environ["SYMPOSIUM_HOME"] = home
         from pipeline_lib.tracking import Tracker
-        from tasks.progress import Progress
+        from tasks.runtime.progress import Progress
 
         tracker = Tracker(Path(home) / "mlflow", "benchmark", "benchmark")
         run = tracker.start_run("train", 0)
@@ -86,8 +86,8 @@ def task_ms(values: Mapping[str, list[dict[str, Any]]]) -> dict[str, float]:
         from prefect import flow
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
-        from tasks.caching import CachedTask, Identity
-        from tasks.servers import prefect_server
+        from tasks.runtime.caching import CachedTask, Identity
+        from tasks.services.servers import prefect_server
 
         task = CachedTask("benchmark", storage)
         found: dict[str, float] = {}

@@ -63,7 +63,7 @@ def stale_by_module(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _inside(names: Iterable[str]) -> dict[str, list[str]]:
-    from tasks.stage_identity import STAGES, identity_of
+    from tasks.identity.stages import STAGES, identity_of
 
     def identities() -> dict[str, object]:
         return {stage: identity_of(stage) for stage in STAGES}

@@ -6,10 +6,10 @@ from pathlib import Path
 from prefect import flow, get_run_logger, runtime
 
 from pipeline_lib.settings import load_params
-from tasks.chain import Stage
-from tasks.conducting import conducted
-from tasks.progress import Progress, duration
-from tasks.side_by_side import run_chain
+from tasks.chain.graph import Stage
+from tasks.chain.side_by_side import run_chain
+from tasks.runtime.conducting import conducted
+from tasks.runtime.progress import Progress, duration
 
 
 @flow(name="experiment")

@@ -6,9 +6,9 @@
 import argparse
 from pathlib import Path
 
-from tasks.comparing import compare_runs
-from tasks.endings import end
-from tasks.environment import places
+from tasks.runtime.endings import end
+from tasks.services.process_environment import places
+from tasks.stages.comparing import compare_runs
 
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:

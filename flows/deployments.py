@@ -15,13 +15,13 @@ from pydantic import Field
 from flows.chain import bring_up_to_date
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.tracking.processes import own_process
-from tasks.chain import chain_and_stale
-from tasks.conducting import conducted, watch_states
-from tasks.crashed import heartbeat_automation, mark_crashed
-from tasks.endings import explain_in_logs
-from tasks.identity import tag_experiment
-from tasks.preloaded import preloaded
-from tasks.workspaces import change_settings, free_name, save_experiment, uncommitted, workspace
+from tasks.chain.graph import chain_and_stale
+from tasks.chain.workspaces import change_settings, free_name, save_experiment, uncommitted, workspace
+from tasks.identity.run import tag_experiment
+from tasks.runtime.conducting import conducted, watch_states
+from tasks.runtime.endings import explain_in_logs
+from tasks.services.crashed import heartbeat_automation, mark_crashed
+from tasks.services.preloaded import preloaded
 
 DESCRIPTION = (
     "The whole chain, from problems to a verdict. Every field is a setting of `params.yaml` and starts with the value "

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import read_json
-from tasks.arms import RESULTS
-from tasks.chain import chain_and_stale
-from tasks.endings import end, explain_in_logs
-from tasks.identity import run_name
-from tasks.preloaded import preloaded
-from tasks.servers import starting_prefect_server
+from tasks.chain.graph import chain_and_stale
+from tasks.experiment.arms import RESULTS
+from tasks.identity.run import run_name
+from tasks.runtime.endings import end, explain_in_logs
+from tasks.services.preloaded import preloaded
+from tasks.services.servers import starting_prefect_server
 
 
 def outcome(project: Path) -> str:
@@ -49,8 +49,8 @@ def run_stale(targets: list[str], jobs: int, run: str) -> None:
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
         from flows.chain import experiment
-        from tasks.crashed import mark_crashed
-        from tasks.tagging import tagged
+        from tasks.runtime.tagging import tagged
+        from tasks.services.crashed import mark_crashed
 
         explain_in_logs()
         with temporary_settings({PREFECT_API_URL: f"{server()}/api"}):

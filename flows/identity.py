@@ -10,9 +10,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from tasks.endings import end
-from tasks.identity_files import changed_identities, write_identities
-from tasks.stage_identity import STAGES
+from tasks.identity.files import changed_identities, write_identities
+from tasks.identity.stages import STAGES
+from tasks.runtime.endings import end
 
 
 def parse(words: list[str] | None = None) -> argparse.Namespace:
@@ -43,7 +43,7 @@ def main() -> None:
         elif asked.changed:
             print("\n".join(changed_identities()))
         else:
-            from tasks.explain_identity import explain
+            from tasks.chain.why_stale import explain
 
             print(explain(Path.cwd(), asked.stage, asked.seed, asked.compare or [], asked.json))
     except BaseException as error:

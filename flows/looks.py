@@ -5,9 +5,9 @@
 
 from pipeline_lib.evaluation.looks import Look, history
 from pipeline_lib.problems.splits import load_manifest
-from tasks.arms import PROBLEMS
-from tasks.endings import end
-from tasks.records import LOOKS, PLANS, records
+from tasks.experiment.arms import PROBLEMS
+from tasks.looks.records import LOOKS, PLANS, records
+from tasks.runtime.endings import end
 
 
 def listing() -> str:

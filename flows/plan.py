@@ -14,10 +14,10 @@ from rich.table import Table
 
 from pipeline_lib.evaluation.planning import Variances, requirements, variances
 from pipeline_lib.settings import Params, load_params
-from tasks.arms import TEAM, seeds_of
-from tasks.comparisons import family_size
-from tasks.endings import end
-from tasks.episode_files import read_episodes, tested_file
+from tasks.experiment.arms import TEAM, seeds_of
+from tasks.experiment.comparisons import family_size
+from tasks.experiment.episode_files import read_episodes, tested_file
+from tasks.runtime.endings import end
 
 
 def plan(arguments: argparse.Namespace) -> None:

@@ -3,9 +3,9 @@
 from prefect import flow
 
 from pipeline_lib.problems.prepare import prepare as prepare_problems
-from tasks.arms import PROBLEMS
-from tasks.stage import main, stage
-from tasks.stage_identity import settings_of
+from tasks.experiment.arms import PROBLEMS
+from tasks.identity.stages import settings_of
+from tasks.runtime.stage import main, stage
 
 
 @flow(name="prepare")

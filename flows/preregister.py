@@ -2,11 +2,11 @@
 
 from prefect import flow
 
-from tasks.arms import PLAN_FILE
-from tasks.looking import remember_plan
-from tasks.plans import plan_of
-from tasks.stage import main, stage
-from tasks.stage_identity import settings_of
+from tasks.experiment.arms import PLAN_FILE
+from tasks.experiment.plans import plan_of
+from tasks.identity.stages import settings_of
+from tasks.looks.looking import remember_plan
+from tasks.runtime.stage import main, stage
 
 
 @flow(name="preregister")

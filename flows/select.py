@@ -2,9 +2,9 @@
 
 from prefect import flow
 
-from tasks.selecting import select_checkpoints
-from tasks.stage import main, stage
-from tasks.stage_identity import settings_of
+from tasks.identity.stages import settings_of
+from tasks.runtime.stage import main, stage
+from tasks.stages.selecting import select_checkpoints
 
 
 @flow(name="select")

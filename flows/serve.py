@@ -11,10 +11,18 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from tasks.endings import end
-from tasks.environment import child_environment, places, server_url
-from tasks.processes import start
-from tasks.servers import MLFLOW_PORT, PREFECT_PORT, Server, ServerError, announced, start_mlflow, start_prefect
+from tasks.runtime.endings import end
+from tasks.services.process_environment import child_environment, places, server_url
+from tasks.services.processes import start
+from tasks.services.servers import (
+    MLFLOW_PORT,
+    PREFECT_PORT,
+    Server,
+    ServerError,
+    announced,
+    start_mlflow,
+    start_prefect,
+)
 
 
 def main() -> None:

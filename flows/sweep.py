@@ -2,11 +2,11 @@
 
 from prefect import flow
 
-from tasks.arguments import arm_and_seed
-from tasks.left_out import is_left_out, leave_out_sweep
-from tasks.stage import main, stage
-from tasks.stage_identity import settings_of
-from tasks.sweeping import sweep_arm
+from tasks.experiment.left_out import is_left_out, leave_out_sweep
+from tasks.identity.stages import settings_of
+from tasks.runtime.arguments import arm_and_seed
+from tasks.runtime.stage import main, stage
+from tasks.stages.sweeping import sweep_arm
 
 
 @flow(name="sweep")

@@ -2,9 +2,9 @@
 
 from prefect import flow
 
-from tasks.stage import main, stage
-from tasks.stage_identity import settings_of
-from tasks.testing import test_teams
+from tasks.identity.stages import settings_of
+from tasks.runtime.stage import main, stage
+from tasks.stages.testing import test_teams
 
 
 @flow(name="test")

@@ -2,13 +2,13 @@
 
 from prefect import flow
 
-from tasks.arguments import arm_and_seed
-from tasks.companions import is_companion
-from tasks.endings import end
-from tasks.left_out import is_left_out, leave_out_training
-from tasks.stage import main, stage
-from tasks.stage_identity import settings_of
-from tasks.training import train_along, train_arm, training_identity
+from tasks.experiment.left_out import is_left_out, leave_out_training
+from tasks.identity.stages import settings_of
+from tasks.runtime.arguments import arm_and_seed
+from tasks.runtime.endings import end
+from tasks.runtime.stage import main, stage
+from tasks.services.companions import is_companion
+from tasks.stages.training import train_along, train_arm, training_identity
 
 
 @flow(name="train")

@@ -2,10 +2,10 @@
 
 from prefect import flow, get_run_logger
 
-from tasks.crowning import crown
-from tasks.judging import judge
-from tasks.stage import main, stage
-from tasks.stage_identity import settings_of
+from tasks.identity.stages import settings_of
+from tasks.runtime.stage import main, stage
+from tasks.stages.crowning import crown
+from tasks.stages.judging import judge
 
 
 @flow(name="verdict")

@@ -3,9 +3,9 @@
 from prefect import flow
 
 from pipeline_lib.policies.warm_start import build_base
-from tasks.arms import BASE, PROBLEMS
-from tasks.stage import main, stage
-from tasks.stage_identity import settings_of
+from tasks.experiment.arms import BASE, PROBLEMS
+from tasks.identity.stages import settings_of
+from tasks.runtime.stage import main, stage
 
 
 @flow(name="warm_start")

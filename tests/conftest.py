@@ -26,7 +26,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # Started in the background by a shell: our children would inherit deafness to Ctrl-C, which tests send.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-from tasks.environment import prepare  # noqa: E402  (the variables come first)
+from tasks.services.process_environment import prepare  # noqa: E402  (the variables come first)
 
 prepare()
 

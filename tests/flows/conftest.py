@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.servers import prefect_server
+from tasks.services.servers import prefect_server
 from tests.flows.toy_project import make_toy
 
 

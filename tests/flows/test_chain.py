@@ -16,7 +16,7 @@ import yaml
 
 from flows.experiment import outcome
 from pipeline_lib.storage import file_digest, folder_digest
-from tasks.stage_identity import RUNTIME, STAGES
+from tasks.identity.stages import RUNTIME, STAGES
 from tests.flows.project import SMALL, call, change_settings, environment, make_project
 
 HUMANEVAL = Path(__file__).resolve().parents[2].parent / "shared/data/HumanEval.jsonl.gz"
@@ -86,7 +86,10 @@ def test_every_module_that_a_stage_imports_is_part_of_its_identity(finished: Pat
         runtime = any(module == name or module.startswith(f"{name}.") for name in RUNTIME)
         package = any(name.startswith(f"{module}.") for name in code)  # of one that is entered below only
         assert module in code or runtime or package, f"{stage} imports {module}, which is no part of its identity"
-    assert {module for stage, module in seen if stage == "train"} >= {"pipeline_lib.training.loss", "tasks.training"}
+    assert {module for stage, module in seen if stage == "train"} >= {
+        "pipeline_lib.training.loss",
+        "tasks.stages.training",
+    }
 
 
 def test_every_file_that_a_stage_reads_is_one_of_its_dependencies(finished: Path):

@@ -1,4 +1,4 @@
-"""dvc.yaml and tasks/stage_identity.py speak of the same stages."""
+"""dvc.yaml and tasks/identity/stages.py speak of the same stages."""
 
 import re
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.chain import IDENTITY
-from tasks.stage_identity import STAGES, identity_of
+from tasks.chain.graph import IDENTITY
+from tasks.identity.stages import STAGES, identity_of
 from tests.flows.project import ROOT
 
 FILE: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]

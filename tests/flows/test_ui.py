@@ -28,7 +28,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import Cancelling
 
 from pipeline_lib.storage import read_json
-from tasks.processes import family
+from tasks.services.processes import family
 from tests.flows.browser import browser
 from tests.flows.project import call, environment
 from tests.flows.toy_project import started, still_there, wait_for, words

@@ -11,9 +11,9 @@ import pytest
 
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.tracking.processes import own_process
-from tasks import workspaces
-from tasks.chain import ChainError
-from tasks.records import LOOKS, record, records
+from tasks.chain import workspaces
+from tasks.chain.graph import ChainError
+from tasks.looks.records import LOOKS, record, records
 from tests.flows.project import call
 from tests.flows.toy_project import commit
 

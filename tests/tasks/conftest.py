@@ -14,8 +14,8 @@ def prefect() -> Iterator[str]:
 
     from pipeline_lib.tracking.addresses import tracking_uri
     from pipeline_lib.tracking.destination import connect
-    from tasks.environment import places
-    from tasks.servers import prefect_server
+    from tasks.services.process_environment import places
+    from tasks.services.servers import prefect_server
 
     connect(tracking_uri(places().tracking), places().tracking)
     with prefect_server() as url, temporary_settings({PREFECT_API_URL: f"{url}/api"}):

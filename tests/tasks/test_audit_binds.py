@@ -12,8 +12,8 @@ from pipeline_lib import storage
 from pipeline_lib.audit.audited import describe_reward, reward_digest
 from pipeline_lib.audit.result import Status
 from pipeline_lib.settings import Params, SettingsError
-from tasks.arms import RESULTS
-from tasks.training import allow_by_audit
+from tasks.experiment.arms import RESULTS
+from tasks.stages.training import allow_by_audit
 
 OWN = "from pipeline_lib.environments.coding.rewards import SoundReward\n\nclass Own(SoundReward):\n    FACTOR = 1\n"
 

@@ -18,9 +18,9 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.settings import PREFECT_TASKS_REFRESH_CACHE, temporary_settings
 
 from pipeline_lib import storage
-from tasks import environment
-from tasks.caching import CachedTask, Identity, discard_damaged
-from tasks.tagging import tagged
+from tasks.runtime.caching import CachedTask, Identity, discard_damaged
+from tasks.runtime.tagging import tagged
+from tasks.services import process_environment as environment
 
 pytestmark = [pytest.mark.service, pytest.mark.usefixtures("prefect")]
 A, B = "a" * 64, "b" * 64
@@ -203,7 +203,7 @@ import sys, time
 import flows
 from pathlib import Path
 from pipeline_lib import storage
-from tasks.caching import CachedTask, Identity
+from tasks.runtime.caching import CachedTask, Identity
 
 def compute():
     Path(sys.argv[1]).touch()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks import chain
+from tasks.chain import graph as chain
 
 
 def graph(**above: str) -> dict[str, frozenset[str]]:

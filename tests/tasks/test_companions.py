@@ -20,7 +20,7 @@ from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings import load_params
 from pipeline_lib.training.checkpoints import read_checkpoint
-from tasks.environment import places
+from tasks.services.process_environment import places
 from tests.policies.conftest import TINY
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +72,7 @@ def test_two_processes_train_an_arm(prefect: str, project: Path):
 ALONE = """
 import sys, time
 from pathlib import Path
-from tasks.companions import companions
+from tasks.services.companions import companions
 
 flag = Path(sys.argv[1])
 other = f"import pathlib, sys, time; pathlib.Path({str(flag)!r}).touch(); time.sleep(0.2); sys.exit({sys.argv[2]})"

@@ -9,7 +9,7 @@ import pytest
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking import Tracker
-from tasks.comparing import compare_runs
+from tasks.stages.comparing import compare_runs
 
 
 def finish(

@@ -9,7 +9,7 @@ import yaml
 
 from pipeline_lib.protocols import PROTOCOLS
 from pipeline_lib.settings import Params, load_params
-from tasks.comparisons import UNTRAINED, comparisons, family_size, notes, outside
+from tasks.experiment.comparisons import UNTRAINED, comparisons, family_size, notes, outside
 
 ROOT = Path(__file__).parents[2]
 READER = {"kind": "pretrained", "models": ["some/model"]}

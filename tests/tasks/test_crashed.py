@@ -7,7 +7,7 @@ from prefect import flow, get_client
 from prefect.states import Running
 
 from pipeline_lib.tracking.processes import own_process
-from tasks.crashed import AUTOMATION, heartbeat_automation, mark_crashed
+from tasks.services.crashed import AUTOMATION, heartbeat_automation, mark_crashed
 
 pytestmark = pytest.mark.service
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.tracking.processes import own_process
-from tasks import environment
+from tasks.services import process_environment as environment
 
 SHOW = """
 import json, os, sys

@@ -15,10 +15,10 @@ from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.evaluate import SampleSettings
 from pipeline_lib.training.checkpoints import write_checkpoint
-from tasks import evaluation
-from tasks.arms import BASE, PROBLEMS, TEAM, environment_section, trained_folder
-from tasks.evaluation import Evaluated, evaluator
-from tasks.teams import base_team
+from tasks.experiment.arms import BASE, PROBLEMS, TEAM, environment_section, trained_folder
+from tasks.experiment.teams import base_team
+from tasks.stages import evaluation
+from tasks.stages.evaluation import Evaluated, evaluator
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = """

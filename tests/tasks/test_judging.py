@@ -16,11 +16,12 @@ from pipeline_lib import storage
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.settings import Params
-from tasks import episode_files, looking
-from tasks.arms import PLAN_FILE, PROBLEMS, RESULTS, TEAM, sweep_folder
-from tasks.judging import judge
-from tasks.plans import plan_of
-from tasks.selecting import select_checkpoints
+from tasks.experiment import episode_files
+from tasks.experiment.arms import PLAN_FILE, PROBLEMS, RESULTS, TEAM, sweep_folder
+from tasks.experiment.plans import plan_of
+from tasks.looks import looking
+from tasks.stages.judging import judge
+from tasks.stages.selecting import select_checkpoints
 from tests.evaluation.build import episode
 
 SMALL: dict[str, Any] = {

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks import prefect_database
-from tasks.prefect_database import FILE, URL, empty_database, lay_database, make_empty_database
+from tasks.services import prefect_database
+from tasks.services.prefect_database import FILE, URL, empty_database, lay_database, make_empty_database
 
 
 @pytest.fixture

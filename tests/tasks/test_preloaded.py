@@ -16,19 +16,19 @@ from typing import Any
 import psutil
 import pytest
 
-from tasks.environment import HOME
-from tasks.hand_over import ADDRESS
+from tasks.services.hand_over import ADDRESS
+from tasks.services.process_environment import HOME
 from tests.tasks.waiting import gone, wait
 
 ROOT = Path(__file__).parents[2]
 # What `python -m flows.<stage>` does, with another module.
 CLIENT = """
 import sys
-from tasks.environment import prepare
+from tasks.services.process_environment import prepare
 sys.argv = ["-m", *sys.argv[1:]]
 sys.orig_argv = [sys.executable, "-m", "tests.tasks.forked", *sys.argv[1:]]
 prepare()
-from tasks.hand_over import hand_over
+from tasks.services.hand_over import hand_over
 hand_over()
 sys.exit("went on itself")
 """
@@ -55,7 +55,7 @@ class Preloaded:
 def start_in(home: Path) -> Preloaded:
     environment = {**os.environ, HOME: str(home), "PYTHONUNBUFFERED": "1"}
     socket = home / f"preloaded-{os.getpid()}.sock"
-    command = [sys.executable, "-m", "tasks.preloaded", str(socket)]
+    command = [sys.executable, "-m", "tasks.services.preloaded", str(socket)]
     process = subprocess.Popen(command, cwd=ROOT, env=environment)
     wait(lambda: socket.exists() or process.poll() is not None)
     assert process.poll() is None
@@ -101,7 +101,7 @@ def test_a_program_of_the_project_never_loads_the_libraries_itself(preloaded: Pr
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "train.py: error: argument --seed: expected one argument" in done.stderr
-    assert "tasks.hand_over" in done.stderr
+    assert "tasks.services.hand_over" in done.stderr
     assert "| torch" not in done.stderr and "prefect" not in done.stderr
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from tasks.processes import start, stop
+from tasks.services.processes import start, stop
 from tests.tasks.waiting import gone, wait
 
 FAMILY = """
@@ -30,7 +30,7 @@ time.sleep(300)
 PARENT = """
 import os, subprocess, sys, time
 from pathlib import Path
-from tasks.processes import start
+from tasks.services.processes import start
 child = start([sys.executable, "-c", sys.argv[2], sys.argv[1]], os.environ, Path.cwd(), subprocess.DEVNULL)
 print(child.pid, flush=True)
 time.sleep(300)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tasks import progress
-from tasks.progress import Estimate, Progress, duration
+from tasks.runtime import progress
+from tasks.runtime.progress import Estimate, Progress, duration
 
 
 def test_the_estimate_is_the_pace_since_the_start_of_this_process() -> None:

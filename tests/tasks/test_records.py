@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.records import LOOKS, PROJECT, RecordsError, record, records
+from tasks.looks.records import LOOKS, PROJECT, RecordsError, record, records
 
 
 def git(folder: Path, *arguments: str) -> str:

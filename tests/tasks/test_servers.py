@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.tracking.processes import own_process
-from tasks import servers
-from tasks.environment import places, server_url
-from tasks.processes import start
+from tasks.services import servers
+from tasks.services.process_environment import places, server_url
+from tasks.services.processes import start
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def test_somebody_elses_server_on_the_port_is_not_taken_for_ours(
 
 
 def test_the_server_of_a_killed_process_is_not_believed_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.environment.answers", lambda url, name: True)
+    monkeypatch.setattr("tasks.services.process_environment.answers", lambda url, name: True)
     with servers.announced({"prefect": "http://127.0.0.1:4200"}):
         assert server_url("prefect") == "http://127.0.0.1:4200"
         gone = places().servers.read_text().replace(own_process(), own_process().rsplit(":", 1)[0] + ":1.00")

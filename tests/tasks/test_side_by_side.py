@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.side_by_side import left_of_stage
+from tasks.chain.side_by_side import left_of_stage
 
 
 def test_without_a_word_from_the_stage_it_is_what_was_expected_and_never_nothing() -> None:

@@ -17,7 +17,7 @@ from prefect import get_client
 from prefect.client.schemas.objects import FlowRun
 
 from pipeline_lib.tracking import Tracker
-from tasks.stage import artifact_key
+from tasks.runtime.stage import artifact_key
 
 pytestmark = pytest.mark.service
 
@@ -29,7 +29,7 @@ from prefect import flow
 
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import CorruptFileError
-from tasks.stage import RefusedError, main, stage
+from tasks.runtime.stage import RefusedError, main, stage
 
 
 @flow(name="count")

@@ -19,10 +19,10 @@ from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import machine_settings, result_settings
 from pipeline_lib.settings.environment import CodingEnvironment
 from pipeline_lib.settings.load import validate_params
-from tasks import stage_identity
-from tasks.arms import TEAM
-from tasks.identity_files import check, unchanged, write_identities
-from tasks.stage_identity import (
+from tasks.experiment.arms import TEAM
+from tasks.identity import stages as stage_identity
+from tasks.identity.files import check, unchanged, write_identities
+from tasks.identity.stages import (
     RUNTIME,
     STAGES,
     IdentityError,
@@ -272,7 +272,7 @@ def _imports(module: str) -> set[str]:
 def test_what_is_said_to_change_no_result_uses_nothing_that_could(module: str):
     """The runtime of a stage may use settings, files, tracking and places; nothing that samples or computes."""
     harmless = ("pipeline_lib.settings", "pipeline_lib.storage", "pipeline_lib.tracking", "pipeline_lib.locks")
-    harmless += ("pipeline_lib.identity", "pipeline_lib.sandbox.image", "tasks.arms", *RUNTIME)
+    harmless += ("pipeline_lib.identity", "pipeline_lib.sandbox.image", "tasks.experiment.arms", *RUNTIME)
     for name in _imports(module):
         if name.startswith(("pipeline_lib", "tasks")):
             assert any(name == other or name.startswith(f"{other}.") for other in harmless), f"{module} uses {name}"

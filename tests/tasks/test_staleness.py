@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.staleness import ROOT, modules, stale_by_module
 from pipeline_lib.identity.code import code_of
-from tasks.stage_identity import RUNTIME, STAGES
+from tasks.identity.stages import RUNTIME, STAGES
 
 ALWAYS = ("pipeline_lib/storage.py", "pipeline_lib/settings/train.py", "pipeline_lib/sandbox/inside/child.py")
 

@@ -16,7 +16,7 @@ from tests.tasks.waiting import gone, wait
 STAGE = """
 import sys, time
 from pathlib import Path
-from tasks.tether import end_with_dvc
+from tasks.services.tether import end_with_dvc
 time.sleep(float(sys.argv[2]))
 end_with_dvc()
 Path(sys.argv[1]).write_text("tied")

@@ -10,8 +10,8 @@ import pytest
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings import load_params
-from tasks import training
-from tasks.arms import BASE, PROBLEMS, TEAM
+from tasks.experiment.arms import BASE, PROBLEMS, TEAM
+from tasks.stages import training
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = """

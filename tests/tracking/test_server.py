@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.tracking import Contender, Tracker
-from tasks import servers
+from tasks.services import servers
 from tests.tracking.conftest import Reader
 
 pytestmark = pytest.mark.service

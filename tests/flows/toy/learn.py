@@ -12,8 +12,8 @@ from prefect import flow
 from pipeline_lib import storage
 from pipeline_lib.settings import load_params
 from pipeline_lib.tracking import Contender
-from tasks.environment import places
-from tasks.stage import main, stage
+from tasks.runtime.stage import main, stage
+from tasks.services.process_environment import places
 
 
 @flow(name="train")

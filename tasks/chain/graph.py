@@ -1,0 +1,246 @@
+"""The stages of the project as DVC knows them: which there are, what waits for what, what is up to date.
+
+DVC decides; this module only asks it (``dvc dag``, ``dvc status``) and does arithmetic on the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline_lib.settings import SettingsError
+from pipeline_lib.storage import write_json
+from tasks.runtime.endings import SETTINGS_STATUS
+from tasks.services.process_environment import child_environment, places
+
+UNKNOWN_S = 10.0
+"""What a stage is assumed to take of which nothing is known."""
+
+IDENTITY = "identity"
+"""The stage that says what the others depend on; it runs every time, and only what it writes makes others stale."""
+
+_ALWAYS = "always changed"
+_NODE = re.compile(r'^"(?P<name>[^"]+)";$')
+_EDGE = re.compile(r'^"(?P<above>[^"]+)" -> "(?P<below>[^"]+)";$')
+
+
+class ChainError(RuntimeError):
+    """DVC could not answer, or there is no such stage; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage.
+
+    Attributes:
+        name: as DVC writes it, for example ``train@team-0``.
+        above: names of the stages it waits for.
+        seconds: what it is expected to take.
+    """
+
+    name: str
+    above: frozenset[str]
+    seconds: float
+
+
+def chain_and_stale(project: Path, targets: Sequence[str] = ()) -> tuple[dict[str, Stage], set[str]]:
+    """Return the stages of ``project`` (as `read_chain`) and those of them that are stale (as `outdated`).
+
+    What the stages depend on is looked at first (`tasks.identity.stages`); DVC then compares it with what it remembers.
+    Which stages there are is asked only where one of them is stale or targets are to be checked; else there are none.
+
+    Raises:
+        ChainError: as `read_chain`.
+        SettingsError: a setting is wrong.
+    """
+    with ThreadPoolExecutor() as threads:
+        asked = threads.submit(ask, project, "status", "--json")
+        identities = threads.submit(_identities_changed, project)
+        status = asked.result()
+        if identities.result():
+            ask(project, "--wait-for-lock", "repro", "--quiet", "--single-item", IDENTITY)
+            asked = threads.submit(ask, project, "status", "--json")
+            chain = read_chain(project, targets)
+            return chain, outdated(chain, asked.result())
+        if not targets and all(said == [_ALWAYS] for said in json.loads(status or "{}").values()):
+            return {}, set()
+        chain = read_chain(project, targets)
+        return chain, outdated(chain, status)
+
+
+def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
+    """Return the stages of ``project``, in an order in which each comes after those it waits for.
+
+    Args:
+        project: folder with ``dvc.yaml``.
+        targets: only these stages and what they need; a name without ``@`` stands for all of its kind.
+
+    Raises:
+        ChainError: DVC refuses the project's files, or there is no such target.
+    """
+    above: dict[str, set[str]] = {}
+    for line in ask(project, "dag", "--dot").splitlines():
+        if match := _EDGE.match(line.strip()):
+            above.setdefault(match["above"], set())
+            above.setdefault(match["below"], set()).add(match["above"])
+        elif match := _NODE.match(line.strip()):
+            above.setdefault(match["name"], set())
+    if targets:
+        above = _needed(above, targets)
+    seconds = expected_seconds(project, list(above))
+    return {name: Stage(name, frozenset(above[name]), seconds[name]) for name in in_order(above, seconds)}
+
+
+def outdated(chain: Mapping[str, Stage], status: str) -> set[str]:
+    """Return the stages that DVC calls changed, and all below them (which it will be asked about in turn).
+
+    Args:
+        chain: the stages, each after those it waits for.
+        status: what ``dvc status --json`` says.
+    """
+    report = json.loads(status or "{}")
+    stale: set[str] = set()
+    for name, stage in chain.items():
+        if report.get(name, [_ALWAYS]) != [_ALWAYS] or stage.above & stale:
+            stale.add(name)
+    return stale
+
+
+def ask(project: Path, *arguments: str) -> str:
+    """Return what a DVC command prints; ChainError with DVC's own words if it fails."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dvc", *arguments],
+        cwd=project,
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ChainError(f"dvc {' '.join(arguments)}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def expected_seconds(project: Path, names: Sequence[str]) -> dict[str, float]:
+    """Return what stages are expected to take: as last time, else ``meta.seconds`` in dvc.yaml, else a guess."""
+    last = remembered()
+    stages: dict[str, Any] = {}
+    with contextlib.suppress(OSError, yaml.YAMLError, AttributeError):
+        stages = yaml.safe_load((project / "dvc.yaml").read_text(encoding="utf-8")).get("stages", {})
+    expected = {}
+    for name in names:
+        said = ((stages.get(name.partition("@")[0]) or {}).get("meta") or {}).get("seconds", UNKNOWN_S)
+        expected[name] = float(last.get(name, {}).get("seconds", said))
+    return expected
+
+
+def in_order(above: Mapping[str, Set[str]], seconds: Mapping[str, float]) -> list[str]:
+    """Return the stages in an order in which each comes after those it waits for.
+
+    Among those that may start together, the first is the one with the longest way to the end; left for last, it would
+    keep one core busy and the others idle.
+
+    Args:
+        above: what each stage waits for.
+        seconds: what each takes.
+    """
+    below: dict[str, list[str]] = {name: [] for name in above}
+    for name, waits_for in above.items():
+        for other in waits_for:
+            below[other].append(name)
+
+    @functools.cache
+    def way(name: str) -> float:
+        return seconds[name] + max(map(way, below[name]), default=0.0)
+
+    ordered: list[str] = []
+    while len(ordered) < len(above):
+        ready = [name for name in above if name not in ordered and above[name] <= set(ordered)]
+        ordered += sorted(ready, key=lambda name: (-way(name), name))
+    return ordered
+
+
+def remember_seconds(name: str, seconds: float, work_s: float | None = None) -> None:
+    """Keep what a stage took, for the next estimate, and what of it was its work, if it said that."""
+    took = {"seconds": round(seconds, 2)} | ({} if work_s is None else {"work": round(work_s, 2)})
+    write_json(_memory(), {**remembered(), name: took})
+
+
+def remaining_s(left: Mapping[str, float], above: Mapping[str, frozenset[str]], jobs: int) -> float:
+    """Return how long work takes that is done ``jobs`` stages at a time, each after those it waits for.
+
+    Args:
+        left: seconds of work left, for every stage that is not finished.
+        above: what each of them waits for; finished stages count as done.
+        jobs: how many run side by side.
+    """
+    ends: dict[str, float] = {}
+    running: dict[str, float] = {}
+    now = 0.0
+    while len(ends) < len(left):
+        for name in left:
+            waits = {other for other in above[name] if other in left}
+            if name not in ends and name not in running and len(running) < jobs and waits <= ends.keys():
+                running[name] = now + left[name]
+        name = min(running, key=lambda key: running[key])
+        now = ends[name] = running.pop(name)
+    return now
+
+
+def _identities_changed(project: Path) -> bool:
+    """Return whether any stage's identity is another than the one written last.
+
+    Asked of a process of its own, since the code looked at is the project's, not this process's.
+
+    Raises:
+        SettingsError: a setting is wrong.
+    """
+    if not (project / "flows" / "identity.py").exists():
+        return False
+    command = [sys.executable, "-m", "flows.identity", "--changed"]
+    environment = {key: value for key, value in child_environment().items() if key != "DVC_STAGE"}
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode == SETTINGS_STATUS:
+        raise SettingsError(done.stderr.strip().removeprefix("error: "))
+    if done.returncode != 0:
+        raise ChainError(f"python -m flows.identity: {done.stderr.strip()}")
+    return bool(done.stdout.strip())
+
+
+def _needed(above: Mapping[str, set[str]], targets: Sequence[str]) -> dict[str, set[str]]:
+    waiting: list[str] = []
+    for target in targets:
+        chosen = [name for name in above if target in (name, name.partition("@")[0])]
+        if not chosen:
+            raise ChainError(f"there is no stage {target!r}; stages: {', '.join(sorted(above))}")
+        waiting += chosen
+    kept: dict[str, set[str]] = {}
+    while waiting:
+        name = waiting.pop()
+        kept[name] = set(above[name])
+        waiting += [other for other in above[name] if other not in kept]
+    return kept
+
+
+def _memory() -> Path:
+    return places().home / "seconds.json"
+
+
+def remembered() -> dict[str, dict[str, float]]:
+    """Return what each stage took last time: ``seconds``, and ``work``, the part that was its work."""
+    try:
+        said = json.loads(_memory().read_text(encoding="utf-8")).items()
+        return {name: {key: float(value) for key, value in took.items()} for name, took in said}
+    except (OSError, ValueError, AttributeError):
+        return {}

@@ -1,0 +1,202 @@
+"""Runs the stages of the project, those that do not wait for each other side by side.
+
+Every stage is asked of DVC, which alone decides whether it has to run.  When one fails, what waits for it is not
+started, the others go on, and the error names both.  When this process is asked to stop, all stages are ended within
+seconds, and the same command continues them.
+"""
+
+from __future__ import annotations
+
+import functools
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.futures import PrefectFuture
+from prefect.logging import get_run_logger
+
+from tasks.chain.graph import Stage, remaining_s, remember_seconds
+from tasks.chain.stage_process import StageFailedError, StageProcess
+from tasks.runtime.progress import duration
+from tasks.runtime.tagging import untagged
+from tasks.services.tether import STOP_S
+
+_LOOK_S = 1.0
+
+
+class ChainFailedError(RuntimeError):
+    """Some stages failed; the message names them, what did not run for it, and their last words."""
+
+
+@dataclass
+class Board:
+    """Who runs, who is done, and what remains: shared by the threads of one run."""
+
+    chain: Mapping[str, Stage]
+    jobs: int
+    running: dict[str, tuple[StageProcess, float]] = field(default_factory=dict)
+    finished: set[str] = field(default_factory=set)
+    stopping: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    pace: list[tuple[float, float]] = field(default_factory=list)
+
+    def remaining(self) -> tuple[float, float]:
+        """Return (seconds done, seconds left), as expected and at the pace seen so far in this run."""
+        with self.lock:
+            now = time.monotonic()
+            expected, took = (sum(column) for column in zip((1.0, 1.0), *self.pace, strict=True))
+            factor = took / expected
+            left = {}
+            for name, stage in self.chain.items():
+                if name in self.finished:
+                    continue
+                left[name] = stage.seconds * factor
+                if name in self.running:
+                    process, since = self.running[name]
+                    left[name] = left_of_stage(process.share(), now - since, left[name])
+        above = {name: stage.above for name, stage in self.chain.items()}
+        total = sum(stage.seconds for stage in self.chain.values()) * factor
+        return max(total - sum(left.values()), 0.0), remaining_s(left, above, self.jobs)
+
+    def stop(self) -> None:
+        """End all stages that run, at the same time."""
+        with self.lock:
+            self.stopping = True
+            processes = [process for process, _ in self.running.values()]
+        threads = [threading.Thread(target=process.stop, args=(STOP_S,)) for process in processes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def left_of_stage(share: float, took_s: float, expected_s: float) -> float:
+    """Return the seconds that a running stage has left.
+
+    The more of it is done, the more its own pace counts, and the less what was expected; at first most of its time
+    went into starting up, which says nothing of its pace.
+
+    Args:
+        share: how much of it is done, 0 to 1, as it says itself; 0 while it says nothing.
+        took_s: seconds since it began.
+        expected_s: what it was expected to take as a whole.
+    """
+    if share <= 0.0:
+        return max(expected_s - took_s, 0.1 * expected_s)
+    return (1 - share) * (took_s + (1 - share) * expected_s)
+
+
+@task(name="stage", task_run_name="{name}", cache_policy=NO_CACHE)
+def run_stage(name: str, project: Path, run: str, variables: Mapping[str, str], board: Board) -> bool:
+    """Ask DVC for one stage; return whether it did any work."""
+    logger = get_run_logger()
+    began = time.monotonic()
+    with board.lock:
+        if board.stopping:
+            raise StageFailedError(f"stage {name} was not started: the run is being stopped")
+        process = StageProcess(name, project, run, **variables)
+        board.running[name] = (process, began)
+    try:
+        worked = process.wait(lambda line: logger.info("%s", line))
+    finally:
+        with board.lock:
+            del board.running[name]
+    took = time.monotonic() - began
+    with board.lock:
+        if worked:
+            remember_seconds(name, took, process.work_s)
+            board.pace.append((board.chain[name].seconds, took))
+        board.finished.add(name)
+    logger.info("done in %s" if worked else "up to date (%s)", duration(took))
+    return worked
+
+
+def run_chain(
+    chain: Mapping[str, Stage],
+    stale: set[str],
+    project: Path,
+    run: str,
+    jobs: int,
+    progress: Callable[[int, int, str], None],
+    variables: Mapping[str, str],
+) -> dict[str, bool]:
+    """Bring the stages of ``chain`` up to date; to be called in a flow with a thread-pool task runner.
+
+    Args:
+        chain: the stages, each after those it waits for.
+        stale: those that DVC must be asked about; the rest is known to be up to date.
+        project: where ``dvc.yaml`` is.
+        run: name of the whole run.
+        jobs: how many stages at a time.
+        progress: told about every second.
+        variables: further environment variables of the stages.
+
+    Returns:
+        for each stage whether it did any work.
+
+    Raises:
+        ChainFailedError: at least one stage failed.
+    """
+    board = Board(chain, jobs, finished=set(chain) - stale)
+    worked = dict.fromkeys(chain, False)
+    failed: dict[str, BaseException] = {}
+    waiting = [name for name in chain if name in stale]
+    ended: queue.SimpleQueue[tuple[str, PrefectFuture[bool]]] = queue.SimpleQueue()
+    running: set[str] = set()
+    with _stopped_when_interrupted(board):
+        while waiting or running:
+            for name in [name for name in waiting if chain[name].above <= board.finished]:
+                if len(running) >= jobs:
+                    break
+                waiting.remove(name)
+                running.add(name)
+                with untagged():
+                    future = run_stage.submit(name, project, run, variables, board)
+                future.add_done_callback(functools.partial(_hand_over, ended, name))
+            if not running:
+                break  # what is left waits for a stage that failed
+            done_s, left_s = board.remaining()
+            progress(
+                round(done_s), max(round(done_s + left_s), 1), f"{duration(left_s)} left: {', '.join(sorted(running))}"
+            )
+            try:
+                name, future = ended.get(timeout=_LOOK_S)
+            except queue.Empty:
+                continue
+            running.discard(name)
+            try:
+                worked[name] = future.result()
+            except Exception as error:
+                failed[name] = error
+    if failed:
+        raise ChainFailedError(_report(failed, waiting))
+    total = max(round(board.remaining()[0]), 1)
+    progress(total, total, f"done; {sum(worked.values())} of {len(chain)} stages did work")
+    return worked
+
+
+def _hand_over(ended: queue.SimpleQueue[tuple[str, PrefectFuture[bool]]], name: str, done: PrefectFuture[bool]) -> None:
+    ended.put((name, done))
+
+
+@contextmanager
+def _stopped_when_interrupted(board: Board) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        board.stop()
+        raise
+
+
+def _report(failed: Mapping[str, BaseException], waiting: list[str]) -> str:
+    parts = [str(error) for error in failed.values()]
+    if waiting:
+        parts.append(f"not run, because they need what failed: {', '.join(waiting)}")
+    parts.append("when the cause is removed, the same command continues; what is finished is not run again")
+    return "\n".join(parts)

@@ -1,0 +1,184 @@
+"""A workspace of its own for an experiment: a clone of the commit, with other settings, that ends as a DVC experiment.
+
+The person's working tree is not touched, not even for a moment (``dvc exp run --temp`` resets and restores it, which
+a kill in between, or an editor, would notice).  Git objects and DVC's cache are shared with the project, so nothing is
+copied and what was computed before is not computed again.  Uncommitted changes are not part of the experiment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from pipeline_lib.settings import Params, SettingsError, load_params
+from pipeline_lib.tracking.processes import is_gone, own_process
+from tasks.chain.graph import ChainError, ask
+from tasks.looks.records import PROJECT
+from tasks.services.process_environment import child_environment, places
+
+OWNER = "owner"
+
+
+@contextlib.contextmanager
+def workspace(project: Path, name: str) -> Iterator[Path]:
+    """Yield a fresh clone of the project's commit, which shares git objects and DVC's cache; it is removed afterwards.
+
+    Raises:
+        ChainError: the project has no commit, or git or DVC refuse.
+    """
+    remove_abandoned()
+    folder = places().home / "workspaces" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    owner = folder.with_name(f"{name}.{OWNER}")
+    owner.write_text(own_process())
+    try:
+        git(project, "clone", "--quiet", "--shared", "--no-checkout", str(project), str(folder))
+        git(folder, "checkout", "--quiet", "--detach", git(project, "rev-parse", "HEAD"))
+        _share_cache(project, folder)
+        _share_author(project, folder)
+        git(folder, "config", PROJECT, str(project))  # a look at the test split counts for the project
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        owner.unlink(missing_ok=True)
+
+
+def remove_abandoned() -> None:
+    """Remove the workspaces of processes that are gone."""
+    for owner in (places().home / "workspaces").glob(f"*.{OWNER}"):
+        with contextlib.suppress(OSError):
+            if is_gone(owner.read_text()):
+                shutil.rmtree(owner.with_suffix(""), ignore_errors=True)
+                owner.unlink(missing_ok=True)
+
+
+def change_settings(file: Path, wanted: Params) -> dict[str, tuple[Any, Any]]:
+    """Write into ``params.yaml`` what differs from ``wanted``, and leave everything else, comments included.
+
+    Returns:
+        (old, new) by key, for example ``train.learning_rate``.
+    """
+    present = load_params(file, file.parent / "conf").model_dump(mode="json")
+    new = wanted.model_dump(mode="json")
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    content = yaml.load(file.read_text(encoding="utf-8")) or {}
+    differences = dict(_differences(present, new))
+    for key, (_, value) in differences.items():
+        section, *rest = key.split(".")
+        inside = content.get(section)
+        if rest and isinstance(inside, dict):
+            _put(inside, rest, value)
+        else:
+            content[section] = new[section]  # a preset's name, or a section that was left out
+    _write(file, yaml, content)
+    if not _reads_as(file, wanted):  # another variant has other keys: its section is written out as a whole
+        for section in {key.partition(".")[0] for key in differences}:
+            content[section] = new[section]
+        _write(file, yaml, content)
+    if not _reads_as(file, wanted):  # the environment's preset brings others along, which defaults do not replace
+        content.update(new)
+        _write(file, yaml, content)
+    return differences
+
+
+def _put(inside: dict[str, Any], keys: Sequence[str], value: Any) -> None:
+    for key in keys[:-1]:
+        if not isinstance(inside.get(key), dict):
+            inside[key] = {}
+        inside = inside[key]
+    inside[keys[-1]] = value
+
+
+def _write(file: Path, yaml: YAML, content: Any) -> None:
+    with file.open("w", encoding="utf-8") as stream:
+        yaml.dump(content, stream)
+
+
+def _reads_as(file: Path, wanted: Params) -> bool:
+    try:
+        return load_params(file, file.parent / "conf") == wanted
+    except SettingsError:
+        return False
+
+
+def save_experiment(folder: Path, project: Path, name: str) -> str:
+    """Save the workspace as the DVC experiment ``name`` of the project, with all that the run wrote; return its commit.
+
+    DVC alone would leave behind what neither git nor its cache knows (outputs with ``cache: false``), and ``dvc exp
+    apply`` would put the run's settings beside the results of another one.
+    """
+    written = git(folder, "ls-files", "-z", "--others", "--exclude-standard").split("\0")
+    ask(folder, "exp", "save", "--name", name, *(f"--include-untracked={path}" for path in written if path))
+    refs = git(folder, "for-each-ref", "--format=%(refname)", "refs/exps/")
+    found = [ref for ref in refs.splitlines() if ref.endswith(f"/{name}")]
+    if not found:
+        raise ChainError(f"dvc exp save: experiment {name} was not made")
+    git(project, "fetch", "--quiet", str(folder), f"{found[0]}:{found[0]}")
+    return git(project, "rev-parse", found[0])
+
+
+def free_name(project: Path, wanted: str) -> str:
+    """Return ``wanted`` as a name that git and DVC accept and no experiment of the project has."""
+    slug = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-") or "run"
+    taken = {
+        ref.rpartition("/")[2] for ref in git(project, "for-each-ref", "--format=%(refname)", "refs/exps/").split()
+    }
+    number = 1
+    while (name := slug if number == 1 else f"{slug}-{number}") in taken:
+        number += 1
+    return name
+
+
+def uncommitted(project: Path) -> list[str]:
+    """Return the tracked files that differ from the commit, which an experiment therefore does not see."""
+    lines = git(project, "status", "--porcelain", "--untracked-files=no", strip=False).splitlines()
+    return [line[3:] for line in lines if line[3:] != "dvc.lock"]
+
+
+def git(folder: Path, *arguments: str, strip: bool = True) -> str:
+    """Return what a git command prints; ChainError with git's own words if it fails."""
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, env=child_environment(), capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise ChainError(f"git {' '.join(arguments)} in {folder}: {done.stderr.strip()}")
+    return done.stdout.strip() if strip else done.stdout
+
+
+def _share_cache(project: Path, folder: Path) -> None:
+    local = project / ".dvc" / "config.local"  # remotes and their access, which git does not carry
+    if local.exists():
+        shutil.copy(local, folder / ".dvc" / "config.local")
+    cache = Path(ask(project, "cache", "dir").strip())
+    ask(folder, "cache", "dir", "--local", str((project / cache).resolve()))
+
+
+def _share_author(project: Path, folder: Path) -> None:
+    for key, default in (("user.name", "Symposium"), ("user.email", "symposium@localhost")):
+        value = ""
+        with contextlib.suppress(ChainError):
+            value = git(project, "config", key)
+        git(folder, "config", key, value or os.environ.get("EMAIL", "") or default)
+
+
+def _differences(
+    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    for key in (*old, *(key for key in new if key not in old)):
+        before, after = old.get(key), new.get(key)
+        if before == after:
+            continue
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            yield from _differences(before, after, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", (before, after)

@@ -1,0 +1,39 @@
+"""Runs that DVC plans and the settings do not want.
+
+DVC takes the seeds from the file ``params.yaml`` alone.  A preset of ``environment`` may bring other seeds along: no
+single-agent baseline, for instance, where a task has no single-agent form.  Such a stage leaves empty files.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pipeline_lib import storage
+from pipeline_lib.settings import load_params
+from tasks.experiment.arms import RESULTS, seeds_of, sweep_folder, trained_folder
+
+log = logging.getLogger("symposium.stage")
+
+_WHY = "left out: the settings, with the seeds that a preset of environment brings, have no such run\n"
+
+
+def is_left_out(arm: str, seed: int) -> bool:
+    """Return whether the settings, with what the environment's preset brings, do not want this run; say so."""
+    unwanted = seed not in seeds_of(load_params(), arm)
+    if unwanted:
+        log.info("%s %d %s", arm, seed, _WHY.strip())
+    return unwanted
+
+
+def leave_out_training(arm: str, seed: int) -> None:
+    """Write what DVC expects of a training run, without any content."""
+    with storage.new_folder(trained_folder(arm, seed)) as folder:
+        (folder / "left-out.txt").write_text(_WHY)
+    storage.write_jsonl(RESULTS / "train" / f"{arm}-{seed}.jsonl", ())
+    storage.write_json(RESULTS / "train" / f"{arm}-{seed}.json", {})
+
+
+def leave_out_sweep(arm: str, seed: int) -> None:
+    """Write what DVC expects of a run's sweep, without any content."""
+    with storage.new_folder(sweep_folder(arm, seed)) as folder:
+        (folder / "left-out.txt").write_text(_WHY)

@@ -1,0 +1,56 @@
+"""The plan of the evaluation as the settings have it now: what `preregister` writes, and what later stages compare."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.evaluation.plan import Plan, make_plan
+from pipeline_lib.problems.splits import load_manifest
+from pipeline_lib.training.steps import planned_steps
+from tasks.experiment.arms import PROBLEMS
+from tasks.experiment.comparisons import comparisons, outside
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings import Params
+
+#: Settings of ``rollouts`` that say what actions are drawn from.
+SAMPLING = ("temperature", "top_p", "top_k", "max_new_tokens")
+
+
+def plan_of(params: Params) -> Plan:
+    """Return the plan that settings and problems make now.
+
+    Raises:
+        EvaluationError: nothing can be planned with these settings; the message says why.
+    """
+    splits = load_manifest(PROBLEMS)["splits"]
+    return make_plan(
+        params.evaluate,
+        params.verdict,
+        {seed: planned_steps(params.train)[1:] for seed in params.seeds.train},
+        {split: entry["ids"] for split, entry in splits.items()},
+        {split: entry["digest"] for split, entry in splits.items()},
+        {
+            "environment": params.environment.model_dump(mode="json"),
+            "sampling": {name: getattr(params.rollouts, name) for name in SAMPLING},
+            "limits": params.sandbox.limits.model_dump(mode="json"),
+        },
+        comparisons(params),
+        outside(params),
+        params.seeds.single_agent,
+    )
+
+
+def done_now(params: Params, design: Mapping[str, Any], **seen: Any) -> Plan:
+    """Return what was done, as a plan: the settings in force, and where results show what was done, that.
+
+    Args:
+        params: the settings in force.
+        design: of `select` or `summarise_test`.
+        seen: further fields of the plan that the files show.
+    """
+    fields = {field.name for field in dataclasses.fields(Plan)}
+    shown = {key: value for key, value in {**design, **seen}.items() if key in fields}
+    return dataclasses.replace(plan_of(params), **shown)

@@ -1,0 +1,1 @@
+"""What each stage depends on, as one value, as files that DVC sees, and the name of a run."""

@@ -1,0 +1,103 @@
+"""The identities as files that DVC depends on, and the guards that keep them true.
+
+``python -m flows.identity --write`` writes an identity per stage to ``results/identity/``.  A stage refuses to run
+under an identity that is not its own (`check`), and no result is credited to one that was written while it was made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipeline_lib.identity.differences import differences
+from pipeline_lib.settings import load_params
+from pipeline_lib.storage import CorruptFileError, read_json, write_json
+from tasks.experiment.arms import IDENTITIES, check_seeds
+from tasks.identity.stages import STAGES, IdentityError, identity_of
+
+
+def write_identities(folder: Path = IDENTITIES) -> None:
+    """Write the identity of every stage to ``<folder>/<stage>.json``; files that are right already stay untouched.
+
+    Raises:
+        SettingsError: a setting is wrong.
+    """
+    params = load_params()
+    check_seeds(params)
+    for stage in STAGES:
+        path, identity = folder / f"{stage}.json", identity_of(stage, params)
+        if read_identity(path) != identity:
+            write_json(path, identity)
+
+
+def changed_identities(folder: Path = IDENTITIES) -> list[str]:
+    """Return the stages whose identity is another than the one written last."""
+    params = load_params()
+    check_seeds(params)
+    return [name for name in STAGES if read_identity(folder / f"{name}.json") != identity_of(name, params)]
+
+
+def read_identity(path: Path) -> dict[str, Any] | None:
+    """Return a written identity, or None where there is none that can be read."""
+    try:
+        return dict(read_json(path))
+    except (FileNotFoundError, CorruptFileError, TypeError, ValueError):
+        return None
+
+
+def check(folder: Path = IDENTITIES) -> None:
+    """Make sure that the stage that DVC runs here is what DVC will remember it as; without DVC, do nothing.
+
+    DVC depends on the identity that was written last.  Code or settings may have changed since: in the middle of a
+    run, or before ``dvc repro --single-item``, which leaves the stage ``identity`` out.
+
+    Raises:
+        IdentityError: they have; the message names them.
+    """
+    stage = os.environ.get("DVC_STAGE", "").partition("@")[0]
+    if stage not in STAGES:
+        return
+    written = read_identity(folder / f"{stage}.json")
+    now = identity_of(stage)
+    if written == now:
+        return
+    lines = differences(written, now) if written else [f"there is no {folder / stage}.json"]
+    shown = "\n  ".join([*lines[:12], *(["..."] if len(lines) > 12 else [])])
+    raise IdentityError(
+        f"stage {stage} would not be what DVC remembers it as: since the stage `identity` ran, this has changed:\n"
+        f"  {shown}\nrun `dvc repro` (or `python -m flows.experiment`) again, which looks at it first"
+    )
+
+
+@contextlib.contextmanager
+def unchanged(folder: Path = IDENTITIES) -> Iterator[None]:
+    """Make sure that nobody writes another identity while DVC runs a stage: DVC reads it when the stage has ended.
+
+    Raises:
+        IdentityError: somebody did; what the stage made is not credited to it.
+    """
+    path = folder / f"{os.environ.get('DVC_STAGE', '').partition('@')[0]}.json"
+    before = path.read_bytes() if path.is_file() else b""
+    yield
+    if path.is_file() and path.read_bytes() != before:
+        raise IdentityError(f"{path} was written anew while the stage ran; run the same command again")
+
+
+def dvc_has_taken(stage: str, seed: int) -> bool:
+    """Return whether ``dvc.lock`` credits a training run to the identity at hand, so that its outputs are DVC's.
+
+    A run that was finished and killed before DVC took note of it is not.
+    """
+    import yaml
+
+    own = IDENTITIES / f"{stage}.json"
+    try:
+        lock = yaml.safe_load(Path("dvc.lock").read_text(encoding="utf-8"))["stages"][f"{stage}@{seed}"]
+        known = {item["path"]: item["md5"] for item in lock["deps"]}
+        return known[own.as_posix()] == hashlib.md5(own.read_bytes(), usedforsecurity=False).hexdigest()
+    except (OSError, KeyError, TypeError, yaml.YAMLError):
+        return False

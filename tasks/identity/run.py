@@ -1,0 +1,76 @@
+"""One name for a run in Prefect, DVC and MLflow, and the facts that tie a run to a commit.
+
+The name is ``SYMPOSIUM_RUN`` (set by `flows.experiment` and by deployments for all their stages), else the name of the
+DVC experiment, else the commit with a digest of the settings: so all stages of one ``dvc repro`` share it, and a run
+with other settings has another.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline_lib.settings import Params
+from pipeline_lib.storage import digest
+from pipeline_lib.tracking import Tracker
+from pipeline_lib.tracking.processes import own_process
+from tasks.services.process_environment import places
+
+RUN = "SYMPOSIUM_RUN"
+
+
+def run_name(params: Mapping[str, Any]) -> str:
+    """Return the name of the run that this process belongs to; ``params`` are the settings as JSON-like data."""
+    return (
+        os.environ.get(RUN) or os.environ.get("DVC_EXP_NAME") or f"{commit()[:8] or 'uncommitted'}-{digest(params)[:6]}"
+    )
+
+
+def identity_tags() -> dict[str, str]:
+    """Return the tags that tie a run to the other tools; a fact that does not apply is left out."""
+    facts = {
+        "git.commit": commit(),
+        "git.dirty": _dirty(),
+        "dvc.stage": os.environ.get("DVC_STAGE", ""),
+        "dvc.exp_name": os.environ.get("DVC_EXP_NAME", ""),
+        "dvc.exp_baseline": os.environ.get("DVC_EXP_BASELINE_REV", ""),
+        "prefect.flow_run_id": _flow_run_id(),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def tag_experiment(params: Params, name: str, commit: str) -> None:
+    """Tell the MLflow run that this process conducts its experiment's name and commit in DVC, known afterwards only."""
+    settings = params.model_dump(mode="json")
+    tags = {"dvc.exp_name": name, "dvc.exp_rev": commit}
+    home, kind = places().tracking, params.environment.kind
+    Tracker(home, kind, name, tags=tags, params=settings, conductor=own_process()).close(60.0)
+
+
+def commit() -> str:
+    """Return the commit; in a DVC experiment this is its baseline, because the experiment's own does not exist yet."""
+    return os.environ.get("DVC_EXP_BASELINE_REV") or _git("rev-parse", "HEAD")
+
+
+def _dirty() -> str:
+    """Return whether tracked files differ from the commit; ``dvc.lock`` does not count, runs write it themselves."""
+    if not _git("rev-parse", "HEAD"):
+        return ""
+    return str(bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!dvc.lock"))).lower()
+
+
+def _flow_run_id() -> str:
+    from prefect.runtime import flow_run
+
+    return str(flow_run.id or "")
+
+
+def _git(*arguments: str) -> str:
+    """Return what git says, or nothing where there is no repository."""
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,242 @@
+"""What each stage depends on: the one place that knows.
+
+`STAGES` says which flow a stage runs and which settings it reads; everything else follows.  The code is what the flow
+imports (`pipeline_lib.identity.code`); the settings are the resolved values of the named sections, with defaults and
+presets, without those of the machine; what they name by a string counts by its content.  DVC sees an identity as a
+file per stage (`tasks.identity.files`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from pipeline_lib.identity.code import Code, code_of, named_code
+from pipeline_lib.identity.content import Contents
+from pipeline_lib.identity.syntax import SyntaxMemory
+from pipeline_lib.settings import Params, SettingsError, load_params
+from pipeline_lib.settings.base import named_in, result_settings
+from pipeline_lib.storage import digest
+from tasks.experiment.arms import IDENTITIES, SINGLE, TEAM, planned_seeds, seeds_of
+from tasks.services.process_environment import places
+
+RUNTIME = (
+    # Settings count by their resolved values.
+    "pipeline_lib.settings",
+    # What only remembers, names, starts, shows and records.  A test holds that none of it computes.
+    "pipeline_lib.identity",
+    "pipeline_lib.locks",
+    "pipeline_lib.tracking",
+    "tasks.identity",
+    "tasks.runtime",
+    "tasks.services",
+)
+"""Modules that change no result, whatever they do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One stage.
+
+    Attributes:
+        flow: module of its flow.
+        reads: settings it may read: sections, or single values of one (``evaluate.test``).
+        ignores: settings inside those sections that it does not read.
+        arm: whose training it belongs to, if that is one arm's only.
+    """
+
+    flow: str
+    reads: tuple[str, ...]
+    ignores: tuple[str, ...] = ()
+    arm: str = ""
+
+
+_PLAYING = ("environment", "policy", "rollouts", "sandbox")
+_PLANNING = (
+    "environment", "policy.kind", "evaluate", "seeds", "train.steps", "train.checkpoint_every", "verdict",
+    "rollouts.temperature", "rollouts.top_p", "rollouts.top_k", "rollouts.max_new_tokens", "sandbox.limits",
+)  # fmt: skip
+
+STAGES: dict[str, Spec] = {
+    "prepare": Spec("flows.prepare", ("problems",)),
+    "warm_start": Spec("flows.warm_start", ("policy",), ("policy.adapter", "policy.parameters")),
+    "audit": Spec("flows.audit", (*_PLAYING, "audit"), ("audit.override",)),
+    "train": Spec("flows.train", (*_PLAYING, "train", "audit.override"), arm=TEAM),
+    "train_single": Spec("flows.train", (*_PLAYING, "train", "audit.override"), arm=SINGLE),
+    "preregister": Spec("flows.preregister", _PLANNING),
+    "sweep": Spec("flows.sweep", (*_PLAYING, "evaluate.pass_k", "evaluate.validation"), arm=TEAM),
+    "sweep_single": Spec("flows.sweep", (*_PLAYING, "evaluate.pass_k", "evaluate.validation"), arm=SINGLE),
+    "select": Spec("flows.select", _PLANNING),
+    "test": Spec("flows.test", (*_PLAYING, "evaluate.baselines", "evaluate.test", "seeds")),
+    "verdict": Spec("flows.verdict", _PLANNING),
+    "report": Spec("flows.report", tuple(Params.model_fields)),
+}
+
+
+class IdentityError(RuntimeError):
+    """A stage would run as something else than what it will be remembered as; the message says what to do."""
+
+
+class Reads:
+    """The settings as one stage may read them: what it does not depend on cannot be read by mistake.
+
+    Attributes:
+        stage: name in `STAGES`.
+        whole: all settings, for who names and records a run.
+    """
+
+    def __init__(self, stage: str, whole: Params, section: Any = None, prefix: str = "") -> None:
+        self.stage = stage
+        self.whole = whole
+        self._section = whole if section is None else section
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        dotted = self._prefix + name
+        reads = STAGES[self.stage].reads
+        if dotted in reads:
+            return getattr(self._section, name)
+        if any(other.startswith(f"{dotted}.") for other in reads):
+            return Reads(self.stage, self.whole, getattr(self._section, name), f"{dotted}.")
+        raise IdentityError(
+            f"stage {self.stage} reads the setting {dotted}, which its results are not known to depend on; "
+            f"add it to `reads` of {self.stage} in tasks/identity/stages.py"
+        )
+
+
+def settings_of(stage: str, arm: str = TEAM) -> Params:
+    """Return the settings that a stage may read, from ``params.yaml`` and its presets.
+
+    Raises:
+        SettingsError: as `load_params`.
+    """
+    name = f"{stage}_single" if arm == SINGLE else stage
+    return cast(Params, Reads(name, load_params()))
+
+
+def whole(params: Params) -> Params:
+    """Return all settings, also where ``params`` are those of one stage."""
+    return params.whole if isinstance(params, Reads) else params
+
+
+def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
+    """Return what a stage depends on, apart from the outputs of other stages, as plain JSON.
+
+    Args:
+        stage: name in `STAGES`, for all training seeds.
+        params: all settings; by default those of ``params.yaml``.
+
+    Returns:
+        ``settings`` (resolved values by section), ``code`` (digests by module), ``versions`` of libraries, ``named``
+        (code that settings name), ``content`` (digests of files that settings name), ``left_out`` (seeds that DVC
+        plans and the settings do not want), ``image`` of the sandbox, if it has one.
+
+    Raises:
+        SettingsError: a setting names code that is not there.
+    """
+    spec = STAGES[stage]
+    params = load_params() if params is None else params
+    found: dict[str, Any] = {"stage": stage, "settings": _settings(spec, params)}
+    code = _code(spec.flow)
+    found["code"], found["versions"] = code.files, dict(code.versions)
+    found["named"], found["content"] = {}, {}
+    for section in [name for name in spec.reads if "." not in name]:
+        code_names, file_names = named_in(getattr(params, section))
+        for name in sorted(code_names):
+            try:
+                own = named_code(name)
+            except ValueError as error:
+                raise SettingsError(f"{section}: {error}") from None
+            found["named"][name] = own.files
+            found["versions"] |= own.versions
+        for name in sorted(file_names):
+            path = Path(name).expanduser()
+            if path.exists():
+                found["content"][name] = contents().files(path) if path.is_dir() else contents().of(path)
+    if spec.arm:
+        found["left_out"] = sorted(set(planned_seeds(spec.arm)) - set(seeds_of(params, spec.arm)))
+    if "sandbox" in spec.reads and (image := _image(params)):
+        found["image"] = image
+    return found
+
+
+def work_digest(stage: str, params: Params, inputs: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:
+    """Return the digest of a stage's identity together with its inputs (64 hexadecimal digits).
+
+    Args:
+        stage: name in `STAGES`.
+        params: the settings, whole or those of the stage.
+        inputs: digests of what it reads from other stages, and anything else that tells two works apart.
+        without: settings that may differ all the same, such as ``train.steps``.
+    """
+    identity = identity_of(stage, whole(params))
+    for dotted in without:
+        section, name = dotted.split(".")
+        identity["settings"][section].pop(name, None)
+    return digest({"identity": identity, "inputs": dict(inputs)})
+
+
+def playing(params: Params) -> dict[str, Any]:
+    """Return what an episode depends on beside the code, the team's weights and the problems, as plain JSON."""
+    identity = identity_of(params.stage if isinstance(params, Reads) else "test", whole(params))
+    found = {part: identity[part] for part in ("named", "content", "versions")}
+    found["settings"] = {section: identity["settings"][section] for section in _PLAYING}
+    return found | {"image": identity.get("image", "")}
+
+
+def inputs_of(params: Params, seed: int | None) -> dict[str, str]:
+    """Return digests of the outputs of other stages that a stage depends on, by path, as ``dvc.yaml`` lists them."""
+    import yaml
+
+    stage = params.stage if isinstance(params, Reads) else ""
+    try:
+        entry = yaml.safe_load(Path("dvc.yaml").read_text(encoding="utf-8"))["stages"][stage]
+    except (OSError, KeyError, TypeError):
+        return {}
+    paths = [Path(str(item).replace("${item.seed}", str(seed))) for item in entry.get("deps", ())]
+    return {path.as_posix(): contents().of(path) for path in paths if path.exists() and path.parent != IDENTITIES}
+
+
+@functools.lru_cache(maxsize=1)
+def contents() -> Contents:
+    """Return what remembers the digests of large files of this project."""
+    return Contents(places().home / "digests.json")
+
+
+@functools.lru_cache(maxsize=1)
+def syntaxes() -> SyntaxMemory:
+    """Return what remembers the syntax of this project's source files."""
+    return SyntaxMemory(places().home / "syntax.json")
+
+
+def _code(flow: str) -> Code:
+    return code_of(flow, without=RUNTIME, memory=syntaxes())
+
+
+def _settings(spec: Spec, params: Params) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for dotted in spec.reads:
+        section, _, name = dotted.partition(".")
+        values = result_settings(getattr(params, section))
+        if name:
+            found.setdefault(section, {})[name] = values[name]
+        else:
+            found[section] = values
+    for dotted in spec.ignores:
+        section, name = dotted.split(".")
+        found[section].pop(name, None)
+    return found
+
+
+def _image(params: Params) -> str:
+    """Return the id of the sandbox's image, empty where it has none."""
+    sandbox = params.sandbox
+    name = getattr(sandbox, "image", None)
+    if sandbox.kind == "docker" and name:
+        from pipeline_lib.sandbox.image import image_id
+
+        return image_id(name)
+    return ""

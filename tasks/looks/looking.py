@@ -1,0 +1,90 @@
+"""Plans, sweeps of checkpoints and looks at the test split, remembered by git as they happen.
+
+Each sweep and the test also keep, beside their episodes, the plan under which they were made, the weights and the
+problems; `looks_told` reads both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.looks import Look, Sweep
+from pipeline_lib.evaluation.plan import read_plan
+from pipeline_lib.problems.splits import load_manifest
+from tasks.experiment.arms import PLAN_FILE, PROBLEMS, sweep_folder
+from tasks.experiment.episode_files import TESTED
+from tasks.identity.run import commit
+from tasks.looks.records import LOOKS, PLANS, SWEEPS, RecordsError, record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pipeline_lib.evaluation.plan import Plan
+
+log = logging.getLogger("symposium.stage")
+
+#: What a sweep and the test say of themselves, beside their episodes: the plan, the weights, the problems.
+MADE_OF = "made-of.json"
+
+
+def remember_plan(plan: Plan, run: str) -> None:
+    """Record that a plan was registered."""
+    _keep(PLANS, plan.digest, {"plan": plan.to_json(), **when_and_who(run)})
+
+
+def begin_sweep(arm: str, seed: int, checkpoints: Mapping[int, str], run: str) -> None:
+    """Record that a training run's checkpoints are being looked at on the validation split, and under which plan.
+
+    Args:
+        arm: which arm.
+        seed: training seed.
+        checkpoints: digest of the team by step, without step 0.
+        run: name of the run.
+    """
+    plan, who = read_plan(PLAN_FILE).to_json(), when_and_who(run)
+    made_of = {"plan": plan, "checkpoints": {str(step): digest for step, digest in checkpoints.items()}}
+    storage.write_json(sweep_folder(arm, seed) / MADE_OF, made_of)
+    sweep = Sweep(plan, f"{arm} {seed}", tuple(checkpoints.values()), run, who["time"])
+    _keep(SWEEPS, sweep.identity, sweep.to_json())
+
+
+def begin_look(weights: Mapping[str, Mapping[str, str]], run: str) -> Look:
+    """Record that the test has begun: from here on somebody may have seen something, whatever becomes of it.
+
+    Args:
+        weights: digests of the teams tested, by training run and role.
+        run: name of the run.
+    """
+    problems = load_manifest(PROBLEMS)["splits"]["test"]["hashes"]
+    look = Look(read_plan(PLAN_FILE).to_json(), weights, tuple(problems), "", **when_and_who(run))
+    storage.write_json(TESTED / MADE_OF, {"plan": look.plan, "weights": weights, "problems": problems})
+    _keep(LOOKS, look.identity, look.to_json())
+    return look
+
+
+def end_look(look: Look) -> None:
+    """Record what the test came to."""
+    ended = dataclasses.replace(look, episodes=episodes_seen())
+    _keep(LOOKS, ended.identity, ended.to_json())
+
+
+def episodes_seen() -> str:
+    """Return the digest of all test episodes on disk (not of what they cost)."""
+    return storage.digest([[path.name, storage.file_digest(path)] for path in sorted(TESTED.glob("*.jsonl"))])
+
+
+def _keep(kind: str, identity: str, value: dict[str, Any]) -> None:
+    """Record, or say why not: a project without a repository works, its verdict says that looks are not counted."""
+    try:
+        record(kind, identity, value)
+    except RecordsError as error:
+        log.warning("not recorded (%s): %s", kind, error)
+
+
+def when_and_who(run: str) -> dict[str, str]:
+    """Return what a record says of its making: ``run``, ``commit`` and ``time`` (ISO 8601, UTC)."""
+    return {"run": run, "commit": commit(), "time": datetime.now(UTC).isoformat()}

@@ -1,0 +1,66 @@
+"""What a verdict must say of its plan's history and of all looks at its test split."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.looks import Look, Sweep, changed_plans
+from pipeline_lib.evaluation.price_of_looks import not_counted, told
+from tasks.experiment.arms import ARMS, TEAM, seeds_of, sweep_folder
+from tasks.experiment.episode_files import TESTED
+from tasks.looks.looking import MADE_OF, episodes_seen, when_and_who
+from tasks.looks.records import LOOKS, SWEEPS, RecordsError, record, records
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pipeline_lib.evaluation.plan import Plan
+    from pipeline_lib.settings import Params
+
+
+def made_under(params: Params) -> dict[str, dict[str, Any]]:
+    """Return the plans, as JSON, under which what a verdict rests on was made, by what it is."""
+    swept = {(arm, seed): _made_of(sweep_folder(arm, seed)) for arm in ARMS for seed in seeds_of(params, arm)}
+    found = {f"the sweep of {arm} {seed}": made_of["plan"] for (arm, seed), made_of in swept.items()}
+    return {**found, "the test": _made_of(TESTED)["plan"]}
+
+
+def steps_swept(params: Params) -> dict[str, list[int]]:
+    """Return the steps of the team's checkpoints that were swept, by training seed."""
+    return {
+        str(seed): [int(step) for step in _made_of(sweep_folder(TEAM, seed))["checkpoints"]]
+        for seed in seeds_of(params, TEAM)
+    }
+
+
+def looks_told(params: Params, done: Plan, run: str, result: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Record the look that a verdict rests on, and return what must be said of it.
+
+    Args:
+        params: the settings.
+        done: what was done, which is what the look was made under, whatever the plan says.
+        run: name of the run.
+        result: of `summarise_test`.
+
+    Returns:
+        ``looks`` of the result, and what of the plan was changed after something had been seen, in words.
+    """
+    made_of = _made_of(TESTED)
+    problems, plan = tuple(made_of["problems"]), done.to_json()
+    look = Look(plan, made_of["weights"], problems, episodes_seen(), **when_and_who(run))
+    try:
+        record(LOOKS, look.identity, look.to_json())
+        known = [Look.from_json(value) for value in records(LOOKS)]
+        sweeps = [Sweep.from_json(value) for value in records(SWEEPS)]
+    except RecordsError as error:
+        return not_counted(str(error)), []
+    folders = [sweep_folder(arm, seed) for arm in ARMS for seed in seeds_of(params, arm)]
+    swept = {digest for folder in folders for digest in _made_of(folder)["checkpoints"].values()}
+    return told(known, look, result, done.alpha), changed_plans(known, sweeps, look, swept)
+
+
+def _made_of(folder: Path) -> dict[str, Any]:
+    made_of: dict[str, Any] = storage.read_json(folder / MADE_OF)
+    return made_of

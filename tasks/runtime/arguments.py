@@ -1,0 +1,16 @@
+"""Command-line arguments of the stages that exist once per arm and training seed."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from tasks.experiment.arms import ARMS, TEAM
+
+
+def arm_and_seed(description: str | None) -> dict[str, Any]:
+    """Parse ``--arm`` and ``--seed``; ``--help`` explains them."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--arm", choices=ARMS, default=TEAM, help="the team, or the single-agent baseline")
+    parser.add_argument("--seed", type=int, required=True, help="training seed")
+    return vars(parser.parse_args())

@@ -1,0 +1,94 @@
+"""The whole run in MLflow, as seen by the process that brings it to its end.
+
+While that process works the run is RUNNING, also between two stages; how it ends is said here.  Who is killed says
+nothing: then a stage that notices says so, or `watch_states`, which runs beside ``make ui``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pipeline_lib.tracking import Tracker
+from pipeline_lib.tracking.addresses import tracking_uri
+from pipeline_lib.tracking.processes import own_process
+from tasks.identity.run import identity_tags
+from tasks.runtime.endings import was_interrupted
+from tasks.services.process_environment import places, server_url
+from tasks.services.tether import above_the_stage
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings import Params
+    from pipeline_lib.tracking.ledger import Ledger
+    from pipeline_lib.tracking.tracker import Status
+
+log = logging.getLogger("symposium.conducting")
+
+CONDUCTOR = "SYMPOSIUM_CONDUCTOR"
+"""Environment variable of stages: the process that conducts their run."""
+
+_LOOK_S = 10.0
+
+
+@contextlib.contextmanager
+def conducted(params: Params, run: str) -> Iterator[None]:
+    """Keep the run's parent in MLflow RUNNING for as long as the block lasts, and say how it ended."""
+    settings = params.model_dump(mode="json")
+    tracker = Tracker(
+        places().tracking,
+        params.environment.kind,
+        run,
+        tags=identity_tags(),
+        params=settings,
+        conductor=own_process(),
+    )
+    status: Status = "FINISHED"
+    try:
+        yield
+    except BaseException as error:
+        status = "KILLED" if was_interrupted(error) else "FAILED"
+        raise
+    finally:
+        tracker.end(status)
+        tracker.close(4.0 if status == "KILLED" else 60.0)
+
+
+def conductor() -> str:
+    """Return the process that conducts this stage's run; empty if there is none."""
+    return os.environ.get(CONDUCTOR, "")
+
+
+def starter() -> str:
+    """Return the DVC process that starts this run's stages, if somebody will notice that it has ended; else nothing."""
+    if conductor() or "DVC_STAGE" not in os.environ or server_url("mlflow") is None:
+        return ""
+    return own_process(above_the_stage())
+
+
+def watch_states() -> None:
+    """Bring the states of runs whose process is gone up to date, every ten seconds, in a thread of its own."""
+    threading.Thread(target=_watch, name="states", daemon=True).start()
+
+
+def _watch() -> None:
+    ledger: Ledger | None = None
+    complained = False
+    while True:
+        try:
+            if ledger is None:
+                from pipeline_lib.tracking.ledger import Ledger
+
+                uri = server_url("mlflow") or tracking_uri(places().tracking)
+                ledger = Ledger(os.environ.get("MLFLOW_TRACKING_URI", uri), places().tracking)
+            ledger.settle_all()
+            complained = False
+        except Exception as error:  # the server may be back the next time
+            if not complained:
+                log.warning("cannot bring states in MLflow up to date: %s", error)
+            complained = True
+        time.sleep(_LOOK_S)

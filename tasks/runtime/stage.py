@@ -1,0 +1,224 @@
+"""What every stage has around it: a name, a progress bar, a tracked run, links between the tools, plain errors.
+
+A stage's flow does its work inside ``with stage("train", params, seed=0) as run:`` and its module ends in
+``main(train, seed=...)``.  `main` checks the settings before anything starts, connects to Prefect (the project's
+server, or a temporary one), and turns errors into a message and an exit status.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pipeline_lib.locks import locked
+from pipeline_lib.settings import load_params
+from pipeline_lib.storage import digest
+from pipeline_lib.tracking import TrackedRun, Tracker
+from pipeline_lib.tracking.addresses import run_link
+from tasks.identity.files import check, unchanged
+from tasks.identity.run import identity_tags, run_name
+from tasks.identity.stages import Reads, inputs_of, whole, work_digest
+from tasks.runtime.conducting import conductor, starter
+from tasks.runtime.endings import end, explain_in_logs, was_interrupted
+from tasks.runtime.progress import Progress
+from tasks.services.prefect_database import lay_database
+from tasks.services.process_environment import places, server_url
+from tasks.services.servers import require
+from tasks.services.tether import end_with_dvc
+
+if TYPE_CHECKING:
+    from prefect import Flow
+
+    from pipeline_lib.settings import Params
+    from pipeline_lib.tracking.tracker import Status
+
+log = logging.getLogger("symposium.stage")
+
+
+class RefusedError(RuntimeError):
+    """A stage did its work, and what it found is a refusal.
+
+    The stage is shown as failed, and its status is 0 all the same, so that DVC keeps what it found.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class StageRun:
+    """What a stage reports through.
+
+    Attributes:
+        name: name of the whole run, the same in Prefect, DVC and MLflow.
+        key: prefix of the stage's artifacts in the Prefect UI.
+        tracked: the stage's run in MLflow: metrics, checkpoints, data sets, artifacts.
+        progress: callback ``progress(done, total, text)`` of long work.
+    """
+
+    name: str
+    key: str
+    tracked: TrackedRun
+    progress: Progress
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Record metrics at a step; on resuming, hand over the history from the start (nothing is logged twice)."""
+        self.tracked.log(step, metrics)
+
+    def table(self, key: str, rows: Sequence[Mapping[str, Any]], description: str = "") -> None:
+        """Show a table in the Prefect UI."""
+        show_table(artifact_key(self.key, key), rows, description or key)
+
+    def markdown(self, key: str, text: str) -> None:
+        """Show a text in the Prefect UI."""
+        from prefect.artifacts import create_markdown_artifact
+
+        _shown(lambda: create_markdown_artifact(text, key=artifact_key(self.key, key)))
+
+
+@contextlib.contextmanager
+def stage(name: str, params: Params, seed: int | None = None, identity: str = "") -> Iterator[StageRun]:
+    """Give the body of a stage's flow everything it reports through.
+
+    Args:
+        name: name of the stage.
+        params: the settings; they become parameters of the parent run in MLflow.
+        seed: training seed, if the stage has one.
+        identity: digest of what makes this stage's result what it is, by default of all that it depends on.  The
+            same identity joins the same MLflow run; another one is another run, because MLflow keeps the first value
+            of a metric at a step and of a parameter.
+
+    Whatever ends the body also ends its MLflow run: FINISHED, KILLED when it was interrupted, else FAILED.
+    """
+    everything = whole(params)
+    settings = everything.model_dump(mode="json")
+    title = name if seed is None else f"{name} seed {seed}"
+    run_of_all = run_name(settings)
+    identity = identity or _identity(params, seed)
+    tracker = Tracker(
+        places().tracking,
+        everything.environment.kind,
+        run_of_all,
+        tags=identity_tags(),
+        params=settings,
+        conductor=conductor(),
+        starter=starter(),
+    )
+    tracked = tracker.start_run(name, seed, identity, tags={**identity_tags(), "symposium.identity": identity})
+    key = artifact_key(title)
+    status: Status = "FAILED"
+    try:
+        with Progress(title, artifact_key(key, "progress")) as progress:
+            run = StageRun(run_of_all, key, tracked, progress)
+            began = time.monotonic()
+            yield run
+            progress.worked(time.monotonic() - began)
+        status = "FINISHED"
+    except BaseException as error:
+        status = "KILLED" if was_interrupted(error) else "FAILED"
+        raise
+    finally:
+        tracked.finish(status)
+        if status == "FINISHED":
+            _link(run, tracked)
+        # What cannot be sent in time waits for the next run; somebody who interrupts does not want to wait long.
+        tracker.close(4.0 if status == "KILLED" else 60.0)
+        if status != "KILLED" and (missing := tracked.not_recorded()):
+            _tell_missing(key, missing)
+
+
+def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
+    """Run a stage's flow as the program, and end the process: 0, or a message on stderr and another status.
+
+    Settings are read and checked before anything else, so a mistake in them ends within a second.
+    """
+    try:
+        end_with_dvc()
+        name_of_all = run_name(load_params().model_dump(mode="json"))
+        check()
+        explain_in_logs()
+        connect_prefect()
+        from tasks.runtime.tagging import tagged
+
+        title = " ".join([name_of_all, flow.name, *(f"{name} {value}" for name, value in parameters.items())])
+        with tagged(name_of_all), unchanged():
+            flow.with_options(flow_run_name=title)(**parameters)
+    except RefusedError as error:
+        sys.stderr.write(f"refused: {error}\n")
+    except BaseException as error:
+        end(error)
+    sys.exit(0)
+
+
+def _identity(params: Params, seed: int | None) -> str:
+    """Return the digest of what a stage's result depends on; of the settings, where `STAGES` does not know it."""
+    if isinstance(params, Reads):
+        return work_digest(params.stage, params, inputs_of(params, seed))
+    return digest(params.model_dump(mode="json"))
+
+
+def connect_prefect() -> None:
+    """Make sure that a Prefect server answers: the one in ``PREFECT_API_URL``, else a temporary one is started.
+
+    Temporary servers start one at a time: several at once on a new database stumble over each other.
+
+    Raises:
+        ServerError: the server in ``PREFECT_API_URL`` does not answer.
+    """
+    if url := os.environ.get("PREFECT_API_URL"):
+        require(url)
+        return
+    lay_database()
+    from prefect import get_client
+
+    with locked(places().prefect / "start.lock"), get_client(sync_client=True) as client:
+        client.hello()
+
+
+def artifact_key(*parts: str) -> str:
+    """Return a key that Prefect accepts: lowercase letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")
+
+
+def _link(run: StageRun, tracked: TrackedRun) -> None:
+    """Name the MLflow run in the Prefect UI, as a link where an MLflow UI is up."""
+    ids = tracked.ids(60.0)
+    if ids is None:
+        return
+    base = os.environ.get("MLFLOW_TRACKING_URI", "")
+    base = base if base.startswith("http") else server_url("mlflow") or ""
+    text = f"MLflow run `{ids[1]}` of `{run.name}`"
+    if base:
+        text = f"[{text}]({run_link(base, *ids)})"
+    run.markdown("mlflow", text)
+
+
+def _tell_missing(key: str, missing: Sequence[str]) -> None:
+    """Say on the stage's flow run what MLflow does not hold of it."""
+    from prefect import get_run_logger
+    from prefect.artifacts import create_markdown_artifact
+
+    rows = "\n".join(f"- {what}" for what in missing)
+    _shown(lambda: get_run_logger().warning("not recorded in MLflow: %s", "; ".join(missing)))
+    text = f"Not recorded in MLflow:\n\n{rows}"
+    _shown(lambda: create_markdown_artifact(text, key=artifact_key(key, "not-recorded")))
+
+
+def show_table(key: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:
+    """Show a table in the Prefect UI."""
+    from prefect.artifacts import create_table_artifact
+
+    content = [dict(row) for row in rows]
+    _shown(lambda: create_table_artifact(content, key=key, description=description))
+
+
+def _shown(show: Any) -> None:
+    """Call what shows something in the Prefect UI; the work must not fail because it cannot be shown."""
+    try:
+        show()
+    except Exception as error:
+        log.warning("cannot show an artifact in the Prefect UI: %s", error)

@@ -1,0 +1,71 @@
+"""Prefect's database, whose tables are made once per Python environment.
+
+Prefect makes the tables of a new database by going through all its migrations, which takes longer than most stages.
+Installing does that once (``python -m tasks.services.prefect_database``) and keeps the empty database in the
+environment; a new project starts with a copy of it.  Where there is none, or where
+``PREFECT_API_DATABASE_CONNECTION_URL`` names another database, Prefect does what it always does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from importlib.metadata import version
+from pathlib import Path
+
+from pipeline_lib.locks import locked
+from tasks.services.process_environment import child_environment, places, prepare
+
+URL = "PREFECT_API_DATABASE_CONNECTION_URL"
+FILE = "prefect.db"
+
+
+def lay_database(empty: Path | None = None) -> bool:
+    """Give the project a database with tables if it has none; return whether that was done.
+
+    Args:
+        empty: the database to copy, by default that of the environment.
+    """
+    folder, empty = Path(os.environ.get("PREFECT_HOME", places().prefect)), empty or empty_database()
+    if URL in os.environ or not empty.exists() or (folder / FILE).exists():
+        return False
+    with locked(folder / "database.lock"):
+        if (folder / FILE).exists():
+            return False
+        shutil.copyfile(empty, folder / "prefect.new")
+        (folder / "prefect.new").replace(folder / FILE)
+    return True
+
+
+def empty_database() -> Path:
+    """Return where the environment's empty database is, or would be: each version of Prefect has its own."""
+    return Path(sys.prefix) / "share" / "symposium" / f"prefect-{version('prefect')}.db"
+
+
+def make_empty_database(target: Path) -> None:
+    """Let Prefect make its tables, and keep them.
+
+    Raises:
+        RuntimeError: Prefect could not; with its own words.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        environment = {name: value for name, value in child_environment(PREFECT_HOME=folder).items() if name != URL}
+        command = [sys.executable, "-m", "prefect", "server", "database", "upgrade", "--yes"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+        whole = Path(folder) / "whole.db"
+        with closing(sqlite3.connect(Path(folder) / FILE)) as database:
+            database.execute("VACUUM INTO ?", (str(whole),))  # one file, whatever the journal still held
+        whole.replace(target)
+
+
+if __name__ == "__main__":
+    prepare()
+    make_empty_database(empty_database())

@@ -1,0 +1,251 @@
+"""A process that has the large libraries in memory, and becomes the stages of a chain without loading them again.
+
+Importing torch, transformers, Prefect and MLflow takes a stage longer than many stages work.  So a chain starts this
+program once, ``python -m tasks.services.preloaded <socket>``, and every ``python -m flows.<stage>`` asks it for a fork
+that does its work (`tasks.services.hand_over`).  Only libraries are loaded ahead, never this project's code, which may
+change while a chain runs.  The socket lies in the project's ``.symposium`` folder and is its owner's alone.
+
+Ends by itself where a fork could not do what a stage does: with a torch that may use a GPU, which has to be the first
+in its process to do so.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import os
+import runpy
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import psutil
+
+from tasks.services.hand_over import ADDRESS, address_in, receive, same_libraries, send
+from tasks.services.process_environment import child_environment, places, prepare
+from tasks.services.processes import start, stop
+from tasks.services.tether import STOP_S, end_with, end_within
+
+LIBRARIES = (
+    "torch",
+    "prefect.flow_engine",
+    "prefect.task_engine",
+    "prefect.artifacts",
+    "prefect.events.worker",
+    "mlflow.tracking",
+    "tokenizers",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.auto.tokenization_auto",
+    "transformers.models.qwen3.modeling_qwen3",
+    "scipy.stats",
+)
+"""What most stages import; the rest they import themselves."""
+
+READY_S = 120.0
+"""Seconds after which stages do without a process that is not ready."""
+
+_OWN = {"tasks", "flows", "pipeline_lib"}
+
+
+@contextlib.contextmanager
+def preloaded(project: Path, stages: int, jobs: int) -> Iterator[Callable[[], dict[str, str]]]:
+    """Run the process for the length of a ``with`` block, if there are more stages than can start at once.
+
+    Args:
+        project: the working directory of the stages.
+        stages: how many there are to run.
+        jobs: how many run side by side.
+
+    Yields:
+        what waits until the process is ready, and returns the variable by which stages find it; none where it is of no
+        use, and stages load the libraries themselves.
+    """
+    if stages <= jobs:
+        yield dict
+        return
+    path = places().home / f"preloaded-{os.getpid()}.sock"
+    path.unlink(missing_ok=True)  # of a killed process with the same number
+    program = [sys.executable, "-m", "tasks.services.preloaded", str(path)]
+    process = start(program, child_environment(PYTHONUNBUFFERED="1"), project, subprocess.DEVNULL)
+
+    def wait() -> dict[str, str]:
+        end = time.monotonic() + READY_S
+        while not path.exists() and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.05)
+        return {ADDRESS: str(path)} if process.poll() is None else {}
+
+    try:
+        yield wait
+    finally:
+        stop(process)
+        path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a fork is to be.
+
+    Attributes:
+        request: module, arguments, environment and working directory of the process that asked.
+        descriptors: its input, output and errors, open here.
+        client: the connection to it.
+        server: process id of the process that was forked.
+    """
+
+    request: Mapping[str, Any]
+    descriptors: Sequence[int]
+    client: socket.socket
+    server: int
+
+
+def serve(path: Path) -> Asked | None:
+    """Load the libraries, then fork a process for everybody who asks, until SIGTERM.
+
+    Returns:
+        in a fork: what it is to be; None where forks are of no use.
+    """
+    prepare()
+    _remove_abandoned(path.parent)
+    before = dict(os.environ)
+    for library in LIBRARIES:
+        importlib.import_module(library)
+        if library == "torch" and _accelerated():
+            return None
+    theirs = {name: value for name, value in os.environ.items() if before.get(name) != value}
+    if sys.platform != "linux" or threading.active_count() > 1:
+        return None
+    gc.collect()
+    gc.freeze()  # the collector would otherwise touch, and so copy, every page of every fork
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    woken, wake = socket.socketpair()
+    with woken, wake, socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as selector:
+        for end in (woken, wake):
+            end.setblocking(False)
+        signal.set_wakeup_fd(wake.fileno())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        unready = path.with_suffix(".new")
+        unready.unlink(missing_ok=True)
+        umask = os.umask(0o077)
+        listener.bind(address_in(unready))
+        os.umask(umask)
+        listener.listen()
+        unready.rename(path)  # who finds it can connect
+        selector.register(listener, selectors.EVENT_READ)
+        selector.register(woken, selectors.EVENT_READ)
+        clients: dict[int, socket.socket] = {}
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is woken:
+                    woken.recv(4096)
+                elif asked := _fork(listener.accept()[0], clients, before):
+                    asked.request["environment"].update(theirs)
+                    return asked
+            _tell_of_the_ended(clients)
+
+
+def become(asked: Asked) -> NoReturn:
+    """Be, in a fork, the process that asked, until its module ends, and end as the interpreter would.
+
+    But for taking down the libraries module by module, which takes a second and changes nothing.
+    """
+    end_with(asked.server)
+    for target, descriptor in enumerate(asked.descriptors):
+        os.dup2(descriptor, target)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(asked.request["environment"])
+    for name in [name for name in sys.modules if name.partition(".")[0] in _OWN]:
+        del sys.modules[name]
+    sys.argv = [asked.request["module"], *asked.request["arguments"]]
+    threading.Thread(target=_end_with, args=(asked.client,), name="client", daemon=True).start()
+    status: object = 0
+    try:
+        runpy.run_module(asked.request["module"], run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        status = ended.code
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+    atexit._run_exitfuncs()
+    if not isinstance(status, int | None):
+        sys.stderr.write(f"{status}\n")
+        status = 1
+    with contextlib.suppress(OSError, ValueError):  # nobody reads any more
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status or 0)
+
+
+def _fork(client: socket.socket, clients: dict[int, socket.socket], environment: Mapping[str, str]) -> Asked | None:
+    """Fork for somebody who asks, if they have the environment that the libraries met.
+
+    Returns:
+        in the fork: what it is to be.
+    """
+    client.settimeout(10.0)
+    with contextlib.suppress(OSError, ValueError):
+        request, descriptors = receive(client, descriptors=3)
+        server = os.getpid()
+        pid = 0
+        if same_libraries(environment, request["environment"]) and request["folder"] == str(Path.cwd()):
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                for number in (signal.SIGCHLD, signal.SIGTERM):
+                    signal.signal(number, signal.SIG_DFL)
+                os.setpgid(0, 0)
+                for other in clients.values():
+                    other.close()
+                client.settimeout(None)
+                return Asked(request, descriptors, client, server)
+            clients[pid] = client
+        for descriptor in descriptors:
+            os.close(descriptor)
+        send(client, {"pid": pid})
+    if client not in clients.values():
+        client.close()
+    return None
+
+
+def _tell_of_the_ended(clients: dict[int, socket.socket]) -> None:
+    while clients and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+        with clients.pop(ended[0]) as client, contextlib.suppress(OSError):
+            send(client, {"status": os.waitstatus_to_exitcode(ended[1])})
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the sockets of processes that were killed."""
+    for socket_file in [*folder.glob("preloaded-*.sock"), *folder.glob("preloaded-*.new")]:
+        if not psutil.pid_exists(int(socket_file.stem.rpartition("-")[2])):
+            socket_file.unlink(missing_ok=True)
+
+
+def _end_with(client: socket.socket) -> None:
+    """End this process when the one that asked for it is gone, which else would have been this one."""
+    with contextlib.suppress(OSError):
+        while client.recv(1):
+            pass
+    end_within(STOP_S)
+
+
+def _accelerated() -> bool:
+    import torch
+
+    return bool(torch.version.cuda or torch.version.hip or getattr(torch.version, "xpu", None))
+
+
+if __name__ == "__main__":
+    if asked := serve(Path(sys.argv[1])):
+        become(asked)

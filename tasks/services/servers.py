@@ -1,0 +1,235 @@
+"""Starts, announces and stops the Prefect and MLflow servers of the project.
+
+Both listen on 127.0.0.1 only.  A port that is taken is never fought over: the next free one is used and named.  A
+server dies with the process that started it, also when that one is killed, and is killed itself when it does not stop
+in time.  What they print goes to files in ``.symposium/logs``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from pipeline_lib.locks import locked
+from pipeline_lib.storage import write_json
+from pipeline_lib.tracking.addresses import LOCK, tracking_uri
+from pipeline_lib.tracking.processes import own_process
+from tasks.services.prefect_database import lay_database
+from tasks.services.process_environment import answers, child_environment, places
+from tasks.services.processes import family, start, stop
+from tasks.services.tether import STOP_S
+
+HOST = "127.0.0.1"
+PREFECT_PORT, MLFLOW_PORT = 4200, 5000
+START_S = 300.0
+
+# What looks after schedules, workers and automations several times a minute; a server of one chain has none.
+_SERVICES = (
+    "CANCELLATION_CLEANUP",
+    "CLEANUP_RECONCILER",
+    "DB_VACUUM",
+    "FOREMAN",
+    "LATE_RUNS",
+    "PAUSE_EXPIRATIONS",
+    "REPOSSESSOR",
+    "SCHEDULER",
+    "TRIGGERS",
+)
+
+
+class ServerError(RuntimeError):
+    """A server could not be started; the message says why, and where its own words are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that this process has started.
+
+    Attributes:
+        name: ``prefect`` or ``mlflow``.
+        url: address without a slash at the end.
+        process: leader of the server's process group.
+        log: file with what it prints.
+    """
+
+    name: str
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def wait_until_healthy(self, timeout_s: float = START_S) -> None:
+        """Return when the server answers.
+
+        Raises:
+            ServerError: it ended, or did not answer in time.
+        """
+        end = time.monotonic() + timeout_s
+        # Whoever answers there may be somebody else's, who was a moment faster: ours must be the one that listens.
+        while not (self._listens() and answers(self.url, self.name)):
+            if self.process.poll() is not None:
+                raise ServerError(f"the {self.name} server ended with status {self.process.returncode}; see {self.log}")
+            if time.monotonic() > end:
+                self.stop()
+                raise ServerError(f"the {self.name} server does not answer after {timeout_s:.0f} s; see {self.log}")
+            time.sleep(0.2)
+
+    def _listens(self) -> bool:
+        port = int(self.url.rpartition(":")[2])
+        for member in family(self.process.pid):
+            with contextlib.suppress(psutil.Error):
+                for connection in member.net_connections("tcp"):
+                    if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
+                        return True
+        return False
+
+    def stop(self, timeout_s: float = STOP_S) -> None:
+        """Ask the server's processes to end, and kill those that have not after ``timeout_s`` seconds."""
+        stop(self.process, timeout_s)
+
+
+def start_prefect(port: int = PREFECT_PORT, ui: bool = True) -> Server:
+    """Start a Prefect server on the first free port from ``port`` on; it may not answer yet.
+
+    Args:
+        port: where to look for a free port first.
+        ui: whether it is for people, with the page and the services behind it, or records the runs of one chain only.
+    """
+    lay_database()
+    port = free_port(port)
+    url = f"http://{HOST}:{port}"
+    arguments = ["-m", "prefect", "server", "start", "--host", HOST, "--port", str(port), "--ui" if ui else "--no-ui"]
+    # The page asks the address it was built for; on another port than the usual one it must be told.
+    changes = {"PREFECT_SERVER_UI_API_URL": f"{url}/api", "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false"}
+    if not ui:
+        changes |= {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _SERVICES}
+    return _start("prefect", url, arguments, changes, without=("PREFECT_API_URL",))
+
+
+def start_mlflow(port: int = MLFLOW_PORT) -> Server:
+    """Start an MLflow server over the project's database on the first free port, and wait until it answers."""
+    port = free_port(port)
+    home = places().tracking
+    home.mkdir(parents=True, exist_ok=True)
+    uri = tracking_uri(home)
+    arguments = ["-m", "mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]
+    arguments += ["--backend-store-uri", uri, "--artifacts-destination", (home / "artifacts").as_uri()]
+    # One worker is much faster on SQLite than several, and jobs are for things that are not used here.
+    changes = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    with locked(home / LOCK):  # it makes the database if there is none, and no run must do that at the same time
+        server = _start("mlflow", f"http://{HOST}:{port}", arguments, changes, without=("MLFLOW_TRACKING_URI",))
+        server.wait_until_healthy()
+    return server
+
+
+@contextlib.contextmanager
+def prefect_server() -> Iterator[str]:
+    """Yield the address of a Prefect server for the length of a ``with`` block; children find it as well.
+
+    It is the one in ``PREFECT_API_URL``, where `tasks.services.process_environment.prepare` puts the project's server
+    when one runs, else a server of our own, which ends with the block.
+
+    Raises:
+        ServerError: the server in ``PREFECT_API_URL`` does not answer, or ours does not start.
+    """
+    with starting_prefect_server() as wait:
+        yield wait()
+
+
+@contextlib.contextmanager
+def starting_prefect_server() -> Iterator[Callable[[], str]]:
+    """Start what `prefect_server` yields, and leave the waiting to the caller, who can do something else meanwhile.
+
+    Yields:
+        what waits until the server answers, and returns its address.
+
+    Raises:
+        ServerError: the server in ``PREFECT_API_URL`` does not answer; from the function: ours does not start.
+    """
+    if given := os.environ.get("PREFECT_API_URL"):
+        require(given)
+        yield lambda: given.removesuffix("/api")
+        return
+    server = start_prefect(any_port(), ui=False)
+    os.environ["PREFECT_API_URL"] = f"{server.url}/api"
+
+    def wait() -> str:
+        server.wait_until_healthy()
+        return server.url
+
+    try:
+        yield wait
+    finally:
+        _send_what_is_left()
+        os.environ.pop("PREFECT_API_URL", None)
+        server.stop()
+
+
+def _send_what_is_left() -> None:
+    """Let Prefect send logs and events now; at the end of the process it would try a server that is gone, for long."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    for worker in (APILogWorker, EventsWorker):
+        worker.drain_all(timeout=5.0)
+
+
+def require(api_url: str) -> None:
+    """Raise ServerError if no Prefect server answers at ``api_url``."""
+    if not answers(api_url.removesuffix("/api"), "prefect", timeout_s=10.0):
+        raise ServerError(
+            f"the Prefect server at {api_url} does not answer; start it (`make ui`), or unset PREFECT_API_URL to work "
+            "without one"
+        )
+
+
+def free_port(wanted: int) -> int:
+    """Return ``wanted``, or the first free port above it; ServerError if the next fifty are all taken."""
+    for port in range(wanted, wanted + 50):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((HOST, port))
+                return port
+    raise ServerError(f"ports {wanted} to {wanted + 49} on {HOST} are all taken; end one of the programs there")
+
+
+def any_port() -> int:
+    """Return a port that nobody is likely to take in the next seconds."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def announced(urls: Mapping[str, str]) -> Iterator[None]:
+    """Let other processes of the project find these servers for the length of a ``with`` block."""
+    file = places().servers
+    content = {name: {"url": url, "process": own_process()} for name, url in urls.items()}
+    write_json(file, content)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            if json.loads(file.read_text(encoding="utf-8")) == content:  # not a later one's
+                file.unlink()
+
+
+def _start(
+    name: str, url: str, arguments: Sequence[str], changes: Mapping[str, str], without: Sequence[str] = ()
+) -> Server:
+    log = places().home / "logs" / f"{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    environment = {k: v for k, v in child_environment(**changes).items() if k not in without}
+    with log.open("wb") as output:
+        process = start([sys.executable, *arguments], environment, places().home, output)
+    return Server(name, url, process, log)

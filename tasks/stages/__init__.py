@@ -1,0 +1,1 @@
+"""What each stage of the chain does, one file each."""

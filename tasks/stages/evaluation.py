@@ -1,0 +1,184 @@
+"""Evaluating a team on a split: one cached task per checkpoint, so only what is new costs anything."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pipeline_lib.environments.make
+import pipeline_lib.evaluation.run
+import pipeline_lib.policies.load
+import pipeline_lib.rollouts.make
+from pipeline_lib import storage
+from pipeline_lib.environments.make import make_environment
+from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.run import evaluate_team
+from pipeline_lib.policies.store import team_digest
+from pipeline_lib.problems.splits import load_manifest, load_split
+from pipeline_lib.protocols import make_protocol
+from pipeline_lib.rollouts import make_engine
+from pipeline_lib.settings import Params
+from pipeline_lib.settings.base import result_settings
+from pipeline_lib.settings.evaluate import SampleSettings
+from pipeline_lib.training.checkpoints import load_checkpoint, read_checkpoint, step_folder, steps_in
+from tasks.experiment.arms import BASE, PROBLEMS, environment_section, trained_folder
+from tasks.experiment.sampling import sampling_of
+from tasks.experiment.teams import base_team
+from tasks.identity.stages import contents, playing
+from tasks.runtime.caching import CachedTask, Identity
+
+if TYPE_CHECKING:
+    from pipeline_lib.policies.policy import Team
+    from pipeline_lib.rollouts.engine import Engine
+
+#: How a team plays unless another protocol is asked for: as it is trained.
+DECENTRALISED = "decentralised"
+
+EVALUATE = CachedTask(
+    "evaluate",
+    pipeline_lib.evaluation.run,
+    pipeline_lib.environments.make,
+    pipeline_lib.rollouts.make,
+    pipeline_lib.policies.load,
+)
+
+
+@dataclass(slots=True)
+class Evaluated:
+    """Episodes of one team on one split, and the wall time it took when they were computed (seconds)."""
+
+    episodes: list[EpisodeRecord]
+    seconds: float
+
+
+class Evaluator:
+    """Plays one arm's teams on one split, with one sandbox, one team in memory and one engine for all of them.
+
+    The engine starts when the first team is really played; another checkpoint's weights are put into the team in memory
+    and from there into the running engine, as training does.
+
+    Args:
+        params: the settings.
+        arm: which arm.
+        split: ``validation`` or ``test``.
+        samples: episodes per problem, and their seed.
+    """
+
+    def __init__(self, params: Params, arm: str, split: str, samples: SampleSettings) -> None:
+        self._params = params
+        self._arm = arm
+        self._samples = samples
+        self._section = environment_section(params, arm)
+        self.problems: Sequence[Any] = load_split(PROBLEMS, split)
+        self.manifest = load_manifest(PROBLEMS)["splits"][split]
+        self._environment = make_environment(self._section, params.sandbox)
+        self._team = self._untrained()
+        self._base = team_digest(self._team)
+        self._engine: Engine | None = None
+        self._held: dict[str, int] = {}
+
+    def close(self) -> None:
+        """Stop engine and sandbox."""
+        self._environment.close()
+        if self._engine is not None:
+            self._engine.close()
+
+    def base(self, protocol: str = DECENTRALISED) -> Evaluated:
+        """Return the untrained team's episodes, each agent by itself or by another protocol."""
+        title = "base" if protocol == DECENTRALISED else f"base, {protocol.replace('_', ' ')}"
+
+        def put() -> None:
+            if any(policy.version for policy in self._team.policies.values()):  # a checkpoint was put over it
+                self._team, self._held = self._untrained(), {}
+
+        return self._evaluate(put, self._base, f"{self._arm} {title}", protocol)
+
+    def checkpoint(self, seed: int, step: int) -> Evaluated:
+        """Return the episodes of a checkpoint, which is verified by digest before it is used."""
+        folder = step_folder(trained_folder(self._arm, seed), step)
+        digest = str(read_checkpoint(folder)["team"])
+
+        def put() -> None:
+            load_checkpoint(folder, self._team)
+
+        return self._evaluate(put, digest, f"{self._arm} {seed} step {step}", DECENTRALISED)
+
+    def _untrained(self) -> Team:
+        return base_team(self._params, self._environment, self.problems)
+
+    def _engine_with_team(self) -> Engine:
+        """Return the engine, with the weights that the team in memory has now."""
+        policies = self._team.policies
+        if self._engine is None:
+            self._engine = make_engine(self._params.rollouts)
+        if not self._held:
+            self._engine.load(policies)
+        for name, policy in policies.items():
+            if self._held.get(name, policy.version) != policy.version:
+                self._engine.update(policy)
+        self._held = {name: policy.version for name, policy in policies.items()}
+        return self._engine
+
+    def _evaluate(self, put: Callable[[], None], digest: str, title: str, protocol: str) -> Evaluated:
+        """Return the episodes of the team with this digest; ``put`` brings its weights into memory."""
+        params, samples = self._params, self._samples
+
+        def compute() -> dict[str, Any]:
+            started = time.perf_counter()
+            put()
+            records = evaluate_team(
+                self._team,
+                self._environment,
+                self.problems,
+                self._engine_with_team(),
+                sampling_of(params),
+                samples.samples,
+                samples.seed,
+                protocol=make_protocol(protocol),
+            )
+            return {
+                "episodes": [record.to_json() for record in records],
+                "seconds": round(time.perf_counter() - started, 3),
+            }
+
+        identity = Identity(
+            policy=self._depends_on(digest),
+            problems=self.manifest["digest"],
+            seed=samples.seed,
+            settings={
+                "samples": samples.samples,
+                "protocol": protocol,
+                "environment": result_settings(self._section),
+                "playing": playing(params),
+            },
+        )
+        value = EVALUATE(identity, compute, title)
+        return Evaluated([EpisodeRecord.from_json(row) for row in value["episodes"]], value["seconds"])
+
+    def _depends_on(self, weights: str) -> str:
+        """Return the digest of all that decides how a team answers: trained weights, and the base that they adapt."""
+        return storage.digest({"weights": weights, "base": contents().of(BASE)})
+
+
+@contextlib.contextmanager
+def evaluator(params: Params, arm: str, split: str, samples: SampleSettings) -> Iterator[Evaluator]:
+    """Yield an `Evaluator` and stop its engine and sandbox afterwards."""
+    made = Evaluator(params, arm, split, samples)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def checkpoint_steps(arm: str, seed: int) -> list[int]:
+    """Return the steps of a run's checkpoints, step 0 (the untrained team) first."""
+    return steps_in(trained_folder(arm, seed))
+
+
+def episodes_file(folder: Path, name: str) -> Path:
+    """Return the file in which a team's episodes lie."""
+    return folder / f"{name}.jsonl"

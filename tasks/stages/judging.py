@@ -1,0 +1,114 @@
+"""The verdict: the selected team against everything else, as one family of comparisons."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.plan import read_plan
+from pipeline_lib.evaluation.plan_check import check_plan
+from pipeline_lib.evaluation.verdict import BASE, bind, summarise_test
+from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of
+from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, outside
+from tasks.experiment.episode_files import read_episodes, swept, tested_file
+from tasks.experiment.plans import done_now
+from tasks.identity.stages import whole
+from tasks.looks.told import looks_told, made_under, steps_swept
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pipeline_lib.evaluation.table import Episodes
+    from pipeline_lib.settings import Params
+    from tasks.runtime.stage import StageRun
+
+#: Tags of the verdict's run in MLflow; whoever compares runs reads them.
+VERDICT, SENTENCE, METRIC = "symposium.verdict", "symposium.sentence", "symposium.metric"
+PLAN, TEST_PROBLEMS = "symposium.plan", "symposium.problems"
+#: What must be said of its plan, in words (empty: followed, and fixed before), and how many looks there are.
+PLAN_FAULTS, LOOKS = "symposium.plan_faults", "symposium.looks"
+
+
+def judge(params: Params, run: StageRun) -> str:
+    """Write ``results/verdict.json`` (everything) and ``results/metrics.json`` (few numbers); return the sentence."""
+    selection = storage.read_json(RESULTS / "selection.json")[TEAM]
+    seeds = seeds_of(params, TEAM)
+    steps = {seed: int(selection["seeds"][str(seed)]["step"]) for seed in seeds}
+    baselines: dict[str, Episodes] = {}
+    if single := seeds_of(params, SINGLE):
+        baselines[SINGLE_AGENT] = {seed: read_episodes(tested_file(SINGLE, "selected", seed)) for seed in single}
+        baselines[UNTRAINED_SINGLE_AGENT] = read_episodes(tested_file(SINGLE, "base"))
+    for protocol in params.evaluate.baselines:
+        baselines[UNTRAINED[protocol]] = read_episodes(tested_file(TEAM, protocol))
+    tested = summarise_test(
+        selected={seed: read_episodes(tested_file(TEAM, "selected", seed)) for seed in seeds},
+        base=read_episodes(tested_file(TEAM, "base")),
+        last={seed: read_episodes(tested_file(TEAM, "last", seed)) for seed in seeds},
+        baselines=baselines,
+        selected_steps=steps,
+        last_steps={seed: int(selection["seeds"][str(seed)]["last"]) for seed in seeds},
+        evaluate=params.evaluate,
+        verdict=params.verdict,
+        validation={seed: swept(TEAM, seed)[steps[seed]] for seed in seeds},
+        outside=outside(params),
+    )
+    result = bound(params, run.name, tested, {**made_under(params), "the selection": selection["plan"]})
+    storage.write_json(RESULTS / "verdict.json", result)
+    numbers = headline(result)
+    storage.write_json(RESULTS / "metrics.json", numbers)
+    run.log(0, {f"test/{name}": float(value) for name, value in numbers.items() if isinstance(value, int | float)})
+    run.tracked.params(whole(params).model_dump(mode="json"))
+    run.tracked.tag(
+        {
+            VERDICT: result["verdict"],
+            SENTENCE: result["sentence"],
+            METRIC: result["metric"],
+            PLAN: result["plan"]["plan"],
+            TEST_PROBLEMS: result["design"]["test_content"],
+            PLAN_FAULTS: "; ".join((*result["plan"]["deviations"], *result["plan"]["changed"])),
+            LOOKS: str(result["looks"]["count"] or "not counted"),
+        }
+    )
+    run.markdown("verdict", f"## {result['verdict']}\n\n{result['sentence']}\n\n{result['price_of_the_default']}")
+    return str(result["sentence"])
+
+
+def bound(
+    params: Params, run: str, tested: Mapping[str, Any], carried: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Tie a test's result to its plan and to all looks at its problems, of which it becomes one.
+
+    Args:
+        params: the settings in force.
+        run: name of the run.
+        tested: of `summarise_test`.
+        carried: the plans under which what it rests on was made, by what it is.
+    """
+    plan = read_plan(PLAN_FILE)
+    done = done_now(params, tested["design"], checkpoints=steps_swept(params))
+    looks, changed = looks_told(params, done, run, tested)
+    check = check_plan(done, plan, tested["design"]["selected"], carried, changed)
+    design = {**done.to_json(), "selected": tested["design"]["selected"]}
+    return bind({**tested, "design": design}, check, looks)
+
+
+def headline(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers by which runs are compared (``dvc metrics diff``): each team's mean, effect, verdict."""
+    metric, teams = result["metric"], result["teams"]
+    means = {re.sub(r"\W+", "_", name).lower(): team["metrics"][metric] for name, team in teams.items()}
+    numbers = {
+        "verdict": result["verdict"],
+        **means,
+        "difference": result["difference"],
+        "low": result["low"],
+        "high": result["high"],
+        "p": result["p"],
+        "looks": result["looks"]["count"],
+        "p_for_looks": result["looks"]["p"].get(BASE, {}).get("for_looks"),
+        "hedges_g": result["hedges_g"],
+    }
+    return {
+        name: round(value, 6) if isinstance(value, float) and name not in ("p", "p_for_looks") else value
+        for name, value in numbers.items()
+    }

@@ -1,0 +1,88 @@
+"""The report: everything the stages wrote, on one page, and as series for ``dvc plots``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.metrics import summarise_team
+from pipeline_lib.report.data import ReportData
+from pipeline_lib.report.page import build_report
+from pipeline_lib.report.series import write_plots
+from tasks.experiment.arms import IDENTITIES, PROBLEMS, RESULTS, SINGLE, TEAM, seeds_of
+from tasks.experiment.comparisons import SINGLE_AGENT, notes
+from tasks.experiment.episode_files import TESTED, swept
+from tasks.identity.run import identity_tags
+from tasks.identity.stages import whole
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings import Params
+    from tasks.runtime.stage import StageRun
+
+REPORT = Path("report")
+
+
+def make_report(params: Params, run: StageRun) -> None:
+    """Write ``report/index.html`` and ``report/plots/``, and keep both with the run in MLflow."""
+    data = gather(params, run.name)
+    build_report(data, REPORT / "index.html")
+    write_plots(data, REPORT / "plots")
+    run.tracked.artifact(REPORT, "report")
+    run.markdown("report", f"**{data.verdict['verdict']}** {data.verdict['sentence']}\n\n`{REPORT / 'index.html'}`")
+
+
+def gather(params: Params, name: str) -> ReportData:
+    """Read the outputs of all stages.
+
+    Raises:
+        FileNotFoundError: a stage has not run.
+    """
+    return ReportData(
+        name=name,
+        train={seed: training_rows(TEAM, seed) for seed in seeds_of(params, TEAM)},
+        selection=storage.read_json(RESULTS / "selection.json")[TEAM],
+        verdict=storage.read_json(RESULTS / "verdict.json"),
+        sweep={
+            seed: {
+                step: summarise_team(episodes, params.evaluate.pass_k)["overall"]
+                for step, episodes in swept(TEAM, seed).items()
+            }
+            for seed in seeds_of(params, TEAM)
+        },
+        baseline_train={SINGLE_AGENT: {seed: training_rows(SINGLE, seed) for seed in seeds_of(params, SINGLE)}}
+        if seeds_of(params, SINGLE)
+        else {},
+        costs=costs(params),
+        plan=storage.read_json(RESULTS / "plan.json"),
+        audit=storage.read_json(RESULTS / "audit.json"),
+        identity={
+            **identity_tags(),
+            "problems": storage.file_digest(PROBLEMS / "manifest.json"),
+            **{
+                f"identity of {path.stem}": storage.file_digest(path)[:16] for path in sorted(IDENTITIES.glob("*.json"))
+            },
+        },
+        settings=whole(params).model_dump(mode="json"),
+        notes=notes(params),
+    )
+
+
+def training_rows(arm: str, seed: int) -> list[dict[str, float]]:
+    """Return the metrics of every update of a run."""
+    return list(storage.read_jsonl(RESULTS / "train" / f"{arm}-{seed}.jsonl"))
+
+
+def costs(params: Params) -> dict[str, dict[str, float]]:
+    """Return seconds and sampled tokens of training and test, by part."""
+    found: dict[str, dict[str, float]] = {}
+    for arm in (TEAM, SINGLE):
+        rows: list[dict[str, Any]] = [row for seed in seeds_of(params, arm) for row in training_rows(arm, seed)]
+        if rows:
+            found[f"training, {arm}"] = {
+                "seconds": sum(row["time/step_s"] for row in rows),
+                "tokens": sum(row["actions/tokens"] for row in rows),
+            }
+    tested = storage.read_json(TESTED / "cost.json").values()
+    found["test"] = {key: sum(cost[key] for cost in tested) for key in ("seconds", "tokens")}
+    return found

@@ -1,0 +1,39 @@
+"""Selection of a checkpoint of each run, on validation episodes only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.plan import read_plan
+from pipeline_lib.evaluation.plan_check import check_plan
+from pipeline_lib.evaluation.selection import select
+from tasks.experiment.arms import ARMS, PLAN_FILE, RESULTS, TEAM, seeds_of
+from tasks.experiment.episode_files import swept
+from tasks.experiment.plans import done_now
+from tasks.stages.crowning import make_known
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings import Params
+    from tasks.runtime.stage import StageRun
+
+
+def select_checkpoints(params: Params, run: StageRun) -> None:
+    """Write ``results/selection.json``: by arm, the selection and the plan it followed; tag the team's in MLflow."""
+    plan = read_plan(PLAN_FILE)
+    written = {}
+    for arm in ARMS:
+        if not seeds_of(params, arm):
+            continue
+        episodes = {seed: swept(arm, seed) for seed in seeds_of(params, arm)}
+        base = next(iter(episodes.values()))[0]
+        trained = {seed: {step: rows for step, rows in steps.items() if step} for seed, steps in episodes.items()}
+        selection = select(trained, base, params.evaluate, params.verdict)
+        written[arm] = {**selection.to_json(), "plan": plan.to_json()}
+        if arm == TEAM:
+            written[arm]["plan_check"] = check_plan(done_now(params, selection.design), plan).to_json()
+            run.tracked.selected(make_known(run, arm, selection.champion_seed, selection.champion_step))
+            rows = [{"seed": s, "step": c.step, "mean": c.mean, "last": c.last} for s, c in selection.seeds.items()]
+            run.table("selection", rows, f"Rule {selection.rule}, metric {selection.metric}")
+            run.log(0, {f"selected/step/{seed}": float(choice.step) for seed, choice in selection.seeds.items()})
+    storage.write_json(RESULTS / "selection.json", written)

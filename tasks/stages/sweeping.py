@@ -1,0 +1,45 @@
+"""The sweep of one run: every checkpoint's episodes on the validation split, a file each."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.metrics import summarise_team
+from pipeline_lib.training.checkpoints import RECORD, step_folder
+from tasks.experiment.arms import PROBLEMS, sweep_folder, trained_folder
+from tasks.looks.looking import begin_sweep
+from tasks.stages.crowning import make_known
+from tasks.stages.evaluation import checkpoint_steps, evaluator
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings import Params
+    from tasks.runtime.stage import StageRun
+
+
+def sweep_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
+    """Evaluate every checkpoint of a run, step 0 (the base) included, into ``results/sweep/<arm>-<seed>/``."""
+    folder = sweep_folder(arm, seed)
+    shutil.rmtree(folder, ignore_errors=True)
+    steps = checkpoint_steps(arm, seed)
+    digests = {
+        step: str(storage.read_json(step_folder(trained_folder(arm, seed), step) / RECORD)["team"]) for step in steps
+    }
+    rows = []
+    with evaluator(params, arm, "validation", params.evaluate.validation) as team:
+        dataset = ("validation", str(team.manifest["digest"]))
+        run.tracked.dataset(*dataset, {"path": str(PROBLEMS / team.manifest["file"])}, "validation")
+        for number, step in enumerate(steps):
+            run.progress(number, len(steps), f"step {step}")
+            evaluated = team.checkpoint(seed, step)
+            if not number:
+                begin_sweep(arm, seed, {step: digest for step, digest in digests.items() if step}, run.name)
+            storage.write_jsonl(folder / f"step-{step:05d}.jsonl", (r.to_json() for r in evaluated.episodes))
+            overall = summarise_team(evaluated.episodes, params.evaluate.pass_k)["overall"]
+            metrics = {f"validation/{name}": value for name, value in overall.items()}
+            run.log(step, metrics)
+            run.tracked.checkpoint_metrics(make_known(run, arm, seed, step), step, metrics, dataset)
+            rows.append({"step": step, **{key: round(value, 4) for key, value in overall.items()}})
+        run.progress(len(steps), len(steps), "")
+    run.table("sweep", rows, f"Checkpoints of {arm} {seed} on the validation split")

@@ -1,0 +1,78 @@
+"""The test: every team once on the held-out split, with the same problems and sampling seeds."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib import storage
+from pipeline_lib.training.checkpoints import RECORD, step_folder
+from tasks.experiment.arms import ARMS, PROBLEMS, RESULTS, TEAM, seeds_of, trained_folder
+from tasks.experiment.episode_files import TESTED, tested_file
+from tasks.looks.looking import begin_look, end_look
+from tasks.stages.evaluation import Evaluated, checkpoint_steps, evaluator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pipeline_lib.evaluation.looks import Look
+    from pipeline_lib.settings import Params
+    from tasks.runtime.stage import StageRun
+
+
+def test_teams(params: Params, run: StageRun) -> None:
+    """Write the test episodes of base, selected and last checkpoint of every arm and seed to ``results/test/``.
+
+    The base of the team also plays the baseline protocols.  As soon as there are episodes, and before anybody can see
+    them, git remembers the look at the test split (`looking`); one that is interrupted counts.
+    """
+    selection = storage.read_json(RESULTS / "selection.json")
+    shutil.rmtree(TESTED, ignore_errors=True)
+    total = sum(1 + 2 * len(seeds_of(params, arm)) for arm in ARMS if seeds_of(params, arm))
+    total += len(params.evaluate.baselines)
+    done = 0
+    costs: dict[str, Any] = {}
+    look: Look | None = None
+
+    def keep(path: Path, evaluated: Evaluated) -> None:
+        nonlocal done, look
+        if look is None:
+            look = begin_look(_weights(params, selection), run.name)
+        done += 1
+        storage.write_jsonl(path, (record.to_json() for record in evaluated.episodes))
+        costs[path.stem] = {"seconds": evaluated.seconds, "tokens": sum(r.tokens for r in evaluated.episodes)}
+        run.progress(done, total, path.stem)
+
+    for arm in ARMS:
+        if not seeds_of(params, arm):
+            continue
+        with evaluator(params, arm, "test", params.evaluate.test) as team:
+            entry = team.manifest
+            run.tracked.dataset("test", entry["digest"], {"path": str(PROBLEMS / entry["file"])}, "test")
+            keep(tested_file(arm, "base"), team.base())
+            for protocol in params.evaluate.baselines if arm == TEAM else ():
+                keep(tested_file(arm, protocol), team.base(protocol))
+            for seed in seeds_of(params, arm):
+                selected, last = selection[arm]["seeds"][str(seed)]["step"], checkpoint_steps(arm, seed)[-1]
+                keep(tested_file(arm, "selected", seed), team.checkpoint(seed, selected))
+                keep(tested_file(arm, "last", seed), team.checkpoint(seed, last))
+    storage.write_json(TESTED / "cost.json", costs)
+    if look is not None:
+        end_look(look)
+
+
+def _weights(params: Params, selection: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the digests of the trained teams that are tested, by training run and role."""
+    found: dict[str, dict[str, str]] = {}
+    for arm in ARMS:
+        for seed in seeds_of(params, arm):
+            chosen = {
+                "selected": int(selection[arm]["seeds"][str(seed)]["step"]),
+                "last": checkpoint_steps(arm, seed)[-1],
+            }
+            found[f"{arm}-{seed}"] = {
+                role: storage.read_json(step_folder(trained_folder(arm, seed), step) / RECORD)["team"]
+                for role, step in chosen.items()
+            }
+    return found
