@@ -14,6 +14,7 @@ from pipeline_lib.sandbox.executor import Executor
 from pipeline_lib.sandbox.image import build_image
 from pipeline_lib.sandbox.jails import LEVELS, STARTERS
 from pipeline_lib.sandbox.jobs import Limits
+from pipeline_lib.sandbox.packages import DEFAULT_PACKAGES
 from pipeline_lib.sandbox.remote import DEFAULT_PORT, TOKEN_VARIABLE, find_token
 from pipeline_lib.sandbox.server import Bounds, SandboxServer
 from pipeline_lib.sandbox.worker import JailError
@@ -26,6 +27,7 @@ def main() -> int:
     build = commands.add_parser("build-image", help="make the image for the docker backend, without a network")
     build.add_argument("--tag", default=DEFAULT_IMAGE, help="name of the image (default: %(default)s)")
     build.add_argument("--base", help="put the fork server into this image instead; it needs python3 >= 3.11")
+    build.add_argument("--packages", nargs="+", default=DEFAULT_PACKAGES, help="as pip knows them (default: numpy)")
     commands.add_parser("probe", help="say which jails work here and what they are worth")
     serve = commands.add_parser("serve", help="run jobs for others; the token is the right to run code as this user")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
@@ -35,6 +37,7 @@ def main() -> int:
     serve.add_argument("--slots", type=int, default=0, help="programs side by side; 0 means four per core")
     serve.add_argument("--min-isolation", choices=LEVELS, help="weakest isolation that is accepted")
     serve.add_argument("--image", help="for docker")
+    serve.add_argument("--packages", nargs="+", help="for programs, as pip knows them (default: numpy)")
     for field in fields(Limits):
         name = "--" + field.name.replace("_", "-")
         serve.add_argument(name, type=type(field.default), default=field.default, help="most that a job may ask for")
@@ -47,7 +50,7 @@ def main() -> int:
     try:
         if args.command == "serve":
             return _serve(args)
-        identifier = build_image(args.tag, args.base)
+        identifier = build_image(args.tag, args.base, args.packages)
     except (JailError, SandboxUnavailable, OSError, ValueError) as error:
         print(error, file=sys.stderr)  # noqa: T201 - this is a command
         return 1
@@ -62,7 +65,14 @@ def _serve(args: argparse.Namespace) -> int:
     bounds = Bounds(**{field.name: getattr(args, f"most_{field.name}") for field in fields(Bounds)})
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
-        Executor(args.backend, args.slots, limits, min_isolation=args.min_isolation, image=args.image) as executor,
+        Executor(
+            args.backend,
+            args.slots,
+            limits,
+            min_isolation=args.min_isolation,
+            image=args.image,
+            packages=args.packages,
+        ) as executor,
         SandboxServer(executor, token, args.host, args.port, bounds) as server,
     ):
         host, port = server.server_address[:2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from pipeline_lib.sandbox.backend import Backend, SandboxUnavailable
@@ -12,7 +13,7 @@ from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE
 from pipeline_lib.sandbox.jails import LEVELS, PROCESS_JAILS
 from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.local import LocalBackend
-from pipeline_lib.sandbox.runtime import find_packages
+from pipeline_lib.sandbox.packages import DEFAULT_PACKAGES, find_packages
 from pipeline_lib.sandbox.seccomp import filters
 
 _log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def _local(name: str, slots: int, limits: Limits, jails: list[str], options: dic
         "jails": jails,
         "min_isolation": options.get("min_isolation", "seccomp"),
         "filters": {name: program.hex() for name, program in filters().items()},
-        "packages": find_packages(),
+        "packages": asdict(find_packages(options.get("packages", DEFAULT_PACKAGES))),
         "image": options.get("image", DEFAULT_IMAGE),
         "runtime": options.get("runtime"),
     }
@@ -72,7 +73,7 @@ def _open_docker(slots: int, limits: Limits, options: dict[str, Any]) -> Backend
 
 def _open_auto(slots: int, limits: Limits, options: dict[str, Any]) -> Backend:
     """Open the strongest backend that works here: a kernel of its own, a container, a jailed process."""
-    level = {"min_isolation": options.get("min_isolation")}
+    level = {"min_isolation": options.get("min_isolation"), "packages": options.get("packages")}
     image = {"image": options.get("image")}
     attempts: list[tuple[str, dict[str, Any]]] = [
         ("docker", level | image | {"runtime": "runsc"}),
@@ -102,9 +103,9 @@ def _open_ray(slots: int, limits: Limits, options: dict[str, Any]) -> Backend:
 
 
 BACKENDS: dict[str, tuple[tuple[str, ...], Callable[[int, Limits, dict[str, Any]], Backend]]] = {
-    "process": (("min_isolation", "jail"), _open_process),
-    "docker": (("min_isolation", "image", "runtime"), _open_docker),
-    "auto": (("min_isolation", "image"), _open_auto),
+    "process": (("min_isolation", "packages", "jail"), _open_process),
+    "docker": (("min_isolation", "packages", "image", "runtime"), _open_docker),
+    "auto": (("min_isolation", "packages", "image"), _open_auto),
     "remote": (("address", "token", "token_file", "patience_s"), _open_remote),
     "ray": (("address", "batch", "inner", "min_isolation", "image"), _open_ray),
 }

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline_lib.sandbox import orphans
-from pipeline_lib.sandbox.runtime import ENVIRONMENT, FLAGS, SCRATCH
+from pipeline_lib.sandbox.runtime import ENVIRONMENT, FLAGS, PACKAGES, SCRATCH
 from pipeline_lib.sandbox.worker import JailError, NoPackages, Worker
 
 DEFAULT_IMAGE = "symposium-sandbox"
@@ -71,7 +71,7 @@ def start_docker(slot: int, config: dict[str, Any]) -> Worker:
         meeting = undo.enter_context(_listen(folder / "meeting", socket.SOCK_STREAM)) if apart else None
         with _listen(place, socket.SOCK_SEQPACKET) as listener, daemon() as client:
             image = client.images.get(config["image"])
-            packages = _check_image(config["image"], image, config["flavour"])
+            packages = _check_image(config["image"], image, config["wanted"], config["flavour"])
             container = client.containers.run(image.id, **_options(config, folder))
             jail = DockerJail("docker", container.id)
             undo.callback(jail.kill)
@@ -140,8 +140,13 @@ def remove_orphans() -> None:
                     container.remove(force=True, v=True)
 
 
-def _check_image(name: str, image: Any, flavour: str) -> list[str]:
-    """Return the folders with packages in the image; raises JailError if it was not made for this sandbox."""
+def _check_image(name: str, image: Any, wanted: Sequence[str], flavour: str) -> list[str]:
+    """Return the folders with packages in the image.
+
+    Raises:
+        JailError: it was not made for this sandbox, or has not the packages that were asked for.
+        NoPackages: it has no numpy, which nobody has to ask for.
+    """
     from pipeline_lib.sandbox.image import contents_digest
 
     labels = image.labels or {}
@@ -150,10 +155,18 @@ def _check_image(name: str, image: Any, flavour: str) -> list[str]:
             f"the image {name!r} was not built for this version of the sandbox; "
             "build it again with `python -m pipeline_lib.sandbox build-image`"
         )
-    packages = labels.get(f"{LABEL}.packages", "")
-    if flavour == "numpy" and not packages:
+    missing = sorted(set(wanted) - set(labels.get(f"{LABEL}.packages", "").split()))
+    if missing and missing != ["numpy"]:
+        names = " ".join(wanted)
+        raise JailError(
+            f"the image {name!r} has not the packages {missing}; build it again with "
+            f"`python -m pipeline_lib.sandbox build-image --packages {names}`"
+        )
+    if flavour == "lean":
+        return []
+    if missing:
         raise NoPackages(f"the image {name!r} has no numpy; build it where numpy is installed")
-    return [packages] if flavour == "numpy" else []
+    return [PACKAGES]
 
 
 def _options(config: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class Executor:
         cache: how many verdicts to remember; 0 turns the cache off.
         min_isolation: ``process``, ``docker``, ``auto``, ``ray``: weakest isolation that is accepted:
             ``namespaces``, ``seccomp`` (the default) or ``rlimits``.
+        packages: ``process``, ``docker``, ``auto``: what programs may import beside the standard library, as pip
+            knows it (numpy by default); installed here, and for a container's image when that was made.
         jail: ``process``: the kind of jail, ``bwrap``, ``unshare`` or ``bare``; by default the first that works.
         image: ``docker``, ``auto``, ``ray``: made by ``python -m pipeline_lib.sandbox build-image``.
         runtime: ``docker``: the containers' runtime, for example ``runsc``; by default the daemon's own.
@@ -61,6 +63,7 @@ class Executor:
         cache: int = _CACHE_SIZE,
         *,
         min_isolation: str | None = None,
+        packages: Sequence[str] | None = None,
         jail: str | None = None,
         image: str | None = None,
         runtime: str | None = None,
@@ -78,6 +81,7 @@ class Executor:
         self._lock = threading.Lock()
         options = {
             "min_isolation": min_isolation,
+            "packages": packages,
             "jail": jail,
             "image": image,
             "runtime": runtime,

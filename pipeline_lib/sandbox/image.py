@@ -1,7 +1,8 @@
 """Makes the image for the ``docker`` backend: without a network from the interpreter at hand, or from an image.
 
-The image holds the interpreter with its standard library, the shared libraries it needs, numpy if it is installed,
-and the fork server.  A label says which version of the fork server, so that an old image is not used by mistake.
+The image holds the interpreter with its standard library, the shared libraries it needs, numpy if it is installed, or
+the packages that were asked for, and the fork server.  Labels say which version of the fork server, so that an old
+image is not used by mistake, and which packages.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import re
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
 from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE, LABEL, PLACE, daemon
-from pipeline_lib.sandbox.runtime import HOME, INSIDE, PACKAGES, SCRATCH, VERSION, find_packages, find_runtime
+from pipeline_lib.sandbox.packages import DEFAULT_PACKAGES, Packages, find_packages
+from pipeline_lib.sandbox.runtime import HOME, INSIDE, PACKAGES, SCRATCH, VERSION, find_runtime
 from pipeline_lib.sandbox.worker import JailError
 
 _SKIPPED = ("test", "tests", "site-packages", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "__pycache__")
@@ -34,25 +36,27 @@ def contents_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def build_image(tag: str = DEFAULT_IMAGE, base: str | None = None) -> str:
+def build_image(tag: str = DEFAULT_IMAGE, base: str | None = None, packages: Sequence[str] = DEFAULT_PACKAGES) -> str:
     """Build the image and return its id.
 
     Args:
         tag: its name.
         base: an image with ``python3`` (3.11 or newer) in its path to put the fork server into; by default the image
-            is made of this machine's interpreter, its libraries and numpy.
+            is made of this machine's interpreter, its libraries and packages.
+        packages: as pip knows them; without ``base`` alone.
 
     Raises:
+        ValueError: a package is not installed here.
         JailError: there is no daemon, or ``base`` does not exist.
     """
     with daemon() as client:
         if base is not None:
             return _build_from(client, tag, base)
         with tempfile.TemporaryFile() as file:
-            packages = find_packages()
-            write_tar(file, packages)
+            found = find_packages(packages)
+            write_tar(file, found)
             file.seek(0)
-            settings = {f"ENV PATH={HOME}/bin", f"ENV LD_LIBRARY_PATH={HOME}/lib", *_labels(bool(packages))}
+            settings = {f"ENV PATH={HOME}/bin", f"ENV LD_LIBRARY_PATH={HOME}/lib", *_labels(found)}
             repository, _, version = tag.partition(":")
             # Pieces, because the SDK sends a file's length and chunks it as well, which the daemon refuses.
             answer = client.api.import_image_from_stream(
@@ -79,15 +83,15 @@ def image_id(tag: str) -> str:
             return ""
 
 
-def _labels(packages: bool) -> Iterable[str]:
+def _labels(packages: Packages) -> Iterable[str]:
     yield f"LABEL {LABEL}={contents_digest()}"
     if packages:
-        yield f"LABEL {LABEL}.packages={PACKAGES}"
+        yield f'LABEL {LABEL}.packages="{" ".join(packages.names)}"'
 
 
 def _build_from(client: object, tag: str, base: str) -> str:
     context = io.BytesIO()
-    lines = [f"FROM {base}", f"COPY inside {PLACE}/inside", "ADD folders.tar /", *_labels(False)]
+    lines = [f"FROM {base}", f"COPY inside {PLACE}/inside", "ADD folders.tar /", *_labels(Packages())]
     folders = io.BytesIO()
     with tarfile.open(fileobj=folders, mode="w") as tar:
         _add_scratch(tar)
@@ -105,18 +109,18 @@ def _build_from(client: object, tag: str, base: str) -> str:
     return str(image.id)
 
 
-def write_tar(file: IO[bytes], packages: list[str]) -> None:
+def write_tar(file: IO[bytes], packages: Packages) -> None:
     """Write the image's files: interpreter, libraries, ``packages`` and the fork server."""
     runtime = find_runtime()
     contents = [
         (runtime.executable, f"{HOME}/bin/python3"),
         (runtime.stdlib, f"{HOME}/lib/{VERSION}"),
-        *((Path(package), f"{PACKAGES}/{Path(package).name}") for package in packages),
+        *((Path(package), f"{PACKAGES}/{Path(package).name}") for package in packages.places),
         (INSIDE, f"{PLACE}/inside"),
     ]
     if runtime.shared:
         contents.append((runtime.shared, f"{HOME}/lib/{runtime.shared.name}"))
-    extensions = [*(runtime.stdlib / "lib-dynload").glob("*.so"), *_extensions(packages)]
+    extensions = [*(runtime.stdlib / "lib-dynload").glob("*.so"), *_extensions(packages.places)]
     contents += [(library.resolve(), str(library)) for library in _libraries([runtime.executable, *extensions])]
     # Every folder gets an entry: some storage drivers make those that have none so that only root may enter.
     folders = {"tmp", "dev", "proc", "sys", "etc", f"{PLACE}/run".lstrip("/")}
@@ -146,8 +150,9 @@ def _filter(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return entry
 
 
-def _extensions(packages: list[str]) -> list[Path]:
-    return [path for package in packages for path in Path(package).rglob("*.so*") if path.is_file()]
+def _extensions(places: Iterable[str]) -> list[Path]:
+    found = [path for place in places for path in (Path(place), *Path(place).rglob("*.so*"))]
+    return [path for path in found if ".so" in path.suffixes and path.is_file()]
 
 
 def _libraries(binaries: list[Path]) -> list[Path]:

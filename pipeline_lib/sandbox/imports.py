@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-_ALIASES = {"np": "numpy"}
-_PACKAGES = ("numpy",)
+_ALIASES = {"np": "numpy", "pd": "pandas"}
 # Modules that do something when they are imported, or that mean something to whoever runs tests.
 _REFUSED = (
     "antigravity",
@@ -33,8 +33,14 @@ _COMMON = (
 )
 
 
-def imported(code: str, names: frozenset[str]) -> dict[str, Any]:
-    """Return those of ``names`` which the program imports at its top level, under no other name than their own."""
+def imported(code: str, names: frozenset[str], packages: Sequence[str]) -> dict[str, Any]:
+    """Return those of ``names`` which the program imports at its top level, under no other name than their own.
+
+    Args:
+        code: the program.
+        names: what the tests leave open.
+        packages: modules that programs may import beside the standard library.
+    """
     found: dict[str, Any] = {}
     for node in _top_imports(code) if names else ():
         for alias in node.names:
@@ -42,9 +48,9 @@ def imported(code: str, names: frozenset[str]) -> dict[str, Any]:
             if name not in names or name in found:
                 continue
             if isinstance(node, ast.Import) and alias.name == _ALIASES.get(name, name):
-                found[name] = _module(alias.name)
+                found[name] = _module(alias.name, packages)
             elif isinstance(node, ast.ImportFrom) and alias.name == name and not node.level and node.module:
-                found[name] = getattr(_module(node.module), name, None)
+                found[name] = _part(node.module, name, packages)
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -54,7 +60,7 @@ def is_well_known(name: str) -> bool:
     return (
         name in sys.stdlib_module_names
         or name in _ALIASES
-        or name in _PACKAGES
+        or name in _ALIASES.values()
         or any(hasattr(importlib.import_module(module), name) for module in _COMMON)
     )
 
@@ -67,11 +73,17 @@ def _top_imports(code: str) -> list[ast.Import | ast.ImportFrom]:
     return [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
-def _module(path: str) -> Any:
+def _module(path: str, packages: Sequence[str]) -> Any:
     top = path.partition(".")[0]
-    if top in _REFUSED or (top not in sys.stdlib_module_names and top not in _PACKAGES):
+    if top in _REFUSED or (top not in sys.stdlib_module_names and top not in packages):
         return None
     try:
         return importlib.import_module(path)
     except ImportError:
         return None
+
+
+def _part(path: str, name: str, packages: Sequence[str]) -> Any:
+    """Return what ``from path import name`` gives, be it a module."""
+    home = _module(path, packages)
+    return None if home is None else getattr(home, name, None) or _module(f"{path}.{name}", packages)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pipeline_lib.sandbox.docker_jail import start_docker
+from pipeline_lib.sandbox.packages import Packages
 from pipeline_lib.sandbox.process_jails import start_bare, start_bwrap, start_unshare
 from pipeline_lib.sandbox.worker import JailError, Worker
 
@@ -20,9 +21,6 @@ STARTERS: dict[str, Callable[[int, dict[str, Any]], Worker]] = {
     "docker": start_docker,
 }
 PROCESS_JAILS = ("bwrap", "unshare", "bare")
-# What a fork server loads beside the standard library, and the address space that this takes, MiB.
-_PRELOAD = {"lean": [], "numpy": ["numpy", "numpy.random", "numpy.linalg", "numpy.fft"]}
-_EXTRA_MB = {"lean": 0, "numpy": 256}
 
 
 def start_worker(kind: str, slot: int, config: dict[str, Any], flavour: str = "lean") -> Worker:
@@ -31,15 +29,19 @@ def start_worker(kind: str, slot: int, config: dict[str, Any], flavour: str = "l
     Args:
         kind: a key of `STARTERS`.
         slot: number of the slot.
-        config: ``limits``, ``filters``, ``packages``, ``run_folder``, ``min_isolation``, ``user`` (as root, programs
-            run as this one), and what the jail needs.
-        flavour: ``lean``, or ``numpy`` for programs that import it.
+        config: ``limits``, ``filters``, ``packages`` (`packages.Packages` as a dict), ``run_folder``,
+            ``min_isolation``, ``user`` (as root, programs run as this one), and what the jail needs.
+        flavour: ``lean``, or ``packages`` for programs that may want one.
 
     Raises:
         JailError: the jail does not start on this machine, or is weaker than ``min_isolation``.
     """
-    own = {"flavour": flavour, "preload": _PRELOAD[flavour], "extra_mb": _EXTRA_MB[flavour]}
-    worker = STARTERS[kind](slot, config | own | {"packages": config["packages"] if flavour == "numpy" else []})
+    known = Packages(**config["packages"])
+    own: dict[str, Any] = {"flavour": flavour, "preload": (), "extra_mb": 0, "packages": ()}
+    own |= {"wanted": known.names, "modules": known.modules}
+    if flavour == "packages":
+        own |= {"preload": known.preload, "extra_mb": known.extra_mb, "packages": known.places}
+    worker = STARTERS[kind](slot, config | own)
     level = worker.facts["isolation"] = level_of(worker.facts)
     if LEVELS.index(level) > LEVELS.index(config["min_isolation"]):
         worker.close()

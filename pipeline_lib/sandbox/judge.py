@@ -7,7 +7,6 @@ jail with it.
 from __future__ import annotations
 
 import os
-import re
 import resource
 import select
 import signal
@@ -22,13 +21,13 @@ from pipeline_lib.sandbox import wire
 from pipeline_lib.sandbox.inside import confine, scratch
 from pipeline_lib.sandbox.jails import start_worker
 from pipeline_lib.sandbox.jobs import Limits
+from pipeline_lib.sandbox.packages import Packages
 from pipeline_lib.sandbox.runner import Ended, judge
 from pipeline_lib.sandbox.runtime import claim_user
 from pipeline_lib.sandbox.worker import JailError, NoPackages, Worker, WorkerDied
 
 _JOBS_PER_WORKER = 5000
 _GONE = 0  # poll tells of a hang-up whether or not it is asked
-_NAMES_NUMPY = re.compile(r"\bnumpy\b")  # imports take many forms, and loading it for nothing harms nobody
 
 
 def _end(number: int, frame: FrameType | None) -> None:
@@ -56,6 +55,7 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
     own = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     os.fchdir(own)
     config = config | {"user": user.number}
+    packages = Packages(**config["packages"])
     workers: dict[str, Worker] = {}
     try:
         while True:
@@ -76,7 +76,7 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
             head, body = frame
             planned = wire.unpack_job(body)
             job = planned.job
-            flavour = "numpy" if config["packages"] and _NAMES_NUMPY.search(job.prelude + "\n" + job.code) else "lean"
+            flavour = "packages" if packages.wanted_by(job.prelude + "\n" + job.code) else "lean"
             worker = workers.get(flavour)
             before = worker.jobs if worker is not None else 0
             try:
@@ -84,7 +84,7 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
                     try:
                         worker = workers[flavour] = _start(slot, config, flavour)
                     except NoPackages:  # then it is the program's own fault that it wants them
-                        config["packages"] = []
+                        packages = Packages()
                         worker, flavour = workers["lean"], "lean"
                         before = worker.jobs
                 verdict = judge(planned, job.limits or limits, worker, f"slot-{slot}")

@@ -128,7 +128,7 @@ def _run(job: Job, plan: TestPlan, recorder: Recorder, program: Program) -> None
                 folder.enter_context(tests_folder())
                 space["__file__"] = "tests.py"
             if plan.names:
-                space |= imported(job.code, plan.names - space.keys())
+                space |= imported(job.code, plan.names - space.keys(), program.worker.modules)
             program.bind()
             exec(plan.code, space)
             if plan.has_check:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import importlib.util
 import os
 import re
 import shutil
@@ -111,16 +110,6 @@ def claim_user() -> User:
     raise OSError(errno.EUSERS, f"all {_UIDS} users for programs are taken")
 
 
-def find_packages() -> list[str]:
-    """Return the folders of numpy in this process's path; empty where it is not installed."""
-    found = importlib.util.find_spec("numpy")
-    if found is None or found.origin is None:
-        return []
-    package = Path(found.origin).parent
-    libraries = package.parent / "numpy.libs"
-    return [str(package), *([str(libraries)] if libraries.is_dir() else [])]
-
-
 def readable_copy(place: Path, folder: Path) -> Path:
     """Return ``place``, or a copy of it below ``folder`` if not everybody can read it; the copy is made once.
 
@@ -130,6 +119,10 @@ def readable_copy(place: Path, folder: Path) -> Path:
         return place
     target = folder / place.name
     folder.mkdir(exist_ok=True)
+    if place.is_file():
+        shutil.copy2(place, target)
+        target.chmod(0o644)
+        return target
     with (folder / f"{place.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists():

@@ -25,16 +25,21 @@ _folders: list[str] = []
 
 @contextmanager
 def tests_folder() -> Iterator[None]:
-    """Run what is inside in a new folder, which is removed afterwards, and let it change no file outside."""
+    """Run what is inside in a new folder, which is removed afterwards, and let it change no file outside.
+
+    Temporary files are made in it, too.
+    """
     _watch()
     before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
     try:
         with tempfile.TemporaryDirectory(prefix="symposium-tests-") as folder:
             os.chdir(folder)
             _folders.append(os.path.realpath(folder))
+            usual, tempfile.tempdir = tempfile.tempdir, _folders[-1]
             try:
                 yield
             finally:
+                tempfile.tempdir = usual
                 _folders.pop()
                 os.fchdir(before)
     finally:

@@ -13,6 +13,7 @@ import signal
 import socket
 import struct
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -94,16 +95,20 @@ class Worker:
         control: the control socket.
         config: the fork server's configuration.
         meeting: where children's channels arrive if the jail cannot pass them through the control socket.
+
+    Attributes:
+        modules: what programs may import beside the standard library.
     """
 
     def __init__(
-        self, jail: Jail, control: socket.socket, config: dict[str, object], meeting: socket.socket | None = None
+        self, jail: Jail, control: socket.socket, config: dict[str, Any], meeting: socket.socket | None = None
     ) -> None:
         self.jail = jail
         self.control = control
         self.meeting = meeting
         self.jobs = 0
         self.usual_limits = config["limits"]  # those of jobs that bring none of their own
+        self.modules: Sequence[str] = config["modules"]
         control.settimeout(_PATIENCE_S)
         if meeting is not None:
             meeting.settimeout(_PATIENCE_S)

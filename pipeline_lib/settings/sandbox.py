@@ -36,6 +36,7 @@ class _Sandbox(Section):
 
 _MinIsolation = Literal["namespaces", "seccomp", "rlimits"]
 _MIN_ISOLATION = "weakest isolation that is accepted: namespaces > seccomp > rlimits"
+_PACKAGES = "what programs may import beside the standard library, as pip knows it; it must be installed here"
 _IMAGE = "made by `python -m pipeline_lib.sandbox build-image`"
 
 
@@ -44,6 +45,7 @@ class ProcessSandbox(_Sandbox):
 
     kind: Literal["process"] = "process"
     min_isolation: Machine[_MinIsolation] = Field("seccomp", description=_MIN_ISOLATION)
+    packages: tuple[str, ...] = Field(("numpy",), description=_PACKAGES)
 
 
 class DockerSandbox(_Sandbox):
@@ -51,6 +53,7 @@ class DockerSandbox(_Sandbox):
 
     kind: Literal["docker"] = "docker"
     min_isolation: Machine[_MinIsolation] = Field("seccomp", description=_MIN_ISOLATION)
+    packages: tuple[str, ...] = Field(("numpy",), description=_PACKAGES)
     image: str = Field("symposium-sandbox", min_length=1, description=_IMAGE)
     runtime: str | None = Field(None, description="runtime of the containers, for example runsc; null: the daemon's")
 
@@ -60,6 +63,7 @@ class AutoSandbox(_Sandbox):
 
     kind: Literal["auto"] = "auto"
     min_isolation: Machine[_MinIsolation] = Field("seccomp", description=_MIN_ISOLATION)
+    packages: tuple[str, ...] = Field(("numpy",), description=_PACKAGES)
     image: str = Field("symposium-sandbox", min_length=1, description=_IMAGE)
 
 

@@ -1,6 +1,7 @@
 """ClassEval's tasks as jobs: a class each, judged by its `unittest` tests.
 
-``python -m tests.sandbox.class_eval`` judges the canonical solutions and names those that miss full marks.
+``python -m tests.sandbox.class_eval [PACKAGE ...]`` judges the canonical solutions and names those that miss full
+marks; programs may import the packages, which must be installed (docs/sandbox.md says which the classes want).
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def misses(verdicts: dict[str, Verdict]) -> list[str]:
 def main() -> int:
     """Judge the canonical solutions."""
     jobs = class_eval()
-    with Executor(slots=2, limits=SLOW) as executor:
+    packages = sys.argv[1:] or None
+    with Executor(slots=2, limits=SLOW, packages=packages) as executor:
         verdicts = dict(zip(jobs, executor.run(list(jobs.values())), strict=True))
     missed = misses(verdicts)
     cases = [(verdict.passed, verdict.total) for verdict in verdicts.values()]

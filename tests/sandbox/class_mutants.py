@@ -1,7 +1,8 @@
 """Wrong implementations of ClassEval's classes, judged here and by plain Python.
 
-``python -m tests.sandbox.class_mutants 200`` makes so many mutants of canonical solutions and names every test method
-that passes in the sandbox and not in plain Python, which must be none, and those that pass in plain Python alone.
+``python -m tests.sandbox.class_mutants 200 SEED [PACKAGE ...]`` makes so many mutants of canonical solutions and names
+every test method that passes in the sandbox and not in plain Python, which must be none, and those that pass in plain
+Python alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import random
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,7 +72,7 @@ def plain(job: Job) -> set[str] | None:
     return set(json.loads(done.stdout.splitlines()[-1])) if done.returncode == 0 and done.stdout else set()
 
 
-def differences(count: int, seed: int) -> tuple[list[str], list[str], int]:
+def differences(count: int, seed: int, packages: Sequence[str] = ()) -> tuple[list[str], list[str], int]:
     """Return what passes here alone, what passes in plain Python alone, and how many methods failed in both.
 
     Methods that the canonical solution itself fails in plain Python are left out: as root it may write everything.
@@ -83,7 +85,7 @@ def differences(count: int, seed: int) -> tuple[list[str], list[str], int]:
         jobs.append(replace(job, id=f"{name}-{number}", code=mutant(job.code, draw)))
     here_alone, plain_alone, failed = [], [], 0
     canonical: dict[str, set[str]] = {}
-    with Executor(slots=2, limits=SHORT) as executor:
+    with Executor(slots=2, limits=SHORT, packages=packages or None) as executor:
         for job, verdict in zip(jobs, executor.run(jobs), strict=True):
             wanted = plain(job)
             if wanted is None:
@@ -102,7 +104,7 @@ def differences(count: int, seed: int) -> tuple[list[str], list[str], int]:
 
 def main() -> int:
     """Compare as many mutants as the command line says."""
-    here_alone, plain_alone, failed = differences(int(sys.argv[1]), int((*sys.argv, 0)[2]))
+    here_alone, plain_alone, failed = differences(int(sys.argv[1]), int((*sys.argv, 0)[2]), sys.argv[3:])
     print("\n".join(["only in plain Python:", *plain_alone, "only in the sandbox:", *here_alone]))
     print(f"{failed} test methods failed in both, {len(plain_alone)} here alone, {len(here_alone)} passed here alone")
     return bool(here_alone)

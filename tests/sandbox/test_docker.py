@@ -27,7 +27,7 @@ from pipeline_lib.sandbox import Executor, Job, Limits, SandboxUnavailable, Stat
 from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE, LABEL, daemon
 from pipeline_lib.sandbox.image import build_image, write_tar
 from pipeline_lib.sandbox.jails import start_worker
-from pipeline_lib.sandbox.runtime import find_packages
+from pipeline_lib.sandbox.packages import Packages, find_packages
 from pipeline_lib.sandbox.worker import JailError
 from tests.sandbox.chaos import wrong_verdicts
 from tests.sandbox.corpus import OwnTests, Program, corpus, own_tests
@@ -182,7 +182,7 @@ def test_a_container_that_cannot_start_leaves_nothing(dockerd: Daemon, tmp_path:
         "runtime": runtime,
         "limits": asdict(SHORT),
         "filters": dict.fromkeys(("fork_server", "fork_server_connecting"), "00"),
-        "packages": [],
+        "packages": {},
         "min_isolation": "seccomp",
         "user": 61000,
     }
@@ -218,7 +218,7 @@ def test_an_image_on_top_of_another(dockerd: Daemon) -> None:
 def test_a_program_that_wants_numpy_where_there_is_none_fails_by_itself(
     dockerd: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline_lib.sandbox.image.find_packages", list)
+    monkeypatch.setattr("pipeline_lib.sandbox.image.find_packages", lambda names: Packages())
     build_image("no-numpy")
     wants = Job("wants", "import numpy\ndef f(x):\n    return x + 1\n", TESTS, "f")
     with Executor("docker", slots=1, image="no-numpy") as executor:

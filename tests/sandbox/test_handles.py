@@ -79,7 +79,7 @@ def test_no_mutant_passes_what_it_fails_in_plain_python():
 
 
 FILES = """
-import os, shutil, sqlite3, unittest
+import os, shutil, sqlite3, tempfile, unittest
 class FilesTest(unittest.TestCase):
     def test_files_go_both_ways(self):
         with open("in.txt", "w") as file:
@@ -93,6 +93,9 @@ class FilesTest(unittest.TestCase):
         self.assertFalse(os.path.exists("deep/out.txt"))
         shutil.rmtree("deep")
         self.assertFalse(Files().exists("deep"))
+    def test_temporary_files_lie_in_the_folder(self):
+        with tempfile.NamedTemporaryFile() as file:
+            self.assertTrue(Files().exists(os.path.basename(file.name)))
     def test_a_database_has_two_sides(self):
         files = Files()
         files.open("data.db")

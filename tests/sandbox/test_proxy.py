@@ -37,6 +37,7 @@ class Scripted(Worker):
         self.control, self.other = socket.socketpair()
         self.threads: list[threading.Thread] = []
         self.jobs = 0
+        self.modules: tuple[str, ...] = ()
         self.usual_limits = asdict(Limits())
 
     def take(self, limits: dict[str, object] | None = None) -> socket.socket:

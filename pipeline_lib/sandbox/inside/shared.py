@@ -15,10 +15,11 @@ import collections
 from typing import Any
 
 try:
+    import packaged
     import values
     from common import too_many_parts
 except ImportError:  # in the judge this is part of a package
-    from pipeline_lib.sandbox.inside import values
+    from pipeline_lib.sandbox.inside import packaged, values
     from pipeline_lib.sandbox.inside.common import too_many_parts
 
 BadValue = values.BadValue
@@ -35,7 +36,6 @@ _DICTS = (dict, collections.OrderedDict, collections.Counter, collections.defaul
 _FACTORIES = {kind.__name__: kind for kind in (int, float, str, bool, list, tuple, dict, set)}
 _TUPLES: dict[type, str] = {tuple: "tuple", frozenset: "frozenset"}
 _SCALARS = (int, float, str, complex, bytes)
-_NUMBERS = "?bBhHiIlLqQfd"  # characters of numpy's types that have plain items
 
 # Special methods that the tests' side forwards for objects whose class has them.
 _SPECIAL = """
@@ -146,12 +146,11 @@ class Shared:
             return {"namedtuple": [kind.__name__, fields, [self.form(item, depth + 1) for item in tuple(value)]]}
         if isinstance(value, _SCALARS) and "enum" not in {base.__module__ for base in kind.__mro__}:
             return values.encode(value)
-        if kind.__module__ == "numpy" and hasattr(value, "dtype"):
-            if value.dtype.char in _NUMBERS:
-                items = value.tolist()
-                return {"array": [value.dtype.char, list(value.shape), items]} if value.shape else values.encode(items)
-            if not value.shape:
-                return self.form(value.tolist(), depth + 1)
+        found = packaged.form(value, kind)
+        if found is not None:
+            return found
+        if kind.__module__ == "numpy" and hasattr(value, "dtype") and not value.shape:
+            return self.form(value.tolist(), depth + 1)
         if kind in values.VIEWS:
             return {values.VIEWS[kind]: [self.form(item, depth + 1) for item in value]}
         return self.leave(value, depth + 1)
@@ -173,8 +172,8 @@ class Shared:
         if tag == "namedtuple":
             name, fields, items = body
             return values.namedtuple(name, tuple(fields))(*[self.value(item, depth + 1) for item in items])
-        if tag == "array":
-            return _array(*body)
+        if tag in packaged.TAGS:
+            return packaged.value(tag, body)
         if tag in ("keys", "values", "items"):
             items = [self.value(item, depth + 1) for item in body]
             return getattr(dict(enumerate(items)) if tag == "values" else _as_dict(tag, items), tag)()
@@ -252,15 +251,3 @@ def _same(left: Any, right: Any) -> bool:
 
 def _as_dict(tag: str, items: list[Any]) -> dict[Any, Any]:
     return dict(items) if tag == "items" else dict.fromkeys(items)
-
-
-def _array(kind: str, shape: list[int], items: Any) -> Any:
-    """Return an array of numbers, or the nested lists where there is no numpy."""
-    if type(kind) is not str or kind not in _NUMBERS or len(kind) != 1:
-        raise BadValue("form", "not an array of numbers")
-    items = values.decode(items)
-    try:
-        import numpy
-    except ImportError:
-        return items
-    return numpy.array(items, dtype=kind).reshape(shape)

@@ -1,0 +1,97 @@
+"""Which installed packages jails have beside the standard library, and which programs get such a jail.
+
+Packages are named as they are for pip; what they require comes with them.  Programs that name none of their modules
+get a jail without them, whose fork server is small and quick.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+DEFAULT_PACKAGES = ("numpy",)
+_NUMPY = ("numpy", "numpy.random", "numpy.linalg", "numpy.fft")
+_NUMPY_MB, _OTHERS_MB = 256, 512  # address space that loading numpy takes, or a dozen packages
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """Packages for jails; false if there are none.
+
+    Attributes:
+        names: those that were asked for, as pip knows them.
+        places: the files and folders of this machine that hold them and what they require.
+        modules: what can be imported from there.
+        preload: what a fork server loads before its first program.
+        extra_mb: address space that this takes, MiB.
+    """
+
+    names: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    preload: tuple[str, ...] = ()
+    extra_mb: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.places)
+
+    def wanted_by(self, code: str) -> bool:
+        """Return whether a program may want them; imports take many forms, and loading them for nothing is harmless."""
+        return bool(self) and re.search(rf"\b(?:{'|'.join(map(re.escape, self.modules))})\b", code) is not None
+
+
+def find_packages(names: Sequence[str] = DEFAULT_PACKAGES) -> Packages:
+    """Return packages that are installed for this process, with all that they require.
+
+    Raises:
+        ValueError: one is not installed.  Where numpy is missing, which nobody has to ask for, there are none.
+    """
+    found: dict[str, Distribution] = {}
+    asked: list[str] = []
+    for name in names:
+        try:
+            asked += _modules(_places(distribution(name)))
+        except PackageNotFoundError:
+            if tuple(names) == DEFAULT_PACKAGES:
+                return Packages()
+            raise ValueError(f"the package {name!r} is not installed for {__package__}: pip install {name}") from None
+        _collect(name, found)
+    places = [place for known in found.values() for place in _places(known)]
+    preload = [name for name in asked if name != "numpy" and not name.startswith("_")]
+    return Packages(
+        names=tuple(sorted(names)),
+        places=tuple(map(str, dict.fromkeys(places))),
+        modules=tuple(_modules(places)),
+        preload=(*(_NUMPY if "numpy" in found else ()), *preload),
+        extra_mb=_NUMPY_MB if set(found) == {"numpy"} else _OTHERS_MB,
+    )
+
+
+def _collect(name: str, found: dict[str, Distribution]) -> None:
+    """Add a package and what it requires; what a requirement says of other machines is not installed here."""
+    key = re.sub(r"[-_.]+", "-", name).lower()
+    if key in found:
+        return
+    try:
+        known = found[key] = distribution(name)
+    except PackageNotFoundError:
+        return
+    for requirement in known.requires or ():
+        wanted = re.match(r"[\w.-]+", requirement)
+        if wanted and "extra ==" not in requirement:
+            _collect(wanted[0], found)
+
+
+def _places(known: Distribution) -> list[Path]:
+    """Return the top-level files and folders of a package that programs need."""
+    tops = {file.parts[0] for file in known.files or () if len(file.parts) > 1 or file.suffix in (".py", ".so")}
+    places = [Path(str(known.locate_file(top))) for top in sorted(tops - {"..", "__pycache__"})]
+    return [place for place in places if place.exists() and place.suffix not in (".dist-info", ".egg-info", ".data")]
+
+
+def _modules(places: Sequence[Path]) -> list[str]:
+    names = (place.name.partition(".")[0] for place in places if place.suffix != ".libs")
+    return sorted({name for name in names if name.isidentifier()})

@@ -1,0 +1,77 @@
+"""What programs may import beside the standard library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.sandbox import Executor, Job, Status, Verdict
+from pipeline_lib.sandbox.packages import Packages, find_packages
+
+TEMPLATE = "from jinja2 import Template\ndef f(x):\n    return Template('{{ x + 1 }}').render(x=x)\n"
+IMAGE = """
+from PIL import Image, ImageChops
+class Album:
+    def __init__(self):
+        self.image = Image.new("RGB", (20, 10), (1, 2, 3))
+        self.large = Image.new("RGB", (2000, 1000))
+        self.image.filename = "a.png"
+    def turn(self):
+        self.image = self.image.rotate(90)
+    def lie(self, size):
+        class Liar(Image.Image):
+            mode, size = "RGB", (size, size)
+            def tobytes(self):
+                return b""
+        Liar.__module__ = "PIL.Image"
+        return Liar()
+"""
+IMAGE_TESTS = """
+import unittest
+class AlbumTest(unittest.TestCase):
+    def test_c_code_takes_images(self):
+        album, own = Album(), Image.new("RGB", (20, 10), (1, 2, 3))
+        self.assertIsNone(ImageChops.difference(own, album.image).getbbox())
+        self.assertEqual((album.image.filename, album.image.format), ("a.png", None))
+        album.turn()
+        self.assertIsNone(ImageChops.difference(own.rotate(90), album.image).getbbox())
+        self.assertIsNotNone(ImageChops.difference(own, album.image).getbbox())
+    def test_large_images_stay_where_they_are(self):
+        self.assertEqual(Album().large.size, (2000, 1000))
+    def test_what_is_no_image_is_none(self):
+        Album().lie(100)
+"""
+
+
+def judged(executor: Executor, code: str, tests: str, entry_point: str = "f") -> Verdict:
+    (verdict,) = executor.run([Job("job", code, tests, entry_point)])
+    return verdict
+
+
+@pytest.mark.parametrize("jail", ["bwrap", "unshare", "bare"])
+def test_a_package_comes_with_what_it_requires_and_nothing_else(jail: str) -> None:
+    with Executor(slots=1, jail=jail, packages=["jinja2"]) as executor:
+        assert judged(executor, TEMPLATE, "assert f(1) == '2'\n").status is Status.PASSED
+        for other in ("numpy", "pytest"):
+            verdict = judged(executor, f"import jinja2\nimport {other}\n{TEMPLATE}", "assert f(1) == '2'\n")
+            assert (verdict.status, verdict.passed) == (Status.LOAD_ERROR, 0)
+        lean = "import sys\ndef f(x):\n    return any('jin' 'ja2' in name for name in sys.modules)\n"
+        assert judged(executor, lean, "assert f(1) is False\n").status is Status.PASSED
+
+
+def test_where_packages_lie() -> None:
+    found = find_packages(["Jinja2"])
+    assert {"jinja2", "markupsafe"} == set(found.modules)
+    assert all(Path(place).exists() for place in found.places)
+    assert found.preload == ("jinja2",)
+    assert found.wanted_by("import jinja2 as j") and not found.wanted_by("import jinja22")
+    assert not Packages().wanted_by("import numpy")
+    with pytest.raises(ValueError, match="there-is-no-such-package"):
+        find_packages(["there-is-no-such-package"])
+
+
+def test_images_are_values_while_they_are_small() -> None:
+    with Executor(slots=1, packages=["pillow"]) as executor:
+        verdict = judged(executor, IMAGE, IMAGE_TESTS, "Album")
+    assert [case.result for case in verdict.cases] == ["ok", "ok", "error"], verdict
