@@ -20,18 +20,18 @@ import numpy as np
 from benchmarks.audit_coding_rewards import CODING
 from benchmarks.audit_rewards import PHILOSOPHERS, Entry
 from pipeline_lib.audit.result import Check, Status, worst
-from pipeline_lib.environments.coding.audit.ladder import coding_ladder
-from pipeline_lib.environments.coding.audit.search import search_menu
+from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
 from pipeline_lib.environments.coding.problems.generated import generate
+from pipeline_lib.environments.coding.settings import GeneratedProblems
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.environments.philosophers.audit.dry_run import CHOICES, Floats
-from pipeline_lib.environments.philosophers.audit.examine import audit_philosophers
+from pipeline_lib.environments.philosophers.audit.examiner import audit_philosophers
 from pipeline_lib.environments.philosophers.memoryless import CLASSES, FREE, MINE
 from pipeline_lib.environments.philosophers.runtime import Philosophers
 from pipeline_lib.environments.philosophers.scenarios import Scenario, generate_scenarios
+from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment, ScenarioFamily, ScenarioProblems
 from pipeline_lib.environments.philosophers.table import LEFT, RELEASE, RIGHT, WAIT
-from pipeline_lib.settings.philosophers import PhilosophersEnvironment
-from pipeline_lib.settings.problems import GeneratedProblems, ScenarioFamily, ScenarioProblems, SplitSizes
+from pipeline_lib.settings.problems import SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox
 
 PAGE = Path("docs/audit-table.md")
@@ -70,7 +70,7 @@ def audit_all(entries: Sequence[tuple[str, Entry]]) -> Iterator[tuple[str, Entry
             continue
         environment = make_environment(entry.reward, ProcessSandbox())
         try:
-            checks = [*coding_ladder(environment, problems)[1], search_menu(environment, problems, 0)]
+            checks = CodingExaminer().examine(environment, problems, 0, lambda done, total, text: None)[1]
         finally:
             environment.close()
         yield task, entry, checks

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from benchmarks.audit_rewards import Entry, Label
 from pipeline_lib.environments.coding.rewards import Facts, Reward, Team
-from pipeline_lib.settings.environment import CodingEnvironment
+from pipeline_lib.environments.coding.settings import CodingEnvironment
 
 Formula = Literal[
     "all_passed",

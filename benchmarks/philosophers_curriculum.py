@@ -28,6 +28,7 @@ from typing import Any
 from pipeline_lib import storage
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.environments.philosophers.scenarios import Scenario
+from pipeline_lib.environments.philosophers.settings import ScenarioProblems
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.warm_start import build_base
@@ -35,7 +36,6 @@ from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts import make_engine
 from pipeline_lib.settings import Params, load_params
-from pipeline_lib.settings.problems import ScenarioProblems
 from pipeline_lib.settings.train import Levels
 from pipeline_lib.training.trainer import train
 from tasks.experiment.sampling import compute_dtype, sampling_of
@@ -59,7 +59,7 @@ def tables(params: Params, sizes: tuple[int, ...], folder: Path) -> Path:
     if not isinstance(problems, ScenarioProblems):
         raise SystemExit("conf/environment/philosophers.yaml: brings no scenarios")
     family = problems.family.model_copy(update={"philosophers": sizes})
-    prepare(problems.model_copy(update={"family": family, "ood": {}}), folder)
+    prepare("philosophers", problems.model_copy(update={"family": family, "ood": {}}), folder)
     return folder
 
 

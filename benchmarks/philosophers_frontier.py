@@ -20,12 +20,12 @@ import numpy as np
 
 from pipeline_lib.environments.philosophers.runtime import Philosophers
 from pipeline_lib.environments.philosophers.scenarios import Scenario, dpbench
+from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine
 from pipeline_lib.rollouts.remote_policy import remote_team
-from pipeline_lib.settings.philosophers import PhilosophersEnvironment
 from pipeline_lib.settings.rollouts import OpenAIRollouts
 from pipeline_lib.storage import digest, read_json, write_json, write_text
 from pipeline_lib.training.curriculum.gates import wilson

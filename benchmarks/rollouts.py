@@ -83,7 +83,7 @@ def load(base: Path | None, problems: Path | None) -> tuple[Team, list[dict[str,
     with tempfile.TemporaryDirectory() as temporary:
         if problems is None:
             problems = Path(temporary) / "problems"
-            prepare(params.problems, problems)
+            prepare(params.environment.kind, params.problems, problems)
         if base is None:
             base = Path(temporary) / "base"
             build_base(params.policy, problems, base)

@@ -82,7 +82,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         problems, base = parsed.problems or Path(temporary, "problems"), parsed.base or Path(temporary, "base")
         if parsed.problems is None:
-            prepare(params.problems, problems)
+            prepare(params.environment.kind, params.problems, problems)
         if parsed.base is None:
             build_base(params.policy, problems, base)
         for seed in parsed.seeds:

@@ -13,7 +13,7 @@ def prepare() -> None:
     """Write the problems of every split and their manifest."""
     params = settings_of("prepare")
     with stage("prepare", params) as run:
-        manifest = prepare_problems(params.problems, PROBLEMS)
+        manifest = prepare_problems(params.environment.kind, params.problems, PROBLEMS)
         rows = [
             {"split": split, "problems": entry["count"], "families": entry["families"], "digest": entry["digest"][:12]}
             for split, entry in manifest["splits"].items()

@@ -1,40 +1,27 @@
-"""The entry of the audit: picks the checks for an environment, adds the base policy's, and concludes."""
+"""The entry of the audit: lets the environment's examiner look, adds the base policy's checks, and concludes."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline_lib.audit.audited import describe_reward, reward_digest
-from pipeline_lib.audit.preflight import play_base, preflight
-from pipeline_lib.audit.result import AuditResult, Check, Rung, Status, conclude
-from pipeline_lib.environments.coding.audit.ladder import WANTED as CODING
-from pipeline_lib.environments.coding.audit.ladder import coding_ladder
-from pipeline_lib.environments.coding.audit.search import search_menu
-from pipeline_lib.environments.philosophers.audit.dry_run import usual_batch
-from pipeline_lib.environments.philosophers.audit.examine import Habits, audit_philosophers
-from pipeline_lib.environments.philosophers.audit.ladder import WANTED as PHILOSOPHERS
-from pipeline_lib.environments.philosophers.runtime import Philosophers
-from pipeline_lib.policies.policy import Team
-from pipeline_lib.rollouts.engine import Engine, Sampling
+from pipeline_lib.audit.examiner import Examiner, Progress
+from pipeline_lib.audit.preflight import Played, preflight
+from pipeline_lib.audit.result import AuditResult, Check, Status, conclude
 from pipeline_lib.seam.environment import Environment
+from pipeline_lib.seam.registry import find
 from pipeline_lib.storage import digest
-
-if TYPE_CHECKING:
-    from pipeline_lib.settings.environment import Environment as EnvironmentSection
 
 
 def audit(
-    environment_section: EnvironmentSection,
+    environment_section: Any,
     environment: Environment[Any, Any],
     problems: Sequence[Any],
-    team: Team | None = None,
-    engine: Engine | None = None,
-    sampling: Sampling | None = None,
-    progress: Callable[[int, int, str], None] | None = None,
-    group_size: int = 8,
+    play_base: Callable[[Environment[Any, Any]], Played] | None = None,
+    progress: Progress | None = None,
     seed: int = 0,
 ) -> AuditResult:
     """Ask of a reward, before any training, whether it pays for something nobody wants.
@@ -43,11 +30,8 @@ def audit(
         environment_section: the settings of the environment, for the record.
         environment: the environment with the reward in question.
         problems: some training problems, at least one.
-        team: the base policies; without a team, engine and sampling the base policy is not looked at.
-        engine: samples from the team; its policies must be loaded.
-        sampling: the distribution training will sample from.
+        play_base: lets the base policy play in an environment; without it the base policy is not looked at.
         progress: called as ``progress(done, total, text)``.
-        group_size: episodes of the base policy per problem.
         seed: seed of all draws.
 
     Raises:
@@ -57,26 +41,13 @@ def audit(
         raise ValueError("the audit needs at least one training problem")
     started = time.perf_counter()
     report = progress or (lambda done, total, text: None)
+    examiner: Examiner = find(environment_section.kind).audit()
     base: list[Check] = []
-    habits = None
-    if team is not None and engine is not None and sampling is not None:
-        recorder = Habits(environment) if isinstance(environment, Philosophers) else None
-        played = play_base(recorder or environment, problems, team, engine, sampling, group_size, seed)
-        if recorder is not None:
-            base = preflight(played, *PHILOSOPHERS, idle=("wait_share", "invalid_share"))
-            usual = usual_batch(problems, recorder.sequential)
-            habits = recorder.logits(usual.table.graph.philosophers)
-        else:
-            base = preflight(played, *CODING)
+    if play_base is not None:
+        played = play_base(examiner.watched(environment, problems))
+        base = preflight(played, examiner.wanted, examiner.words, examiner.idle)
         report(1, 1, "base policy")
-    rungs: list[Rung]
-    checks: list[Check]
-    if isinstance(environment, Philosophers):
-        rungs, checks = audit_philosophers(environment, problems, seed, habits, report)
-    else:
-        rungs, checks = coding_ladder(environment, problems, report)
-        checks.append(search_menu(environment, problems, seed))
-        report(1, 1, "training in miniature")
+    rungs, checks = examiner.examine(environment, problems, seed, report)
     checks += _beside(base, checks)
     reward = describe_reward(environment_section)
     status, summary = conclude(checks, reward)

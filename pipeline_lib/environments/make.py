@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.sandbox import Executor
 from pipeline_lib.sandbox.make import make_executor
 from pipeline_lib.seam.environment import Environment
+from pipeline_lib.seam.registry import find
 
 if TYPE_CHECKING:
-    from pipeline_lib.settings.environment import Environment as EnvironmentSettings
     from pipeline_lib.settings.sandbox import Sandbox as SandboxSettings
 
 
-def make_environment(
-    settings: EnvironmentSettings, sandbox: SandboxSettings | Callable[[], Executor]
-) -> Environment[Any, Any]:
+def make_environment(settings: Any, sandbox: SandboxSettings | Callable[[], Executor]) -> Environment[Any, Any]:
     """Return the environment that the settings describe.
 
     Args:
@@ -24,13 +22,7 @@ def make_environment(
         sandbox: the ``sandbox`` section, or a function that makes an executor.  No process starts before the first
             program has to run; an environment that runs no programs starts none.
     """
-    if settings.kind == "philosophers":
-        from pipeline_lib.environments.philosophers.runtime import Philosophers
-
-        return Philosophers(settings)
-    from pipeline_lib.environments.coding.runtime import CodingEnvironment
-
     if callable(sandbox):
-        return CodingEnvironment(settings, sandbox)
+        return find(settings.kind).make(settings, sandbox)
     section = sandbox
-    return CodingEnvironment(settings, lambda: make_executor(section))
+    return find(settings.kind).make(settings, lambda: make_executor(section))

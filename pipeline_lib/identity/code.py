@@ -16,7 +16,7 @@ import importlib.metadata
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,13 +65,19 @@ class Code:
         return {"files": self.files, "versions": self.versions}
 
 
-def code_of(*modules: str, without: Collection[str] = (), memory: SyntaxMemory | None = None) -> Code:
+def code_of(
+    *modules: str,
+    without: Collection[str] = (),
+    memory: SyntaxMemory | None = None,
+    unused: Collection[str] = (),
+) -> Code:
     """Return the code that ``modules`` run.
 
     Args:
         modules: names, such as ``pipeline_lib.training.trainer``; nothing is imported.
         without: modules and packages that are not entered, because they change no result.
         memory: what remembers the syntax of files; by default this process does.
+        unused: methods of ``modules``, ``Class.method``, that are not called: what only they import does not count.
 
     Raises:
         ValueError: no module was given, or one has no source file of the project.
@@ -101,7 +107,8 @@ def code_of(*modules: str, without: Collection[str] = (), memory: SyntaxMemory |
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         if package == name:
             packages.add(path.parent)
-        waiting += [imported for found in syntax.imports for imported in _names(found, package)]
+        runs = [found for found in syntax.imports if name not in modules or found.method not in unused]
+        waiting += [imported for found in runs for imported in _names(found, package)]
         waiting += [".".join(name.split(".")[:end]) for end in range(1, name.count(".") + 1)]
         for whole in WHOLE:
             if whole not in entered and _covers((whole,), name):
@@ -113,21 +120,62 @@ def code_of(*modules: str, without: Collection[str] = (), memory: SyntaxMemory |
     return Code(dict(sorted(files.items())), _versions(libraries))
 
 
-def named_code(name: str) -> Code:
+def named_code(
+    name: str,
+    called: Collection[str] | None = None,
+    without: Collection[str] = (),
+    memory: SyntaxMemory | None = None,
+) -> Code:
     """Return the code behind a name in the settings, ``package.module:Class``.
+
+    Of an installed package all modules count, and its version.
+
+    Args:
+        name: of a class, or of a module.
+        called: the methods of the class that are called; what only others import does not count.  None: all are.
+        without: further modules that change no result.
+        memory: as `code_of`.
 
     Raises:
         ValueError: there is no such module, or it has no source file.
     """
-    module = name.partition(":")[0]
+    module, _, owner = name.partition(":")
     path = source_of(module)
     if path is None:
         spec = _spec(module)
         if spec is None or spec.origin is None or not Path(spec.origin).is_file():
             raise ValueError(f"{name}: there is no module {module}; it must be importable from the project's folder")
         root = module.partition(".")[0]
-        return Code({module: file_digest(Path(spec.origin))}, _versions({root}) | _distribution(root))
-    return code_of(module, without=("pipeline_lib.settings", "pipeline_lib.tracking"))
+        return Code(_installed_files(module, Path(spec.origin)), _versions({root}) | _distribution(root))
+    unused: set[str] = set()
+    if called is not None:
+        methods = (memory or _MEMORY).of(path).methods
+        unused = {method for method in methods if method.startswith(f"{owner}.")} - _reached(methods, owner, called)
+    without = ("pipeline_lib.settings", "pipeline_lib.tracking", *without)
+    return code_of(module, without=without, memory=memory, unused=unused)
+
+
+def _reached(methods: Mapping[str, tuple[str, ...]], owner: str, called: Collection[str]) -> set[str]:
+    """Return the methods of a class that run where some are called, ``Class.method``."""
+    waiting = [f"{owner}.{name}" for name in called]
+    waiting += [method for method in methods if method.startswith(f"{owner}.__")]
+    reached: set[str] = set()
+    while waiting:
+        method = waiting.pop()
+        if method in methods and method not in reached:
+            reached.add(method)
+            waiting += [f"{owner}.{name}" for name in methods[method]]
+    return reached
+
+
+def _installed_files(module: str, origin: Path) -> dict[str, str]:
+    """Return the digests of all files of the installed top-level package that holds a module."""
+    depth = module.count(".") + (origin.name == "__init__.py")
+    if depth == 0:
+        return {module: file_digest(origin)}
+    folder = origin.parents[depth - 1]
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
+    return {f"{folder.name}/{path.relative_to(folder).as_posix()}": file_digest(path) for path in files}
 
 
 def source_of(name: str) -> Path | None:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline_lib.storage import digest, write_json
@@ -27,11 +27,13 @@ class Import:
         level: number of leading dots.
         module: what follows them, or the imported module; empty in ``from . import a``.
         names: what is imported from it; empty for a plain ``import``.
+        method: where it stands, ``Class.method``, if that is a method of a class of the module.
     """
 
     level: int
     module: str
     names: tuple[str, ...]
+    method: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,12 @@ class Syntax:
     Attributes:
         digest: of its syntax tree without docstrings (64 hexadecimal digits).
         imports: what it may import when it runs.
+        methods: by ``Class.method``, the attributes of ``self`` that it names.
     """
 
     digest: str
     imports: tuple[Import, ...]
+    methods: dict[str, tuple[str, ...]]
 
 
 def parse(content: bytes, name: str = "<unknown>") -> Syntax:
@@ -58,10 +62,34 @@ def parse(content: bytes, name: str = "<unknown>") -> Syntax:
         SyntaxError: it is no Python.
     """
     tree = ast.parse(content, filename=name)
-    imports = tuple(dict.fromkeys(_imports(tree)))
+    found: list[Import] = []
+    methods: dict[str, tuple[str, ...]] = {}
+    for owner in [node for node in tree.body if isinstance(node, ast.ClassDef)]:
+        for item in owner.body:
+            if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef):
+                method = f"{owner.name}.{item.name}"
+                found += [replace(one, method=method) for one in _imports(item)]
+                methods[method] = _own_attributes(item)
+    found += _imports(_without_methods(tree))
     for node in ast.walk(tree):
         _drop_docstring(node)
-    return Syntax(digest(ast.dump(tree)), imports)
+    return Syntax(digest(ast.dump(tree)), tuple(dict.fromkeys(found)), methods)
+
+
+def _without_methods(tree: ast.Module) -> ast.Module:
+    """Return the module with its classes, but without the methods of these."""
+    body: list[ast.stmt] = []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            body += [item for item in node.body if not isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
+        else:
+            body.append(node)
+    return ast.Module(body=body, type_ignores=[])
+
+
+def _own_attributes(method: ast.AST) -> tuple[str, ...]:
+    nodes = (node for node in ast.walk(method) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
+    return tuple(sorted({node.attr for node in nodes if getattr(node.value, "id", "") in ("self", "cls")}))
 
 
 _FOR_TYPES = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
@@ -110,14 +138,16 @@ class SyntaxMemory:
 
 
 def _to_json(syntax: Syntax) -> list[object]:
-    return [syntax.digest, [[found.level, found.module, list(found.names)] for found in syntax.imports]]
+    imports = [[found.level, found.module, list(found.names), found.method] for found in syntax.imports]
+    return [syntax.digest, imports, {name: list(used) for name, used in syntax.methods.items()}]
 
 
 def _from_json(value: list[object]) -> Syntax:
-    own, imports = value
-    if not isinstance(own, str) or not isinstance(imports, list):
-        raise TypeError("a digest and a list of imports were written")
-    return Syntax(own, tuple(Import(level, module, tuple(names)) for level, module, names in imports))
+    own, imports, methods = value
+    if not isinstance(own, str) or not isinstance(imports, list) or not isinstance(methods, dict):
+        raise TypeError("a digest, a list of imports and the methods were written")
+    found = tuple(Import(level, module, tuple(names), method) for level, module, names, method in imports)
+    return Syntax(own, found, {name: tuple(used) for name, used in methods.items()})
 
 
 def _imports(tree: ast.AST) -> Iterator[Import]:

@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from pipeline_lib.environments.coding.demonstrations import Demonstration, demonstrate
-from pipeline_lib.environments.coding.problems.generated import draw_problems
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
-from pipeline_lib.environments.philosophers.demonstrations import demonstrate_philosophers
 from pipeline_lib.policies.base import BASE_FILE, base_digest
 from pipeline_lib.policies.embedded import make_model, one_fast_core
 from pipeline_lib.policies.tokenizer import train_tokenizer
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.splits import load_manifest, load_split
+from pipeline_lib.seam.registry import find
 from pipeline_lib.storage import digest, new_folder, write_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, Qwen3ForCausalLM
 
+    from pipeline_lib.seam.task import Demonstration
     from pipeline_lib.settings.policy import EmbeddedPolicy, Policy
 
 Progress = Callable[[int, int, str], None]
@@ -37,23 +35,6 @@ _WARM_UP_STEPS = 20
 _DECAY_SHARE = 0.3
 _BUCKET_BATCHES = 16
 _REPORT_EVERY = 10
-_OTHERS = 512
-
-
-def _demonstrate_others(
-    problems: Sequence[CodingProblem], count: int, mistakes: float, seed: int
-) -> list[Demonstration]:
-    """Return demonstrations on generated problems in place of ``problems``, which nobody demonstrates."""
-    return demonstrate(draw_problems("train", _OTHERS, seed=seed), count, mistakes, seed)
-
-
-#: Who shows the embedded model what to do, by source of the problems.
-DEMONSTRATED: dict[str, Callable[[Sequence[Any], int, float, int], list[Demonstration]]] = {
-    "generated": demonstrate,
-    "scenarios": demonstrate_philosophers,
-    # so small a model cannot learn programming from a hundred problems: it learns what two functions look like
-    **dict.fromkeys(("humaneval", "coophumaneval", "mbpp"), _demonstrate_others),
-}
 
 Example = tuple[list[int], int]  # token ids, number of them that are the prompt
 
@@ -84,16 +65,19 @@ def build_base(
         with new_folder(output) as folder:
             write_json(folder / BASE_FILE, facts)
         return facts
-    source = load_manifest(problems_folder)["source"]
+    environment = find(load_manifest(problems_folder)["environment"])
     problems = load_split(problems_folder, "train")
     warm = settings.warm_start
-    demonstrations = DEMONSTRATED[source](problems, warm.steps * warm.batch, warm.mistakes, settings.seed)
+    try:
+        demonstrations = environment.demonstrate(problems, warm.steps * warm.batch, warm.mistakes, settings.seed)
+    except ValueError as error:
+        raise ProblemsError(f"policy.warm_start: {error}") from None
     with one_fast_core():
-        prompts = _observations(problems)
+        prompts = environment.prompts(problems)
         corpus = [text for d in demonstrations for text in (d.observation, d.action)]
         tokenizer = train_tokenizer([*corpus, *prompts], settings.vocabulary, settings.context)
-        everything = [*prompts, *_observations(load_split(problems_folder, "validation"))]
-        _check_room([*everything, *_observations(load_split(problems_folder, "test"))], tokenizer, settings.context)
+        others = [*load_split(problems_folder, "validation"), *load_split(problems_folder, "test")]
+        _check_room([*prompts, *environment.prompts(others)], tokenizer, settings.context)
         model = make_model(settings, tokenizer)
         losses = _train(model, _encode(demonstrations, tokenizer, settings.context), settings, progress)
     tail = losses[-50:]
@@ -113,13 +97,6 @@ def build_base(
         tokenizer.save_pretrained(folder)
         write_json(folder / BASE_FILE, facts)
     return facts
-
-
-def _observations(problems: Sequence[Any]) -> list[str]:
-    """Return what agents will be prompted with in the first turn, where the problem alone says it."""
-    return [
-        text for problem in problems if isinstance(problem, CodingProblem) for text in problem.observations.values()
-    ]
 
 
 def _check_room(observations: Sequence[str], tokenizer: PreTrainedTokenizerBase, context: int) -> None:

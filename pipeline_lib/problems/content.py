@@ -1,4 +1,4 @@
-"""When are two problems the same?  The one rule by which splits are kept disjoint.
+"""When are two problems the same?  What every environment's rule is made of, and how splits are kept disjoint by it.
 
 A problem is what is asked, not what it is called: ids, families, tests and solutions do not count.  Code and text
 are normalised first, so a copy that differs in whitespace, case, comments or formatting is still a copy.  A problem
@@ -10,9 +10,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping
-
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
-from pipeline_lib.storage import digest
 
 
 class ProblemsError(ValueError):
@@ -36,12 +33,6 @@ def normalised_code(source: str) -> str:
         return normalised_text(ast.unparse(ast.parse(source)))
     except (SyntaxError, ValueError):
         return normalised_text(source)
-
-
-def content_hash(problem: CodingProblem) -> str:
-    """Return the SHA-256 of what the problem asks: its observations and its prelude, normalised."""
-    asked = {role: normalised_text(text) for role, text in problem.observations.items()}
-    return digest([asked, normalised_code(problem.prelude)])
 
 
 def check_disjoint(splits: Mapping[str, Iterable[tuple[str, str]]]) -> None:

@@ -9,20 +9,14 @@ and manifest consistently; that is what the version control of data is for.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
-from pipeline_lib.environments.philosophers.scenarios import Scenario
-from pipeline_lib.problems.content import ProblemsError, check_disjoint, content_hash
+from pipeline_lib.problems.content import ProblemsError, check_disjoint
+from pipeline_lib.seam.registry import find
 from pipeline_lib.storage import CorruptFileError, file_digest, read_json, read_jsonl
-
-if TYPE_CHECKING:
-    pass
 
 SPLITS = ("train", "validation", "test")
 MANIFEST = "manifest.json"
-
-Problem = CodingProblem | Scenario
 
 
 def load_manifest(folder: Path) -> dict[str, Any]:
@@ -42,6 +36,7 @@ def load_manifest(folder: Path) -> dict[str, Any]:
     try:
         entries = {split: manifest["splits"][split] for split in (*SPLITS, *manifest["splits"])}
         pairs = {split: list(zip(e["ids"], e["hashes"], strict=True)) for split, e in entries.items()}
+        manifest["environment"]
     except (KeyError, TypeError, ValueError):
         raise CorruptFileError(f"{path}: not a manifest of problems; prepare the problems again") from None
     check_disjoint(pairs)
@@ -52,8 +47,7 @@ def load_split(folder: Path, split: str) -> list[Any]:
     """Return the problems of one split, checked against the manifest.
 
     Returns:
-        `Scenario` objects if the manifest's source is ``scenarios`` (which may also have a split ``ood``), else
-        `CodingProblem` objects.
+        Problems of the environment that the manifest names; it may have further splits, such as ``ood``.
 
     Raises:
         ProblemsError: no such split, nothing was prepared, or a problem is in two splits.
@@ -71,22 +65,14 @@ def load_split(folder: Path, split: str) -> list[Any]:
         raise CorruptFileError(f"{path}: its content does not match the digest in {MANIFEST}; {remedy}")
     try:
         rows = read_jsonl(path)
-        problems: list[Problem] = (
-            [Scenario.from_json(row) for row in rows]
-            if manifest["source"] == "scenarios"
-            else [CodingProblem.from_json(row) for row in rows]
-        )
+        environment = find(manifest["environment"])
+        problems = [environment.read_problem(row) for row in rows]
     except TypeError as error:
         raise CorruptFileError(f"{path}: not a problem of this version of the project ({error}); {remedy}") from None
-    found = [(problem.id, hash_of(problem)) for problem in problems]
+    found = [(problem.id, problem.content_hash) for problem in problems]
     for (name, content), expected in zip(found, zip(entry["ids"], entry["hashes"], strict=True), strict=False):
         if (name, content) != expected:
             raise CorruptFileError(f"{path}: problem {name!r} is not the one that {MANIFEST} lists; {remedy}")
     if len(found) != entry["count"]:
         raise CorruptFileError(f"{path}: holds {len(found)} problems, {MANIFEST} says {entry['count']}; {remedy}")
     return problems
-
-
-def hash_of(problem: Problem) -> str:
-    """Return the hash of what a problem asks, the same for two problems that differ in their names only."""
-    return problem.content_hash if isinstance(problem, Scenario) else content_hash(problem)

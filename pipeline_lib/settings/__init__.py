@@ -1,9 +1,23 @@
 """``params.yaml`` as one typed, validated, immutable model, a file here per section.
 
-This is the only package of the library that needs pydantic; engines and training import it for type checking only.
+An environment brings the models of its own sections, and they build on `base` and `environment` here; so this package
+imports nothing until somebody asks for all settings.  Engines and training import it for type checking only.
 """
 
-from pipeline_lib.settings.load import SettingsError, load_params
-from pipeline_lib.settings.params import Params
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.load import SettingsError, load_params
+    from pipeline_lib.settings.params import Params
 
 __all__ = ["Params", "SettingsError", "load_params"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from pipeline_lib.settings import load
+
+    return getattr(load, name)

@@ -1,56 +1,108 @@
-"""``environment``: the task a team acts in and the terms of its reward."""
+"""``environment`` and ``problems``: sections whose settings the environment brings along."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import functools
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, Union, get_args
 
-from pydantic import Field
+from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, create_model
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import PydanticCustomError, core_schema
 
-from pipeline_lib.settings.base import Section
-from pipeline_lib.settings.philosophers import CustomReward, PhilosophersEnvironment
+from pipeline_lib.seam.registry import UnknownEnvironmentError, find, names
+from pipeline_lib.settings.base import CodeName, Section
 
-
-class SoundCodingReward(Section):
-    """Weights of the default reward: syntax tree and ablation decide on cooperation, hidden tests on the rest."""
-
-    kind: Literal["sound"] = "sound"
-    structure: float = Field(0.4, ge=0, description="share of the functions that are defined and return a value")
-    syntax: float = Field(0.2, ge=0, description="everything the agents wrote parses")
-    tests: float = Field(1.0, gt=0, description="fraction of hidden tests passed")
-    cooperation: float = Field(0.4, ge=0, description="the main function calls the helper and needs it to pass")
-    above_none: bool = Field(
-        False,
-        description=(
-            "count only tests beyond those that a program returning None passes, rescaled to the same maximum; "
-            "published datasets hold a few problems where that matters"
-        ),
-    )
+DEFAULT = "coding"
+"""The environment of settings that name none."""
 
 
-class PaperCodingReward(Section):
-    """The published reward of MAGRPO (arXiv 2508.04652), at most 4.0; kept for comparison, the audit refuses it."""
+class EnvironmentSection(Section):
+    """What the settings of every environment have in common."""
 
-    kind: Literal["paper"] = "paper"
-
-
-CodingReward = Annotated[SoundCodingReward | PaperCodingReward | CustomReward, Field(discriminator="kind")]
+    kind: str = Field(description="a name (coding, philosophers, an installed one) or an import path: package.module")
 
 
-class CodingEnvironment(Section):
-    """A helper function and a main function are written by two agents and executed together."""
+class CustomReward(Section):
+    """A reward class of your own (docs/rewards.md); its terms and bounds are its own, and so are its settings."""
 
-    kind: Literal["coding"] = "coding"
-    team: Literal["pair", "single"] = Field(
-        "pair", description="pair: helper and main agent; single: one agent sees everything and writes both functions"
-    )
-    turns: int = Field(1, ge=1, le=8, description="turns per problem; later turns see feedback")
-    feedback: Literal["plain", "tests"] = Field(
-        "tests", description="what later turns see: their own previous code, or that and the visible tests' results"
-    )
-    stop_at: float = Field(
-        1.0, gt=0, le=1, description="an episode ends early when a turn's reward reaches this share of the greatest one"
-    )
-    reward: CodingReward = SoundCodingReward()
+    kind: Literal["custom"] = "custom"
+    path: CodeName = Field(pattern=r"^[\w.]+:\w+$", description="'package.module:ClassName' of a subclass of Reward")
+    options: dict[str, Any] = Field({}, description="its settings: keyword arguments, checked against its annotations")
 
 
-Environment = Annotated[CodingEnvironment | PhilosophersEnvironment, Field(discriminator="kind")]
+@functools.cache
+def environment_model(kind: str) -> type[BaseModel]:
+    """Return the settings model of an environment, with its ``kind`` as the one accepted value.
+
+    Raises:
+        UnknownEnvironmentError: there is no such environment.
+    """
+    model = find(kind).settings
+    if "kind" in model.model_fields and kind in kinds_of(model):
+        return model
+    fields: Any = {"kind": (Literal[kind], kind)}
+    made = create_model(model.__name__, __base__=model, __module__=model.__module__, **fields)
+    made.__doc__ = model.__doc__
+    return made
+
+
+def kinds_of(model: type[BaseModel]) -> tuple[str, ...]:
+    """Return the values of a variant's key ``kind``."""
+    return get_args(model.model_fields["kind"].annotation)
+
+
+def problem_models(kind: str | None) -> tuple[type[BaseModel], ...]:
+    """Return the models of an environment's problems, the default first; those of all environments for None."""
+    tasks = [find(name) for name in (names() if kind is None else (kind,))]
+    return tuple(dict.fromkeys(model for task in tasks for model in task.problems))
+
+
+def _read_environment(value: Any, info: core_schema.ValidationInfo) -> Any:
+    if isinstance(value, BaseModel):
+        return value
+    if not isinstance(value, dict):
+        raise PydanticCustomError("section", "a section with the key 'kind', or the name of a preset")
+    if "kind" not in value:
+        raise PydanticCustomError("union_tag_not_found", "'kind' is missing")
+    kind = str(value["kind"])
+    try:
+        return environment_model(kind).model_validate(value)
+    except UnknownEnvironmentError as error:
+        raise PydanticCustomError("kind", "{reason}", {"reason": str(error)}) from None
+
+
+def _read_problems(value: Any, info: core_schema.ValidationInfo) -> Any:
+    environment = info.data.get("environment")
+    models = problem_models(environment.kind if environment is not None else None)
+    accepted = {kind: model for model in models for kind in kinds_of(model)}
+    if isinstance(value, BaseModel):
+        value = value if type(value) in models else value.model_dump()
+    if not isinstance(value, dict):
+        return value if isinstance(value, BaseModel) else models[0].model_validate(value)
+    kind = str(value.get("kind", kinds_of(models[0])[0]))
+    if kind not in accepted:
+        known = ", ".join(accepted)
+        raise PydanticCustomError("union_tag_invalid", "no such kind", {"tag": kind, "expected_tags": known})
+    return accepted[kind].model_validate({**value, "kind": kind})
+
+
+class _FromEnvironment:
+    """Says of a section that the environment's own model validates it; forms show those of all known environments."""
+
+    def __init__(self, read: Callable[[Any, Any], Any], models: Callable[[], Sequence[type[BaseModel]]]) -> None:
+        self._read, self._models = read, models
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.with_info_plain_validator_function(self._read)
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        models: Any = Union[tuple(self._models())]  # noqa: UP007
+        union: Any = Annotated[models, Field(discriminator="kind")]
+        return handler(TypeAdapter(union).core_schema)
+
+
+Environment = Annotated[Any, _FromEnvironment(_read_environment, lambda: [environment_model(name) for name in names()])]
+Problems = Annotated[Any, _FromEnvironment(_read_problems, lambda: problem_models(None))]

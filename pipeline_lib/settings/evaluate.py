@@ -19,7 +19,7 @@ class SampleSettings(Section):
 class Guard(Section):
     """What a checkpoint must keep to be selected, whatever its primary metric says."""
 
-    metric: str = Field(min_length=1, description="a metric of the environment; ignored where it is not reported")
+    metric: str = Field(min_length=1, description="a metric of the environment")
     better: Literal["higher", "lower"] = Field("higher", description="which direction is good")
     limit: float | None = Field(None, description="the worst mean that is accepted")
     slack: float | None = Field(None, ge=0, description="how much worse than the base's mean is accepted")
@@ -34,9 +34,7 @@ class Guard(Section):
 class EvaluateSettings(Section):
     """Sweep on the validation split, selection by a rule fixed here, one test on the held-out split."""
 
-    metric: Literal["tests_passed", "all_passed", "meals_share", "reward"] = Field(
-        "tests_passed", description="primary metric; meals_share is the philosophers' meals relative to the optimum"
-    )
+    metric: str = Field("reward", description="primary metric, one of the environment; by default what it names itself")
     validation: SampleSettings = SampleSettings(samples=4, seed=1000)
     test: SampleSettings = SampleSettings(samples=8, seed=2000)
     select: Literal["best_mean", "one_standard_error"] = Field(
@@ -44,13 +42,9 @@ class EvaluateSettings(Section):
         description="best validation mean, or the earliest checkpoint within one standard error of it",
     )
     guards: tuple[Guard, ...] = Field(
-        (
-            Guard(metric="syntax", slack=0.05),
-            Guard(metric="meals_share", limit=0.01),
-            Guard(metric="invalid_share", better="lower", slack=0.05),
-            Guard(metric="deadlock", better="lower", slack=0.1),
-        ),
-        description="format, activity and behaviour that a checkpoint must keep to be selected",
+        (),
+        description="format, activity and behaviour that a checkpoint must keep to be selected; by default the "
+        "environment's own",
     )
     identical_share: float = Field(
         0.95, gt=0, le=1, description="largest share of episodes that may be the same in every recorded respect"

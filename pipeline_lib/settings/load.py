@@ -20,7 +20,11 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from pipeline_lib.seam.registry import UnknownEnvironmentError
+from pipeline_lib.settings.environment import DEFAULT, environment_model, kinds_of, problem_models
 from pipeline_lib.settings.params import Params
+
+Chosen = dict[str, list[type[BaseModel]]]
 
 
 class SettingsError(ValueError):
@@ -65,6 +69,9 @@ def _bring_along(resolved: dict[str, Any], origin: dict[str, Path], content: Map
         preset = _read_preset(conf / section, section, str(name))
         resolved[section] = _on_top(preset, own, defaults[section])
         origin[section] = conf / section / f"{name}.yaml"
+    for section in {"problems", "evaluate"} - set(brought):
+        if isinstance(own := content.get(section), dict):  # what another environment has by default is not wanted here
+            resolved[section] = _on_top({}, own, defaults[section])
 
 
 def _on_top(preset: Any, own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,7 +95,7 @@ def validate_params(content: Mapping[str, Any], path: Path, origin: Mapping[str,
         lines = []
         for item in error.errors():
             section = str(item["loc"][0]) if item["loc"] else ""
-            lines.append(_explain(dict(item), (origin or {}).get(section, path)))
+            lines.append(_explain(dict(item), (origin or {}).get(section, path), _chosen(content)))
         raise SettingsError("\n".join(lines)) from None
 
 
@@ -119,18 +126,30 @@ def _read_preset(folder: Path, section: str, name: str) -> Any:
     return _read_mapping(path)
 
 
-def _explain(item: dict[str, Any], path: Path) -> str:
-    keys = [str(part) for part in _without_tags(item["loc"])]
+def _chosen(content: Mapping[str, Any]) -> Chosen:
+    """Return the models that the environment brings for its sections, as far as it is known."""
+    environment = content.get("environment", {"kind": DEFAULT})
+    try:
+        kind = str(environment["kind"])
+        return {"environment": [environment_model(kind)], "problems": list(problem_models(kind))}
+    except (KeyError, TypeError, UnknownEnvironmentError):
+        return {}
+
+
+def _explain(item: dict[str, Any], path: Path, chosen: Chosen) -> str:
+    keys = [str(part) for part in _without_tags(item["loc"], chosen)]
     name = ".".join(keys)
     given = item.get("input")
     context = item.get("ctx", {})
     if item["type"] == "extra_forbidden":
-        known = _siblings(item["loc"])
+        known = _siblings(item["loc"], chosen)
         return f"{path}: {name}: unknown key; known keys: {', '.join(known)}{_nearest(keys[-1], known)}"
     if item["type"] == "union_tag_invalid":
         kinds = [k.strip().strip("'") for k in str(context.get("expected_tags", "")).split(",")]
         tag = str(context.get("tag"))
         return f"{path}: {name}.kind: got {tag!r}; accepted: {', '.join(kinds)}{_nearest(tag, kinds)}"
+    if item["type"] == "kind":
+        return f"{path}: {name}.kind: {context['reason']}"
     if item["type"] == "union_tag_not_found":
         return f"{path}: {name}: 'kind' is missing; it says which variant the section is"
     if item["type"] == "missing":
@@ -141,7 +160,7 @@ def _explain(item: dict[str, Any], path: Path) -> str:
     return f"{path}: {name}: got {given!r}; {reason[:1].lower()}{reason[1:]}"
 
 
-def _without_tags(location: tuple[Any, ...]) -> list[Any]:
+def _without_tags(location: tuple[Any, ...], chosen: Chosen) -> list[Any]:
     """Drop the variant names that pydantic puts into the path of a discriminated union."""
     keys: list[Any] = []
     models: list[type[BaseModel]] = [Params]
@@ -149,29 +168,30 @@ def _without_tags(location: tuple[Any, ...]) -> list[Any]:
         fields = {name: model.model_fields[name] for model in models for name in model.model_fields}
         if part in fields:
             keys.append(part)
-            models = _models(fields[part].annotation)
+            models = chosen[part] if models == [Params] and part in chosen else _models(fields[part].annotation)
             continue
-        chosen = [m for m in models if "kind" in m.model_fields and part in get_args(m.model_fields["kind"].annotation)]
-        if chosen:
-            models = chosen
+        if variants := _variants(models, part):
+            models = variants
             continue
         keys.append(part)
     return keys
 
 
-def _siblings(location: tuple[Any, ...]) -> list[str]:
+def _siblings(location: tuple[Any, ...], chosen: Chosen) -> list[str]:
     """Return the valid keys beside an unknown one."""
     models: list[type[BaseModel]] = [Params]
     for part in location[:-1]:
         fields = {name: model.model_fields[name] for model in models for name in model.model_fields}
         if part in fields:
-            models = _models(fields[part].annotation)
+            models = chosen[part] if models == [Params] and part in chosen else _models(fields[part].annotation)
         else:
-            chosen = [
-                m for m in models if "kind" in m.model_fields and part in get_args(m.model_fields["kind"].annotation)
-            ]
-            models = chosen or models
+            models = _variants(models, part) or models
     return sorted({name for model in models for name in model.model_fields})
+
+
+def _variants(models: list[type[BaseModel]], part: Any) -> list[type[BaseModel]]:
+    """Return the variants that a part of a location names."""
+    return [model for model in models if "kind" in model.model_fields and part in kinds_of(model)]
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

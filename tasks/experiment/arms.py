@@ -6,9 +6,10 @@ An arm is a name in ``dvc.yaml`` and in folder names; here it becomes an environ
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from pipeline_lib.seam.registry import find
 from pipeline_lib.settings import Params, SettingsError
-from pipeline_lib.settings.environment import CodingEnvironment, Environment
 
 TEAM, SINGLE = "team", "single"
 ARMS = (TEAM, SINGLE)
@@ -21,7 +22,7 @@ PLAN_FILE = RESULTS / "plan.json"
 IDENTITIES = RESULTS / "identity"
 
 
-def environment_section(params: Params, arm: str) -> Environment:
+def environment_section(params: Params, arm: str) -> Any:
     """Return the environment that an arm acts in: the configured one, or its single-agent form.
 
     Raises:
@@ -29,12 +30,13 @@ def environment_section(params: Params, arm: str) -> Environment:
     """
     if arm == TEAM:
         return params.environment
-    if not isinstance(params.environment, CodingEnvironment):
+    single = find(params.environment.kind).single_agent(params.environment)
+    if single is None:
         raise SettingsError(
             f"seeds.single_agent: the environment '{params.environment.kind}' has no single-agent form; "
             "set seeds.single_agent to []"
         )
-    return params.environment.model_copy(update={"team": "single"})
+    return single
 
 
 def seeds_of(params: Params, arm: str) -> tuple[int, ...]:

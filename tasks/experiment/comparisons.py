@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline_lib.evaluation.verdict import BASE, LAST
-from pipeline_lib.settings.params import senseless
+from pipeline_lib.seam.registry import find
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
@@ -52,9 +52,10 @@ def family_size(params: Params) -> int:
 def notes(params: Params) -> list[str]:
     """Say what a reader must know of the baseline protocols, a paragraph each."""
     environment, played = params.environment, params.evaluate.baselines
+    task = find(environment.kind)
     found = []
     if not played:
-        reason = senseless("sequential_pipeline", environment) or "evaluate.baselines is empty"
+        reason = task.senseless("sequential_pipeline", environment) or "evaluate.baselines is empty"
         found.append(f"Baselines in which untrained agents read what others wrote are left out: {reason}.")
     if reading := [UNTRAINED[name].removeprefix("untrained ") for name in played if name in READING]:
         text = (
@@ -67,6 +68,4 @@ def notes(params: Params) -> list[str]:
                 "comparisons are outside the family, as the plan says, and get no verdict."
             )
         found.append(text)
-    if environment.kind == "coding" and environment.team == "pair" and environment.turns == 1:
-        found.append("With one turn, the base is also the baseline that is known as naive concatenation.")
-    return found
+    return found + task.notes(environment)

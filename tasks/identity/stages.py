@@ -1,6 +1,7 @@
 """What each stage depends on: the one place that knows.
 
-`STAGES` says which flow a stage runs and which settings it reads; everything else follows.  The code is what the flow
+`STAGES` says which flow a stage runs, which settings it reads and what it asks of the environment; everything else
+follows.  The code is what the flow
 imports (`pipeline_lib.identity.code`); the settings are the resolved values of the named sections, with defaults and
 presets, without those of the machine; what they name by a string counts by its content.  DVC sees an identity as a
 file per stage (`tasks.identity.files`).
@@ -17,6 +18,7 @@ from typing import Any, cast
 from pipeline_lib.identity.code import Code, code_of, named_code
 from pipeline_lib.identity.content import Contents
 from pipeline_lib.identity.syntax import SyntaxMemory
+from pipeline_lib.seam.registry import task_class
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import named_in, result_settings
 from pipeline_lib.storage import digest
@@ -46,12 +48,14 @@ class Spec:
         reads: settings it may read: sections, or single values of one (``evaluate.test``).
         ignores: settings inside those sections that it does not read.
         arm: whose training it belongs to, if that is one arm's only.
+        asks: methods of the environment that it calls (`pipeline_lib.seam.task.Task`).
     """
 
     flow: str
     reads: tuple[str, ...]
     ignores: tuple[str, ...] = ()
     arm: str = ""
+    asks: tuple[str, ...] = ()
 
 
 _PLAYING = ("environment", "policy", "rollouts", "sandbox")
@@ -59,21 +63,35 @@ _PLANNING = (
     "environment", "policy.kind", "evaluate", "seeds", "train.steps", "train.checkpoint_every", "verdict",
     "rollouts.temperature", "rollouts.top_p", "rollouts.top_k", "rollouts.max_new_tokens", "sandbox.limits",
 )  # fmt: skip
+_TRAINING = (*_PLAYING, "train", "audit.override")
+_SWEEPING = (*_PLAYING, "evaluate.pass_k", "evaluate.validation")
+
+#: What is asked of the environment where a team plays.
+_TO_PLAY = ("read_problem", "make", "single_agent")
 
 STAGES: dict[str, Spec] = {
-    "prepare": Spec("flows.prepare", ("problems",)),
-    "warm_start": Spec("flows.warm_start", ("policy",), ("policy.adapter", "policy.parameters")),
-    "audit": Spec("flows.audit", (*_PLAYING, "audit"), ("audit.override",)),
-    "train": Spec("flows.train", (*_PLAYING, "train", "audit.override"), arm=TEAM),
-    "train_single": Spec("flows.train", (*_PLAYING, "train", "audit.override"), arm=SINGLE),
+    "prepare": Spec("flows.prepare", ("environment.kind", "problems"), asks=("make_problems",)),
+    "warm_start": Spec(
+        "flows.warm_start",
+        ("environment.kind", "policy"),
+        ("policy.adapter", "policy.parameters"),
+        asks=("read_problem", "prompts", "demonstrate"),
+    ),
+    "audit": Spec("flows.audit", (*_PLAYING, "audit"), ("audit.override",), asks=(*_TO_PLAY, "audit", "reward_code")),
+    "train": Spec("flows.train", _TRAINING, arm=TEAM, asks=(*_TO_PLAY, "reward_code")),
+    "train_single": Spec("flows.train", _TRAINING, arm=SINGLE, asks=(*_TO_PLAY, "reward_code")),
     "preregister": Spec("flows.preregister", _PLANNING),
-    "sweep": Spec("flows.sweep", (*_PLAYING, "evaluate.pass_k", "evaluate.validation"), arm=TEAM),
-    "sweep_single": Spec("flows.sweep", (*_PLAYING, "evaluate.pass_k", "evaluate.validation"), arm=SINGLE),
-    "select": Spec("flows.select", _PLANNING),
-    "test": Spec("flows.test", (*_PLAYING, "evaluate.baselines", "evaluate.test", "seeds")),
-    "verdict": Spec("flows.verdict", _PLANNING),
-    "report": Spec("flows.report", tuple(Params.model_fields)),
+    "sweep": Spec("flows.sweep", _SWEEPING, arm=TEAM, asks=(*_TO_PLAY, "metrics")),
+    "sweep_single": Spec("flows.sweep", _SWEEPING, arm=SINGLE, asks=(*_TO_PLAY, "metrics")),
+    "select": Spec("flows.select", _PLANNING, asks=("metrics",)),
+    "test": Spec("flows.test", (*_PLAYING, "evaluate.baselines", "evaluate.test", "seeds"), asks=_TO_PLAY),
+    "verdict": Spec("flows.verdict", _PLANNING, asks=("metrics",)),
+    "report": Spec("flows.report", tuple(Params.model_fields), asks=("metrics", "figures", "senseless", "notes")),
 }
+
+
+#: Under this name the environment's code stands among the code that settings name.
+_ENVIRONMENT = "environment"
 
 
 class IdentityError(RuntimeError):
@@ -156,11 +174,22 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
             path = Path(name).expanduser()
             if path.exists():
                 found["content"][name] = contents().files(path) if path.is_dir() else contents().of(path)
+    if any(name.partition(".")[0] == "environment" for name in spec.reads):
+        own = environment_code(params.environment.kind, spec.asks)
+        found["named"][_ENVIRONMENT] = own.files
+        found["versions"] |= own.versions
     if spec.arm:
         found["left_out"] = sorted(set(planned_seeds(spec.arm)) - set(seeds_of(params, spec.arm)))
     if "sandbox" in spec.reads and (image := _image(params)):
         found["image"] = image
     return found
+
+
+def environment_code(kind: str, asks: tuple[str, ...]) -> Code:
+    """Return the code of the environment that some of its methods run, without its settings."""
+    task = task_class(kind)
+    settings = {model.__module__ for model in (task.settings, *task.problems)} - {task.__module__}
+    return named_code(f"{task.__module__}:{task.__qualname__}", asks, settings, syntaxes())
 
 
 def work_digest(stage: str, params: Params, inputs: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:
@@ -183,6 +212,7 @@ def playing(params: Params) -> dict[str, Any]:
     """Return what an episode depends on beside the code, the team's weights and the problems, as plain JSON."""
     identity = identity_of(params.stage if isinstance(params, Reads) else "test", whole(params))
     found = {part: identity[part] for part in ("named", "content", "versions")}
+    found["named"] = {**found["named"], _ENVIRONMENT: environment_code(params.environment.kind, _TO_PLAY).files}
     found["settings"] = {section: identity["settings"][section] for section in _PLAYING}
     return found | {"image": identity.get("image", "")}
 

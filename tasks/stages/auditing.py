@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
+from pipeline_lib.audit.preflight import Played
 from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts import make_engine
+from pipeline_lib.training.play import play_groups
 from tasks.experiment.arms import PROBLEMS, RESULTS, TEAM, environment_section
 from tasks.experiment.sampling import sampling_of
 from tasks.experiment.teams import base_team
 from tasks.runtime.stage import RefusedError
 
 if TYPE_CHECKING:
+    from pipeline_lib.seam.environment import Environment
     from pipeline_lib.settings import Params
     from tasks.runtime.stage import StageRun
 
@@ -35,17 +38,12 @@ def audit_reward(params: Params, run: StageRun) -> None:
     ):
         team = base_team(params, environment, problems)
         engine.load(team.policies)
-        result = audit(
-            section,
-            environment,
-            problems,
-            team,
-            engine,
-            sampling_of(params),
-            run.progress,
-            params.audit.group_size,
-            params.audit.seed,
-        )
+
+        def play_base(watched: Environment[Any, Any]) -> Played:
+            group_size, seed = params.audit.group_size, params.audit.seed
+            return Played(*play_groups(watched, problems, team, engine, sampling_of(params), group_size, seed))
+
+        result = audit(section, environment, problems, play_base, run.progress, params.audit.seed)
     content = {key: value for key, value in result.to_json().items() if key != "seconds"}
     storage.write_json(RESULTS / "audit.json", content)
     run.table("checks", [{"check": c.name, "status": c.status, "says": c.sentence} for c in result.checks])

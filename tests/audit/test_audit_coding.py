@@ -10,13 +10,18 @@ import pytest
 
 from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
-from pipeline_lib.environments.coding.audit.ladder import coding_ladder
+from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
 from pipeline_lib.environments.coding.audit.search import learn
 from pipeline_lib.environments.coding.audit.teams import SHOWS, teams
 from pipeline_lib.environments.coding.problems.generated import generate
+from pipeline_lib.environments.coding.settings import (
+    CodingEnvironment,
+    GeneratedProblems,
+    PaperCodingReward,
+    SoundCodingReward,
+)
 from pipeline_lib.environments.make import make_environment
-from pipeline_lib.settings.environment import CodingEnvironment, PaperCodingReward, SoundCodingReward
-from pipeline_lib.settings.problems import GeneratedProblems, SplitSizes
+from pipeline_lib.settings.problems import SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox
 
 PROBLEMS = tuple(generate(GeneratedProblems(sizes=SplitSizes(train=4, validation=1, test=1)))["train"])
@@ -97,7 +102,7 @@ def test_problems_without_reference_leave_the_ladder_incomplete():
     bare = [dataclasses.replace(problem, reference={}) for problem in PROBLEMS[:2]]
     environment = make_environment(CodingEnvironment(), ProcessSandbox())
     try:
-        rungs, checks = coding_ladder(environment, bare)
+        rungs, checks = CodingExaminer().examine(environment, bare, 0, lambda done, total, text: None)
         assert {rung.role for rung in rungs} == {"degenerate"}
         assert {c.name: c.status for c in checks}["ladder"] is Status.WARN
         single = teams(PROBLEMS[0], PROBLEMS[1], ("single",), environment)

@@ -20,9 +20,9 @@ from pipeline_lib.environments.philosophers.rewards import SoundReward, SumRewar
 from pipeline_lib.environments.philosophers.rules import step
 from pipeline_lib.environments.philosophers.runtime import Philosophers
 from pipeline_lib.environments.philosophers.scenarios import dpbench, generate_scenarios, make_scenario
+from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment, ScenarioProblems
 from pipeline_lib.environments.philosophers.table import LEFT, RELEASE, RIGHT, Table
-from pipeline_lib.settings.philosophers import PhilosophersEnvironment
-from pipeline_lib.settings.problems import ScenarioProblems, SplitSizes
+from pipeline_lib.settings.problems import SplitSizes
 
 #: Example rewards whose landscape is known: A, B and C collapse, D has no signal where everybody deadlocks.
 EXAMPLES = {

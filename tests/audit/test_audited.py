@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.audit.audited import describe_reward, reward_digest
-from pipeline_lib.settings.environment import CodingEnvironment
-from pipeline_lib.settings.philosophers import PhilosophersEnvironment
+from pipeline_lib.environments.coding.settings import CodingEnvironment
+from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment
 
 REWARD = """
 from own_weights import WEIGHT

@@ -10,11 +10,11 @@ from pipeline_lib.environments.coding.feedback import MAX_QUOTE, one_line
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.environments.coding.runtime import CodingEnvironment, CodingState
+from pipeline_lib.environments.coding.settings import CodingEnvironment as Settings
+from pipeline_lib.environments.coding.settings import PaperCodingReward, SoundCodingReward
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.sandbox import BadTests, Executor, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.make import make_executor
-from pipeline_lib.settings.environment import CodingEnvironment as Settings
-from pipeline_lib.settings.environment import PaperCodingReward, SoundCodingReward
 from pipeline_lib.settings.sandbox import ProcessSandbox
 
 LIMITS = Limits(cpu_s=0.5, call_cpu_s=0.2, wall_s=3.0)

@@ -6,9 +6,9 @@ import pytest
 
 from pipeline_lib.environments.coding.problems.datasets import read_dataset
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
+from pipeline_lib.environments.coding.settings import CodingEnvironment as Settings
+from pipeline_lib.environments.coding.settings import DatasetProblems
 from pipeline_lib.sandbox import Executor
-from pipeline_lib.settings.environment import CodingEnvironment as Settings
-from pipeline_lib.settings.problems import DatasetProblems
 
 DATA = Path(__file__).parents[2] / "../shared/data/HumanEval.jsonl.gz"
 

@@ -10,7 +10,8 @@ from pipeline_lib.environments.philosophers.rewards import TERMS, Reward, SoundR
 from pipeline_lib.environments.philosophers.runtime import make_reward
 from pipeline_lib.environments.philosophers.scenarios import dpbench
 from pipeline_lib.environments.philosophers.scripted import SCRIPTS, script
-from pipeline_lib.settings.philosophers import CustomReward, TermsReward
+from pipeline_lib.environments.philosophers.settings import TermsReward
+from pipeline_lib.settings.environment import CustomReward
 
 
 def earned(reward: Reward, name: str, n: int = 5, episodes: int = 1) -> float:

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline_lib.environments.philosophers.runtime import Philosophers
 from pipeline_lib.environments.philosophers.scenarios import make_scenario
-from pipeline_lib.settings.philosophers import PhilosophersEnvironment
+from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment
 
 
 def environment(**settings) -> Philosophers:

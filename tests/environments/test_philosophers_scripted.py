@@ -12,10 +12,10 @@ from pipeline_lib.environments.philosophers.play import scripted_records, summar
 from pipeline_lib.environments.philosophers.runtime import Philosophers
 from pipeline_lib.environments.philosophers.scenarios import dpbench, generate_scenarios, make_scenario
 from pipeline_lib.environments.philosophers.scripted import script
+from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment, ScenarioFamily, ScenarioProblems
 from pipeline_lib.environments.philosophers.summary import metrics
 from pipeline_lib.environments.philosophers.table import ACTIONS
-from pipeline_lib.settings.philosophers import PhilosophersEnvironment
-from pipeline_lib.settings.problems import ScenarioFamily, ScenarioProblems, SplitSizes
+from pipeline_lib.settings.problems import SplitSizes
 from tests.environments.philosophers_help import ring
 
 

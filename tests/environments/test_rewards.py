@@ -6,8 +6,8 @@ import pytest
 
 from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.environments.coding.rewards import Facts, PaperReward, Reward, SoundReward, Team, make_reward, total
-from pipeline_lib.settings.environment import PaperCodingReward, SoundCodingReward
-from pipeline_lib.settings.philosophers import CustomReward
+from pipeline_lib.environments.coding.settings import PaperCodingReward, SoundCodingReward
+from pipeline_lib.settings.environment import CustomReward
 
 AUX = "def aux(x):\n    return x * 2"
 USES = "def main(x):\n    return aux(x) + 1"

@@ -7,6 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.settings.evaluate import Guard
+
+GUARDS = (
+    Guard(metric="syntax", slack=0.05),
+    Guard(metric="meals_share", limit=0.01),
+    Guard(metric="invalid_share", better="lower", slack=0.05),
+    Guard(metric="deadlock", better="lower", slack=0.1),
+)
 
 
 def episode(problem: str, sample: int, value: float | None, family: str = "", tokens: int = 10, **metrics: float):

@@ -5,9 +5,9 @@ from pydantic import ValidationError
 
 from pipeline_lib.evaluation.guards import check_guards, identical_share
 from pipeline_lib.settings.evaluate import EvaluateSettings, Guard
-from tests.evaluation.build import constant_team, episode, team
+from tests.evaluation.build import GUARDS, constant_team, episode, team
 
-SETTINGS = EvaluateSettings()
+SETTINGS = EvaluateSettings(metric="tests_passed", guards=GUARDS)
 
 
 def test_a_team_that_does_nothing_fails_the_activity_guard() -> None:

@@ -12,10 +12,16 @@ from pipeline_lib.evaluation.plan_check import check_plan
 from pipeline_lib.evaluation.price_of_looks import not_counted, told
 from pipeline_lib.evaluation.verdict import bind
 from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
+from tests.evaluation.build import GUARDS
 
 SPLITS = {"validation": ["v1", "v2"], "test": ["q1", "q2", "q3"]}
 PLAN = make_plan(
-    EvaluateSettings(), VerdictSettings(), {0: [10]}, SPLITS, {"validation": "v", "test": "t"}, {"sampling": {}}
+    EvaluateSettings(metric="tests_passed", guards=GUARDS),
+    VerdictSettings(),
+    {0: [10]},
+    SPLITS,
+    {"validation": "v", "test": "t"},
+    {"sampling": {}},
 )
 RESULT: dict[str, Any] = {
     "verdict": "IMPROVED",

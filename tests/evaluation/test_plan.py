@@ -14,9 +14,9 @@ from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.settings.evaluate import EvaluateSettings, SampleSettings, VerdictSettings
 from pipeline_lib.storage import digest
-from tests.evaluation.build import team
+from tests.evaluation.build import GUARDS, team
 
-EVALUATE = EvaluateSettings(validation=SampleSettings(samples=2))
+EVALUATE = EvaluateSettings(metric="tests_passed", guards=GUARDS, validation=SampleSettings(samples=2))
 VERDICT = VerdictSettings(resamples=200)
 CHECKPOINTS = {0: [10, 20], 1: [10, 20]}
 PROBLEMS = {"train": ["t1"], "validation": ["p000", "p001", "p002"], "test": ["q1", "q2"]}

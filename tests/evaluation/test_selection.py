@@ -12,8 +12,8 @@ from pipeline_lib.evaluation.selection import choose, select
 from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 from tests.evaluation.build import constant_team, episode, team
 
-EVALUATE = EvaluateSettings()
-ONE_SE = EvaluateSettings(select="one_standard_error")
+EVALUATE = EvaluateSettings(metric="tests_passed")
+ONE_SE = EvaluateSettings(metric="tests_passed", select="one_standard_error")
 VERDICT = VerdictSettings(resamples=2_000)
 
 

@@ -204,7 +204,11 @@ def test_p_text(p: float, text: str) -> None:
 
 def test_summary_of_a_whole_test() -> None:
     evaluate = EvaluateSettings(
-        validation=SampleSettings(samples=4), test=SampleSettings(samples=4), pass_k=(1, 2, 99), guards=()
+        metric="tests_passed",
+        validation=SampleSettings(samples=4),
+        test=SampleSettings(samples=4),
+        pass_k=(1, 2, 99),
+        guards=(),
     )
     selected, last = trained(0.4), trained(0.35)
     baselines = {"single-agent GRPO": {0: team(MEANS + 0.2, 4, 9, families=32)}}
@@ -256,7 +260,7 @@ def test_summary_of_a_whole_test() -> None:
 def test_a_waiting_team_is_called_degenerate_not_improved() -> None:
     idle = {s: constant_team([1.0] * 96, 4, varied_tokens=False) for s in range(3)}
     base = [EpisodeRecord(**{**r.to_json(), "family": r.problem}) for r in BASE]
-    found = summarise_test(idle, base, idle, {}, {0: 1}, {0: 2}, EvaluateSettings(), VERDICT)
+    found = summarise_test(idle, base, idle, {}, {0: 1}, {0: 2}, EvaluateSettings(metric="tests_passed"), VERDICT)
     assert found["verdict"] == "INCONCLUSIVE"
     assert "same in every recorded respect" in found["sentence"]
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from pipeline_lib.environments.coding.settings import GeneratedProblems
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings.policy import EmbeddedPolicy
-from pipeline_lib.settings.problems import GeneratedProblems
 
 TINY = EmbeddedPolicy.model_validate(
     {
@@ -27,7 +27,7 @@ TINY = EmbeddedPolicy.model_validate(
 def problems_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A few generated problems."""
     folder = tmp_path_factory.mktemp("problems")
-    prepare(GeneratedProblems.model_validate({"sizes": {"train": 40, "validation": 4, "test": 4}}), folder)
+    prepare("coding", GeneratedProblems.model_validate({"sizes": {"train": 40, "validation": 4, "test": 4}}), folder)
     return folder
 
 

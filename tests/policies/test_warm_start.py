@@ -14,6 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pipeline_lib.environments.coding.demonstrations import demonstrate
+from pipeline_lib.environments.coding.settings import DatasetProblems
 from pipeline_lib.policies import warm_start
 from pipeline_lib.policies.base import base_digest, check_base
 from pipeline_lib.policies.embedded import make_model, one_fast_core
@@ -25,7 +26,6 @@ from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings.policy import EmbeddedPolicy, PretrainedPolicy
-from pipeline_lib.settings.problems import DatasetProblems
 from pipeline_lib.storage import folder_digest
 from tests.policies.conftest import TINY
 
@@ -159,7 +159,7 @@ def dataset(tmp_path: Path) -> Path:
         for n in range(10)
     ]
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    prepare(DatasetProblems(kind="humaneval", source=str(tmp_path / "tasks.jsonl")), tmp_path / "dataset")
+    prepare("coding", DatasetProblems(kind="humaneval", source=str(tmp_path / "tasks.jsonl")), tmp_path / "dataset")
     return tmp_path / "dataset"
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from pipeline_lib.environments.coding.problems.generated import generate
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
-from pipeline_lib.settings.problems import GeneratedProblems, SplitSizes
+from pipeline_lib.environments.coding.settings import GeneratedProblems
+from pipeline_lib.settings.problems import SplitSizes
 
 #: The default settings with somewhat larger splits.
 MANY = GeneratedProblems(sizes=SplitSizes(train=1600, validation=150, test=300))

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
-from pipeline_lib.problems.content import ProblemsError, check_disjoint, content_hash, normalised_code
+from pipeline_lib.problems.content import ProblemsError, check_disjoint, normalised_code
 
 PROMPT = 'def double(x: int) -> int:\n    """Return twice x.\n    >>> double(2)\n    4\n    """\n'
 
@@ -30,18 +30,18 @@ def _problem(**changes: object) -> CodingProblem:
 )
 def test_a_copy_in_other_clothes_is_the_same_problem(copy: str):
     observations = {role: f"You are {role}.\n\n{copy}" for role in ("helper", "main", "single")}
-    assert content_hash(_problem(observations=observations)) == content_hash(_problem())
+    assert _problem(observations=observations).content_hash == _problem().content_hash
 
 
 def test_name_tests_and_solution_do_not_make_another_problem():
     other = _problem(id="b", family="b", hidden_tests="def check(c): assert c(1) == 2", reference={"double": "..."})
-    assert content_hash(other) == content_hash(_problem())
+    assert other.content_hash == _problem().content_hash
 
 
 def test_what_is_asked_and_what_is_given_do():
     told = {role: text.replace("twice", "thrice") for role, text in _problem().observations.items()}
-    assert content_hash(_problem(observations=told)) != content_hash(_problem())
-    assert content_hash(_problem(prelude="import cmath\n")) != content_hash(_problem())
+    assert _problem(observations=told).content_hash != _problem().content_hash
+    assert _problem(prelude="import cmath\n").content_hash != _problem().content_hash
 
 
 def test_code_is_compared_by_its_syntax_tree():

@@ -15,12 +15,12 @@ import pytest
 
 from pipeline_lib.environments.coding.problems.datasets import read_dataset
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.settings import DatasetProblems
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.sandbox import Executor, Job, Status
 from pipeline_lib.sandbox.tests_source import count_cases
-from pipeline_lib.settings.problems import DatasetProblems
 
 HUMANEVAL = Path(__file__).parents[2] / "../shared/data/HumanEval.jsonl.gz"
 
@@ -233,7 +233,7 @@ def test_mbpp_tests_that_call_nothing_known_are_named(tmp_path: Path):
 def test_without_a_connection_the_way_out_is_said():
     code = (
         "from pipeline_lib.environments.coding.problems.datasets import read_dataset\n"
-        "from pipeline_lib.settings.problems import DatasetProblems\n"
+        "from pipeline_lib.environments.coding.settings import DatasetProblems\n"
         "read_dataset(DatasetProblems(kind='mbpp'))\n"
     )
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
@@ -282,7 +282,7 @@ def test_prompts_that_define_a_function_first_ask_for_the_right_one(humaneval: l
 
 def test_humaneval_goes_through_prepare(humaneval: list[CodingProblem], tmp_path: Path):
     settings = DatasetProblems(kind="humaneval", source=str(HUMANEVAL))
-    manifest = prepare(settings, tmp_path)
+    manifest = prepare("coding", settings, tmp_path)
     assert sum(entry["count"] for entry in manifest["splits"].values()) == 164
     loaded = [p for split in ("train", "validation", "test") for p in load_split(tmp_path, split)]
     assert sorted(p.id for p in loaded) == sorted(p.id for p in humaneval)

@@ -14,8 +14,8 @@ from pipeline_lib.environments.coding.problems.concepts import FILTERS, MAPS, RE
 from pipeline_lib.environments.coding.problems.generated import generate, make_problem, recipe_of, split_of
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.problems.recipe import LEVELS, Recipe
-from pipeline_lib.problems.content import content_hash
-from pipeline_lib.settings.problems import GeneratedProblems, SplitSizes
+from pipeline_lib.environments.coding.settings import GeneratedProblems
+from pipeline_lib.settings.problems import SplitSizes
 from tests.problems.conftest import EVERY_LEVEL, MANY
 from tests.problems.running import cases, load, passed
 
@@ -35,7 +35,7 @@ def test_the_same_seed_gives_the_same_problems_and_another_seed_others(level_spl
 def test_two_thousand_problems_are_different(many_splits: Splits):
     problems = _everything(many_splits)
     assert len(problems) == 2050
-    assert len({problem.id for problem in problems}) == len({content_hash(p) for p in problems}) == 2050
+    assert len({problem.id for problem in problems}) == len({p.content_hash for p in problems}) == 2050
 
 
 def test_sizes_and_levels_are_those_asked_for(many_splits: Splits, level_splits: Splits):

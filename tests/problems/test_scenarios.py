@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pipeline_lib.environments.philosophers.scenarios import Scenario, dpbench, generate_scenarios
+from pipeline_lib.environments.philosophers.settings import ScenarioFamily, ScenarioProblems
 from pipeline_lib.environments.philosophers.table import make_table
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
-from pipeline_lib.settings.problems import ScenarioFamily, ScenarioProblems, SplitSizes
+from pipeline_lib.settings.problems import SplitSizes
 
 SMALL = SplitSizes(train=60, validation=20, test=30)
 VARIED = ScenarioFamily(
@@ -44,7 +45,7 @@ def test_every_scenario_is_drawn_once_and_can_be_played():
 
 def test_splits_are_written_checked_and_read_back(tmp_path):
     settings = ScenarioProblems(sizes=SMALL, ood={"chain": ScenarioFamily(graphs=("chain",))}, ood_size=5)
-    manifest = prepare(settings, tmp_path)
+    manifest = prepare("philosophers", settings, tmp_path)
     expected = generate_scenarios(settings)
     assert manifest["source"] == "scenarios"
     for split in ("train", "validation", "test", "ood"):
@@ -54,7 +55,11 @@ def test_splits_are_written_checked_and_read_back(tmp_path):
 
 
 def test_there_is_no_ood_split_without_families_for_it(tmp_path):
-    assert list(prepare(ScenarioProblems(sizes=SMALL), tmp_path)["splits"]) == ["train", "validation", "test"]
+    assert list(prepare("philosophers", ScenarioProblems(sizes=SMALL), tmp_path)["splits"]) == [
+        "train",
+        "validation",
+        "test",
+    ]
 
 
 def test_the_published_condition_is_the_published_one_and_never_trained_on():
@@ -74,7 +79,7 @@ def test_asking_for_more_than_there_are_is_refused_in_words(tmp_path):
     nothing_varies = ScenarioFamily(philosophers=(5,), priority="seat", held=0.0)
     settings = ScenarioProblems(sizes=SplitSizes(train=3, validation=1, test=1), family=nothing_varies)
     with pytest.raises(ProblemsError, match=r"validation needs 1 different scenarios.*vary more"):
-        prepare(settings, tmp_path)
+        prepare("philosophers", settings, tmp_path)
 
 
 @pytest.mark.parametrize(

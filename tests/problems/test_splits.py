@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.environments.coding.problems.generated import generate
+from pipeline_lib.environments.coding.settings import DatasetProblems, GeneratedProblems
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import SPLITS, load_manifest, load_split
-from pipeline_lib.settings.problems import DatasetProblems, GeneratedProblems
 from pipeline_lib.storage import CorruptFileError, folder_digest
 
 SMALL = GeneratedProblems.model_validate({"sizes": {"train": 12, "validation": 4, "test": 6}})
@@ -21,7 +21,7 @@ SMALL = GeneratedProblems.model_validate({"sizes": {"train": 12, "validation": 4
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prepared")
-    prepare(SMALL, folder)
+    prepare("coding", SMALL, folder)
     return folder
 
 
@@ -64,7 +64,7 @@ def test_the_manifest_says_what_there_is(prepared: Path):
 
 
 def test_preparing_twice_gives_the_same_bytes(prepared: Path, tmp_path: Path):
-    prepare(SMALL, tmp_path / "again")
+    prepare("coding", SMALL, tmp_path / "again")
     assert folder_digest(tmp_path / "again") == folder_digest(prepared)
 
 
@@ -122,7 +122,7 @@ def test_a_preparation_that_fails_leaves_no_manifest_to_trust(folder: Path, monk
 
     monkeypatch.setattr("pipeline_lib.storage.os.fsync", full_disk)
     with pytest.raises(OSError, match="No space left"):
-        prepare(SMALL, folder)
+        prepare("coding", SMALL, folder)
     with pytest.raises(ProblemsError, match="no manifest"):
         load_split(folder, "train")
     assert not list(folder.glob(".*"))
@@ -130,8 +130,8 @@ def test_a_preparation_that_fails_leaves_no_manifest_to_trust(folder: Path, monk
 
 def test_a_dataset_is_dealt_out_by_its_shares_and_by_its_seed(tmp_path: Path):
     settings = _dataset(tmp_path / "tasks.jsonl", _rows(20), validation=0.2, test=0.3)
-    prepare(settings, tmp_path / "a")
-    prepare(settings.model_copy(update={"seed": 8}), tmp_path / "b")
+    prepare("coding", settings, tmp_path / "a")
+    prepare("coding", settings.model_copy(update={"seed": 8}), tmp_path / "b")
     ids = [{split: [p.id for p in load_split(tmp_path / name, split)] for split in SPLITS} for name in "ab"]
     assert {split: len(found) for split, found in ids[0].items()} == {"train": 10, "validation": 4, "test": 6}
     assert sorted(name for found in ids[0].values() for name in found) == sorted(f"T/{n}" for n in range(20))
@@ -146,7 +146,7 @@ def test_copies_of_a_problem_stay_in_one_split(tmp_path: Path, seed: int):
         for row in rows
     ]
     settings = _dataset(tmp_path / "tasks.jsonl", [*rows, *copies], validation=0.3, test=0.3, seed=seed)
-    prepare(settings, tmp_path / "out")
+    prepare("coding", settings, tmp_path / "out")
     place = {p.id: split for split in SPLITS for p in load_split(tmp_path / "out", split)}
     assert len(place) == 20
     assert all(place[f"copy of T/{n}"] == place[f"T/{n}"] for n in range(10))
@@ -154,10 +154,10 @@ def test_copies_of_a_problem_stay_in_one_split(tmp_path: Path, seed: int):
 
 def test_too_few_problems_for_three_splits_are_refused(tmp_path: Path):
     with pytest.raises(ProblemsError, match=r"problems.validation: 2 different problems leave none"):
-        prepare(_dataset(tmp_path / "tasks.jsonl", _rows(2)), tmp_path / "out")
+        prepare("coding", _dataset(tmp_path / "tasks.jsonl", _rows(2)), tmp_path / "out")
 
 
 def test_more_problems_than_there_are_is_refused_in_words(tmp_path: Path):
     settings = GeneratedProblems.model_validate({"sizes": {"train": 5, "validation": 1300, "test": 5}})
     with pytest.raises(ProblemsError, match=r"problems.sizes.validation: asked for 1300.*ask for fewer or add levels"):
-        prepare(settings, tmp_path)
+        prepare("coding", settings, tmp_path)

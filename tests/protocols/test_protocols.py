@@ -4,12 +4,12 @@ import pytest
 
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
+from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.protocols import PROTOCOLS, make_protocol
 from pipeline_lib.protocols.protocol import MAX_QUOTE, quote
 from pipeline_lib.rollouts import EngineError
 from pipeline_lib.sandbox import Executor
-from pipeline_lib.settings.environment import CodingEnvironment as CodingSettings
 from tests.protocols.world import SAMPLING, Listening, Talk, Talking, make_team
 
 TWO_TURNS = Talk("t", turns=2)

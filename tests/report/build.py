@@ -20,7 +20,9 @@ from pipeline_lib.evaluation.verdict import bind, summarise_test
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.settings.evaluate import EvaluateSettings, SampleSettings, VerdictSettings
 
-EVALUATE = EvaluateSettings(validation=SampleSettings(samples=2), test=SampleSettings(samples=4), pass_k=(1, 4))
+EVALUATE = EvaluateSettings(
+    metric="tests_passed", validation=SampleSettings(samples=2), test=SampleSettings(samples=4), pass_k=(1, 4)
+)
 VERDICT = VerdictSettings(resamples=500)
 STEPS = [10, 20, 30, 40, 50, 60, 70, 80]
 SCHEMES = ("coordinator", "decorator", "fallback", "strategy_filter")

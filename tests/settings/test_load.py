@@ -87,7 +87,7 @@ def test_which_baselines_make_sense_depends_on_the_environment(tmp_path: Path):
     shipped = yaml.safe_load((ROOT / "params.yaml").read_text())
 
     def load(environment: Any, baselines: Any, **changes: Any) -> Params:
-        evaluate = shipped["evaluate"] | {"baselines": list(baselines)}
+        evaluate = {"baselines": list(baselines)}
         content = shipped | {"environment": environment, "evaluate": evaluate} | changes
         return load_params(write(tmp_path, yaml.safe_dump(content)), ROOT / "conf")
 
@@ -122,9 +122,22 @@ def test_settings_are_immutable():
         ("train: {learning_rate: fast}", ["train.learning_rate", "'fast'"]),
         ("train: {group_size: 1}", ["train.group_size", "greater than or equal to 2"]),
         (
-            "environment: {kind: philosophers}",
-            ["does not go with problems.kind generated", "problems: philosophers"],
+            "environment: {kind: philosophers, prompt: compact}\nproblems: {kind: generated}",
+            ["problems.kind", "'generated'", "accepted: scenarios"],
         ),
+        (
+            "environment: {kind: phlosophers}",
+            ["environment.kind", "no environment 'phlosophers'", "coding, philosophers"],
+        ),
+        (
+            "environment: {kind: nowhere.to_be.found}",
+            ["environment.kind", "cannot import", "No module named 'nowhere'"],
+        ),
+        ("environment: {kind: pipeline_lib.storage}", ["environment.kind", "is no environment", "it holds: none"]),
+        ("environment: {kind: coding, tem: single}", ["environment.tem", "unknown key", "did you mean 'team'"]),
+        ("problems: {kind: generated, sizes: {tran: 8}}", ["problems.sizes.tran", "did you mean 'train'"]),
+        ("evaluate: {metric: meals_share}", ["evaluate.metric", "no metric of the environment coding", "tests_passed"]),
+        ("evaluate: {guards: [{metric: sintax, slack: 0.1}]}", ["evaluate.guards: 'sintax'", "accepted: tests_passed"]),
         ("environment: dpbench", ["environment.prompt is default", "policy reads only compact"]),
         ("environment: {kind: philosophers, with: {train: philosophers}}", ["environment.with", "unknown key"]),
         ("environment: {kind: philosophers, message_limit: 0}", ["environment.message_limit", "got 0", "greater than"]),

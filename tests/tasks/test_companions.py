@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Path:
     }
     (tmp_path / "params.yaml").write_text(json.dumps(settings))
     params = load_params(tmp_path / "params.yaml")
-    prepare(params.problems, tmp_path / "data/problems")
+    prepare(params.environment.kind, params.problems, tmp_path / "data/problems")
     build_base(params.policy, tmp_path / "data/problems", tmp_path / "models/base")
     audited = {"status": "PASS", "summary": "", "identity": {"reward": reward_digest(params.environment)}}
     storage.write_json(tmp_path / "results/audit.json", audited)

@@ -35,7 +35,7 @@ def params(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(SETTINGS.replace("ADAPTER", request.param))
     params = load_params(Path("params.yaml"), ROOT / "conf")
-    prepare(params.problems, PROBLEMS)
+    prepare(params.environment.kind, params.problems, PROBLEMS)
     build_base(params.policy, PROBLEMS, BASE)
     monkeypatch.setattr(evaluation, "EVALUATE", lambda identity, compute, title: compute())
     environment = evaluation.make_environment(environment_section(params, TEAM), params.sandbox)

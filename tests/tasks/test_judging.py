@@ -113,7 +113,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text("{}")
     subprocess.run(["git", "init", "-q"], check=True)
-    prepare(settings().problems, PROBLEMS)
+    prepare(settings().environment.kind, settings().problems, PROBLEMS)
     return tmp_path
 
 
@@ -207,12 +207,12 @@ def test_an_interrupted_test_counts_once_the_plan_is_changed_and_not_when_it_goe
 def test_other_problems_are_another_split_and_shared_ones_count() -> None:
     chain(settings())
     fewer = settings(problems={"sizes": {"train": 8, "validation": 6, "test": 10}})
-    prepare(fewer.problems, PROBLEMS)
+    prepare(fewer.environment.kind, fewer.problems, PROBLEMS)
     found, _ = chain(fewer)
     shared = [row["shared"] for row in found["looks"]["history"]]
     assert found["looks"]["count"] == 2 and shared[1] == 10 and 0 < shared[0] <= 10
     new = settings(problems={**SMALL["problems"], "seed": 123})
-    prepare(new.problems, PROBLEMS)
+    prepare(new.environment.kind, new.problems, PROBLEMS)
     found, _ = chain(new)
     assert found["looks"]["count"] == 1, "nobody has seen these"
 

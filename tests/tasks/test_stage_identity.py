@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from pipeline_lib.environments.coding.settings import CodingEnvironment
 from pipeline_lib.identity.differences import differences
+from pipeline_lib.seam.registry import names
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import machine_settings, result_settings
-from pipeline_lib.settings.environment import CodingEnvironment
 from pipeline_lib.settings.load import validate_params
 from tasks.experiment.arms import TEAM
 from tasks.identity import stages as stage_identity
@@ -70,7 +71,10 @@ def changed(section: BaseModel, place: tuple[str, ...]) -> Any:
     """Return a copy in which one setting has another value, valid or not."""
     name, *rest = place
     value = getattr(section, name)
-    new = changed(value, tuple(rest)) if rest else another(value)
+    if place == ("kind",) and value in names():
+        new = next(name for name in names() if name != value)  # an environment has code
+    else:
+        new = changed(value, tuple(rest)) if rest else another(value)
     return section.model_copy(update={name: new})
 
 
@@ -103,7 +107,8 @@ VARIANTS: dict[str, Callable[[], Params]] = {
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_setting_is_one_of_the_result_or_one_of_the_machine(variant: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(stage_identity, "planned_seeds", lambda arm: (0, 1, 2))
-    monkeypatch.setattr(stage_identity, "_code", functools.cache(stage_identity._code))
+    for name in ("_code", "environment_code"):
+        monkeypatch.setattr(stage_identity, name, functools.cache(getattr(stage_identity, name)))
     params = VARIANTS[variant]()
     machine = {name for name, _ in machine_settings(params)}
     before = identities(params)
@@ -272,13 +277,19 @@ def _imports(module: str) -> set[str]:
 def test_what_is_said_to_change_no_result_uses_nothing_that_could(module: str):
     """The runtime of a stage may use settings, files, tracking and places; nothing that samples or computes."""
     harmless = ("pipeline_lib.settings", "pipeline_lib.storage", "pipeline_lib.tracking", "pipeline_lib.locks")
-    harmless += ("pipeline_lib.identity", "pipeline_lib.sandbox.image", "tasks.experiment.arms", *RUNTIME)
+    harmless += ("pipeline_lib.identity", "pipeline_lib.seam.registry", "pipeline_lib.sandbox.image")
+    harmless += ("tasks.experiment.arms", *RUNTIME)
     for name in _imports(module):
         if name.startswith(("pipeline_lib", "tasks")):
             assert any(name == other or name.startswith(f"{other}.") for other in harmless), f"{module} uses {name}"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "pipeline_lib/settings").glob("*.py")), ids=lambda path: path.stem)
+SETTINGS = sorted(
+    [*(ROOT / "pipeline_lib/settings").glob("*.py"), *(ROOT / "pipeline_lib/environments").glob("*/settings.py")]
+)
+
+
+@pytest.mark.parametrize("path", SETTINGS, ids=lambda path: f"{path.parent.name}.{path.stem}")
 def test_settings_compute_nothing(path: Path):
     """They count by their values alone, so their classes must have no methods but validators."""
     for node in ast.walk(ast.parse(path.read_text())):
@@ -286,7 +297,7 @@ def test_settings_compute_nothing(path: Path):
             for item in node.body:
                 if isinstance(item, ast.FunctionDef):
                     decorators = " ".join(ast.unparse(decorator) for decorator in item.decorator_list)
-                    plain = path.stem == "base" or "validator" in decorators
+                    plain = path.stem in ("base", "environment") or "validator" in decorators
                     assert plain, f"{path.name}: {node.name}.{item.name} computes something"
 
 

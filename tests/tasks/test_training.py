@@ -31,7 +31,7 @@ def test_the_base_below_an_adapter_is_not_loaded_again_to_be_compared_with(
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(SETTINGS.replace("ADAPTER", adapter))
     params = load_params(Path("params.yaml"), ROOT / "conf")
-    prepare(params.problems, PROBLEMS)
+    prepare(params.environment.kind, params.problems, PROBLEMS)
     build_base(params.policy, PROBLEMS, BASE)
     monkeypatch.setattr(training, "scratch_folder", lambda *_: tmp_path / "scratch")
     teams, rows = [], []

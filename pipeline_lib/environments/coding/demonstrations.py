@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline_lib.environments.coding.problems.concepts import FILTERS, KINDS, MAPS, REDUCTIONS, Piece
-from pipeline_lib.environments.coding.problems.generated import recipe_of
+from pipeline_lib.environments.coding.problems.generated import draw_problems, recipe_of
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.problems.recipe import ENTRY_POINT, HELPER, Recipe, helper_source, main_source
+from pipeline_lib.seam.task import Demonstration
 from pipeline_lib.storage import digest
 
 #: How often each convention is drawn.
@@ -34,25 +35,32 @@ MISTAKES = {"concept": 0.3, "constant": 0.2, "bracket": 0.2, "return": 0.15, "na
 
 
 @dataclass(frozen=True, slots=True)
-class Demonstration:
-    """An observation and what an imitated agent does.
+class CodingDemonstration(Demonstration):
+    """A function of one role.
 
     Attributes:
         role: ``helper``, ``main`` or ``single``.
-        observation: the prompt.
-        action: the source that follows.
         convention: the way of sharing the work that it follows.
         mistake: kind of the planted mistake, or empty.
     """
 
     role: str
-    observation: str
-    action: str
     convention: str
     mistake: str
 
 
-def demonstrate(problems: Sequence[CodingProblem], count: int, mistakes: float, seed: int) -> list[Demonstration]:
+#: Generated problems that are demonstrated in place of problems that nobody demonstrates.
+OTHERS = 512
+
+
+def demonstrate_others(
+    problems: Sequence[CodingProblem], count: int, mistakes: float, seed: int
+) -> list[CodingDemonstration]:
+    """Return demonstrations on generated problems in place of ``problems``."""
+    return demonstrate(draw_problems("train", OTHERS, seed=seed), count, mistakes, seed)
+
+
+def demonstrate(problems: Sequence[CodingProblem], count: int, mistakes: float, seed: int) -> list[CodingDemonstration]:
     """Return ``count`` demonstrations on generated problems; the same arguments give the same list.
 
     Args:
@@ -113,11 +121,11 @@ def plant(mistake: str, recipe: Recipe, role: str, convention: str, rng: random.
     return text[:place] + instead + text[place + len(lost) :]
 
 
-def _draw(problem: CodingProblem, recipe: Recipe, mistakes: float, rng: random.Random) -> Demonstration:
+def _draw(problem: CodingProblem, recipe: Recipe, mistakes: float, rng: random.Random) -> CodingDemonstration:
     role, convention = _weighted(ROLES, rng), _weighted(CONVENTIONS, rng)
     mistake = _weighted(MISTAKES, rng) if rng.random() < mistakes else ""
     action = plant(mistake, recipe, role, convention, rng) if mistake else _action(recipe, role, convention)
-    return Demonstration(role, problem.observations[role], action, convention, mistake)
+    return CodingDemonstration(problem.observations[role], action, role, convention, mistake)
 
 
 def _action(recipe: Recipe, role: str, convention: str) -> str:

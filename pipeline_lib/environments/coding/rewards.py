@@ -16,7 +16,7 @@ from pipeline_lib.environments.custom import custom_reward
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.coding.program import Program
-    from pipeline_lib.settings.environment import CodingReward, SoundCodingReward
+    from pipeline_lib.environments.coding.settings import CodingReward, SoundCodingReward
 
 Team = Literal["pair", "single"]
 

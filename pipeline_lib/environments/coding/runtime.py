@@ -21,7 +21,7 @@ from pipeline_lib.sandbox import Executor, Job, Status, Verdict
 from pipeline_lib.seam.environment import Environment, Outcome
 
 if TYPE_CHECKING:
-    from pipeline_lib.settings.environment import CodingEnvironment as CodingSettings
+    from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
 
 AGENTS = {"pair": ("helper", "main"), "single": ("single",)}
 

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline_lib.environments.coding.demonstrations import Demonstration
 from pipeline_lib.environments.philosophers import text
 from pipeline_lib.environments.philosophers.play import lay_batches
 from pipeline_lib.environments.philosophers.rules import step
 from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.state import Board
 from pipeline_lib.environments.philosophers.table import LEFT, RIGHT, Table
+from pipeline_lib.seam.task import Demonstration
 from pipeline_lib.storage import digest
 
 #: Share of a philosopher's slips that are of its own kind; at one half, shared weights often never used the number.
@@ -53,7 +53,7 @@ def demonstrate_philosophers(
                 habit = np.where(table.left, RIGHT, LEFT)
                 slip = np.where(rng.random(habit.shape) < OWN_SLIPS, own, rng.integers(0, 4, habit.shape))
                 actions = np.where(by_lot, slip, habit).astype(np.int8)
-                found += _written(table, batch.scenarios, actions, by_lot, rng)
+                found += _written(table, batch.scenarios, actions, rng)
                 table = step(table, actions)
     chosen = rng.permutation(len(found))[:count]
     return [found[i] for i in chosen]
@@ -63,7 +63,6 @@ def _written(
     table: Table,
     scenarios: Sequence[Scenario],
     actions: np.ndarray,
-    by_lot: np.ndarray,
     rng: np.random.Generator,
 ) -> list[Demonstration]:
     """Return what one philosopher of every unfinished episode saw and did."""
@@ -75,13 +74,5 @@ def _written(
         view = board.view(seat, column, labels[seat] if labels else None)
         if view.eating:
             continue  # nobody is asked while eating
-        found.append(
-            Demonstration(
-                role="philosopher",
-                observation=text.compact(view),
-                action=text.LETTERS[int(actions[seat, column])],
-                convention="left then right",
-                mistake="by lot" if by_lot[seat, column] else "",
-            )
-        )
+        found.append(Demonstration(text.compact(view), text.LETTERS[int(actions[seat, column])]))
     return found

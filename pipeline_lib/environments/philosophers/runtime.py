@@ -36,7 +36,7 @@ from pipeline_lib.environments.philosophers.table import WAIT
 from pipeline_lib.seam.environment import Environment, Outcome
 
 if TYPE_CHECKING:
-    from pipeline_lib.settings.philosophers import MealsReward, PhilosophersEnvironment
+    from pipeline_lib.environments.philosophers.settings import MealsReward, PhilosophersEnvironment
 
 #: An episode has at most this many turns; scenarios end much earlier, at their horizon.
 MOST_TURNS = 100_000

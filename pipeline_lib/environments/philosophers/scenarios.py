@@ -19,7 +19,7 @@ from pipeline_lib.environments.philosophers.seating import Graph, make_graph
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
-    from pipeline_lib.settings.problems import ScenarioFamily, ScenarioProblems
+    from pipeline_lib.environments.philosophers.settings import ScenarioFamily, ScenarioProblems
 
 #: Draws per scenario before a family counts as exhausted.
 _ATTEMPTS = 200

@@ -21,7 +21,7 @@ from pipeline_lib.environments.coding.problems.tests_split import as_check, spli
 from pipeline_lib.problems.content import ProblemsError
 
 if TYPE_CHECKING:
-    from pipeline_lib.settings.problems import DatasetProblems
+    from pipeline_lib.environments.coding.settings import DatasetProblems
 
 #: Hub id and subset of each dataset as published.
 HUB = {

@@ -26,7 +26,7 @@ from pipeline_lib.environments.coding.problems.recipe import ENTRY_POINT, HELPER
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
-    from pipeline_lib.settings.problems import GeneratedProblems
+    from pipeline_lib.environments.coding.settings import GeneratedProblems
 
 #: Upper ends of the shares of families that train, validation and test draw from.
 FAMILY_SHARES = {"train": 0.7, "validation": 0.8, "test": 1.0}

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeline_lib.problems.content import normalised_code, normalised_text
+from pipeline_lib.storage import digest
+
 
 @dataclass(frozen=True, slots=True)
 class CodingProblem:
@@ -35,6 +38,12 @@ class CodingProblem:
     visible_tests: str
     hidden_tests: str
     reference: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def content_hash(self) -> str:
+        """Return the SHA-256 of what the problem asks: its observations and its prelude, normalised."""
+        asked = {role: normalised_text(text) for role, text in self.observations.items()}
+        return digest([asked, normalised_code(self.prelude)])
 
     def to_json(self) -> dict[str, Any]:
         """Return the problem as a JSON object with one key per attribute."""

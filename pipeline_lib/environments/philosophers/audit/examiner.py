@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from pipeline_lib.audit.examiner import Examiner, Progress
 from pipeline_lib.audit.result import Check, Rung
 from pipeline_lib.environments.philosophers.audit.dry_run import CHOICES, Floats, dry_run, usual_batch
-from pipeline_lib.environments.philosophers.audit.ladder import philosophers_ladder
+from pipeline_lib.environments.philosophers.audit.ladder import WANTED, philosophers_ladder
 from pipeline_lib.environments.philosophers.audit.lint import lint
 from pipeline_lib.environments.philosophers.audit.search import search_policies, search_rules
 from pipeline_lib.environments.philosophers.memoryless import CLASSES, seen
@@ -19,8 +20,6 @@ from pipeline_lib.environments.philosophers.runtime import Philosophers
 from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.state import State
 from pipeline_lib.seam.environment import Environment, Outcome
-
-Progress = Callable[[int, int, str], None]
 
 
 def audit_philosophers(
@@ -55,6 +54,31 @@ def audit_philosophers(
     checks += dry_run(reward, scenarios, sequential, seed, habits, max(rung.reward for rung in rungs))
     progress(5, 5, "training in miniature")
     return rungs, checks
+
+
+class PhilosophersExaminer(Examiner):
+    """Plays scripted policies, searches all small ones, and trains in miniature from the base policy's habits."""
+
+    wanted, words = WANTED
+    idle = ("wait_share", "invalid_share")
+
+    def __init__(self) -> None:
+        self._habits: Habits | None = None
+
+    def watched(self, environment: Philosophers, problems: Sequence[Scenario]) -> Habits:
+        """Return the environment with somebody beside it who counts what the base policy does."""
+        self._habits = Habits(environment)
+        return self._habits
+
+    def examine(
+        self, environment: Philosophers, problems: Sequence[Scenario], seed: int, progress: Progress
+    ) -> tuple[list[Rung], list[Check]]:
+        """Make every check of `audit_philosophers`, with the habits that were counted."""
+        habits = None
+        if self._habits is not None:
+            usual = usual_batch(problems, self._habits.sequential)
+            habits = self._habits.logits(usual.table.graph.philosophers)
+        return audit_philosophers(environment, problems, seed, habits, progress)
 
 
 class Habits(Environment[Scenario, State]):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from pipeline_lib.audit.ladder import bounded, compare, make_rung
+from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, ScriptedPlay, Teams
 from pipeline_lib.audit.result import Check, Rung, Status
+from pipeline_lib.environments.coding.audit.search import search_menu
 from pipeline_lib.environments.coding.audit.teams import SHOWS, teams
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.seam.environment import Environment
@@ -15,80 +16,43 @@ from pipeline_lib.seam.environment import Environment
 #: thirds of the pay are for something else), more than the second is doubtful.
 REFUSED, DOUBTFUL = 2 / 3, 0.5
 
-#: What is wanted, as a metric of the environment's outcomes and in words.
-WANTED = ("tests_passed", "tests passed")
 
-Progress = Callable[[int, int, str], None]
+class CodingExaminer(ScriptedExaminer):
+    """Plays scripted programs, asks what the reward pays for form and for pretending, and trains in miniature.
 
-
-def coding_ladder(
-    environment: Environment[CodingProblem, Any], problems: Sequence[CodingProblem], progress: Progress | None = None
-) -> tuple[list[Rung], list[Check]]:
-    """Play the scripted teams on some problems and check the order of their rewards.
-
-    Args:
-        environment: the coding environment that is about to be trained in.
-        problems: training problems; those without a reference solution are used for the degenerate teams only.
-        progress: called after each piece of work.
-
-    Returns:
-        The rungs, best reward first, and the checks.
+    Of an episode of several turns the first is looked at.  Problems without a reference solution are used for the
+    degenerate teams only.
     """
-    played: list[tuple[str, str, CodingProblem, list[str]]] = []
-    for number, problem in enumerate(problems):
-        other = problems[(number + 1) % len(problems)]
-        agents = environment.agents(problem)
-        for name, (role, texts) in teams(problem, other, agents, environment).items():
-            played.append((name, role, problem, texts))
-    states = [environment.start(problem) for _, _, problem, _ in played]
-    outcomes = environment.step(states, [texts for *_, texts in played])
-    if progress:
-        progress(len(played), len(played), "scripted teams")
-    found: dict[str, list[int]] = {}
-    lost = 0
-    for index, (name, *_) in enumerate(played):
-        if outcomes[index].reward is None:
-            lost += 1
-            continue
-        found.setdefault(name, []).append(index)
-    rungs = [
-        make_rung(
-            name,
-            played[indices[0]][1],
-            [float(outcomes[i].reward or 0.0) for i in indices],
-            [outcomes[i].metrics[WANTED[0]] for i in indices],
-            [outcomes[i].terms for i in indices],
-            [outcomes[i].metrics for i in indices],
-        )
-        for name, indices in found.items()
-    ]
-    earned = [outcome.reward for outcome in outcomes if outcome.reward is not None]
-    checks = [
-        bounded(earned, environment.reward_bounds),
-        *compare(rungs, WANTED[1]),
-        _form(rungs),
-        _teamwork(rungs),
-        _reference_passes(played, outcomes),
-    ]
-    if lost:
-        checks.append(
-            Check(
-                "infrastructure",
-                Status.WARN if lost < 0.05 * len(played) else Status.FAIL,
-                f"{lost} of {len(played)} programs got no verdict because the sandbox failed.",
-                {"lost": lost, "played": len(played)},
-            )
-        )
-    return sorted(rungs, key=lambda r: -r.reward), checks
+
+    wanted, words = "tests_passed", "tests passed"
+    turns = 1
+
+    def teams(self, environment: Environment[CodingProblem, Any], problem: Any, other: Any) -> Teams:
+        """Return programs whose worth is known."""
+        return teams(problem, other, environment.agents(problem), environment)
+
+    def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
+        """Check pay for form, pay for pretending, and the reference solutions."""
+        return [_form(rungs), _teamwork(rungs), _reference_passes(played)]
+
+    def examine(
+        self, environment: Any, problems: Sequence[Any], seed: int, progress: Progress
+    ) -> tuple[list[Rung], list[Check]]:
+        """Play the scripted programs, then train in miniature on a menu of functions."""
+        rungs, checks = super().examine(environment, problems, seed, progress)
+        checks.append(search_menu(environment, problems, seed))
+        progress(1, 1, "training in miniature")
+        return rungs, checks
 
 
-def _reference_passes(played: Sequence[tuple[str, str, CodingProblem, list[str]]], outcomes: Sequence[Any]) -> Check:
-    references = [i for i, (name, *_) in enumerate(played) if name == "reference" and outcomes[i].reward is not None]
+def _reference_passes(played: ScriptedPlay) -> Check:
+    outcomes = played.outcomes
+    references = [i for i, name in enumerate(played.names) if name == "reference" and outcomes[i].reward is not None]
     if not references:
         return Check(
             "reference", Status.WARN, "No problem has a reference solution, so no working team could be played."
         )
-    broken = [played[i][2].id for i in references if outcomes[i].metrics[WANTED[0]] < 1.0]
+    broken = [played.problems[i].id for i in references if outcomes[i].metrics["tests_passed"] < 1.0]
     if broken:
         return Check(
             "reference",

@@ -1,0 +1,154 @@
+"""What an environment brings to the audit of its rewards: what is wanted, and the teams and searches it knows of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from pipeline_lib.audit.ladder import bounded, compare, make_rung
+from pipeline_lib.audit.result import Check, Rung, Status
+from pipeline_lib.seam.environment import Environment, Outcome
+
+#: Called as ``progress(done, total, text)``.
+Progress = Callable[[int, int, str], None]
+
+#: Joint actions of scripted teams: by name, the role (``degenerate``, ``working`` or ``other``) and a text per agent.
+Teams = Mapping[str, tuple[str, Sequence[str]]]
+
+
+class Examiner(ABC):
+    """Audits rewards of one environment; made anew for every audit.
+
+    Attributes:
+        wanted: the metric that reward should stand for.
+        words: that metric in words.
+        idle: metrics that measure doing nothing.
+    """
+
+    wanted: ClassVar[str]
+    words: ClassVar[str]
+    idle: ClassVar[tuple[str, ...]] = ()
+
+    def watched(self, environment: Any, problems: Sequence[Any]) -> Environment[Any, Any]:
+        """Return what the base policy plays in: the environment, or something around it that takes notes."""
+        return environment
+
+    @abstractmethod
+    def examine(
+        self, environment: Any, problems: Sequence[Any], seed: int, progress: Progress
+    ) -> tuple[list[Rung], list[Check]]:
+        """Make every check that needs no model; return the ladder, best reward first, and the checks."""
+
+
+class ScriptedExaminer(Examiner):
+    """Plays scripted teams, which write the same in every turn, and checks the order of their rewards.
+
+    Attributes:
+        turns: most turns that they play; None plays episodes to the end.
+    """
+
+    turns: ClassVar[int | None] = None
+
+    @abstractmethod
+    def teams(self, environment: Any, problem: Any, other: Any) -> Teams:
+        """Return the scripted teams on a problem; ``other`` is another problem, for teams that mix them up."""
+
+    def examine(
+        self, environment: Any, problems: Sequence[Any], seed: int, progress: Progress
+    ) -> tuple[list[Rung], list[Check]]:
+        """Play every team on every problem."""
+        played = ScriptedPlay(environment, problems, self.teams, self.turns)
+        progress(len(played.names), len(played.names), "scripted teams")
+        rungs = played.rungs(self.wanted)
+        checks = [bounded(played.rewards, played.bounds), *compare(rungs, self.words), *self.further(rungs, played)]
+        return sorted(rungs, key=lambda rung: -rung.reward), checks + played.lost()
+
+    def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
+        """Return further checks of what the teams earned."""
+        return []
+
+
+class ScriptedPlay:
+    """What scripted teams did on some problems.
+
+    Attributes:
+        names: team of every episode.
+        problems: problem of every episode.
+        outcomes: of the last turn of every episode.
+        rewards: what the episodes that were not lost earned, over all turns.
+        bounds: least and greatest reward of an episode.
+    """
+
+    def __init__(
+        self,
+        environment: Environment[Any, Any],
+        problems: Sequence[Any],
+        teams: Callable[[Any, Any, Any], Teams],
+        most: int | None,
+    ) -> None:
+        self.names: list[str] = []
+        self.problems: list[Any] = []
+        self._roles: dict[str, str] = {}
+        texts: list[Sequence[str]] = []
+        for number, problem in enumerate(problems):
+            other = problems[(number + 1) % len(problems)]
+            for name, (role, actions) in teams(environment, problem, other).items():
+                self._roles.setdefault(name, role)
+                self.names.append(name)
+                self.problems.append(problem)
+                texts.append(actions)
+        states = [environment.start(problem) for problem in self.problems]
+        self.outcomes: list[Outcome[Any]] = environment.step(states, texts)
+        self._earned = [outcome.reward for outcome in self.outcomes]
+        self._terms = [dict(outcome.terms) for outcome in self.outcomes]
+        turns = 1
+        while turns != most and (
+            waiting := [i for i, outcome in enumerate(self.outcomes) if not outcome.done and self._known(i)]
+        ):
+            turns += 1
+            states = [self.outcomes[i].state for i in waiting]
+            for i, outcome in zip(waiting, environment.step(states, [texts[i] for i in waiting]), strict=True):
+                self.outcomes[i] = outcome
+                earned = self._earned[i]
+                self._earned[i] = None if earned is None or outcome.reward is None else earned + outcome.reward
+                for name, value in outcome.terms.items():
+                    self._terms[i][name] = self._terms[i].get(name, 0.0) + value
+        self.rewards = [reward for reward in self._earned if reward is not None]
+        least, greatest = environment.reward_bounds
+        self.bounds = (min(least, least * turns), max(greatest, greatest * turns))
+
+    def _known(self, episode: int) -> bool:
+        return self._earned[episode] is not None
+
+    def rungs(self, wanted: str) -> list[Rung]:
+        """Return a rung for every team that was not lost everywhere, in the order of the teams."""
+        found: dict[str, list[int]] = {}
+        for i, name in enumerate(self.names):
+            if self._known(i):
+                found.setdefault(name, []).append(i)
+        return [
+            make_rung(
+                name,
+                self._roles[name],
+                [float(self._earned[i] or 0.0) for i in episodes],
+                [self.outcomes[i].metrics[wanted] for i in episodes],
+                [self._terms[i] for i in episodes],
+                [self.outcomes[i].metrics for i in episodes],
+            )
+            for name, episodes in found.items()
+        ]
+
+    def lost(self) -> list[Check]:
+        """Return a check that says how many episodes the infrastructure lost, if it lost any."""
+        lost = len(self.names) - len(self.rewards)
+        if not lost:
+            return []
+        return [
+            Check(
+                "infrastructure",
+                Status.WARN if lost < 0.05 * len(self.names) else Status.FAIL,
+                f"{lost} of {len(self.names)} programs got no verdict because the sandbox failed.",
+                {"lost": lost, "played": len(self.names)},
+            )
+        ]

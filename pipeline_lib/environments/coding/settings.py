@@ -1,0 +1,99 @@
+"""Settings of the coding environment: ``environment`` with its reward, and ``problems``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pipeline_lib.settings.base import FileName, Section
+from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
+from pipeline_lib.settings.problems import SplitSizes
+
+
+class SoundCodingReward(Section):
+    """Weights of the default reward: syntax tree and ablation decide on cooperation, hidden tests on the rest."""
+
+    kind: Literal["sound"] = "sound"
+    structure: float = Field(0.4, ge=0, description="share of the functions that are defined and return a value")
+    syntax: float = Field(0.2, ge=0, description="everything the agents wrote parses")
+    tests: float = Field(1.0, gt=0, description="fraction of hidden tests passed")
+    cooperation: float = Field(0.4, ge=0, description="the main function calls the helper and needs it to pass")
+    above_none: bool = Field(
+        False,
+        description=(
+            "count only tests beyond those that a program returning None passes, rescaled to the same maximum; "
+            "published datasets hold a few problems where that matters"
+        ),
+    )
+
+
+class PaperCodingReward(Section):
+    """The published reward of MAGRPO (arXiv 2508.04652), at most 4.0; kept for comparison, the audit refuses it."""
+
+    kind: Literal["paper"] = "paper"
+
+
+CodingReward = Annotated[SoundCodingReward | PaperCodingReward | CustomReward, Field(discriminator="kind")]
+
+
+class CodingEnvironment(EnvironmentSection):
+    """A helper function and a main function are written by two agents and executed together."""
+
+    kind: Literal["coding"] = "coding"
+    team: Literal["pair", "single"] = Field(
+        "pair", description="pair: helper and main agent; single: one agent sees everything and writes both functions"
+    )
+    turns: int = Field(1, ge=1, le=8, description="turns per problem; later turns see feedback")
+    feedback: Literal["plain", "tests"] = Field(
+        "tests", description="what later turns see: their own previous code, or that and the visible tests' results"
+    )
+    stop_at: float = Field(
+        1.0, gt=0, le=1, description="an episode ends early when a turn's reward reaches this share of the greatest one"
+    )
+    reward: CodingReward = SoundCodingReward()
+
+
+class GeneratedProblems(Section):
+    """Seeded two-function coding problems; neither agent sees enough to solve one alone."""
+
+    kind: Literal["generated"] = "generated"
+    seed: int = Field(7, ge=0, description="seed of the generator and of the split")
+    levels: tuple[int, ...] = Field((1,), min_length=1, description="difficulty levels to draw from, 1 (easiest) to 4")
+    sizes: SplitSizes = SplitSizes()
+    visible_tests: int = Field(2, ge=0, le=16, description="tests whose results may be shown as feedback")
+    hidden_tests: int = Field(6, ge=1, le=32, description="tests that give reward and verdict")
+
+    @model_validator(mode="after")
+    def _levels_exist(self) -> GeneratedProblems:
+        if wrong := [level for level in self.levels if not 1 <= level <= 4]:
+            raise ValueError(f"there is no level {wrong[0]}; levels are 1, 2, 3 and 4")
+        return self
+
+
+class DatasetProblems(Section):
+    """A published coding dataset, from the hub or a local file, with the fields it was published with."""
+
+    kind: Literal["humaneval", "coophumaneval", "mbpp"]
+    source: FileName = Field(
+        "",
+        description="hub id or path of a .jsonl, .jsonl.gz, .json or .parquet file; empty means the published hub id",
+    )
+    revision: str = Field("main", description="hub revision (branch, tag or commit)")
+    seed: int = Field(7, ge=0, description="seed of the split")
+    validation: float = Field(0.15, gt=0, lt=1, description="share of problems on which checkpoints are compared")
+    test: float = Field(
+        0.25, gt=0, lt=1, description="share of problems for the verdict; every look at them is counted"
+    )
+    visible_tests: int = Field(
+        1, ge=0, le=16, description="first tests of a problem, shown as feedback and not rewarded"
+    )
+
+    @model_validator(mode="after")
+    def _something_to_train_on(self) -> DatasetProblems:
+        if self.validation + self.test >= 1:
+            raise ValueError(
+                f"validation ({self.validation}) and test ({self.test}) leave no problem to train on; "
+                "their sum must be below 1"
+            )
+        return self

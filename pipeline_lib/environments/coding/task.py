@@ -1,0 +1,108 @@
+"""The coding environment as the chain knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.environments.coding.settings import CodingEnvironment, DatasetProblems, GeneratedProblems
+from pipeline_lib.seam.task import Task
+
+if TYPE_CHECKING:
+    from pipeline_lib.environments.coding.problems.problem import CodingProblem
+    from pipeline_lib.environments.coding.runtime import CodingEnvironment as Coding
+    from pipeline_lib.sandbox import Executor
+    from pipeline_lib.seam.metrics import Metrics
+    from pipeline_lib.seam.task import Demonstration
+
+
+class CodingTask(Task):
+    """A helper and a main function are written by two agents, or both by one, and tested together."""
+
+    settings = CodingEnvironment
+    problems = (GeneratedProblems, DatasetProblems)
+    primary = "tests_passed"
+    guards = ({"metric": "syntax", "better": "higher", "slack": 0.05},)
+
+    def make_problems(self, settings: GeneratedProblems | DatasetProblems) -> Mapping[str, Sequence[CodingProblem]]:
+        """Generate problems, or read a published dataset and deal it out."""
+        if settings.kind == "generated":
+            from pipeline_lib.environments.coding.problems.generated import generate
+
+            return generate(settings)
+        from pipeline_lib.environments.coding.problems.datasets import read_dataset
+        from pipeline_lib.problems.dealing import deal
+
+        return deal(read_dataset(settings), settings.validation, settings.test, settings.seed)
+
+    def read_problem(self, row: Mapping[str, Any]) -> CodingProblem:
+        """Rebuild a `CodingProblem`."""
+        from pipeline_lib.environments.coding.problems.problem import CodingProblem
+
+        return CodingProblem.from_json(row)
+
+    def prompts(self, problems: Sequence[CodingProblem]) -> list[str]:
+        """Return the first observation of every role."""
+        return [text for problem in problems for text in problem.observations.values()]
+
+    def demonstrate(
+        self, problems: Sequence[CodingProblem], count: int, mistakes: float, seed: int
+    ) -> Sequence[Demonstration]:
+        """Show ways to share the work, some flawed; for published problems those of generated ones.
+
+        So small a model cannot learn programming from a hundred problems: it learns what two functions look like.
+        """
+        from pipeline_lib.environments.coding.demonstrations import demonstrate, demonstrate_others
+
+        generated = all(problem.source == "generated" for problem in problems)
+        return (demonstrate if generated else demonstrate_others)(problems, count, mistakes, seed)
+
+    def make(self, settings: CodingEnvironment, executor: Callable[[], Executor]) -> Coding:
+        """Return the environment; the sandbox starts with the first program."""
+        from pipeline_lib.environments.coding.runtime import CodingEnvironment as Coding
+
+        return Coding(settings, executor)
+
+    def single_agent(self, settings: CodingEnvironment) -> CodingEnvironment:
+        """Return the form in which one agent writes both functions."""
+        return settings.model_copy(update={"team": "single"})
+
+    def senseless(self, protocol: str, settings: CodingEnvironment) -> str:
+        """Return why a protocol makes no sense: it needs two agents, or a second turn."""
+        if settings.team == "single":
+            return "environment.team is single, and one agent has nobody to read"
+        if protocol == "naive_concatenation" and settings.turns == 1:
+            return "with environment.turns 1 it is what the base plays anyway"
+        return ""
+
+    def check(self, params: Any) -> None:
+        """Refuse steps of training that need more problems than are generated."""
+        problems = params.problems
+        if problems.kind == "generated" and params.train.problems_per_step > problems.sizes.train:
+            raise ValueError(
+                f"train.problems_per_step ({params.train.problems_per_step}) is more than "
+                f"problems.sizes.train ({problems.sizes.train})"
+            )
+
+    def notes(self, settings: CodingEnvironment) -> list[str]:
+        """Say which baseline the base is."""
+        if settings.team == "pair" and settings.turns == 1:
+            return ["With one turn, the base is also the baseline that is known as naive concatenation."]
+        return []
+
+    def metrics(self) -> Metrics:
+        """Return tests passed, teamwork and form."""
+        from pipeline_lib.environments.coding.metrics import METRICS
+
+        return METRICS
+
+    def audit(self) -> Any:
+        """Return the audit with scripted programs."""
+        from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
+
+        return CodingExaminer()
+
+    def reward_code(self, settings: CodingEnvironment) -> str:
+        """Return where the reward is."""
+        reward = settings.reward
+        return reward.path if reward.kind == "custom" else "pipeline_lib.environments.coding.rewards:Reward"

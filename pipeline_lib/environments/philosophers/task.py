@@ -1,0 +1,90 @@
+"""The philosophers as the chain knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment, ScenarioProblems
+from pipeline_lib.seam.task import Task
+
+if TYPE_CHECKING:
+    from pipeline_lib.environments.philosophers.runtime import Philosophers
+    from pipeline_lib.environments.philosophers.scenarios import Scenario
+    from pipeline_lib.seam.metrics import Metrics
+    from pipeline_lib.seam.task import Demonstration
+
+
+class PhilosophersTask(Task):
+    """Everybody needs two forks, and shares each with a neighbour."""
+
+    settings = PhilosophersEnvironment
+    problems = (ScenarioProblems,)
+    primary = "meals_share"
+    guards = (
+        {"metric": "meals_share", "better": "higher", "limit": 0.01},
+        {"metric": "invalid_share", "better": "lower", "slack": 0.05},
+        {"metric": "deadlock", "better": "lower", "slack": 0.1},
+    )
+
+    def make_problems(self, settings: ScenarioProblems) -> Mapping[str, Sequence[Scenario]]:
+        """Draw the scenarios of every split, and of families that training never sees."""
+        from pipeline_lib.environments.philosophers.scenarios import generate_scenarios
+
+        return {split: found for split, found in generate_scenarios(settings).items() if found}
+
+    def read_problem(self, row: Mapping[str, Any]) -> Scenario:
+        """Rebuild a `Scenario`."""
+        from pipeline_lib.environments.philosophers.scenarios import Scenario
+
+        return Scenario.from_json(row)
+
+    def demonstrate(
+        self, problems: Sequence[Scenario], count: int, mistakes: float, seed: int
+    ) -> Sequence[Demonstration]:
+        """Show the habit that deadlocks, with slips."""
+        from pipeline_lib.environments.philosophers.demonstrations import demonstrate_philosophers
+
+        return demonstrate_philosophers(problems, count, mistakes, seed)
+
+    def make(self, settings: PhilosophersEnvironment, executor: Callable[[], Any]) -> Philosophers:
+        """Return the table; no program is run."""
+        from pipeline_lib.environments.philosophers.runtime import Philosophers
+
+        return Philosophers(settings)
+
+    def senseless(self, protocol: str, settings: PhilosophersEnvironment) -> str:
+        """Return why a protocol makes no sense: a single turn, no room for quotes, or nobody to read."""
+        if protocol == "naive_concatenation":
+            return "it plays a single turn, and a meal takes several"
+        if settings.prompt == "compact":
+            return "environment.prompt is compact, a line of letters with no room for what others wrote"
+        if settings.mode == "sequential":
+            return "environment.mode is sequential, one philosopher acts at a time and there is nobody to read"
+        return ""
+
+    def check(self, params: Any) -> None:
+        """Refuse prompts that the embedded model cannot read."""
+        prompt = params.environment.prompt
+        if params.policy.kind == "embedded" and prompt != "compact":
+            raise ValueError(
+                f"environment.prompt is {prompt}, but the embedded policy reads only compact; set it to compact, or "
+                "use a pretrained policy"
+            )
+
+    def metrics(self) -> Metrics:
+        """Return meals and what keeps philosophers from them."""
+        from pipeline_lib.environments.philosophers.metrics import METRICS
+
+        return METRICS
+
+    def audit(self) -> Any:
+        """Return the audit with scripted policies and searches."""
+        from pipeline_lib.environments.philosophers.audit.examiner import PhilosophersExaminer
+
+        return PhilosophersExaminer()
+
+    def reward_code(self, settings: PhilosophersEnvironment) -> str:
+        """Return where the reward is."""
+        reward = settings.reward
+        return reward.path if reward.kind == "custom" else "pipeline_lib.environments.philosophers.rewards:Reward"

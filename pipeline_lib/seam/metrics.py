@@ -1,0 +1,58 @@
+"""How a metric is named and shown; each environment says it of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A quantity of an episode.
+
+    Attributes:
+        label: axis label and noun in sentences.
+        share: the metric is a fraction in [0, 1] and is shown in per cent, differences in points.
+        better: which direction is good; a primary metric must be better when higher.
+        low: least possible value, or None when unknown; 0 for a share.
+        high: greatest possible value, or None when unknown; 1 for a share.
+        behaviour: it says how a team behaves rather than how well it does.
+        over_checkpoints: it is drawn over the checkpoints, beside the primary metric.
+        at_k: what the expected best value among k episodes is called, for example ``accuracy`` for ``accuracy@k``.
+        solves: a value of 1 or more is a success: pass@k and pass^k count these.
+    """
+
+    label: str
+    share: bool = False
+    better: Literal["higher", "lower"] = "higher"
+    low: float | None = None
+    high: float | None = None
+    behaviour: bool = False
+    over_checkpoints: bool = False
+    at_k: str = ""
+    solves: bool = False
+
+    def __post_init__(self) -> None:
+        if self.share and self.low is None and self.high is None:
+            object.__setattr__(self, "low", 0.0)
+            object.__setattr__(self, "high", 1.0)
+
+    def text(self, value: float) -> str:
+        """Return a value with its unit, for example ``71.3 %``."""
+        return f"{100 * value:.1f} %" if self.share else f"{value:.3g}"
+
+    def difference(self, value: float) -> str:
+        """Return a difference with sign and unit, for example ``+12.4 points``."""
+        if self.share:
+            return f"{round(100 * value, 1) + 0.0:+.1f} points"  # adding 0 turns -0.0 into +0.0
+        return f"{value + 0.0:+.3g}"
+
+
+Metrics = Mapping[str, Metric]
+"""The metrics of an environment by name, in the order in which they are shown; ``reward`` is every environment's."""
+
+
+def describe(name: str, metrics: Metrics) -> Metric:
+    """Return how a metric is named and shown; what no environment describes is a plain number under its own name."""
+    return metrics.get(name) or Metric(name.replace("_", " "))

@@ -1,0 +1,83 @@
+"""Finds an environment by the ``kind`` that settings give.
+
+A kind is one of three: the name of a folder in `pipeline_lib.environments`; a name under which an installed package
+offers its environment (entry points of the group ``symposium.environments``); or an import path,
+``my_package.my_task`` or ``my_package.my_task:Class``.  The module that is meant, or the module ``task`` in the package
+that is meant, holds one subclass of `Task`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+import pkgutil
+
+from pipeline_lib.seam.task import Task
+
+BUILT_IN = "pipeline_lib.environments"
+GROUP = "symposium.environments"
+
+
+class UnknownEnvironmentError(ValueError):
+    """There is no such environment, or what is there is none; the message says which there are."""
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of the library's environments and of installed ones."""
+    folder = importlib.import_module(BUILT_IN).__path__
+    built_in = [module.name for module in pkgutil.iter_modules(folder) if module.ispkg]
+    return tuple(dict.fromkeys([*sorted(built_in), *sorted(_installed())]))
+
+
+def find(kind: str) -> Task:
+    """Return the environment called ``kind``.
+
+    Raises:
+        UnknownEnvironmentError: there is none.
+    """
+    return task_class(kind)()
+
+
+@functools.cache
+def task_class(kind: str) -> type[Task]:
+    """Return the class of the environment called ``kind``; raises as `find`."""
+    installed = _installed()
+    if kind in installed:
+        place = installed[kind]
+    elif "." in kind or ":" in kind:
+        place = kind
+    elif kind in names():
+        place = f"{BUILT_IN}.{kind}"
+    else:
+        raise UnknownEnvironmentError(
+            f"there is no environment {kind!r}; accepted: {', '.join(names())}, or an import path such as "
+            "my_package.my_task"
+        )
+    module_name, _, class_name = place.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+        if not class_name and hasattr(module, "__path__") and importlib.util.find_spec(f"{module_name}.task"):
+            module = importlib.import_module(f"{module_name}.task")
+    except ImportError as error:
+        raise UnknownEnvironmentError(
+            f"cannot import the environment {kind!r}: {error}; expected 'package.module' or 'package.module:Class'"
+        ) from error
+    if class_name:
+        found = [getattr(module, class_name, None)]
+    else:
+        found = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+    classes = [value for value in found if isinstance(value, type) and issubclass(value, Task)]
+    if len(classes) != 1:
+        held = ", ".join(value.__name__ for value in classes) or "none"
+        raise UnknownEnvironmentError(
+            f"{place} is no environment: {module.__name__} must hold one subclass of pipeline_lib.seam.task.Task "
+            f"(it holds: {held}), or kind must name it, as in {module.__name__}:Class"
+        )
+    return classes[0]
+
+
+def _installed() -> dict[str, str]:
+    """Return where the environments of installed packages are, by name."""
+    return {point.name: point.value for point in importlib.metadata.entry_points(group=GROUP)}
