@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.simulated_data import CODES, Rng, crossed, families, inside, passed_shares, records, rejected
-from pipeline_lib.evaluation import bootstrap, effects
+from pipeline_lib.evaluation import bootstrap, effects, evidence
 from pipeline_lib.evaluation import tests_of_difference as tests
 from pipeline_lib.evaluation.clusters import clustered_mean, t_interval
 from pipeline_lib.evaluation.comparison import measure as measure_comparison
@@ -140,8 +140,8 @@ def _looks(rng: Rng, z: list[float]) -> bool:
 
 
 def _equivalence_at_margin(rng: Rng) -> bool:
-    test = tests.paired(families(rng, mean=0.1), CODES)
-    return rejected(tests.equivalence(test, 0.1, 0.05).p)
+    d = families(rng, mean=0.1)
+    return rejected(evidence.within(evidence.primary(d, CODES, 0.95), evidence.families(d, CODES), 0.1, 0.05).p)
 
 
 def _t_coverage(rng: Rng) -> bool:

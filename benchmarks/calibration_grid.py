@@ -21,21 +21,24 @@ from typing import Any
 import numpy as np
 
 from benchmarks.grid_data import SHAPES, draw_sizes
-from benchmarks.simulated_data import Rng, inside, records
+from benchmarks.simulated_data import inside, records
 from pipeline_lib import storage
 from pipeline_lib.evaluation.comparison import Comparison
 from pipeline_lib.evaluation.comparison import measure as measure_comparison
-from pipeline_lib.evaluation.evidence import families, primary
+from pipeline_lib.evaluation.evidence import critical, families, primary, within
 from pipeline_lib.evaluation.family import word
 from pipeline_lib.evaluation.multiplicity import holm
-from pipeline_lib.evaluation.power import detectable
-from pipeline_lib.evaluation.tests_of_difference import equivalence
+from pipeline_lib.evaluation.power import detectable, unbiased
+from pipeline_lib.evaluation.results import TestResult
+from pipeline_lib.evaluation.tests_of_difference import equivalence, paired
 from pipeline_lib.settings.evaluate import VerdictSettings
 
 FAMILIES = (3, 5, 8, 12, 24, 100)
-RUNS = (1, 8)
+RUNS = (1, 3, 8)
 RESULTS = Path(__file__).parent / "results" / "calibration-grid.json"
 ALPHA, MARGIN, POWER, COMPARISONS = 0.05, 0.05, 0.8, 6
+#: Tests whose promises of power are averaged.
+PILOTS = 400
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,12 @@ def _template() -> Comparison:
 
 def judged(differences: np.ndarray, codes: np.ndarray) -> tuple[str, Any]:
     """Return the verdict of the product on these differences, and its primary test."""
-    test = primary(differences, codes, 1 - ALPHA)
-    same = equivalence(test, MARGIN, ALPHA)
+    test, found = primary(differences, codes, 1 - ALPHA), families(differences, codes)
+    same = within(test, found, MARGIN, ALPHA)
     comparison = dataclasses.replace(
         _template(),
         families=int(codes.max()) + 1,
-        evidence=families(differences, codes),
+        evidence=found,
         difference=test,
         equivalence=same,
         p_adjusted=test.p,
@@ -83,17 +86,28 @@ def judged(differences: np.ndarray, codes: np.ndarray) -> tuple[str, Any]:
     return word(comparison), test
 
 
+def student(differences: np.ndarray, codes: np.ndarray, test: TestResult) -> tuple[bool, bool]:
+    """Return whether Student's t alone would have said significant, and equivalent, where ``test`` gives an answer."""
+    plain = paired(differences, codes, 1 - ALPHA)
+    if test.p is None or plain.p is None:
+        return False, False
+    same = equivalence(plain, MARGIN, ALPHA).p
+    return plain.p <= ALPHA, same is not None and same <= ALPHA
+
+
 def measure(cell: Cell, runs: int, seed: int = 0) -> dict[str, Any]:
     """Simulate one design with no difference, and with one of the margin; return rates in [0, 1].
 
     ``wrong`` is the share of IMPROVED and WORSE where there is no difference (of the wrong direction where there is
     one), ``equivalent`` that of EQUIVALENT where the difference is the margin, ``covers`` the share of intervals that
-    hold the truth, among those given, and ``silent`` the share without a test.
+    hold the truth, among those given, and ``silent`` the share without a test.  ``student`` are the first two as they
+    would be by Student's t and two one-sided tests, without what is done about skewness.
     """
     rng = np.random.default_rng([seed, CELLS.index(cell)])
     draw, _ = SHAPES[cell.shape]
     words: Counter[str] = Counter()
     equivalent = covered = given = 0
+    plain = np.zeros(2)
     for _ in range(runs):
         codes = np.repeat(np.arange(cell.families), draw_sizes(rng, cell.families, cell.problems, cell.equal))
         differences, truth = draw(rng, codes, cell.runs)
@@ -101,7 +115,10 @@ def measure(cell: Cell, runs: int, seed: int = 0) -> dict[str, Any]:
         words[found if truth == 0 or found == ("IMPROVED" if truth < 0 else "WORSE") else ""] += 1
         given += test.p is not None
         covered += inside(test.low, test.high, truth)
-        equivalent += judged(differences - truth + MARGIN, codes)[0] == "EQUIVALENT"
+        shifted = differences - truth + MARGIN
+        found, moved = judged(shifted, codes)
+        equivalent += found == "EQUIVALENT"
+        plain += (truth == 0 and student(differences, codes, test)[0], student(shifted, codes, moved)[1])
     return {
         **dataclasses.asdict(cell),
         "wrong": (words["IMPROVED"] + words["WORSE"]) / runs,
@@ -109,6 +126,7 @@ def measure(cell: Cell, runs: int, seed: int = 0) -> dict[str, Any]:
         "covers": covered / given if given else None,
         "given": given,
         "silent": 1 - given / runs,
+        "student": dict(zip(("wrong", "equivalent"), (plain / runs).tolist(), strict=True)),
     }
 
 
@@ -116,7 +134,8 @@ def power(count: int, equal: bool, others: str, runs: int) -> dict[str, Any]:
     """Return how often the tests made find a difference of the size promised, in a family of six comparisons.
 
     The promise is what `detectable` says on average.  The other five comparisons are ``nothing`` (no difference) or
-    ``clear`` (significant whatever the correction); ``silent`` is the share of tests that are not made.
+    ``clear`` (significant whatever the correction); ``silent`` is the share of tests that are not made, and ``price``
+    how much greater the promise is for what is done about skewness.
     """
     cell = Cell("normal", count, equal, 1)
     draw, _ = SHAPES["normal"]
@@ -125,11 +144,16 @@ def power(count: int, equal: bool, others: str, runs: int) -> dict[str, Any]:
     codes = np.repeat(np.arange(count), size)
     level = ALPHA / COMPARISONS if others == "nothing" else ALPHA
 
-    def test(rng: Rng) -> Any:
-        return primary(draw(rng, codes, 1)[0], codes, 1 - ALPHA)
+    def promised(differences: np.ndarray) -> tuple[float, float] | None:
+        test = primary(differences, codes, 1 - ALPHA)
+        if test.se is None or test.df is None:
+            return None
+        se, found = unbiased(test.se, test.df), families(differences, codes)
+        plain = detectable(se, test.df, level, POWER)
+        return detectable(se, test.df, level, POWER, critical(test.df, found, level)), plain
 
-    pilot = [found for found in (test(rng) for _ in range(400)) if found.p is not None]
-    effect = float(np.mean([detectable(found.se, found.df, level, POWER) for found in pilot]))
+    pilots = [promised(draw(rng, codes, 1)[0]) for _ in range(PILOTS)]
+    effect, plain = np.mean([found for found in pilots if found is not None], axis=0)
     found = made = 0
     for _ in range(runs):
         p = primary(draw(rng, codes, 1)[0] + effect, codes, 1 - ALPHA).p
@@ -137,7 +161,14 @@ def power(count: int, equal: bool, others: str, runs: int) -> dict[str, Any]:
         beside = list(rng.random(COMPARISONS - 1) if others == "nothing" else np.zeros(COMPARISONS - 1))
         adjusted = holm([p, *beside])[0]
         found += adjusted is not None and adjusted <= ALPHA
-    return {"families": count, "equal": equal, "others": others, "power": found / made, "silent": 1 - made / runs}
+    return {
+        "families": count,
+        "equal": equal,
+        "others": others,
+        "power": found / made,
+        "silent": 1 - made / runs,
+        "price": float(effect / plain - 1),
+    }
 
 
 def main() -> None:

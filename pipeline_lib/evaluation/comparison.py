@@ -23,16 +23,14 @@ from pipeline_lib.evaluation.evidence import (
     constant_bounds,
     distribution_free,
     families,
-    note,
     primary,
+    within,
 )
 from pipeline_lib.evaluation.guards import identical_share
 from pipeline_lib.evaluation.metrics import MetricInfo, describe
 from pipeline_lib.evaluation.results import Effect, Estimate, Result, TestResult
 from pipeline_lib.evaluation.table import Episodes, Pairing, pair, tabulate
 from pipeline_lib.evaluation.tests_of_difference import (
-    equivalence,
-    paired,
     rates_paired,
     sign_flips,
     welch_clustered,
@@ -58,7 +56,7 @@ class SeedResult(Result):
         seed: training seed.
         mean_a: mean of the first team over problems.
         mean_b: mean of the second.
-        difference: paired test of this seed alone.
+        difference: primary test of this seed alone.
         p_adjusted: its p corrected for the training runs of the comparison and for the family, or None.
     """
 
@@ -89,7 +87,7 @@ class Comparison(Result):
         effect: Hedges' g in units of the spread over problems, interval for dependent groups.
         improvement: probability that a random episode of the first beats one of the second on the same problem.
         rates: McNemar's test where each problem has one 0/1 episode per team, else None.
-        equivalence: two one-sided tests against the margin.
+        equivalence: whether the interval lies within the margin.
         new_runs: the wider claim, about other training runs.
         per_seed: each training seed alone; empty when neither team was trained.
         margin: smallest difference that would matter.
@@ -164,9 +162,6 @@ def measure(
     better = _improvements(pairing)
     draws = clustered_bootstrap(np.vstack([d, better]), clusters, settings.resamples, settings.seed)
     same = _identical(_flat(a), names[0]) or _identical(_flat(b), names[1])
-    notes = list(pairing.notes)
-    if caution := note(difference, found):
-        notes.append(caution)
     return Comparison(
         names=names,
         metric=metric,
@@ -185,7 +180,7 @@ def measure(
             draws[:, 1], clustered_mean(better, clusters), level, "mean over problems, clustered bootstrap"
         ),
         rates=_rates(pairing, level),
-        equivalence=equivalence(difference, settings.margin, settings.alpha),
+        equivalence=within(difference, found, settings.margin, settings.alpha),
         new_runs=new_runs(pairing, level),
         per_seed=_per_seed(pairing, level),
         margin=settings.margin,
@@ -194,7 +189,7 @@ def measure(
         faults=tuple(faults),
         degenerate=same or _constant(difference, describe(metric)),
         one_observation=bool(same) or mean_d.clusters < 2,
-        notes=tuple(notes),
+        notes=pairing.notes,
     )
 
 
@@ -243,7 +238,7 @@ def _per_seed(pairing: Pairing, level: float) -> tuple[SeedResult, ...]:
     if not pairing.aligned:
         b = np.broadcast_to(b.mean(axis=0), a.shape)
     return tuple(
-        SeedResult(int(seed), float(x.mean()), float(y.mean()), paired(x - y, pairing.clusters, level))
+        SeedResult(int(seed), float(x.mean()), float(y.mean()), primary(x - y, pairing.clusters, level))
         for seed, x, y in zip(pairing.seeds, a, b, strict=True)
         if seed is not None
     )

@@ -1,5 +1,8 @@
 """How far the families at hand can carry a verdict: when a t test may be trusted, and what to say when it may not.
 
+Differences that lean to one side, as they do at a ceiling, make a t test err on one side too: `primary` and `within`
+widen it there (`skewness`).
+
 A t test believes that the families it has not seen vary like those it has.  That fails where one or two families carry
 all the variation: at a ceiling or floor most families show no difference at all, and the error is read off a few
 accidents.  `families` counts how many carry it; below `LEAST_CARRYING` there is no p value, and the verdict follows
@@ -8,6 +11,7 @@ from bounds that assume nothing but that values lie in the metric's range.  docs
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -17,7 +21,8 @@ from scipy import optimize, special
 
 from pipeline_lib.evaluation.clusters import Codes, clustered_mean
 from pipeline_lib.evaluation.results import Result, TestResult
-from pipeline_lib.evaluation.tests_of_difference import paired
+from pipeline_lib.evaluation.skewness import upper_critical, upper_tail
+from pipeline_lib.evaluation.tests_of_difference import equivalence, paired
 
 #: Fewest families that must carry the variation of a difference before a t test of it is trusted (calibrated).
 LEAST_CARRYING = 3.0
@@ -32,6 +37,7 @@ class Families(Result):
     Attributes:
         count: number of families.
         carrying: how many carry the variation, in [1, count] (see `clusters.ClusteredMean`).
+        skewness: of the mean difference: positive where few families gain much more than the others.
         largest: share of all problems that the largest family has, in (0, 1].
         gain: mean over problems of the family differences above 0, in units of the metric.
         loss: mean over problems of those below 0, as a positive number.
@@ -39,6 +45,7 @@ class Families(Result):
 
     count: int
     carrying: float
+    skewness: float
     largest: float
     gain: float
     loss: float
@@ -50,9 +57,11 @@ def families(differences: ArrayLike, clusters: Codes) -> Families:
     sizes = np.bincount(clusters)
     means = np.bincount(clusters, weights=d) / sizes
     weights = sizes / d.size
+    known = clustered_mean(d, clusters)
     return Families(
         count=sizes.size,
-        carrying=clustered_mean(d, clusters).carrying,
+        carrying=known.carrying,
+        skewness=known.skewness,
         largest=float(weights.max()),
         gain=float(weights @ np.maximum(means, 0.0)),
         loss=float(weights @ np.maximum(-means, 0.0)),
@@ -62,27 +71,77 @@ def families(differences: ArrayLike, clusters: Codes) -> Families:
 def primary(differences: ArrayLike, clusters: Codes, level: float) -> TestResult:
     """Return the paired t test, or in ``degenerate`` why these families do not support one.
 
-    The method is the same however the test comes out, so that p value, interval and word cannot disagree.
+    Interval and p value are those of `tests_of_difference.paired`, widened where the differences lean to one side.  The
+    method is the same however the test comes out, so that p value, interval and word cannot disagree.
     """
     test = paired(differences, clusters, level)
     found = families(differences, clusters)
-    if test.p is None or found.carrying >= LEAST_CARRYING:
+    if test.statistic is None or test.df is None:
         return test
-    reason = (
-        f"too few families for a test: {found.count} were evaluated and about {found.carrying:.1f} of them carry the "
-        f"variation, where at least {LEAST_CARRYING:g} are needed; evaluate problems of more families"
+    if found.carrying < LEAST_CARRYING:
+        reason = (
+            f"too few families for a test: {found.count} were evaluated and about {found.carrying:.1f} of them carry "
+            f"the variation, where at least {LEAST_CARRYING:g} are needed; evaluate problems of more families"
+        )
+        return TestResult(test.method, test.estimate, None, None, level, None, None, None, None, test.n, reason)
+    tails = upper_tail(test.statistic, test.df, found.skewness), upper_tail(-test.statistic, test.df, -found.skewness)
+    low, high = _limits(test, found, (1 - level) / 2)
+    return dataclasses.replace(
+        test, method=f"{test.method}, widened for skewness", low=low, high=high, p=min(1.0, 2 * min(tails))
     )
-    return TestResult(test.method, test.estimate, None, None, level, None, None, None, None, test.n, reason)
+
+
+def within(test: TestResult, found: Families, margin: float, alpha: float) -> TestResult:
+    """Ask whether the difference is smaller than ``margin``: whether its whole 1 - alpha interval lies within.
+
+    That is two one-sided tests (Schuirmann 1987) at alpha / 2 each.  At alpha each they would be exact for symmetric
+    differences; but equivalence asks most of the tail that few families show, and at a ceiling it was said wrongly in
+    up to 10 % (docs/calibration-grid.md).
+
+    Args:
+        test: what `primary` says of the difference.
+        found: the families it rests on.
+        margin: smallest difference that would matter, > 0.
+        alpha: level.
+
+    Returns:
+        The interval, and p, twice the greater of the two one-sided p values, which is at most alpha exactly when the
+        interval lies within the margin.
+    """
+    plain = equivalence(test, margin, alpha)
+    if test.estimate is None or test.se is None or test.df is None:
+        return dataclasses.replace(plain, level=1 - alpha)
+    above = upper_tail((test.estimate + margin) / test.se, test.df, found.skewness)
+    below = upper_tail((margin - test.estimate) / test.se, test.df, -found.skewness)
+    low, high = _limits(test, found, alpha / 2)
+    return dataclasses.replace(
+        plain,
+        method=f"interval within the margin {margin:g}",
+        low=low,
+        high=high,
+        level=1 - alpha,
+        p=min(1.0, 2 * max(above, below)),
+    )
+
+
+def critical(df: float, found: Families, alpha: float) -> float:
+    """Return the t from which a difference is significant at the two-sided level ``alpha``, mean of both directions."""
+    return (upper_critical(alpha / 2, df, found.skewness) + upper_critical(alpha / 2, df, -found.skewness)) / 2
+
+
+def _limits(test: TestResult, found: Families, tail: float) -> tuple[float, float]:
+    assert test.estimate is not None and test.se is not None and test.df is not None
+    low = test.estimate - upper_critical(tail, test.df, found.skewness) * test.se
+    return low, test.estimate + upper_critical(tail, test.df, -found.skewness) * test.se
 
 
 def note(test: TestResult, found: Families) -> str:
-    """Return what a reader must know of interval and p value; empty when there are families enough."""
-    if test.p is None or test.df is None or found.carrying >= FEW_CARRYING:
+    """Return what a reader must know of interval and p value, a sentence; empty when there are families enough."""
+    if test.p is None or found.carrying >= FEW_CARRYING:
         return ""
     return (
-        f"about {found.carrying:.1f} of {found.count} families carry the variation ({test.df:.1f} degrees of freedom): "
-        "interval and p value are cautious where families differ in size, and miss more often than they say where "
-        "differences are lopsided (docs/calibration-grid.md)"
+        f"About {found.carrying:.1f} of {found.count} families carry the variation, so the interval may cover more "
+        "than it says where families differ in size, and less where few of them gain or lose much more than the others."
     )
 
 

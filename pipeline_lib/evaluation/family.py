@@ -27,8 +27,9 @@ from pipeline_lib.evaluation.comparison import (
     SeedResult,
     bounds,
 )
+from pipeline_lib.evaluation.evidence import critical
 from pipeline_lib.evaluation.multiplicity import holm, rejections
-from pipeline_lib.evaluation.power import detectable, problems_needed
+from pipeline_lib.evaluation.power import detectable, problems_needed, unbiased
 from pipeline_lib.evaluation.sentences import guards, outside_family, sentence
 
 
@@ -90,7 +91,7 @@ def _promise(c: Comparison, alpha: float) -> Comparison:
 
     return dataclasses.replace(
         c,
-        detectable=detectable(se, df, alpha, c.power),
+        detectable=detectable(unbiased(se, df), df, alpha, c.power, critical(df, c.evidence, alpha)),
         problems_for_margin=needed(c.margin),
         problems_for_observed=needed(c.difference.estimate),
     )

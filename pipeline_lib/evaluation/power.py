@@ -17,28 +17,47 @@ from pipeline_lib.evaluation.results import EvaluationError
 
 def t_power(noncentrality: float, df: float, alpha: float) -> float:
     """Return the power of a two-sided t test whose statistic has this noncentrality."""
-    critical = float(stats.t.ppf(1 - alpha / 2, df))
+    return _power_beyond(float(stats.t.ppf(1 - alpha / 2, df)), noncentrality, df)
+
+
+def _power_beyond(critical: float, noncentrality: float, df: float) -> float:
     return 1 - noncentral_t_cdf(critical, df, noncentrality) + noncentral_t_cdf(-critical, df, noncentrality)
 
 
-def detectable(se: float, df: float, alpha: float, power: float) -> float:
+def detectable(se: float, df: float, alpha: float, power: float, critical: float | None = None) -> float:
     """Return the true difference that a two-sided t test with this standard error finds with probability ``power``.
 
     For large df this is (z_{1-alpha/2} + z_power) se: 2.80 se at 5 % and 80 %.
+
+    Args:
+        se: standard error, known or estimated without bias (see `unbiased`), > 0.
+        df: its degrees of freedom, at least 1.
+        alpha: two-sided level.
+        power: wanted power.
+        critical: the t beyond which the test rejects; Student's at ``alpha`` unless given.
     """
     _check(alpha, power)
     if se <= 0 or df < 1:
         raise EvaluationError(f"need a standard error above 0 and at least one degree of freedom, got {se} and {df}")
-    return _noncentrality(df, alpha, power) * se
+    return _noncentrality(float(stats.t.ppf(1 - alpha / 2, df)) if critical is None else critical, df, power) * se
+
+
+def unbiased(se: float, df: float) -> float:
+    """Return an estimated standard error without its bias: on average the root of a variance is too small."""
+    return se * math.sqrt(df / 2) * math.exp(math.lgamma(df / 2) - math.lgamma((df + 1) / 2))
 
 
 @lru_cache(maxsize=256)
-def _noncentrality(df: float, alpha: float, power: float) -> float:
-    """Return the noncentrality at which a two-sided t test has this power; comparisons of a family share it."""
-    top = 4.0
-    while t_power(top, df, alpha) < power:
-        top *= 2
-    return float(optimize.brentq(lambda nc: t_power(nc, df, alpha) - power, 0.0, top))
+def _noncentrality(critical: float, df: float, power: float) -> float:
+    """Return the noncentrality at which t lies beyond the critical value with this power."""
+
+    def missing(noncentrality: float) -> float:
+        return power - _power_beyond(critical, noncentrality, df)
+
+    low, high = 0.0, critical + 2.0  # the median of t lies near its noncentrality
+    while missing(high) > 0:
+        low, high = high, 2 * high
+    return float(optimize.toms748(missing, low, high, xtol=1e-7, rtol=1e-9))
 
 
 def per_arm_needed(d: float, alpha: float = 0.05, power: float = 0.8) -> float:

@@ -82,7 +82,8 @@ class TestResult(Result):
         level: confidence level of the interval.
         statistic: the test statistic, or None.
         df: its degrees of freedom, or None when it has none.
-        p: two-sided p value (for equivalence: the greater of the two one-sided ones), or None.
+        p: two-sided p value (for equivalence: the greater of the two one-sided ones, twice it in `evidence.within`), or
+            None.
         se: standard error of the estimate, or None.
         n: independent units (pairs, clusters) per arm.
         degenerate: why there is no p value; empty when there is one.

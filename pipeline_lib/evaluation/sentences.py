@@ -9,6 +9,7 @@ from pipeline_lib.evaluation.comparison import (
     Comparison,
     bounds,
 )
+from pipeline_lib.evaluation.evidence import note
 from pipeline_lib.evaluation.metrics import MetricInfo, describe
 
 
@@ -23,7 +24,8 @@ def p_text(p: float | None) -> str:
 
 def sentence(c: Comparison) -> str:
     """Return what may be quoted of a decided comparison; a guard that fails is told whatever the verdict."""
-    return f"{_finding(c)}{guards(c)}"
+    caution = "" if c.degenerate else note(c.difference, c.evidence)
+    return f"{_finding(c)}{' ' * bool(caution)}{caution}{guards(c)}"
 
 
 def guards(c: Comparison) -> str:

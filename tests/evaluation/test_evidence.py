@@ -73,5 +73,5 @@ def test_the_reader_is_told_when_few_families_carry_the_result() -> None:
     few, many = rng.normal(size=12), rng.normal(size=60)
     found = families(few, np.arange(12))
     assert LEAST_CARRYING < found.carrying < 10
-    assert f"about {found.carrying:.1f} of 12 families" in note(primary(few, np.arange(12), 0.95), found)
+    assert f"About {found.carrying:.1f} of 12 families" in note(primary(few, np.arange(12), 0.95), found)
     assert not note(primary(many, np.arange(60), 0.95), families(many, np.arange(60)))

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from pipeline_lib.evaluation.comparison import Comparison, measure
+from pipeline_lib.evaluation.evidence import critical
 from pipeline_lib.evaluation.family import decide, identical
 from pipeline_lib.evaluation.multiplicity import holm, rejections
-from pipeline_lib.evaluation.power import detectable, t_power
+from pipeline_lib.evaluation.power import detectable, t_power, unbiased
 from pipeline_lib.settings.evaluate import VerdictSettings
 from tests.evaluation.build import team
 
@@ -38,15 +39,22 @@ def test_rejections_are_those_of_holm() -> None:
 
 def test_power_is_promised_at_the_level_that_the_family_leaves() -> None:
     nothing, clear = compared(0.0), compared(0.5)
-    se, df = nothing.difference.se, nothing.difference.df
+    df = nothing.difference.df
+    se = unbiased(nothing.difference.se, df)
+
+    def promised(alpha: float) -> float:
+        return detectable(se, df, alpha, 0.8, critical(df, nothing.evidence, alpha))
+
     family = {"this": nothing, **{str(i): compared(0.001 * i) for i in range(5)}}
     found = decide(family)["this"]
-    assert found.detectable == pytest.approx(detectable(se, df, 0.05 / 6, 0.8))
+    assert found.detectable == pytest.approx(promised(0.05 / 6))
+    symmetric = dataclasses.replace(nothing, evidence=dataclasses.replace(nothing.evidence, skewness=0.0))
+    found = decide({**family, "this": symmetric})["this"]
     assert t_power(found.detectable / se, df, 0.05 / 6) == pytest.approx(0.8, abs=1e-6)
     assert found.problems_for_margin > decide({"this": nothing})["this"].problems_for_margin
     # Comparisons that are significant anyway take nothing away.
     beside = decide({"this": nothing, **{str(i): clear for i in range(5)}})["this"]
-    assert beside.detectable == pytest.approx(detectable(se, df, 0.05, 0.8))
+    assert beside.detectable == pytest.approx(promised(0.05))
 
 
 def test_few_families_need_more_problems_than_many() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from statsmodels.stats.power import TTestPower
 
@@ -63,3 +64,10 @@ def test_detectable_effect_tends_to_2_80_standard_errors() -> None:
 def test_equivalence_sizes(margin: float, normal_approximation: int) -> None:
     exact = power.equivalence_per_arm_needed(margin)
     assert 0 <= exact - normal_approximation <= 1  # 70 where the normal approximation says 69
+
+
+def test_a_standard_error_is_freed_of_its_bias() -> None:
+    rng = np.random.default_rng(0)
+    seen = rng.standard_normal((40_000, 5)).std(axis=1, ddof=1).mean()
+    assert power.unbiased(seen, 4) == pytest.approx(1.0, abs=0.01)
+    assert power.unbiased(1.0, 1e5) == pytest.approx(1.0, abs=1e-5)

@@ -62,7 +62,7 @@ def test_equivalent_even_when_the_tiny_difference_is_real() -> None:
     found = compare(trained(0.02, samples=32), team(MEANS, 32, 1, families=32), VERDICT)
     assert found.difference.p < 0.05
     assert found.verdict == "EQUIVALENT"
-    assert "smaller than the 5.0 points that would matter (90 % interval" in found.sentence
+    assert "smaller than the 5.0 points that would matter (95 % interval" in found.sentence
 
 
 def test_inconclusive_says_what_could_have_been_seen_and_what_is_needed() -> None:
@@ -75,12 +75,14 @@ def test_inconclusive_says_what_could_have_been_seen_and_what_is_needed() -> Non
     assert f"needs {found.problems_for_margin} problems" in found.sentence
     assert "no effect" not in found.sentence and "no difference" not in found.sentence
     se = found.difference.se
-    assert found.detectable == pytest.approx(se * 2.95, rel=0.05)  # t with 11 degrees of freedom, a bit over 2.80
+    # 2.80, more for t with 11 degrees of freedom, for the bias of se and for what skewness may cost.
+    assert 3.02 * se < found.detectable < 3.4 * se
 
 
 def test_paired_and_clustered_like_textbook_on_problem_means() -> None:
     rng = np.random.default_rng(3)
-    x, y = rng.random(20), rng.random(20)
+    x, half = rng.random(20), rng.random(10)
+    y = x + np.concatenate([half, 0.6 - half])  # differences that lean to no side, or Student's test would be widened
     a = [episode(f"p{i}", 0, float(v)) for i, v in enumerate(x)]
     b = [episode(f"p{i}", 0, float(v)) for i, v in enumerate(y)]
     found = compare(a, b, VERDICT)
@@ -105,7 +107,7 @@ def test_families_widen_the_interval() -> None:
     clustered, single = compare(*teams(16), VERDICT), compare(*teams(0), VERDICT)
     assert clustered.difference.estimate == pytest.approx(single.difference.estimate)
     assert clustered.difference.se > 1.5 * single.difference.se
-    assert "of 16 families carry the variation" in "; ".join(clustered.notes)
+    assert "of 16 families carry the variation" in clustered.sentence
 
 
 def test_single_0_1_episodes_get_mcnemar() -> None:
