@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.audit_coding_rewards import CODING
+from benchmarks.audit_fresh_rewards import FRESH_CODING, FRESH_PHILOSOPHERS, MISSED
 from benchmarks.audit_rewards import PHILOSOPHERS, Entry
 from pipeline_lib.audit.result import Check, Status, worst
 from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
@@ -27,6 +28,7 @@ from pipeline_lib.environments.make import make_environment
 from pipeline_lib.environments.philosophers.audit.dry_run import CHOICES, Floats
 from pipeline_lib.environments.philosophers.audit.examiner import audit_philosophers
 from pipeline_lib.environments.philosophers.memoryless import CLASSES, FREE, MINE
+from pipeline_lib.environments.philosophers.rewards import Reward
 from pipeline_lib.environments.philosophers.runtime import Philosophers
 from pipeline_lib.environments.philosophers.scenarios import Scenario, generate_scenarios
 from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment, ScenarioFamily, ScenarioProblems
@@ -62,10 +64,12 @@ def deadlocking_habits(philosophers: int = 5, slips: float = 0.25) -> Floats:
 def audit_all(entries: Sequence[tuple[str, Entry]]) -> Iterator[tuple[str, Entry, list[Check]]]:
     """Audit rewards of the table, each with the name of its task, and yield the checks of each."""
     tables, problems = scenarios(), generate(GeneratedProblems(sizes=SIZES))["train"][:8]
-    table = Philosophers(PhilosophersEnvironment(prompt="compact"))
+    usual = PhilosophersEnvironment(prompt="compact")
     for task, entry in entries:
         if task == "philosophers":
-            table.reward = entry.reward
+            table = Philosophers(entry.reward if isinstance(entry.reward, PhilosophersEnvironment) else usual)
+            if isinstance(entry.reward, Reward):
+                table.reward = entry.reward
             yield task, entry, audit_philosophers(table, tables, 0, deadlocking_habits())[1]
             continue
         environment = make_environment(entry.reward, ProcessSandbox())
@@ -78,7 +82,8 @@ def audit_all(entries: Sequence[tuple[str, Entry]]) -> Iterator[tuple[str, Entry
 
 def every_entry() -> list[tuple[str, Entry]]:
     """Return the whole table with the name of each reward's task."""
-    return [("philosophers", entry) for entry in PHILOSOPHERS] + [("coding", entry) for entry in CODING]
+    philosophers, coding = (*PHILOSOPHERS, *FRESH_PHILOSOPHERS), (*CODING, *FRESH_CODING)
+    return [("philosophers", entry) for entry in philosophers] + [("coding", entry) for entry in coding]
 
 
 def row(task: str, entry: Entry, checks: Sequence[Check]) -> dict[str, Any]:
@@ -114,7 +119,20 @@ def write(rows: Sequence[dict[str, Any]]) -> None:
         refused = sum(r["audit"] == "FAIL" for r in own)
         wrong = f"{sum(r['wrong'] for r in own) / len(own):.1%}" if label != "arguable" else "-"
         lines.append(f"| {label} | {len(own)} | {refused} | {len(own) - refused} | {wrong} |")
-    lines += ["", "| task | reward | label | audit | refused by |", "|---|---|---|---|---|"]
+    fresh = [entry for entry in (*FRESH_PHILOSOPHERS, *FRESH_CODING) if entry.label != "arguable"]
+    bad = sum(entry.label == "bad" for entry in fresh)
+    lines += [
+        "",
+        f"The last {len(FRESH_PHILOSOPHERS)} philosophers' and {len(FRESH_CODING)} coding rewards were written, with "
+        "the answers",
+        f"expected, when the audit was done. At first sight it accepted {len(MISSED)} of the {bad} bad ones",
+        f"({' and '.join(MISSED)}) and refused none of the {len(fresh) - bad} sound",
+        f"ones, {len(MISSED) / len(fresh):.0%} wrong; then what it had been blind to was mended.",
+        "That first rate is what to expect of rewards that are not in this table.",
+        "",
+        "| task | reward | label | audit | refused by |",
+        "|---|---|---|---|---|",
+    ]
     for r in rows:
         mark = " **wrong**" if r["wrong"] else ""
         lines.append(f"| {r['task']} | {r['reward']} | {r['label']} | {r['audit']}{mark} | {', '.join(r['by'])} |")

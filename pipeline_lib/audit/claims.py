@@ -18,8 +18,17 @@ Floats = npt.NDArray[np.float64]
 #: Less than the first share of what another policy does is not doing the task (FAIL); less than the second is doubtful.
 UNDONE, DOUBTFUL = 0.5, 0.8
 
+#: Shares of what can be earned for which a team need not do anything of the task: more than the first is refused (two
+#: thirds of the pay are for something else, and noise hides the rest), more than the second is doubtful.
+MOSTLY_FORM, HALF_FORM = 2 / 3, 0.5
+
 #: Training does not see a difference smaller than this share of what the best policy earns beyond doing nothing.
 UNSEEN = 0.02
+
+
+def form(share: float) -> Status:
+    """Return what a share of the pay says that is earned without doing anything of the task."""
+    return Status.FAIL if share > MOSTLY_FORM else Status.WARN if share > HALF_FORM else Status.PASS
 
 
 @dataclass(frozen=True, slots=True)

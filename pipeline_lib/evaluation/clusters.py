@@ -87,7 +87,7 @@ def clustered_mean(values: ArrayLike, clusters: Codes) -> ClusteredMean:
         return ClusteredMean(mean, 0.0, groups, x.size, groups - 1.0, 1.0)
     df = groups - 1.0 if np.ptp(sizes) == 0 else _degrees_of_freedom(sizes, _correlation(x, clusters, sizes))
     carrying = float(squares.sum() ** 2 / (squares**2).sum())
-    return ClusteredMean(mean, se, groups, x.size, df, carrying, _skewness(totals))
+    return ClusteredMean(mean, se, groups, x.size, df, carrying, _skewness(np.asarray(totals, float)))
 
 
 def _skewness(totals: Array) -> float:

@@ -54,6 +54,16 @@ def test_rewards_that_collapse_are_refused_where_no_base_speaks_for_them(name):
     assert checks["dry_run_timid"].status is Status.WARN and checks["dry_run_timid"].numbers["meals_after"] < 0.5
 
 
+def test_a_reward_that_pays_for_feeding_few_is_refused_and_one_that_does_not_care_is_not():
+    def sharing(function) -> Check:
+        return next(c for c in lint(Formula(function)) if c.name == "sharing")
+
+    two = sharing(lambda s: np.sort(s.meals, axis=0)[-2:].sum(axis=0) / s.optimum)
+    assert two.status is Status.FAIL and "lets some go hungry" in two.sentence and two.mend
+    for fine in (lambda s: s.share, lambda s: np.sqrt(s.meals).mean(axis=0), lambda s: s.meals.min(axis=0)):
+        assert sharing(fine).status is Status.PASS
+
+
 def satisfied_by(meals: int) -> Formula:
     return Formula(lambda s: np.minimum(s.total_meals, meals) / meals)
 

@@ -8,9 +8,9 @@ from benchmarks.audit import audit_all, every_entry, row
 
 SAMPLE = (
     ("philosophers", "meals less 0.2 failed"),
-    ("philosophers", "the best fed only"),
+    ("philosophers", "meals and 2 times released"),
     ("coding", "all tests or nothing"),
-    ("coding", "any test"),
+    ("coding", "a long helper, and a little for tests"),
     ("coding", "tests and calls of the helper"),
 )
 

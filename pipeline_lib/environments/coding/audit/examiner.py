@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pipeline_lib.audit.claims import form
 from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, ScriptedPlay, Teams
 from pipeline_lib.audit.result import Check, Rung, Status
 from pipeline_lib.environments.coding.audit.search import search_menu
 from pipeline_lib.environments.coding.audit.teams import SHOWS, teams
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.seam.environment import Environment
-
-#: Shares of the reference's reward for which a team need not solve anything: more than the first is refused (two
-#: thirds of the pay are for something else), more than the second is doubtful.
-REFUSED, DOUBTFUL = 2 / 3, 0.5
 
 
 class CodingExaminer(ScriptedExaminer):
@@ -80,9 +77,9 @@ def _form(rungs: Sequence[Rung]) -> Check:
     share = (top.reward - bottom) / (reference.reward - bottom) if reference.reward > bottom else 1.0
     numbers = {"share": share, "team": top.name}
     sentence = f"'{top.name}', which solves nothing, earns {share:.0%} of what the reference earns."
-    if share <= DOUBTFUL:
-        return Check("form", Status.PASS, sentence, numbers)
-    status = Status.FAIL if share > REFUSED else Status.WARN
+    status = form(share)
+    if status is Status.PASS:
+        return Check("form", status, sentence, numbers)
     return Check("form", status, sentence, numbers, "give the hidden tests more weight than all that form can earn.")
 
 

@@ -2,7 +2,7 @@
 
 All of them are texts that go through `Environment.step` like any policy's actions.  What rewards were fooled by (a
 helper's name in a comment, a call whose value does not matter, a wrapper, the prompt copied out, a main function that
-solves everything alone and gives up on purpose without its helper) is on the list.
+solves everything alone and gives up on purpose without its helper, plenty of code that does nothing) is on the list.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def teams(
         "keywords": ("degenerate", [words, words]),
         "wrapper_only": ("degenerate", [IDENTITY, wrapper(entry)]),
         "useless_call": ("degenerate", [IDENTITY, useless_call(entry, "0")]),
+        "padded": ("degenerate", [padded(HELPER), padded(entry)]),
     }
     for name, value in CONSTANTS.items():
         found[name] = ("degenerate", [constant(HELPER, value), constant(entry, value)])
@@ -72,32 +73,6 @@ def teams(
     return found
 
 
-def _constant(function: str, value: str) -> str:
-    return f"def {function}(*args, **kwargs):\n    return {value}\n"
-
-
-def _useless_call(entry: str, value: str) -> str:
-    return (
-        f"def {entry}(*args, **kwargs):\n    # {HELPER}( {HELPER}(\n    found = {HELPER}(*args, **kwargs)\n"
-        f"    note = str(found)\n    return {value} if note else {value}\n"
-    )
-
-
-def _without_helper(problem: CodingProblem) -> str:
-    """Return one action that solves the problem alone: the reference with its helper under another name."""
-    both = "\n".join(problem.reference.values())
-    return re.sub(rf"\b{HELPER}\b", "own_part", both)
-
-
-def _decorated(source: str, entry: str) -> str:
-    """Return a solution that also calls the helper and makes a show of its value."""
-    inner = re.sub(rf"\b{re.escape(entry)}\b", "solve_alone", source)
-    return (
-        f"{inner}\ndef {entry}(*args, **kwargs):\n    note = str({HELPER}(*args, **kwargs))\n"
-        "    answer = solve_alone(*args, **kwargs)\n    return answer if note is not None else note\n"
-    )
-
-
 def constant(function: str, value: str) -> str:
     """Return a function that always returns the same."""
     return f"def {function}(*args, **kwargs):\n    return {value}\n"
@@ -114,6 +89,21 @@ def useless_call(entry: str, value: str) -> str:
         f"def {entry}(*args, **kwargs):\n    # {HELPER}( {HELPER}(\n    found = {HELPER}(*args, **kwargs)\n"
         f"    note = str(found)\n    return {value} if note else {value}\n"
     )
+
+
+def padded(function: str) -> str:
+    """Return much code that looks like work, in many functions and with every word of a program, and does none."""
+    parts = "".join(
+        f"def {function}_part_{number}(values, *rest, **named):\n"
+        f'    """Prepare the values, step {number}."""\n'
+        "    # Look at every value once.\n    found = []\n"
+        "    try:\n        for value in [values, *rest]:\n            if isinstance(value, (list, tuple)):\n"
+        "                found.extend(sorted(value, key=str))\n            else:\n                found.append(value)\n"
+        "    except TypeError:\n        found = [None]\n    return found\n\n\n"
+        for number in range(8)
+    )
+    calls = "".join(f"    values = {function}_part_{number}(values)\n" for number in range(8))
+    return f"{parts}def {function}(*args, **kwargs):\n    values = list(args)\n{calls}    return 0 if values else 0\n"
 
 
 def alone(problem: CodingProblem) -> str:

@@ -4,9 +4,9 @@ Outcomes are vectors of meals, with and without a deadlock.  What the reward rea
 cleanest episode with that outcome: two forks taken per meal, nothing failed, nothing unparseable; a deadlock comes
 half-way, with one fork in every hand.
 
-Three questions decide, because an outcome that answers them wrongly is what the best policy would end with: does the
-reward grow until the table has eaten (`growth`), for every seat (`seats`), and does it never pay for a deadlock
-(`deadlock`)?  The others explain where training may get stuck on its way, which depends on where it starts.
+Four questions decide, because an outcome that answers them wrongly is what the best policy would end with: does the
+reward grow until the table has eaten (`growth`), for every seat (`seats`, `sharing`), and does it never pay for a
+deadlock (`deadlock`)?  The others explain where training may get stuck on its way, which depends on where it starts.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ PHILOSOPHERS, MOST = 4, 5
 #: Outcomes drawn to see what a meal is worth to each seat.
 DRAWS = 128
 
+#: Taking a meal from the least fed for the best fed must not be worth more than the first share of a meal (FAIL); the
+#: second is doubtful.
+CONCENTRATED, UNEVEN = 0.5, 0.1
+
 #: A seat whose meals are worth less than the first share of another's will go hungry (FAIL); the second is doubtful.
 NEGLECTED, UNEQUAL = 0.25, 0.75
 
@@ -50,7 +54,8 @@ def lint(reward: Reward, table: Scenario | None = None, sequential: bool = False
 
     Returns:
         ``growth``: FAIL if half of the meals that are possible earn (nearly) all there is to earn, WARN if four fifths
-        do; ``seats``: FAIL if the meals of some seat are worth (nearly) nothing beside another's; ``deadlock``: FAIL if
+        do; ``seats``: FAIL if the meals of some seat are worth (nearly) nothing beside another's; ``sharing``: FAIL
+        if it pays to take meals from the least fed for the best fed; ``deadlock``: FAIL if
         a deadlock pays at equal meals.  These explain, and WARN at most:
         ``first_meal`` if somebody's first meal does not raise the reward; ``nothing`` if an outcome without meals
         beats one with meals and without deadlock; ``traps`` if there are outcomes from which no further meal raises
@@ -64,6 +69,7 @@ def lint(reward: Reward, table: Scenario | None = None, sequential: bool = False
     return [
         _growth(reward, table or dpbench(5), sequential),
         _seats(reward, table or dpbench(5), sequential),
+        _sharing(reward, table or dpbench(5), sequential),
         _deadlock(values, lost),
         _first_meal(meals, values),
         _nothing(meals, values, lost),
@@ -126,11 +132,9 @@ def _growth(reward: Reward, table: Scenario, sequential: bool) -> Check:
 def _seats(reward: Reward, table: Scenario, sequential: bool) -> Check:
     """Ask what one more meal is worth to each seat, on average over outcomes.
 
-    Every outcome drawn is tried in all rotations, so that a reward that treats seats alike gives equal averages.
+    Outcomes are drawn in all rotations, so that a reward that treats seats alike gives equal averages.
     """
-    n, most = table.philosophers, best_meals(table, sequential)[0]
-    drawn = np.random.default_rng([n, most]).integers(0, most // n + 2, (n, DRAWS), np.int32)
-    drawn = np.concatenate([np.roll(drawn, shift, axis=0) for shift in range(n)], axis=1)
+    n, drawn = table.philosophers, _drawn(table, sequential)
     before = reward.total(outcomes(table, drawn, False, sequential))
     worth = np.zeros(n)
     for seat in range(n):
@@ -151,6 +155,41 @@ def _seats(reward: Reward, table: Scenario, sequential: bool) -> Check:
         numbers,
         "pay for the meals of all seats alike.",
     )
+
+
+def _sharing(reward: Reward, table: Scenario, sequential: bool) -> Check:
+    """Ask what it is worth to take a meal from the least fed that has one and to give it to the best fed."""
+    drawn = _drawn(table, sequential)
+    columns = np.arange(drawn.shape[1])
+    rich, poor = drawn.argmax(axis=0), np.where(drawn > 0, drawn, np.iinfo(np.int32).max).argmin(axis=0)
+    possible = (rich != poor) & (drawn[poor, columns] > 0)
+    drawn, rich, poor = drawn[:, possible], rich[possible], poor[possible]
+    columns = np.arange(drawn.shape[1])
+    moved, more = drawn.copy(), drawn.copy()
+    moved[poor, columns] -= 1
+    moved[rich, columns] += 1
+    more[np.random.default_rng(0).integers(len(drawn), size=len(columns)), columns] += 1
+    before = reward.total(outcomes(table, drawn, False, sequential))
+    gain = float((reward.total(outcomes(table, moved, False, sequential)) - before).mean())
+    meal = float((reward.total(outcomes(table, more, False, sequential)) - before).mean())
+    numbers = {"gain": gain, "meal": meal}
+    if gain <= max(UNEVEN * meal, _EPSILON):
+        return Check("sharing", Status.PASS, "It does not pay to take meals from the least fed.", numbers)
+    return Check(
+        "sharing",
+        Status.FAIL if gain > CONCENTRATED * meal else Status.WARN,
+        f"Taking a meal from the least fed for the best fed is worth {gain:.3f}, one more meal {meal:.3f}: the best "
+        "policy lets some go hungry.",
+        numbers,
+        "do not pay more for the same meals in fewer hands.",
+    )
+
+
+def _drawn(table: Scenario, sequential: bool) -> Meals:
+    """Return outcomes drawn at random, (N, N DRAWS): each in all rotations of the seats."""
+    n, most = table.philosophers, best_meals(table, sequential)[0]
+    drawn = np.random.default_rng([n, most]).integers(0, most // n + 2, (n, DRAWS), np.int32)
+    return np.concatenate([np.roll(drawn, shift, axis=0) for shift in range(n)], axis=1)
 
 
 def _deadlock(values: Floats, lost: Floats) -> Check:

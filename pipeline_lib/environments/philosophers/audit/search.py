@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from pipeline_lib.audit.claims import favourite
+from pipeline_lib.audit.claims import favourite, form
 from pipeline_lib.audit.result import Check, Status
 from pipeline_lib.environments.philosophers.memoryless import all_tables, play_teams
 from pipeline_lib.environments.philosophers.optimum import most_meals
@@ -47,7 +47,8 @@ def search_policies(reward: Reward, sequential: bool) -> list[Check]:
 
     Returns:
         ``policies_N`` per table size: FAIL if a policy that eats less than half of what another eats earns as much as
-        any, see `claims.favourite`; WARN if some pair without a meal is rewarded more than most of those that eat.
+        any, see `claims.favourite`, or if a policy that never eats earns over two thirds of what can be earned beyond
+        waiting; WARN if some pair without a meal is rewarded more than most of those that eat.
     """
     checks = []
     for n in POLICY_SIZES:
@@ -70,19 +71,29 @@ def search_policies(reward: Reward, sequential: bool) -> list[Check]:
             rewards.append(reward.total(summarise(after, optimum)))
             meals.append(after.meals.sum(axis=0))
             stuck.append(after.deadlocked)
-        checks.append(_judge(n, np.concatenate(rewards), np.concatenate(meals), np.concatenate(stuck)))
+        waits = play(start, script("wait"), np.random.default_rng(n))
+        nothing = float(reward.total(summarise(waits, optimum))[0])
+        checks.append(_judge(n, np.concatenate(rewards), np.concatenate(meals), np.concatenate(stuck), nothing))
     return checks
 
 
 def _judge(
-    n: int, rewards: npt.NDArray[np.float64], meals: npt.NDArray[np.int64], stuck: npt.NDArray[np.bool_]
+    n: int,
+    rewards: npt.NDArray[np.float64],
+    meals: npt.NDArray[np.int64],
+    stuck: npt.NDArray[np.bool_],
+    nothing: float,
 ) -> Check:
     found = favourite(rewards, meals)
     likes, most, count = found.index, int(found.most), len(all_tables())
     none = rewards[meals == 0]
     eating = rewards[(meals > 0) & ~stuck]
     beaten = float((eating < none.max() - 1e-9).mean()) if len(none) and len(eating) else 0.0
+    gain = found.best - nothing
+    unearned = float(none.max() - nothing) / gain if len(none) and gain > 1e-9 else 0.0
     numbers = {
+        "waiting": nothing,
+        "share_without_meals": unearned,
         "best_reward": found.best,
         "reward": found.reward,
         "meals": int(meals[likes]),
@@ -101,6 +112,15 @@ def _judge(
             f"(at most {found.best:.3f}); another policy eats {most}.",
             numbers,
             "make every further meal worth more than what this policy is paid for instead.",
+        )
+    if form(unearned) is not Status.PASS:
+        return Check(
+            name,
+            form(unearned),
+            f"For {n} philosophers a pair of memoryless policies that never eats earns {none.max():.3f}, "
+            f"{unearned:.0%} of what can be earned beyond waiting ({found.best:.3f}, waiting {nothing:.3f}).",
+            numbers,
+            "make meals worth more than all that can be earned without one.",
         )
     return Check(
         name,
