@@ -15,6 +15,7 @@ from typing import Any
 from pipeline_lib.tracking.processes import own_process
 from tasks.runtime import progress
 from tasks.runtime.conducting import CONDUCTOR
+from tasks.runtime.endings import REFUSED
 from tasks.services.process_environment import child_environment, places
 from tasks.services.processes import start, stop
 
@@ -66,10 +67,12 @@ class StageProcess:
         """Pass on what the stage prints until it ends; return whether it did any work.
 
         Raises:
-            StageFailedError: it ended with a status other than 0.
+            StageFailedError: it ended with a status other than 0, or it refused what it was to look at, which DVC
+                remembers as a result like any other.
         """
         last: deque[str] = deque(maxlen=15)
         worked = False
+        refused = ""
         output = self._process.stdout
         assert output is not None
         for raw in output:
@@ -77,6 +80,7 @@ class StageProcess:
             worked = worked or line.startswith("Running stage ")
             if line and not line.startswith(_DVC_TALK):
                 last.append(line)
+                refused = line if line.startswith(REFUSED) else refused
                 on_line(line)
         status = self._process.wait()
         self.work_s = self._said().get("work_s")
@@ -85,6 +89,8 @@ class StageProcess:
             raise StageFailedError(f"stage {self.name} was stopped; the same command continues it")
         if status != 0:
             raise StageFailedError(f"stage {self.name} failed (status {status}); its last words:\n" + "\n".join(last))
+        if refused:
+            raise StageFailedError(f"stage {self.name} {refused}")
         return worked
 
     def share(self) -> float:

@@ -16,6 +16,8 @@ from typing import NoReturn
 from pipeline_lib.settings import SettingsError
 
 SETTINGS_STATUS, INTERRUPT_STATUS = 2, 128 + signal.SIGINT
+REFUSED = "refused: "
+"""How the message of a stage begins that did its work and found a refusal."""
 _logged: list[BaseException] = []
 
 

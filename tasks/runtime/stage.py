@@ -26,7 +26,7 @@ from tasks.identity.files import check, unchanged
 from tasks.identity.run import identity_tags, run_name
 from tasks.identity.stages import Reads, inputs_of, whole, work_digest
 from tasks.runtime.conducting import conductor, starter
-from tasks.runtime.endings import end, explain_in_logs, was_interrupted
+from tasks.runtime.endings import REFUSED, end, explain_in_logs, was_interrupted
 from tasks.runtime.progress import Progress
 from tasks.services.prefect_database import lay_database
 from tasks.services.process_environment import places, server_url
@@ -148,7 +148,7 @@ def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
         with tagged(name_of_all), unchanged():
             flow.with_options(flow_run_name=title)(**parameters)
     except RefusedError as error:
-        sys.stderr.write(f"refused: {error}\n")
+        sys.stderr.write(f"{REFUSED}{error}\n")
     except BaseException as error:
         end(error)
     sys.exit(0)

@@ -60,6 +60,14 @@ def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, 
     assert (toy / "out/alone").exists()
     assert not (toy / "models").exists()
     (toy / "fail-prepare").unlink()
+    (toy / "refuse-prepare").touch()
+    said = call(toy, "python", *EXPERIMENT, status=1, **server)
+    assert "error: stage prepare refused: nobody would learn from this" in said
+    assert "not run, because they need what failed: learn@0, learn@1, report" in said
+    (toy / "refuse-prepare").unlink()
+    assert "Traceback" not in said
+    shown = client_states(server)
+    assert shown["prepare"] == "Failed", "a stage that refuses is not shown as completed"
     call(toy, "python", *EXPERIMENT, **server)
     assert (toy / "out/report").exists()
 
@@ -98,6 +106,16 @@ def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy
     began = sorted(path.name for path in scratch.rglob("began-at-*"))
     assert began == sorted([f"began-at-{step}" for step in (0, 2, 4, 6)] * 2), "it began anew instead of continuing"
     assert set(mlflow_states(toy).values()) == {"FINISHED"}
+
+
+def client_states(server: dict[str, str]) -> dict[str, str]:
+    """Return the state that Prefect shows of the latest task run of every stage."""
+    from prefect import get_client
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: server["PREFECT_API_URL"]}), get_client(sync_client=True) as client:
+        runs = sorted(client.read_task_runs(limit=200), key=lambda run: str(run.created))
+    return {run.name: run.state.name for run in runs if run.state}
 
 
 def mlflow_states(toy: Path) -> dict[str, str]:

@@ -8,6 +8,8 @@ name, out = sys.argv[1], Path(sys.argv[2])
 print(f"{name} at work", flush=True)
 if Path(f"fail-{name}").exists():
     sys.exit(f"{name} was told to fail")
+if Path(f"refuse-{name}").exists():
+    print("refused: nobody would learn from this", file=sys.stderr)
 while Path(f"hold-{name}").exists():
     time.sleep(0.05)
 out.parent.mkdir(exist_ok=True)
