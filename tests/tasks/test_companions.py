@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from pipeline_lib import storage
 from pipeline_lib.audit.audited import reward_digest
@@ -20,7 +23,6 @@ from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings import load_params
 from pipeline_lib.training.checkpoints import read_checkpoint
-from tasks.services.process_environment import places
 from tests.policies.conftest import TINY
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +36,7 @@ def project(tmp_path: Path) -> Path:
         "problems": {"kind": "generated", "sizes": {"train": 40, "validation": 4, "test": 4}},
         "policy": TINY.model_dump(mode="json"),
         "rollouts": {"kind": "transformers", "max_new_tokens": 12},
+        "seeds": {"train": [0], "single_agent": []},
         "train": {"steps": STEPS, "checkpoint_every": STEPS, "problems_per_step": 4, "group_size": 4, "processes": 2},
     }
     (tmp_path / "params.yaml").write_text(json.dumps(settings))
@@ -45,11 +48,17 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def launch(project: Path, seed: int) -> subprocess.Popen[str]:
+def launch(project: Path, seed: int = 0, **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "flows.train", "--arm", "team", "--seed", str(seed)],
         cwd=project,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "SYMPOSIUM_RUN": project.name, "CUDA_VISIBLE_DEVICES": ""},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "SYMPOSIUM_RUN": project.name,
+            "CUDA_VISIBLE_DEVICES": "",
+            **variables,
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -60,9 +69,7 @@ def launch(project: Path, seed: int) -> subprocess.Popen[str]:
 @pytest.mark.service
 @pytest.mark.slow
 def test_two_processes_train_an_arm(prefect: str, project: Path):
-    process = launch(project, 0)
-    said, _ = process.communicate(timeout=500)
-    assert process.returncode == 0, said[-6000:]
+    finish(launch(project))
     rows = list(storage.read_jsonl(project / "results/train/team-0.jsonl"))
     assert [row["step"] for row in rows] == [1, 2, 3]  # by the first process alone
     assert all(row["actions/count"] == 2 * 4 * 4 for row in rows)  # of both
@@ -100,30 +107,65 @@ def test_a_broken_connection_is_put_down_to_the_process_that_failed(tmp_path: Pa
 
 @pytest.mark.service
 @pytest.mark.slow
-def test_when_one_is_killed_the_other_ends(prefect: str, project: Path):
-    params = json.loads((project / "params.yaml").read_text())
-    params["train"]["steps"] = 5000
-    (project / "params.yaml").write_text(json.dumps(params))
-    before = logs()
-    process = launch(project, 1)
+@pytest.mark.parametrize("count", [2, 1])
+def test_when_one_is_killed_all_end_and_another_number_of_processes_goes_on(
+    prefect: str, project: Path, tmp_path: Path, count: int
+):
+    steps = 12
+    # This model's rewards are all the same, so it is the decay that moves its weights.
+    change_train(project, steps=steps, checkpoint_every=1, processes=count, weight_decay=1.0, learning_rate=1e-3)
+    memory = tmp_path / "memory"
+    process = launch(project, SYMPOSIUM_HOME=str(memory))
     try:
         end = time.monotonic() + 200
-        while not (new := [path for path in logs() - before if path.stat().st_size]) and time.monotonic() < end:
+        while not (new := [path for path in logs(memory) if path.stat().st_size]) and time.monotonic() < end:
             assert process.poll() is None
-            time.sleep(0.1)
-        assert new  # a step is done
-        (companion,) = [child for child in psutil.Process(process.pid).children() if is_companion(child)]
-        companion.send_signal(signal.SIGKILL)
+            time.sleep(0.01)
+        (log,) = new  # a step is done
+        companions = [child for child in psutil.Process(process.pid).children() if is_companion(child)]
+        assert len(companions) == count - 1
+        (*companions, psutil.Process(process.pid))[0].send_signal(signal.SIGKILL)
         said, _ = process.communicate(timeout=200)
         assert process.returncode != 0
-        assert "one of the processes that train together failed" in said
+        assert ("one of the processes that train together failed" in said) == (count == 2)
     finally:
         if process.poll() is None:
             process.kill()
+    done = len(log.read_text().splitlines())
+    assert 1 <= done < steps, "it was not interrupted"
+    assert not (project / "models/trained").exists()
+    kept = [path.stat().st_mtime_ns for path in sorted(log.parent.rglob("checkpoint.json"))]
+    change_train(project, processes=3 - count)
+    finish(launch(project, SYMPOSIUM_HOME=str(memory)))
+    assert logs(memory) == [log], "another number of processes is another training"
+    assert [path.stat().st_mtime_ns for path in sorted(log.parent.rglob("checkpoint.json"))][: len(kept)] == kept
+    continued = weights(project)
+    shutil.rmtree(project / "models/trained")
+    finish(launch(project, SYMPOSIUM_HOME=str(tmp_path / "another memory")))  # from the beginning, in one piece
+    whole, base = weights(project), weights(project, step=0)
+    assert (continued - whole).norm() < 1e-3 * (whole - base).norm()
 
 
-def logs() -> set[Path]:
-    return set(places().scratch.glob("train/*/metrics.jsonl"))
+def change_train(project: Path, **values: float) -> None:
+    params = json.loads((project / "params.yaml").read_text())
+    params["train"] |= values
+    (project / "params.yaml").write_text(json.dumps(params))
+
+
+def finish(process: subprocess.Popen[str]) -> None:
+    said, _ = process.communicate(timeout=500)
+    assert process.returncode == 0, said[-6000:]
+
+
+def weights(project: Path, step: int = 12) -> torch.Tensor:
+    """Return all weights of a checkpoint as one vector."""
+    files = sorted((project / f"models/trained/team-0/step-{step:05d}").rglob("*.safetensors"))
+    assert files
+    return torch.cat([tensor.reshape(-1) for file in files for _, tensor in sorted(load_file(file).items())])
+
+
+def logs(memory: Path) -> list[Path]:
+    return list((memory / "scratch").glob("train/*/metrics.jsonl"))
 
 
 def is_companion(process: psutil.Process) -> bool:
