@@ -6,6 +6,7 @@
 import argparse
 from pathlib import Path
 
+from pipeline_lib.settings.environment import DEFAULT
 from tasks.runtime.endings import end
 from tasks.services.process_environment import places
 from tasks.stages.comparing import compare_runs
@@ -15,7 +16,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m flows.compare", description=__doc__)
     parser.add_argument("runs", nargs="*", metavar="run", help="names of runs (default: all that have a verdict)")
-    parser.add_argument("--experiment", default="coding", help="MLflow experiment: the kind of environment")
+    parser.add_argument("--experiment", default=DEFAULT, help="MLflow experiment: the kind of environment")
     parser.add_argument("--output", type=Path, default=Path("compare.html"), help="page to write")
     return parser.parse_args(words)
 

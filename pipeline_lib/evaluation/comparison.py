@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,7 @@ from pipeline_lib.evaluation.evidence import (
     within,
 )
 from pipeline_lib.evaluation.guards import identical_share
-from pipeline_lib.evaluation.metrics import MetricInfo, describe
-from pipeline_lib.evaluation.results import Effect, Estimate, Result, TestResult
+from pipeline_lib.evaluation.results import Effect, Estimate, Result, TestResult, to_json
 from pipeline_lib.evaluation.table import Episodes, Pairing, pair, tabulate
 from pipeline_lib.evaluation.tests_of_difference import (
     rates_paired,
@@ -36,6 +35,7 @@ from pipeline_lib.evaluation.tests_of_difference import (
     welch_clustered,
 )
 from pipeline_lib.evaluation.training_runs import new_runs
+from pipeline_lib.seam.metrics import NO_METRICS, Metric, Metrics, describe
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import VerdictSettings
@@ -74,6 +74,7 @@ class Comparison(Result):
     Attributes:
         names: the first team and the second; differences are first minus second.
         metric: primary metric.
+        info: how it is named and shown; not part of the JSON.
         problems: number of problems compared.
         families: number of clusters, the unit of analysis.
         evidence: what these families can carry.
@@ -109,6 +110,7 @@ class Comparison(Result):
 
     names: Names
     metric: str
+    info: Metric
     problems: int
     families: int
     evidence: Families
@@ -146,13 +148,23 @@ class Comparison(Result):
         """Whether every family shows the same difference."""
         return self.difference.degenerate == NO_VARIATION
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as a JSON object, without how the metric is shown."""
+        return {key: to_json(getattr(self, key)) for key in self.__slots__ if key != "info"}
+
 
 def measure(
-    a: Episodes, b: Episodes, settings: VerdictSettings, metric: str, names: Names, faults: Sequence[str] = ()
+    a: Episodes,
+    b: Episodes,
+    settings: VerdictSettings,
+    metric: str,
+    names: Names,
+    faults: Sequence[str] = (),
+    metrics: Metrics = NO_METRICS,
 ) -> Comparison:
     """Compute everything but the verdict; see `verdict.compare` for arguments and errors."""
     pairing = pair(tabulate(a, metric, names[0]), tabulate(b, metric, names[1]), names)
-    level = 1 - settings.alpha
+    level, info = 1 - settings.alpha, describe(metric, metrics)
     clusters = pairing.clusters
     left, right = pairing.a_means.mean(axis=0), pairing.b_means.mean(axis=0)
     d = left - right
@@ -165,6 +177,7 @@ def measure(
     return Comparison(
         names=names,
         metric=metric,
+        info=info,
         problems=len(pairing.problems),
         families=mean_d.clusters,
         evidence=found,
@@ -187,7 +200,7 @@ def measure(
         alpha=settings.alpha,
         power=settings.power,
         faults=tuple(faults),
-        degenerate=same or _constant(difference, describe(metric)),
+        degenerate=same or _constant(difference, info),
         one_observation=bool(same) or mean_d.clusters < 2,
         notes=pairing.notes,
     )
@@ -198,7 +211,7 @@ def bounds(comparison: Comparison) -> tuple[float, float] | None:
 
     They assume no distribution and hold for the whole family of comparisons at once (Bonferroni).
     """
-    info, found = describe(comparison.metric), comparison.evidence
+    info, found = comparison.info, comparison.evidence
     estimate = comparison.difference.estimate
     if comparison.difference.p is not None or estimate is None or found.count < 2:
         return None
@@ -259,7 +272,7 @@ def _identical(records: Sequence[EpisodeRecord], name: str) -> str:
     )
 
 
-def _constant(difference: TestResult, info: MetricInfo) -> str:
+def _constant(difference: TestResult, info: Metric) -> str:
     if difference.p is not None or difference.estimate is None:
         return ""
     if difference.degenerate != NO_VARIATION:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.metrics import by_problem, describe, value_of
+from pipeline_lib.evaluation.metrics import by_problem, value_of
 from pipeline_lib.evaluation.results import Result
+from pipeline_lib.seam.metrics import NO_METRICS, Metrics, describe
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, Guard
@@ -43,7 +44,10 @@ class Guarded(Result):
 
 
 def check_guards(
-    records: Sequence[EpisodeRecord], base: Sequence[EpisodeRecord], settings: EvaluateSettings
+    records: Sequence[EpisodeRecord],
+    base: Sequence[EpisodeRecord],
+    settings: EvaluateSettings,
+    metrics: Metrics = NO_METRICS,
 ) -> Guarded:
     """Hold one team's episodes against the guards in the settings; ``base`` may be empty when there is no base."""
     failures: list[str] = []
@@ -53,7 +57,7 @@ def check_guards(
         if value is None:
             missing.append(guard.metric)
             continue
-        if sentence := _fault(guard, value, _mean(base, guard.metric)):
+        if sentence := _fault(guard, value, _mean(base, guard.metric), metrics):
             failures.append(sentence)
     identical = identical_share(records)
     if identical > settings.identical_share:
@@ -86,8 +90,8 @@ def _mean(records: Sequence[EpisodeRecord], metric: str) -> float | None:
     return float(np.mean(means))
 
 
-def _fault(guard: Guard, value: float, base: float | None) -> str:
-    info = describe(guard.metric)
+def _fault(guard: Guard, value: float, base: float | None, metrics: Metrics) -> str:
+    info = describe(guard.metric, metrics)
     sign = 1 if guard.better == "higher" else -1
     if guard.limit is not None and sign * (value - guard.limit) < 0:
         return (

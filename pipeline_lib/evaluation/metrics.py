@@ -9,69 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.results import EvaluationError
-
-
-@dataclass(frozen=True, slots=True)
-class MetricInfo:
-    """How a metric is named and shown.
-
-    Attributes:
-        label: axis label and noun in sentences.
-        share: the metric is a fraction in [0, 1] and is shown in per cent.
-        low: least possible value, or None when unknown.
-        high: greatest possible value, or None when unknown.
-    """
-
-    label: str
-    share: bool = False
-    low: float | None = None
-    high: float | None = None
-
-    def text(self, value: float) -> str:
-        """Return a value with its unit, for example ``71.3 %``."""
-        return f"{100 * value:.1f} %" if self.share else f"{value:.3g}"
-
-    def difference(self, value: float) -> str:
-        """Return a difference with sign and unit, for example ``+12.4 points``."""
-        if self.share:
-            return f"{round(100 * value, 1) + 0.0:+.1f} points"  # adding 0 turns -0.0 into +0.0
-        return f"{value + 0.0:+.3g}"
-
-
-_SHARES = {
-    "tests_passed": "hidden tests passed",
-    "all_passed": "all tests passed",
-    "cooperation": "episodes with cooperation",
-    "syntax": "programs that parse",
-    "structure": "all functions defined",
-    "calls_helper": "helper called",
-    "ignores_helper": "helper's value ignored",
-    "thin_wrapper": "thin wrappers",
-    "fairness": "fairness",
-    "deadlock": "episodes in deadlock",
-    "livelock": "episodes in livelock",
-    "meals_share": "meals, of the most possible",
-    "minimum_share": "fewest meals, of the most possible",
-    "wait_share": "decisions to wait",
-    "invalid_share": "decisions that cannot be read",
-    "failed_share": "grabs that fail",
-    "starvation": "philosophers without a meal",
-    "survived": "horizon before a deadlock",
-}
-
-
-def describe(metric: str) -> MetricInfo:
-    """Return how ``metric`` is named and shown; unknown ones are plain numbers under their own name."""
-    if metric in _SHARES:
-        return MetricInfo(_SHARES[metric], share=True, low=0.0, high=1.0)
-    return MetricInfo(metric.replace("_", " "))
+from pipeline_lib.seam.metrics import NO_METRICS, Metrics
 
 
 def value_of(record: EpisodeRecord, metric: str) -> float | None:
@@ -154,21 +98,23 @@ def by_problem(records: Iterable[EpisodeRecord]) -> dict[str, list[EpisodeRecord
     return groups
 
 
-def summarise_team(records: Sequence[EpisodeRecord], ks: Sequence[int] = (1,)) -> dict[str, Any]:
+def summarise_team(
+    records: Sequence[EpisodeRecord], ks: Sequence[int] = (1,), metrics: Metrics = NO_METRICS
+) -> dict[str, Any]:
     """Return all metrics of one team on one split.
 
     Args:
         records: its episodes.
         ks: for which k to give pass@k, pass^k and accuracy@k; those above the least number of episodes that a problem
             has are left out.
+        metrics: the environment's; they say what counts for pass@k and what the best of k is called.
 
     Returns:
         ``overall`` (metric: mean over problems), ``problems`` (problem: metric: mean over its episodes), ``episodes``
         and ``lost`` (counts), ``tokens`` (sampled per episode), ``schemes`` and ``status`` (share of episodes by
         cooperation scheme and by status), ``details`` (mean per episode of numeric details, such as prompt tokens).
-        Metrics are ``reward``, everything the environment reports for every episode, and, where it reports
-        ``all_passed`` and ``tests_passed``, ``pass@k``, ``pass^k``, ``accuracy@k`` and ``cooperation@k`` (expected best
-        cooperation among k).
+        Metrics are ``reward``, everything the environment reports for every episode, and, where it has a metric that
+        says so, ``pass@k``, ``pass^k`` and the expected best of k, such as ``accuracy@k``.
 
     Raises:
         EvaluationError: there is no episode, or a value is not a number.
@@ -185,7 +131,7 @@ def summarise_team(records: Sequence[EpisodeRecord], ks: Sequence[int] = (1,)) -
         row = {name: float(np.mean([_number(record, name) for record in group])) for name in names}
         for k in ks:
             if k <= least:
-                row.update(_at_k(group, common, k))
+                row.update(_at_k(group, common, k, metrics))
         problems[problem] = row
     overall = {name: float(np.mean([row[name] for row in problems.values()])) for name in next(iter(problems.values()))}
     return {
@@ -206,17 +152,18 @@ def _number(record: EpisodeRecord, metric: str) -> float:
     return value
 
 
-def _at_k(group: Sequence[EpisodeRecord], metrics: set[str], k: int) -> dict[str, float]:
+def _at_k(group: Sequence[EpisodeRecord], reported: set[str], k: int, metrics: Metrics) -> dict[str, float]:
     row: dict[str, float] = {}
-    n = len(group)
-    if "all_passed" in metrics:
-        solved = sum(record.metrics["all_passed"] >= 1 for record in group)
-        row[f"pass@{k}"] = pass_at_k(n, solved, k)
-        row[f"pass^{k}"] = pass_power_k(n, solved, k)
-    if "tests_passed" in metrics:
-        row[f"accuracy@{k}"] = accuracy_at_k([record.metrics["tests_passed"] for record in group], k)
-    if "cooperation" in metrics:
-        row[f"cooperation@{k}"] = accuracy_at_k([record.metrics["cooperation"] for record in group], k)
+    for name, metric in metrics.items():
+        if name not in reported:
+            continue
+        values = [record.metrics[name] for record in group]
+        if metric.solves:
+            solved = sum(value >= 1 for value in values)
+            row[f"pass@{k}"] = pass_at_k(len(values), solved, k)
+            row[f"pass^{k}"] = pass_power_k(len(values), solved, k)
+        if metric.at_k:
+            row[f"{metric.at_k}@{k}"] = accuracy_at_k(values, k)
     return row
 
 

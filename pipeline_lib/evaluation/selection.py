@@ -25,6 +25,7 @@ from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.guards import Guarded, check_guards
 from pipeline_lib.evaluation.results import EvaluationError, Result
 from pipeline_lib.evaluation.table import Table, problems_digest, tabulate
+from pipeline_lib.seam.metrics import NO_METRICS, Metrics
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
@@ -98,6 +99,7 @@ def select(
     base: Sequence[EpisodeRecord],
     evaluate: EvaluateSettings,
     verdict: VerdictSettings,
+    metrics: Metrics = NO_METRICS,
 ) -> Selection:
     """Select a checkpoint for each training seed from its episodes on the validation split.
 
@@ -106,6 +108,7 @@ def select(
         base: episodes of the base on the same problems; may be empty.
         evaluate: metric, rule and guards.
         verdict: alpha (intervals have level 1 - alpha), resamples and seed of the resampling.
+        metrics: the environment's, for what is said of guards.
 
     Raises:
         EvaluationError: there are no checkpoints, or no problem was evaluated for all of them.
@@ -126,7 +129,7 @@ def select(
         seed: _select_seed(
             seed,
             by_step,
-            {step: check_guards(checkpoints[seed][step], base, evaluate) for step in by_step},
+            {step: check_guards(checkpoints[seed][step], base, evaluate, metrics) for step in by_step},
             base_table,
             evaluate,
             verdict,

@@ -10,7 +10,7 @@ from pipeline_lib.evaluation.comparison import (
     bounds,
 )
 from pipeline_lib.evaluation.evidence import note
-from pipeline_lib.evaluation.metrics import MetricInfo, describe
+from pipeline_lib.seam.metrics import Metric
 
 
 def p_text(p: float | None) -> str:
@@ -35,10 +35,10 @@ def guards(c: Comparison) -> str:
 
 def outside_family(c: Comparison, reason: str) -> str:
     """Return what may be quoted of a comparison that is not in the family: what was seen, and why it is no test."""
-    return f"{c.verdict}: {_facts(c, describe(c.metric))}. Outside the family of comparisons: {reason}.{guards(c)}"
+    return f"{c.verdict}: {_facts(c, c.info)}. Outside the family of comparisons: {reason}.{guards(c)}"
 
 
-def _facts(c: Comparison, info: MetricInfo) -> str:
+def _facts(c: Comparison, info: Metric) -> str:
     a, b = c.names
     first, second = (estimate.value or 0.0 for estimate in c.means)
     return (
@@ -48,7 +48,7 @@ def _facts(c: Comparison, info: MetricInfo) -> str:
 
 
 def _finding(c: Comparison) -> str:
-    info = describe(c.metric)
+    info = c.info
     facts = _facts(c, info)
     if c.difference.p is None:
         return f"{c.verdict}: {facts}. {_capital(c.degenerate)}.{_bounded(c, info)}"
@@ -73,7 +73,7 @@ def _finding(c: Comparison) -> str:
     return f"{c.verdict}: {facts} {evidence}. {_what_it_takes(c, info)}"
 
 
-def _what_it_takes(c: Comparison, info: MetricInfo) -> str:
+def _what_it_takes(c: Comparison, info: Metric) -> str:
     if c.detectable is None:
         return "This design cannot tell."
     return (
@@ -95,7 +95,7 @@ def _runs(c: Comparison) -> str:
     return f", significant in {alone} of {len(c.per_seed)} training runs alone, corrected for their number too"
 
 
-def _bounded(c: Comparison, info: MetricInfo) -> str:
+def _bounded(c: Comparison, info: Metric) -> str:
     limits = bounds(c)
     if limits is None or c.one_observation:
         return ""
@@ -109,7 +109,7 @@ def _g(c: Comparison) -> str:
     return "" if c.effect.g is None else f", Hedges' g {c.effect.g:.2f}"
 
 
-def _range(info: MetricInfo, low: float | None, high: float | None) -> str:
+def _range(info: Metric, low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return "unknown"
     return f"{info.difference(low).removesuffix(' points')} to {info.difference(high)}"

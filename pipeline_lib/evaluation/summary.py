@@ -13,7 +13,7 @@ from pipeline_lib.evaluation.comparison import Comparison
 from pipeline_lib.evaluation.effects import interquartile_mean
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.guards import check_guards
-from pipeline_lib.evaluation.metrics import describe, summarise_team
+from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.evaluation.plan import refuse_overlap
 from pipeline_lib.evaluation.results import Estimate, EvaluationError, to_json
 from pipeline_lib.evaluation.table import Episodes, Table, problem_means, tabulate
@@ -21,6 +21,7 @@ from pipeline_lib.evaluation.tests_of_difference import welch_clustered
 
 if TYPE_CHECKING:
     from pipeline_lib.evaluation.clusters import Codes
+    from pipeline_lib.seam.metrics import Metrics
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 
 #: From how many training runs on the bootstrap may resample them: with fewer its intervals are too narrow (calibrated).
@@ -28,19 +29,22 @@ RUNS_TO_RESAMPLE = 8
 
 
 def faults(
-    selected: Mapping[int, Sequence[EpisodeRecord]], base: Sequence[EpisodeRecord], evaluate: EvaluateSettings
+    selected: Mapping[int, Sequence[EpisodeRecord]],
+    base: Sequence[EpisodeRecord],
+    evaluate: EvaluateSettings,
+    metrics: Metrics,
 ) -> list[str]:
     """Return the guards that fail on the test split, with the training seed."""
     return [
         f"training seed {seed}: {failure}"
         for seed, records in selected.items()
-        for failure in check_guards(records, base, evaluate).failures
+        for failure in check_guards(records, base, evaluate, metrics).failures
     ]
 
 
 def other_runs(comparison: Comparison) -> str:
     """Say what the test supports about training runs that were not made."""
-    test, info = comparison.new_runs, describe(comparison.metric)
+    test, info = comparison.new_runs, comparison.info
     if test.p is None or test.low is None or test.high is None or test.estimate is None:
         return f"Nothing can be said of other training runs: {test.degenerate}."
     level = f"{100 * test.level:.0f} % interval {info.difference(test.low)} to {info.difference(test.high)}"
@@ -51,7 +55,7 @@ def other_runs(comparison: Comparison) -> str:
 
 def price(against_last: Comparison) -> str:
     """Say what taking the last checkpoint would have cost."""
-    info, difference = describe(against_last.metric), against_last.difference
+    info, difference = against_last.info, against_last.difference
     if difference.estimate is None:
         return against_last.sentence
     if difference.low is None or difference.high is None:
@@ -63,10 +67,10 @@ def price(against_last: Comparison) -> str:
     )
 
 
-def team(episodes: Episodes, evaluate: EvaluateSettings, verdict: VerdictSettings) -> dict[str, Any]:
+def team(episodes: Episodes, evaluate: EvaluateSettings, verdict: VerdictSettings, metrics: Metrics) -> dict[str, Any]:
     """Return one team's metrics: means over training seeds, interquartile mean, counts, cooperation schemes."""
     groups = list(episodes.values()) if isinstance(episodes, Mapping) else [episodes]
-    summaries = [summarise_team(group, evaluate.pass_k) for group in groups]
+    summaries = [summarise_team(group, evaluate.pass_k, metrics) for group in groups]
     names = set.intersection(*(set(summary["overall"]) for summary in summaries))
     return {
         "metrics": {name: float(np.mean([s["overall"][name] for s in summaries])) for name in sorted(names)},

@@ -16,6 +16,7 @@ from pipeline_lib.evaluation.plan_check import PlanCheck
 from pipeline_lib.evaluation.results import EvaluationError, to_json
 from pipeline_lib.evaluation.summary import by_problem, faults, other_runs, price, shrinkage, team
 from pipeline_lib.evaluation.table import Episodes, problems_digest
+from pipeline_lib.seam.metrics import NO_METRICS, Metrics
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
@@ -27,9 +28,10 @@ def compare(
     a: Episodes,
     b: Episodes,
     settings: VerdictSettings,
-    metric: str = "tests_passed",
+    metric: str = "reward",
     names: tuple[str, str] = ("the first team", "the second team"),
     faults: Sequence[str] = (),
+    metrics: Metrics = NO_METRICS,
 ) -> Comparison:
     """Compare two teams on the same problems and say which is better, as a family of one comparison.
 
@@ -40,11 +42,12 @@ def compare(
         metric: primary metric; greater is better.
         names: how the sentence calls them.
         faults: guards that the first team fails; with any, it is never called improved.
+        metrics: the environment's: how the sentence names and shows the metric, and its bounds.
 
     Raises:
         EvaluationError: nothing in common to compare, a value that is not a number, an episode twice.
     """
-    return decide({"": measure(a, b, settings, metric, names, faults)})[""]
+    return decide({"": measure(a, b, settings, metric, names, faults, metrics)})[""]
 
 
 def summarise_test(
@@ -58,6 +61,7 @@ def summarise_test(
     verdict: VerdictSettings,
     validation: Mapping[int, Sequence[EpisodeRecord]] | None = None,
     outside: Mapping[str, str] | None = None,
+    metrics: Metrics = NO_METRICS,
 ) -> dict[str, Any]:
     """Compare the selected team with everything else on the test split, and give the verdicts.
 
@@ -74,6 +78,7 @@ def summarise_test(
         validation: validation episodes of the selected checkpoints, for the shrinkage from validation to test.
         outside: comparisons that the plan leaves outside the family, and why.  The last checkpoint is outside where it
             is the selected one in every training run, which is known before the test, and else never.
+        metrics: the environment's.
 
     Returns:
         A JSON object: ``verdict`` and ``sentence`` of the primary comparison (against the base), ``comparisons`` (by
@@ -88,11 +93,11 @@ def summarise_test(
     if not selected:
         raise EvaluationError("there are no test episodes of a selected checkpoint; run the test stage first")
     teams: dict[str, Episodes] = {SELECTED: selected, BASE: base, LAST: last, **baselines}
-    failed = faults(selected, base, evaluate)
+    failed = faults(selected, base, evaluate, metrics)
     names = {BASE: "the base", LAST: "the last checkpoint"}
     measured = {
         name: measure(
-            selected, episodes, verdict, evaluate.metric, ("the selected team", names.get(name, name)), failed
+            selected, episodes, verdict, evaluate.metric, ("the selected team", names.get(name, name)), failed, metrics
         )
         for name, episodes in teams.items()
         if name != SELECTED
@@ -119,7 +124,7 @@ def summarise_test(
         "other_runs": other_runs(primary),
         "price_of_the_default": default,
         "comparisons": to_json(decided),
-        "teams": {name: team(episodes, evaluate, verdict) for name, episodes in teams.items()},
+        "teams": {name: team(episodes, evaluate, verdict, metrics) for name, episodes in teams.items()},
         "problems": by_problem(teams, evaluate.metric),
         "shrinkage": shrinkage(validation, selected, evaluate.metric, verdict) if validation else None,
         "design": {

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
-from pipeline_lib.evaluation.metrics import describe
 from pipeline_lib.evaluation.multiplicity import holm
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.sentences import p_text
 from pipeline_lib.report.page import render
 from pipeline_lib.report.style import BLUE, GREEN, GREY, INK, RED, Figure, Table, figure, percent, wrap
 from pipeline_lib.report.text import sentence_only, typeset
+from pipeline_lib.seam.metrics import NO_METRICS, Metrics, describe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -68,16 +68,24 @@ class RunRow:
     identity: Mapping[str, str] = field(default_factory=dict)
 
 
-def build_comparison(rows: Sequence[RunRow], output: Path, title: str = "Runs compared") -> None:
+def build_comparison(
+    rows: Sequence[RunRow], output: Path, metrics: Metrics = NO_METRICS, title: str = "Runs compared"
+) -> None:
     """Write the page that compares runs to ``output``.
+
+    Args:
+        rows: the runs.
+        output: file of the page.
+        metrics: of the runs' environment.
+        title: of the page.
 
     Raises:
         EvaluationError: there are no runs, or they do not share a primary metric.
     """
     if not rows:
         raise EvaluationError("there are no finished runs to compare; run the pipeline to its verdict first")
-    if len(metrics := sorted({row.metric for row in rows})) > 1:
-        raise EvaluationError(f"the runs have different primary metrics ({', '.join(metrics)}); compare runs of one")
+    if len(named := sorted({row.metric for row in rows})) > 1:
+        raise EvaluationError(f"the runs have different primary metrics ({', '.join(named)}); compare runs of one")
     ordered = sorted(rows, key=lambda row: (-row.difference, row.name))
     context = {
         "title": title,
@@ -85,8 +93,8 @@ def build_comparison(rows: Sequence[RunRow], output: Path, title: str = "Runs co
             {"name": r.name, "verdict": r.verdict, "sentence": typeset(sentence_only(r.sentence))} for r in ordered
         ],
         "warnings": warnings(ordered),
-        "effects": effects(ordered),
-        "numbers": numbers(ordered),
+        "effects": effects(ordered, metrics),
+        "numbers": numbers(ordered, metrics),
         "settings": differing_settings(ordered),
         "identity": [(row.name, list(row.identity.items())) for row in ordered if row.identity],
     }
@@ -116,9 +124,9 @@ def warnings(rows: Sequence[RunRow]) -> list[str]:
     return found
 
 
-def numbers(rows: Sequence[RunRow]) -> Table:
+def numbers(rows: Sequence[RunRow], metrics: Metrics) -> Table:
     """Return the numbers of all runs, p values corrected as one family."""
-    info = describe(rows[0].metric)
+    info = describe(rows[0].metric, metrics)
     adjusted = holm([row.p for row in rows])
     cells = [
         [
@@ -153,9 +161,9 @@ def _plain(value: str) -> str:
     return value[1:-1].replace("'", "") or "none" if value.startswith("[") else value
 
 
-def effects(rows: Sequence[RunRow]) -> Figure:
+def effects(rows: Sequence[RunRow], metrics: Metrics) -> Figure:
     """Draw every run from base to selected, with the interval of the difference."""
-    info = describe(rows[0].metric)
+    info = describe(rows[0].metric, metrics)
 
     def paint(canvas: Canvas, narrow: bool) -> None:
         axes = canvas.subplots()
@@ -184,7 +192,7 @@ def effects(rows: Sequence[RunRow]) -> Figure:
         "Before and after, run by run",
         "Circles: base; diamonds: selected team; thick lines: intervals of the difference, drawn from the base.",
         paint,
-        numbers(rows),
+        numbers(rows, metrics),
         (7.6, height),
         (3.7, height + 0.1),
     )

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeline_lib.seam.metrics import Metric, Metrics, describe
+
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
@@ -25,6 +27,7 @@ class ReportData:
         identity: what identifies the run: name and value (commit, digests, ids in MLflow and Prefect, versions).
         settings: all settings, as JSON.
         notes: what a reader must know of the teams compared, a paragraph each.
+        metrics: the environment's metrics: how they are named and shown.
     """
 
     name: str
@@ -39,8 +42,14 @@ class ReportData:
     identity: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    metrics: Metrics = field(default_factory=dict)
 
     @property
     def metric(self) -> str:
         """The primary metric."""
         return str(self.verdict["metric"])
+
+    @property
+    def info(self) -> Metric:
+        """How the primary metric is named and shown."""
+        return describe(self.metric, self.metrics)

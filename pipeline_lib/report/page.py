@@ -6,27 +6,31 @@ The page loads nothing: style and figures are inside, there is no script, and it
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from pipeline_lib import storage
-from pipeline_lib.evaluation.metrics import MetricInfo, describe
 from pipeline_lib.report import cost_tables, result_figures, training_figures
 from pipeline_lib.report.data import ReportData
-from pipeline_lib.report.style import Table
+from pipeline_lib.report.style import Figure, Table
 from pipeline_lib.report.text import cell, sentence_only, typeset
+from pipeline_lib.seam.metrics import Metric, describe
 
 TEMPLATES = Path(__file__).parent / "templates"
-FIRST_METRICS = ("tests_passed", "all_passed", "reward")
-AT_K = ("pass@", "pass^", "accuracy@", "cooperation@")
 
 
-def build_report(data: ReportData, output: Path) -> None:
-    """Write the page of one experiment to ``output``; parents are made."""
-    verdict, info = data.verdict, describe(data.metric)
+def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> None:
+    """Write the page of one experiment to ``output``; parents are made.
+
+    Args:
+        data: what the stages wrote.
+        output: file of the page.
+        own: figures that only this environment has.
+    """
+    verdict, info = data.verdict, data.info
     primary = verdict["comparisons"]["base"]
     difference = primary["difference"]
     after, before = primary["means"]
@@ -51,6 +55,7 @@ def build_report(data: ReportData, output: Path) -> None:
         "forest": result_figures.forest(data),
         "problems": result_figures.problems(data),
         "behaviour": result_figures.behaviour(data),
+        "own": own,
         "faults": [
             f"Step {point['step']} of seed {seed}: {'; '.join(point['faults'])}"
             for seed, chosen in data.selection["seeds"].items()
@@ -91,7 +96,7 @@ def render(template: str, context: Mapping[str, Any]) -> str:
 
 def _findings(data: ReportData) -> list[dict[str, Any]]:
     """Return what a reader must know beside the verdict, one line each."""
-    verdict, info = data.verdict, describe(data.metric)
+    verdict, info = data.verdict, data.info
     primary = verdict["comparisons"]["base"]
     level = f"{100 * primary['difference']['level']:.0f} %"
     items: list[dict[str, Any]] = [
@@ -160,7 +165,7 @@ def _looks(looks: Mapping[str, Any] | None) -> Table:
 
 def _per_seed(data: ReportData) -> Table:
     """Return one row per training seed: the choice, and its test alone."""
-    info = describe(data.metric)
+    info = data.info
     tested = {str(found["seed"]): found for found in data.verdict["comparisons"]["base"]["per_seed"]}
     rows = []
     for seed, chosen in data.selection["seeds"].items():
@@ -194,25 +199,33 @@ def _teams(data: ReportData) -> Table:
     """Return all metrics of all teams on the test split."""
     teams = data.verdict["teams"]
     common = set.intersection(*(set(team["metrics"]) for team in teams.values()))
-    first = [name for name in dict.fromkeys((data.metric, *FIRST_METRICS)) if name in common]
-    at_k = sorted((n for n in common if n.startswith(AT_K)), key=_by_k)
+    results = [name for name, metric in data.metrics.items() if metric.over_checkpoints and not metric.behaviour]
+    first = [name for name in dict.fromkeys((data.metric, *results, "reward")) if name in common]
+    heads = ["pass@", "pass^", *(f"{metric.at_k}@" for metric in data.metrics.values() if metric.at_k)]
+    at_k = sorted((n for n in common if n.startswith(tuple(heads))), key=lambda name: _by_k(name, heads))
     rest = sorted(common - set(first) - set(at_k))
-    at_k = [name for name in at_k if name == "pass@1" or _by_k(name)[1] > 1]  # with k = 1 the others say nothing new
+    # With k = 1 the others say nothing new.
+    at_k = [name for name in at_k if name == "pass@1" or _by_k(name, heads)[1] > 1]
     rows: list[list[Any]] = []
     for name in (*first, *at_k, *rest):
-        share = name not in first and "reward" not in name and name in at_k
-        info = describe(name) if not share else MetricInfo(name, share=True)
+        info = describe(name, data.metrics) if name not in at_k else Metric(name, share=_of_a_share(name, data))
         rows.append([info.label, *(info.text(teams[team]["metrics"][name]) for team in teams)])
-    info = describe(data.metric)
+    info = data.info
     rows.insert(1, [f"{info.label}, interquartile mean", *(info.text(team["iqm"]["value"]) for team in teams.values())])
     rows.append(["episodes", *(team["episodes"] for team in teams.values())])
     rows.append(["episodes lost", *(team["lost"] for team in teams.values())])
     return Table(("metric", *(_name(name) for name in teams)), rows)
 
 
-def _by_k(name: str) -> tuple[int, int]:
-    head = next((head for head in AT_K if name.startswith(head)), name)
-    return AT_K.index(head) if head in AT_K else len(AT_K), int(re.sub(r"\D", "", name) or 0)
+def _by_k(name: str, heads: Sequence[str]) -> tuple[int, int]:
+    place = next(place for place, head in enumerate(heads) if name.startswith(head))
+    return place, int(re.sub(r"\D", "", name.removeprefix(heads[place])))
+
+
+def _of_a_share(name: str, data: ReportData) -> bool:
+    """Return whether an expected best of k is one of shares, as pass@k is."""
+    best = [metric for metric in data.metrics.values() if metric.at_k and name.startswith(f"{metric.at_k}@")]
+    return all(metric.share for metric in best)
 
 
 def _ladder(audit: Mapping[str, Any] | None) -> Table:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.evaluation.metrics import MetricInfo, describe
 from pipeline_lib.report import series
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.style import (
@@ -24,6 +23,7 @@ from pipeline_lib.report.style import (
     wrap,
 )
 from pipeline_lib.report.text import typeset
+from pipeline_lib.seam.metrics import Metric, describe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -34,7 +34,7 @@ VERDICT_COLOURS = {"IMPROVED": BLUE, "WORSE": RED, "EQUIVALENT": GREEN, "INCONCL
 
 def sweep(data: ReportData) -> Figure:
     """Draw validation means of all checkpoints with band, selected and last ones marked."""
-    info, selection = describe(data.metric), data.selection
+    info, selection = data.info, data.selection
     seeds = list(selection["seeds"].items())
 
     def paint(canvas: Canvas, narrow: bool) -> None:
@@ -100,7 +100,7 @@ def checkpoint_metrics(data: ReportData) -> Figure | None:
             colour = CYCLE[i % len(CYCLE)]
             values = [row[i + 1] for row in table.rows]
             axes.plot(steps, values, color=colour, marker=MARKERS[i % len(MARKERS)], markersize=3.5, linewidth=1.4)
-            ends.append((values[-1], wrap(describe(name).label, 12 if narrow else 30), colour))
+            ends.append((values[-1], wrap(describe(name, data.metrics).label, 12 if narrow else 30), colour))
         percent(axes.yaxis)
         axes.set_ylim(-0.03, 1.06)
         axes.set_xlabel("training step of the checkpoint")
@@ -120,7 +120,7 @@ def checkpoint_metrics(data: ReportData) -> Figure | None:
 
 def forest(data: ReportData) -> Figure:
     """Draw the difference to each other team with its interval, beside the margin that would matter."""
-    info = describe(data.metric)
+    info = data.info
     scale = 100.0 if info.share else 1.0
     found: list[tuple[str, dict[str, Any]]] = list(data.verdict["comparisons"].items())
     margin = float(found[0][1]["margin"]) * scale
@@ -168,7 +168,7 @@ def forest(data: ReportData) -> Figure:
 
 def problems(data: ReportData) -> Figure | None:
     """Draw every test problem before and after."""
-    info, table = describe(data.metric), series.problems(data)
+    info, table = data.info, series.problems(data)
     if not table.rows:
         return None
     better = sum(row[3] > 1e-9 for row in table.rows)
@@ -205,7 +205,7 @@ def problems(data: ReportData) -> Figure | None:
 
 def behaviour(data: ReportData) -> Figure | None:
     """Draw behaviour metrics and cooperation schemes before and after."""
-    rows = [[describe(r[0]).label, r[1], r[2]] for r in series.behaviour(data).rows]
+    rows = [[describe(r[0], data.metrics).label, r[1], r[2]] for r in series.behaviour(data).rows]
     rows += [[f"scheme: {str(row[0]).replace('_', ' ')}", row[1], row[2]] for row in series.schemes(data).rows]
     if not rows:
         return None
@@ -236,7 +236,7 @@ def behaviour(data: ReportData) -> Figure | None:
     )
 
 
-def _numbers(difference: dict[str, Any], info: MetricInfo) -> str:
+def _numbers(difference: dict[str, Any], info: Metric) -> str:
     if difference["low"] is None:
         return typeset(info.difference(difference["estimate"] or 0.0).removesuffix(" points"))
     low, middle, high = (

@@ -10,30 +10,7 @@ from typing import Any
 
 from pipeline_lib import storage
 from pipeline_lib.report.data import ReportData
-from pipeline_lib.report.style import Table
-
-#: Metrics that describe how a team behaves rather than how well it does, as far as an environment reports them.
-BEHAVIOUR = (
-    "cooperation",
-    "calls_helper",
-    "ignores_helper",
-    "thin_wrapper",
-    "structure",
-    "syntax",
-    "deadlock",
-    "wait_share",
-    "invalid_share",
-    "failed_share",
-    "starvation",
-    "livelock",
-    "fairness",
-)
-
-
-#: What is drawn over checkpoints beside the primary metric, as far as an environment reports it.
-SHOWN_OVER_CHECKPOINTS = (
-    "tests_passed", "all_passed", "cooperation", "syntax", "meals_share", "deadlock", "wait_share", "invalid_share",
-)  # fmt: skip
+from pipeline_lib.report.style import Figure, Table
 
 
 def step_series(
@@ -89,7 +66,7 @@ def checkpoint_metrics(data: ReportData) -> Table:
     """Metrics in [0, 1] of every checkpoint on the validation split, mean over training seeds."""
     every = [metrics for by_step in data.sweep.values() for metrics in by_step.values()]
     common = set.intersection(*(set(metrics) for metrics in every)) if every else set()
-    names = [name for name in SHOWN_OVER_CHECKPOINTS if name in common]
+    names = [name for name, metric in data.metrics.items() if metric.over_checkpoints and name in common]
     steps = sorted({step for by_step in data.sweep.values() for step in by_step})
     rows: list[list[Any]] = []
     for step in steps:
@@ -146,7 +123,11 @@ def behaviour(data: ReportData) -> Table:
     before, after = (data.verdict["teams"][team]["metrics"] for team in ("base", "selected"))
     return Table(
         ("metric", "base", "selected"),
-        [[name, before[name], after[name]] for name in BEHAVIOUR if name in before and name in after],
+        [
+            [name, before[name], after[name]]
+            for name, metric in data.metrics.items()
+            if metric.behaviour and name in before and name in after
+        ],
     )
 
 
@@ -185,20 +166,25 @@ def time_per_seed(data: ReportData) -> Table:
     return Table(("run", *(f"{name} (s)" for name in TIMES), "other (s)", "all (s)", "tokens sampled"), rows)
 
 
-def write_plots(data: ReportData, folder: Path) -> list[Path]:
+def write_plots(data: ReportData, folder: Path, own: Sequence[Figure] = ()) -> list[Path]:
     """Write each table as CSV for ``dvc plots``, and the headline numbers as JSON.
 
+    Args:
+        data: what the stages wrote.
+        folder: made if it is not there.
+        own: figures that only this environment has; their tables are written under their ids.
+
     Returns:
-        The files written: ``learning.csv``, ``sweep.csv``, ``checkpoints.csv``, ``effects.csv``, ``problems.csv``,
-        ``terms.csv``, ``behaviour.csv``, ``schemes.csv``, ``lengths.csv``, ``time.csv`` and ``headline.json``.
+        The files written: ``learning.csv`` (the primary metric as ``primary``, whatever it is), ``sweep.csv``,
+        ``checkpoints.csv``, ``effects.csv``, ``problems.csv``, ``behaviour.csv``, ``schemes.csv``, ``lengths.csv``,
+        ``time.csv``, ``terms/<term>.csv``, a file per own figure, and ``headline.json``.
     """
     tables = {
-        "learning": learning,
+        "learning": _learning_of_any_metric,
         "sweep": sweep_curve,
         "checkpoints": checkpoint_metrics,
         "effects": effects,
         "problems": problems,
-        "terms": terms,
         "behaviour": behaviour,
         "schemes": schemes,
         "lengths": lengths,
@@ -208,6 +194,15 @@ def write_plots(data: ReportData, folder: Path) -> list[Path]:
     for name, make in tables.items():
         written.append(folder / f"{name}.csv")
         storage.write_text(written[-1], _csv(make(data)))
+    wide = terms(data)
+    further = {
+        f"terms/{name}": Table(("step", "reward"), [[row[0], row[number]] for row in wide.rows])
+        for number, name in enumerate(wide.columns)
+        if number
+    }
+    for name, table in {**further, **{figure.id: figure.table for figure in own}}.items():
+        written.append(folder / f"{name}.csv")
+        storage.write_text(written[-1], _csv(table))
     primary = data.verdict["comparisons"]["base"]
     written.append(folder / "headline.json")
     storage.write_json(
@@ -223,6 +218,12 @@ def write_plots(data: ReportData, folder: Path) -> list[Path]:
         },
     )
     return written
+
+
+def _learning_of_any_metric(data: ReportData) -> Table:
+    """Return the table of learning with the primary metric's mean in a column whose name every environment has."""
+    table = learning(data)
+    return Table(tuple("primary" if name == data.metric != "reward" else name for name in table.columns), table.rows)
 
 
 def _means(train: Mapping[int, Sequence[Mapping[str, float]]], name: str) -> tuple[list[int], list[float]]:

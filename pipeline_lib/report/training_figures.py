@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pipeline_lib.evaluation.metrics import describe
 from pipeline_lib.report import series
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.style import BLUE, CYCLE, ORANGE, Figure, end_labels, figure, percent, wrap
@@ -21,7 +20,7 @@ def learning(data: ReportData) -> Figure | None:
     """Draw reward and primary metric over training, a thin line per seed and the range over seeds as a band."""
     panels = [("reward/mean", "reward", False)]
     if data.metric != "reward":
-        info = describe(data.metric)
+        info = data.info
         panels.insert(0, (f"metrics/{data.metric}", info.label, info.share))
     panels = [panel for panel in panels if series.step_series(data.train, panel[0])[0]]
     if not panels:

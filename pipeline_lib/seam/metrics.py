@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 
@@ -51,6 +52,9 @@ class Metric:
 
 Metrics = Mapping[str, Metric]
 """The metrics of an environment by name, in the order in which they are shown; ``reward`` is every environment's."""
+
+NO_METRICS: Metrics = MappingProxyType({})
+"""Nothing is known of any metric."""
 
 
 def describe(name: str, metrics: Metrics) -> Metric:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.report.compare import RunRow, build_comparison
+from pipeline_lib.seam.registry import find
 from pipeline_lib.tracking.verdicts import TrackedVerdict, finished_verdicts
 from tasks.stages.judging import LOOKS, METRIC, PLAN, PLAN_FAULTS, SENTENCE, TEST_PROBLEMS, VERDICT
 
@@ -33,7 +34,7 @@ def compare_runs(home: Path, experiment: str, names: Sequence[str], output: Path
     if unknown := sorted(set(names) - set(found)):
         raise EvaluationError(f"no run with a verdict is named {', '.join(unknown)}; there are: {', '.join(found)}")
     rows = [_row(found[name]) for name in names or found]
-    build_comparison(rows, output)
+    build_comparison(rows, output, find(experiment).metrics())
     return len(rows)
 
 

@@ -9,6 +9,7 @@ from pipeline_lib import storage
 from pipeline_lib.evaluation.plan import read_plan
 from pipeline_lib.evaluation.plan_check import check_plan
 from pipeline_lib.evaluation.verdict import BASE, bind, summarise_test
+from pipeline_lib.seam.registry import find
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, outside
 from tasks.experiment.episode_files import read_episodes, swept, tested_file
@@ -52,6 +53,7 @@ def judge(params: Params, run: StageRun) -> str:
         verdict=params.verdict,
         validation={seed: swept(TEAM, seed)[steps[seed]] for seed in seeds},
         outside=outside(params),
+        metrics=find(params.environment.kind).metrics(),
     )
     result = bound(params, run.name, tested, {**made_under(params), "the selection": selection["plan"]})
     storage.write_json(RESULTS / "verdict.json", result)

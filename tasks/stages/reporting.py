@@ -10,6 +10,7 @@ from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.page import build_report
 from pipeline_lib.report.series import write_plots
+from pipeline_lib.seam.registry import find
 from tasks.experiment.arms import IDENTITIES, PROBLEMS, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.experiment.comparisons import SINGLE_AGENT, notes
 from tasks.experiment.episode_files import TESTED, swept
@@ -26,8 +27,9 @@ REPORT = Path("report")
 def make_report(params: Params, run: StageRun) -> None:
     """Write ``report/index.html`` and ``report/plots/``, and keep both with the run in MLflow."""
     data = gather(params, run.name)
-    build_report(data, REPORT / "index.html")
-    write_plots(data, REPORT / "plots")
+    own = find(params.environment.kind).figures(data)
+    build_report(data, REPORT / "index.html", own)
+    write_plots(data, REPORT / "plots", own)
     run.tracked.artifact(REPORT, "report")
     run.markdown("report", f"**{data.verdict['verdict']}** {data.verdict['sentence']}\n\n`{REPORT / 'index.html'}`")
 
@@ -38,14 +40,16 @@ def gather(params: Params, name: str) -> ReportData:
     Raises:
         FileNotFoundError: a stage has not run.
     """
+    metrics = find(params.environment.kind).metrics()
     return ReportData(
         name=name,
+        metrics=metrics,
         train={seed: training_rows(TEAM, seed) for seed in seeds_of(params, TEAM)},
         selection=storage.read_json(RESULTS / "selection.json")[TEAM],
         verdict=storage.read_json(RESULTS / "verdict.json"),
         sweep={
             seed: {
-                step: summarise_team(episodes, params.evaluate.pass_k)["overall"]
+                step: summarise_team(episodes, params.evaluate.pass_k, metrics)["overall"]
                 for step, episodes in swept(TEAM, seed).items()
             }
             for seed in seeds_of(params, TEAM)

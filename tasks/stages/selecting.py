@@ -8,6 +8,7 @@ from pipeline_lib import storage
 from pipeline_lib.evaluation.plan import read_plan
 from pipeline_lib.evaluation.plan_check import check_plan
 from pipeline_lib.evaluation.selection import select
+from pipeline_lib.seam.registry import find
 from tasks.experiment.arms import ARMS, PLAN_FILE, RESULTS, TEAM, seeds_of
 from tasks.experiment.episode_files import swept
 from tasks.experiment.plans import done_now
@@ -28,7 +29,7 @@ def select_checkpoints(params: Params, run: StageRun) -> None:
         episodes = {seed: swept(arm, seed) for seed in seeds_of(params, arm)}
         base = next(iter(episodes.values()))[0]
         trained = {seed: {step: rows for step, rows in steps.items() if step} for seed, steps in episodes.items()}
-        selection = select(trained, base, params.evaluate, params.verdict)
+        selection = select(trained, base, params.evaluate, params.verdict, find(params.environment.kind).metrics())
         written[arm] = {**selection.to_json(), "plan": plan.to_json()}
         if arm == TEAM:
             written[arm]["plan_check"] = check_plan(done_now(params, selection.design), plan).to_json()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
 from pipeline_lib.evaluation.metrics import summarise_team
+from pipeline_lib.seam.registry import find
 from pipeline_lib.training.checkpoints import RECORD, step_folder
 from tasks.experiment.arms import PROBLEMS, sweep_folder, trained_folder
 from tasks.looks.looking import begin_sweep
@@ -26,7 +27,7 @@ def sweep_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
     digests = {
         step: str(storage.read_json(step_folder(trained_folder(arm, seed), step) / RECORD)["team"]) for step in steps
     }
-    rows = []
+    rows, known = [], find(params.environment.kind).metrics()
     with evaluator(params, arm, "validation", params.evaluate.validation) as team:
         dataset = ("validation", str(team.manifest["digest"]))
         run.tracked.dataset(*dataset, {"path": str(PROBLEMS / team.manifest["file"])}, "validation")
@@ -36,7 +37,7 @@ def sweep_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
             if not number:
                 begin_sweep(arm, seed, {step: digest for step, digest in digests.items() if step}, run.name)
             storage.write_jsonl(folder / f"step-{step:05d}.jsonl", (r.to_json() for r in evaluated.episodes))
-            overall = summarise_team(evaluated.episodes, params.evaluate.pass_k)["overall"]
+            overall = summarise_team(evaluated.episodes, params.evaluate.pass_k, known)["overall"]
             metrics = {f"validation/{name}": value for name, value in overall.items()}
             run.log(step, metrics)
             run.tracked.checkpoint_metrics(make_known(run, arm, seed, step), step, metrics, dataset)

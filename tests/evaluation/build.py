@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from pipeline_lib.environments.coding import metrics as coding
+from pipeline_lib.environments.philosophers import metrics as philosophers
+from pipeline_lib.evaluation import verdict
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.settings.evaluate import Guard
+from pipeline_lib.evaluation.table import Episodes
+from pipeline_lib.settings.evaluate import Guard, VerdictSettings
+
+#: What both environments of the library measure.
+METRICS = {**coding.METRICS, **philosophers.METRICS}
+
 
 GUARDS = (
     Guard(metric="syntax", slack=0.05),
@@ -60,3 +70,11 @@ def constant_team(values: Sequence[float], samples: int = 2, varied_tokens: bool
         for i, value in enumerate(values)
         for k in range(samples)
     ]
+
+
+def compare(a: Episodes, b: Episodes, settings: VerdictSettings, metric: str = "tests_passed", **options: Any):
+    """Compare two teams by the share of tests passed."""
+    return verdict.compare(a, b, settings, metric, metrics=METRICS, **options)
+
+
+summarise_test = functools.partial(verdict.summarise_test, metrics=METRICS)

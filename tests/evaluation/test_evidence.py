@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from pipeline_lib.evaluation.evidence import LEAST_CARRYING, distribution_free, families, note, primary
-from pipeline_lib.evaluation.verdict import compare
 from pipeline_lib.settings.evaluate import VerdictSettings
-from tests.evaluation.build import episode
+from tests.evaluation.build import compare, episode
 
 VERDICT = VerdictSettings(resamples=200)
 

@@ -7,15 +7,16 @@ import math
 import numpy as np
 import pytest
 
+from pipeline_lib.environments.coding.metrics import METRICS
 from pipeline_lib.evaluation.metrics import (
     accuracy_at_k,
-    describe,
     pass_at_k,
     pass_power_k,
     summarise_team,
     value_of,
 )
 from pipeline_lib.evaluation.results import EvaluationError
+from pipeline_lib.seam.metrics import describe
 from tests.evaluation.build import episode
 
 
@@ -70,7 +71,7 @@ def test_every_problem_counts_the_same_and_lost_episodes_are_not_zeros() -> None
         episode("a", 2, None),
         episode("b", 0, 0.0, all_passed=0.0, cooperation=0.0),
     ]
-    summary = summarise_team(records, ks=(1, 2))
+    summary = summarise_team(records, (1, 2), METRICS)
     assert summary["overall"]["tests_passed"] == 0.5
     assert summary["overall"]["pass@1"] == 0.5
     assert "pass@2" not in summary["overall"]  # problem b has one episode
@@ -101,8 +102,8 @@ def test_bad_values_are_refused_in_words() -> None:
 
 
 def test_values_are_shown_in_natural_units() -> None:
-    assert describe("tests_passed").text(0.713) == "71.3 %"
-    assert describe("tests_passed").difference(0.124) == "+12.4 points"
-    assert describe("tests_passed").difference(-0.0001) == "+0.0 points"
-    assert describe("reward").difference(-0.5) == "-0.5"
-    assert describe("meals_per_step").label == "meals per step"
+    assert describe("tests_passed", METRICS).text(0.713) == "71.3 %"
+    assert describe("tests_passed", METRICS).difference(0.124) == "+12.4 points"
+    assert describe("tests_passed", METRICS).difference(-0.0001) == "+0.0 points"
+    assert describe("reward", METRICS).difference(-0.5) == "-0.5"
+    assert describe("meals_per_step", METRICS).label == "meals per step"

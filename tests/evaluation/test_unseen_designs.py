@@ -13,8 +13,8 @@ import pytest
 
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.tests_of_difference import wilson
-from pipeline_lib.evaluation.verdict import compare
 from pipeline_lib.settings.evaluate import VerdictSettings
+from tests.evaluation.build import compare
 
 SETTINGS = VerdictSettings(resamples=200)
 REPEATS = 120

@@ -13,9 +13,8 @@ from pipeline_lib.evaluation.evidence import constant_bounds
 from pipeline_lib.evaluation.family import decide
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.sentences import p_text
-from pipeline_lib.evaluation.verdict import compare, summarise_test
 from pipeline_lib.settings.evaluate import EvaluateSettings, SampleSettings, VerdictSettings
-from tests.evaluation.build import constant_team, episode, team
+from tests.evaluation.build import compare, constant_team, episode, summarise_test, team
 
 VERDICT = VerdictSettings(resamples=2_000)
 MEANS = np.random.default_rng(0).random(96) * 0.4

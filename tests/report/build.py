@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline_lib.environments.coding.metrics import METRICS
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.looks import Look
 from pipeline_lib.evaluation.metrics import summarise_team
@@ -71,7 +72,7 @@ def episodes(
 
 
 def overall(records: list[EpisodeRecord]) -> dict[str, float]:
-    return dict(summarise_team(records)["overall"])
+    return dict(summarise_team(records, metrics=METRICS)["overall"])
 
 
 def ability(step: int, seed: int) -> float:
@@ -113,7 +114,7 @@ def experiment(seeds: int = 3) -> ReportData:
         for s in range(seeds)
     }
     base = episodes("validation", 48, 2, 0.12, 999)
-    selection = select(checkpoints, base, EVALUATE, VERDICT)
+    selection = select(checkpoints, base, EVALUATE, VERDICT, METRICS)
     problems = {
         split: [f"generated/{split}-{i:03d}" for i in range(n)] for split, n in (("validation", 48), ("test", 96))
     }
@@ -135,6 +136,7 @@ def experiment(seeds: int = 3) -> ReportData:
         EVALUATE,
         VERDICT,
         {s: checkpoints[s][step] for s, step in chosen.items()},
+        metrics=METRICS,
     )
     look = Look(plan.to_json(), {}, tuple(problems["test"]), "seen", "embedded default", "0f63", "2026-01-01T10:00:00")
     verdict = bind(verdict, check_plan(plan, plan), told([look], look, verdict, VERDICT.alpha))
@@ -156,6 +158,7 @@ def experiment(seeds: int = 3) -> ReportData:
         plan=plan.to_json(),
         audit=audit(),
         identity={"git commit": "0f634b7d2c", "MLflow run": "b1946ac92492d234", "problems": "5d41402abc4b2a76"},
+        metrics=METRICS,
         notes=("In a discussion untrained agents read 1 draft.",),
         settings={"train": {"steps": 80, "learning_rate": 1e-3}, "evaluate": {"metric": "tests_passed"}},
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_lib.environments.coding.metrics import METRICS
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.report.compare import RunRow, build_comparison, differing_settings, numbers, warnings
 from tests.report.test_page import Document
@@ -36,7 +37,7 @@ def test_page(tmp_path: Path) -> None:
         row("big <b>", 0.5),
         row("none", 0.0, None, verdict="INCONCLUSIVE", low=None, high=None),
     ]
-    build_comparison(rows, tmp_path / "compare.html")
+    build_comparison(rows, tmp_path / "compare.html", METRICS)
     page = (tmp_path / "compare.html").read_text(encoding="utf-8")
     document = Document()
     document.feed(page)
@@ -48,7 +49,7 @@ def test_page(tmp_path: Path) -> None:
 
 
 def test_p_values_are_corrected_over_all_runs() -> None:
-    assert [cells[-1] for cells in numbers([row("a", 0.1), row("b", 0.2), row("c", 0.3, None)]).rows] == [
+    assert [cells[-1] for cells in numbers([row("a", 0.1), row("b", 0.2), row("c", 0.3, None)], METRICS).rows] == [
         "0.06", "0.06", "no p value",
     ]  # fmt: skip
 
@@ -67,7 +68,7 @@ def test_lists_are_shown_as_people_write_them() -> None:
     assert differing_settings([*rows, row("d", 0.1, settings={})]).rows == [
         ["key", "one_round, pipeline", "none", "0, 1, 2", "–"]
     ]
-    assert numbers(rows).rows[0][5] == "+7.0 to +13.0\N{NO-BREAK SPACE}points"
+    assert numbers(rows, METRICS).rows[0][5] == "+7.0 to +13.0\N{NO-BREAK SPACE}points"
 
 
 def test_nonsense_is_refused(tmp_path: Path) -> None:

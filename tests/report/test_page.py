@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 
+from pipeline_lib.environments.coding.metrics import METRICS
 from pipeline_lib.evaluation.selection import select
-from pipeline_lib.evaluation.verdict import summarise_test
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.page import build_report
-from tests.evaluation.build import constant_team, team
+from tests.evaluation.build import constant_team, summarise_test, team
 from tests.report.build import EVALUATE, VERDICT, experiment
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
@@ -153,8 +153,10 @@ def test_baseline_protocols_are_shown_with_what_must_be_known_of_them(
 def degenerate(metric: str, selected: list, base: list) -> ReportData:
     evaluate = EVALUATE.model_copy(update={"metric": metric})
     selection = select({0: {10: selected, 20: selected}}, base, evaluate, VERDICT)
-    verdict = summarise_test({0: selected}, base, {0: selected}, {}, {0: 10}, {0: 20}, evaluate, VERDICT)
-    return ReportData("degenerate", {0: []}, selection.to_json(), verdict)
+    verdict = summarise_test(
+        {0: selected}, base, {0: selected}, {}, {0: 10}, {0: 20}, evaluate, VERDICT, metrics=METRICS
+    )
+    return ReportData("degenerate", {0: []}, selection.to_json(), verdict, metrics=METRICS)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline_lib.environments.custom import custom_reward
 from pipeline_lib.environments.philosophers import text
 from pipeline_lib.environments.philosophers.replies import Reply, intent, read_reply
 from pipeline_lib.environments.philosophers.rewards import Reward, SoundReward, SumReward
@@ -33,6 +32,7 @@ from pipeline_lib.environments.philosophers.state import (
 )
 from pipeline_lib.environments.philosophers.summary import metrics, summarise
 from pipeline_lib.environments.philosophers.table import WAIT
+from pipeline_lib.seam.custom_reward import custom_reward
 from pipeline_lib.seam.environment import Environment, Outcome
 
 if TYPE_CHECKING:

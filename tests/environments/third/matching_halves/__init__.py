@@ -1,0 +1,1 @@
+"""Two agents write one letter each without seeing each other's, and the letters must match."""
