@@ -38,6 +38,6 @@ def crown(params: Params, run: StageRun) -> None:
         metric=metric,
         value=float(result["teams"]["selected"]["metrics"][metric]),
     )
-    run.tracked.champion(f"symposium-{params.environment.kind}", tested)
+    run.tracked.champion(f"symposium-{params.environment.kind.replace(':', '.')}", tested)
     why = run.tracked.champion_decided() or _AWAY
     run.table("champion", [{"team": tested.team, metric: tested.value, "champion": why}], "Who is champion, and why")

@@ -10,7 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from pipeline_lib.identity.code import code_of
+from pipeline_lib.identity import code
+from pipeline_lib.identity.code import code_of, named_code
 
 FILES = {
     "__init__.py": "",
@@ -92,3 +93,56 @@ def test_only_what_is_for_type_checking_alone_is_left_out(package: Path) -> None
     before = code_of("sample_package.typed").digest
     (package / "other.py").write_text("VALUE = 2\n")
     assert code_of("sample_package.typed").digest != before
+
+
+METHODS = """
+from sample_package import always
+
+class Task:
+    kind: str = always.NAME
+
+    def play(self):
+        from sample_package import other
+        return self._help(other)
+
+    def _help(self, what):
+        from sample_package import helped
+        return helped, what
+
+    def show(self):
+        from sample_package import shown
+        return shown
+"""
+
+
+def test_of_a_named_class_the_methods_that_are_called_count_with_what_they_call(package: Path) -> None:
+    (package / "task.py").write_text(METHODS)
+    for name in ("always", "helped", "shown"):
+        (package / f"{name}.py").write_text("NAME = 'x'\n")
+
+    def reached(*called: str) -> set[str]:
+        found = named_code("sample_package.task:Task", called).files
+        return {name.rpartition(".")[2] for name in found} & {"always", "other", "helped", "shown"}
+
+    assert reached() == {"always"}
+    assert reached("play") == {"always", "other", "helped"}
+    assert reached("show") == {"always", "shown"}
+    assert set(named_code("sample_package.task:Task").files) >= {"sample_package.shown", "sample_package.helped"}
+    before = named_code("sample_package.task:Task", ("show",)).digest
+    (package / "task.py").write_text(METHODS.replace("return shown", "return shown, 1"))
+    assert named_code("sample_package.task:Task", ("show",)).digest != before
+
+
+def test_of_an_installed_package_every_file_counts(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code, "_library_folders", lambda: (package.parent,))
+    code._top.cache_clear()
+    try:
+        before = named_code("sample_package.top:Task", ()).digest
+        assert named_code("sample_package.top:Task", ()).digest == before
+        (package / "below/middle.py").write_text("VALUE = 3\n")
+        changed = named_code("sample_package.top:Task", ()).digest
+        assert changed != before
+        (package / "table.csv").write_text("1\n")
+        assert named_code("sample_package.top:Task", ()).digest != changed
+    finally:
+        code._top.cache_clear()

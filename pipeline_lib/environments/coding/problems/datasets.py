@@ -9,16 +9,14 @@ split that the source was published with is pooled; `splits` deals the problems 
 from __future__ import annotations
 
 import ast
-import gzip
-import tempfile
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.problems.prompts import observations
 from pipeline_lib.environments.coding.problems.tests_split import as_check, split_tests
 from pipeline_lib.problems.content import ProblemsError
+from pipeline_lib.problems.rows import Row, read_rows
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.coding.settings import DatasetProblems
@@ -30,11 +28,8 @@ HUB = {
     "mbpp": ("google-research-datasets/mbpp", "sanitized"),
 }
 
-_FORMATS = {".jsonl": "json", ".jsonl.gz": "json", ".json": "json", ".parquet": "parquet"}
 _HUMANEVAL_FIELDS = ("task_id", "prompt", "test", "entry_point")
 _MBPP_FIELDS = ("task_id", "code", "test_list")
-
-Row = Mapping[str, Any]
 
 
 def read_dataset(settings: DatasetProblems) -> list[CodingProblem]:
@@ -44,7 +39,7 @@ def read_dataset(settings: DatasetProblems) -> list[CodingProblem]:
         ProblemsError: the source is not there, is empty, lacks a field, or a problem in it cannot be used; the
             message names the problem.
     """
-    rows, source = _read_rows(settings)
+    rows, source = read_rows(settings.source, *HUB[settings.kind], settings.revision)
     if not rows:
         raise ProblemsError(f"{source}: the dataset is empty")
     problems = []
@@ -54,55 +49,6 @@ def read_dataset(settings: DatasetProblems) -> list[CodingProblem]:
         except ProblemsError as error:
             raise ProblemsError(f"{source}: problem {row.get('task_id', number)}: {error}") from None
     return problems
-
-
-def _read_rows(settings: DatasetProblems) -> tuple[list[Row], str]:
-    """Return the rows and a name of the source for messages."""
-    import datasets
-
-    # two bars per file say nothing about problems; progress is reported by whoever prepares them
-    datasets.disable_progress_bars()
-    if settings.source and _looks_like_a_file(settings.source):
-        path = Path(settings.source).expanduser()
-        layout = next((_FORMATS[end] for end in _FORMATS if path.name.endswith(end)), None)
-        if layout is None:
-            raise ProblemsError(f"problems.source: {path}: expected a file ending in {', '.join(_FORMATS)}")
-        if not path.is_file():
-            raise ProblemsError(f"problems.source: {path}: there is no such file (looked in {Path.cwd()})")
-        if layout == "json" and _is_empty(path):
-            return [], str(path)
-        with tempfile.TemporaryDirectory() as cache:
-            try:
-                table = datasets.load_dataset(layout, data_files=str(path), cache_dir=cache, split="train")
-            except Exception as error:  # the library wraps whatever the parser raises
-                raise ProblemsError(
-                    f"problems.source: {path}: not readable as {layout} ({_first_line(error)})"
-                ) from None
-            return list(table), str(path)
-    name, subset = (settings.source, None) if settings.source else HUB[settings.kind]
-    if name == HUB["mbpp"][0]:
-        subset = HUB["mbpp"][1]
-    try:
-        published = datasets.load_dataset(name, subset, revision=settings.revision)
-    except Exception as error:  # no network, no such dataset, no such revision: the library has no common type
-        raise ProblemsError(
-            f"problems.source: the hub did not give {name!r} ({_first_line(error)}); without a connection, set "
-            "problems.source to the path of a .jsonl, .jsonl.gz, .json or .parquet file"
-        ) from None
-    return [row for split in published.values() for row in split], name
-
-
-def _is_empty(path: Path) -> bool:
-    """Say whether a JSON file holds no row, for which the library has no words."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            return file.read(64).strip() in (b"", b"[]")
-    except OSError:
-        return False
-
-
-def _looks_like_a_file(source: str) -> bool:
-    return Path(source).exists() or source.startswith((".", "/", "~")) or source.endswith(tuple(_FORMATS))
 
 
 def _problem(row: Row, settings: DatasetProblems) -> CodingProblem:
@@ -210,11 +156,3 @@ def _called(tests: ast.Module, code: ast.Module) -> str:
             f"the tests call none of the functions that the code defines ({', '.join(defined) or 'none'})"
         )
     return found[-1]
-
-
-def _first_line(error: BaseException) -> str:
-    """Return the first line of the first error in a chain of them."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:300]
