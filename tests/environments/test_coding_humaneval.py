@@ -1,7 +1,5 @@
 """All 164 canonical solutions of HumanEval get full marks through the environment, and wrong ones do not."""
 
-from pathlib import Path
-
 import pytest
 
 from pipeline_lib.environments.coding.problems.datasets import read_dataset
@@ -9,10 +7,7 @@ from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingEnvironment as Settings
 from pipeline_lib.environments.coding.settings import DatasetProblems
 from pipeline_lib.sandbox import Executor
-
-DATA = Path(__file__).parents[2] / "../shared/data/HumanEval.jsonl.gz"
-
-pytestmark = pytest.mark.skipif(not DATA.exists(), reason=f"{DATA} is not here")
+from tests.human_eval import HUMAN_EVAL
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +17,7 @@ def executor():
 
 
 def read(visible):
-    settings = DatasetProblems(kind="humaneval", source=str(DATA.resolve()), visible_tests=visible)
+    settings = DatasetProblems(kind="humaneval", source=str(HUMAN_EVAL), visible_tests=visible)
     return read_dataset(settings)
 
 

@@ -18,8 +18,7 @@ from flows.experiment import outcome
 from pipeline_lib.storage import file_digest, folder_digest
 from tasks.identity.stages import RUNTIME, STAGES
 from tests.flows.project import SMALL, call, change_settings, environment, make_project
-
-HUMANEVAL = Path(__file__).resolve().parents[2].parent / "shared/data/HumanEval.jsonl.gz"
+from tests.human_eval import HUMAN_EVAL
 
 CHAMPION = "symposium.champion"
 
@@ -351,7 +350,6 @@ def test_experiments_metrics_plots_and_a_remote_work_on_a_real_run(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.skipif(not HUMANEVAL.exists(), reason=f"{HUMANEVAL} is not here")
 def test_humaneval_goes_through_the_same_chain(tmp_path: Path):
     """The tiny model solves nearly none of it, which the audit may refuse; with the reason recorded it is scored."""
     small = {
@@ -363,7 +361,7 @@ def test_humaneval_goes_through_the_same_chain(tmp_path: Path):
         "evaluate": {"validation": {"samples": 1}, "test": {"samples": 1}, "pass_k": [1]},
     }
     (tmp_path / "conf/problems").mkdir(parents=True)
-    (tmp_path / "conf/problems/humaneval-here.yaml").write_text(f"kind: humaneval\nsource: {HUMANEVAL}\n")
+    (tmp_path / "conf/problems/humaneval-here.yaml").write_text(f"kind: humaneval\nsource: {HUMAN_EVAL}\n")
     project = make_project(tmp_path, small)
     call(project, "python", "-m", "flows.experiment")
     verdict = json.loads((project / "results/verdict.json").read_text())

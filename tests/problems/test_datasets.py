@@ -21,8 +21,7 @@ from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.sandbox import Executor, Job, Status
 from pipeline_lib.sandbox.tests_source import count_cases
-
-HUMANEVAL = Path(__file__).parents[2] / "../shared/data/HumanEval.jsonl.gz"
+from tests.human_eval import HUMAN_EVAL
 
 WITH_HELPER = {
     "task_id": "HumanEval/10",
@@ -245,9 +244,7 @@ def test_without_a_connection_the_way_out_is_said():
 
 @pytest.fixture(scope="module")
 def humaneval() -> list[CodingProblem]:
-    if not HUMANEVAL.is_file():
-        pytest.skip("HumanEval.jsonl.gz is not on this machine")
-    return _read(HUMANEVAL)
+    return _read(HUMAN_EVAL)
 
 
 def test_all_cases_of_humaneval_are_counted_once(humaneval: list[CodingProblem]):
@@ -281,7 +278,7 @@ def test_prompts_that_define_a_function_first_ask_for_the_right_one(humaneval: l
 
 
 def test_humaneval_goes_through_prepare(humaneval: list[CodingProblem], tmp_path: Path):
-    settings = DatasetProblems(kind="humaneval", source=str(HUMANEVAL))
+    settings = DatasetProblems(kind="humaneval", source=str(HUMAN_EVAL))
     manifest = prepare("coding", settings, tmp_path)
     assert sum(entry["count"] for entry in manifest["splits"].values()) == 164
     loaded = [p for split in ("train", "validation", "test") for p in load_split(tmp_path, split)]

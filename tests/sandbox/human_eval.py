@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import ast
-import gzip
-import json
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pipeline_lib.sandbox import Job
-
-PATH = Path(__file__).parents[2] / "../shared/data/HumanEval.jsonl.gz"
+from tests.human_eval import human_eval_rows
 
 
 def human_eval() -> list[Job]:
-    """Return the 164 jobs; skips the test where the dataset is not at hand."""
-    if not PATH.exists():
-        pytest.skip(f"{PATH} is not there")
-    with gzip.open(PATH, "rt") as file:
-        problems = [json.loads(line) for line in file]
+    """Return the 164 jobs."""
     return [
         Job(
             problem["task_id"],
@@ -29,7 +19,7 @@ def human_eval() -> list[Job]:
             problem["entry_point"],
             _prelude(problem),
         )
-        for problem in problems
+        for problem in human_eval_rows()
     ]
 
 

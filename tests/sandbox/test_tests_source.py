@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
-
 import pytest
 
 from pipeline_lib.sandbox import BadTests
 from pipeline_lib.sandbox.inside import values
 from pipeline_lib.sandbox.inside.recorder import CallFailed, Recorder
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, count_cases, plan_tests
-
-HUMAN_EVAL = Path(__file__).parents[2] / "../shared/data/HumanEval.jsonl.gz"
+from tests.human_eval import human_eval_rows
 
 
 def results(tests: str, candidate: object, entry_point: str = "f") -> list[str]:
@@ -196,9 +191,5 @@ def test_nothing_is_foreseen_where_code_around_the_check_might_call(around: str)
 
 
 def test_human_eval_has_1133_cases() -> None:
-    if not HUMAN_EVAL.exists():
-        pytest.skip(f"{HUMAN_EVAL} is not there")
-    with gzip.open(HUMAN_EVAL, "rt") as file:
-        problems = [json.loads(line) for line in file]
-    counts = [count_cases(problem["test"], problem["entry_point"]) for problem in problems]
+    counts = [count_cases(problem["test"], problem["entry_point"]) for problem in human_eval_rows()]
     assert (len(counts), sum(counts), min(counts), max(counts)) == (164, 1133, 1, 26)
