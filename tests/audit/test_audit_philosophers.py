@@ -100,7 +100,8 @@ def test_a_reward_for_the_least_fed_is_no_wrong_to_anybody():
 
 @pytest.mark.parametrize("weights", [{"meals": 1.0, "failed": -0.2}, {"minimum_share": 1.0}])
 def test_an_artificial_start_does_not_refuse_what_the_base_learns_from(weights):
-    found = {c.name: c for c in dry_run(SumReward(weights), [dpbench(5)], False, 0, deadlocking_habits())}
+    found = {c.name: c for c in dry_run(SumReward(weights), [dpbench(5)], False, 0, deadlocking_habits(), updates=120)}
+    assert found["search"].status is Status.PASS and found["search"].numbers["meals"] > 20
     assert found["dry_run_base"].status is Status.PASS and found["dry_run_base"].numbers["meals_after"] > 12
     assert Status.FAIL not in {c.status for c in found.values()}
 
@@ -111,6 +112,7 @@ def test_the_teaching_preset_is_refused_and_the_offender_named():
     assert check(result, "best").sentence.startswith("'wait' earns most (1.000)")
     assert "'wait' earns 1.000, more than the working team" in check(result, "ladder").sentence
     assert check(result, "policies_5").numbers["meals"] == 0
+    assert check(result, "search").status is Status.FAIL, "the miniature shows what the reward likes best"
     assert set(check(result, "vacuous").numbers["terms"]) == set(TEACHING)
     assert check(result, "dry_run_timid").numbers["meals_after"] < 0.5
 
@@ -127,6 +129,7 @@ def test_the_sound_reward_passes_on_training_scenarios():
     settings = ScenarioProblems(sizes=SplitSizes(train=32, validation=1, test=1))
     result = audited({"kind": "sound"}, generate_scenarios(settings)["train"])
     assert result.status is Status.PASS, result.summary
+    assert AuditResult.from_json(json.loads(json.dumps(result.to_json()))) == result
     meals = {name: check(result, f"dry_run_{name}").numbers["meals_after"] for name in ("uniform", "timid", "grabby")}
     assert min(meals.values()) > 8
 
@@ -220,13 +223,6 @@ def test_the_dry_run_learns_from_the_base_policys_own_habits():
     assert "direction" not in found
 
 
-def test_a_miniature_shows_what_the_reward_likes_best():
-    for weights, expected in ((TEACHING, Status.FAIL), ({"meals": 1.0}, Status.PASS)):
-        check = dry_run(SumReward(weights), [dpbench(5)], False, 0)[0]
-        assert check.name == "search" and check.status is expected
-    assert check.numbers["meals"] > 20
-
-
 @pytest.mark.parametrize(
     "scenarios", [[make_scenario("grid", 7), make_scenario("chain", 4)], [make_scenario("ring", 9)]]
 )
@@ -239,10 +235,18 @@ def test_other_tables_are_audited_with_the_scripts_that_fit(scenarios):
     assert {c.name: c.status for c in checks}["ladder"] is Status.PASS
 
 
-def test_sequential_tables_are_audited_too_and_the_result_survives_json():
+@pytest.mark.exhaustive
+def test_sequential_tables_are_audited_too():
     result = audited({"kind": "sound"}, [dpbench(3)], mode="sequential")
     assert check(result, "ladder").status is Status.PASS
-    assert AuditResult.from_json(json.loads(json.dumps(result.to_json()))) == result
+
+
+def test_what_a_sequential_table_is_asked_fits_it():
+    rungs, checks = philosophers_ladder(SoundReward(), [dpbench(3)], True, True, 0)
+    assert {c.name: c.status for c in checks}["ladder"] is Status.PASS and "optimal" in {rung.name for rung in rungs}
+    assert {c.status for c in lint(SoundReward(), dpbench(3), sequential=True)[:4]} == {Status.PASS}
+    trained = dry_run(SoundReward(), [dpbench(3)], True, 0, updates=30)
+    assert trained[0].name == "search" and trained[0].numbers["meals"] > 1
 
 
 def test_an_audit_needs_problems():

@@ -7,7 +7,6 @@ import pytest
 from benchmarks.audit import audit_all, every_entry, row
 
 SAMPLE = (
-    ("philosophers", "meals less 0.2 failed"),
     ("philosophers", "meals and 2 times released"),
     ("coding", "all tests or nothing"),
     ("coding", "a long helper, and a little for tests"),

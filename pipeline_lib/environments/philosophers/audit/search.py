@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ from pipeline_lib.environments.philosophers.scenarios import dpbench
 from pipeline_lib.environments.philosophers.scripted import script
 from pipeline_lib.environments.philosophers.seating import make_graph
 from pipeline_lib.environments.philosophers.state import best_meals, lay_table
-from pipeline_lib.environments.philosophers.summary import summarise
+from pipeline_lib.environments.philosophers.summary import Summary, summarise
 from pipeline_lib.environments.philosophers.table import Table, make_table
 
 Step = Callable[[Table, npt.NDArray[np.int8]], Table]
@@ -52,29 +53,34 @@ def search_policies(reward: Reward, sequential: bool) -> list[Check]:
     """
     checks = []
     for n in POLICY_SIZES:
-        scenario = dpbench(n)
-        optimum = best_meals(scenario, sequential)[0]
-        start = lay_table(scenario, sequential)
-        rewards, meals, stuck = [], [], []
-        count = len(all_tables())
-        teams = np.arange(count * count)
-        even = (np.arange(n) % 2 == 0)[:, None]
-        for low in range(0, len(teams), _CHUNK):
-            part = teams[low : low + _CHUNK]
-            table = start.select(np.zeros(len(part), np.intp))
-            after = play_teams(table, np.where(even, part // count, part % count))
-            rewards.append(reward.total(summarise(after, optimum)))
-            meals.append(after.meals.sum(axis=0))
-            stuck.append(after.deadlocked)
-        for name in _SCRIPTS:  # they know the clock or the whole table, which no memoryless policy does
-            after = play(start, script(name), np.random.default_rng(n))
-            rewards.append(reward.total(summarise(after, optimum)))
-            meals.append(after.meals.sum(axis=0))
-            stuck.append(after.deadlocked)
-        waits = play(start, script("wait"), np.random.default_rng(n))
-        nothing = float(reward.total(summarise(waits, optimum))[0])
-        checks.append(_judge(n, np.concatenate(rewards), np.concatenate(meals), np.concatenate(stuck), nothing))
+        played, waiting = _played(n, sequential)
+        rewards = np.concatenate([reward.total(summary) for summary in played])
+        meals = np.concatenate([summary.meals.sum(axis=0) for summary in played])
+        stuck = np.concatenate([summary.deadlocked for summary in played])
+        checks.append(_judge(n, rewards, meals, stuck, float(reward.total(waiting)[0])))
     return checks
+
+
+@lru_cache(maxsize=4)
+def _played(philosophers: int, sequential: bool) -> tuple[list[Summary], Summary]:
+    """Return what happens to all pairs and then to the scripts, and to a table that waits; no reward changes that."""
+    scenario = dpbench(philosophers)
+    optimum = best_meals(scenario, sequential)[0]
+    start = lay_table(scenario, sequential)
+    found = []
+    count = len(all_tables())
+    teams = np.arange(count * count)
+    even = (np.arange(philosophers) % 2 == 0)[:, None]
+    for low in range(0, len(teams), _CHUNK):
+        part = teams[low : low + _CHUNK]
+        table = start.select(np.zeros(len(part), np.intp))
+        found.append(summarise(play_teams(table, np.where(even, part // count, part % count)), optimum))
+
+    def scripted(name: str) -> Summary:
+        return summarise(play(start, script(name), np.random.default_rng(philosophers)), optimum)
+
+    # The scripts know the clock or the whole table, which no memoryless policy does.
+    return [*found, *map(scripted, _SCRIPTS)], scripted("wait")
 
 
 def _judge(
@@ -158,6 +164,7 @@ def search_rules(step: Step = trained_step, horizon: int = 30) -> list[Check]:
     return checks
 
 
+@lru_cache(maxsize=8)
 def reachable_meals(philosophers: int, horizon: int, step: Step) -> int:
     """Return the most meals on a ring, by dynamic programming through ``step`` over all joint actions."""
     n = philosophers
