@@ -126,7 +126,7 @@ def write(rows: Sequence[dict[str, Any]]) -> None:
         f"The last {len(FRESH_PHILOSOPHERS)} philosophers' and {len(FRESH_CODING)} coding rewards were written, with "
         "the answers",
         f"expected, when the audit was done. At first sight it accepted {len(MISSED)} of the {bad} bad ones",
-        f"({' and '.join(MISSED)}) and refused none of the {len(fresh) - bad} sound",
+        f"({' and '.join(repr(name) for name in MISSED)}) and refused none of the {len(fresh) - bad} sound",
         f"ones, {len(MISSED) / len(fresh):.0%} wrong; then what it had been blind to was mended.",
         "That first rate is what to expect of rewards that are not in this table.",
         "",

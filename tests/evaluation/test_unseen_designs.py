@@ -50,8 +50,8 @@ def ceiling(rng: Rng) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def five_points(rng: Rng) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Eighty families of which one in ten gained half of its tests: exactly the margin apart, on average."""
-    codes = sizes(rng, 80, 160)
+    """Sixty families of which one in ten gained half of its tests: exactly the margin apart, on average."""
+    codes = sizes(rng, 60, 90)
     ability = np.full(codes.size, 0.4)
     gained = (rng.random(codes.max() + 1) < 0.1)[codes]
     return codes, both_agents(rng, ability + 0.5 * gained, 3), both_agents(rng, ability, 1)
