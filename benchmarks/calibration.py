@@ -78,6 +78,8 @@ problems in 24 families with a correlation of 0.4 within a family, skewed fracti
 differ. [The same for the verdict's words](calibration-grid.md), with 3 to 100 families of equal and unequal size, at
 floor and ceiling, and for power.
 
+The verdict on a whole comparison, and EQUIVALENT, are wrong less often than they may be: limits are widened where
+differences lean to one side, which skewed fractions do, and equivalence takes the whole 95 % interval within the margin.
 Exact tests of rates (Boschloo, McNemar) cannot use up their 5 % on few episodes; that is the price of being exact. The
 stratified bootstrap is right for runs that were trained per task. Where one trained team answers all problems, whole
 runs must be drawn, and below about eight runs that interval too is narrow (92 % with five runs, 88 % with three): the
