@@ -79,7 +79,7 @@ differ. [The same for the verdict's words](calibration-grid.md), with 3 to 100 f
 floor and ceiling, and for power.
 
 The verdict on a whole comparison, and EQUIVALENT, are wrong less often than they may be: limits are widened where
-differences lean to one side, which skewed fractions do, and equivalence takes the whole 95 % interval within the margin.
+differences lean to one side, as skewed fractions do, and equivalence takes the whole 95 % interval within the margin.
 Exact tests of rates (Boschloo, McNemar) cannot use up their 5 % on few episodes; that is the price of being exact. The
 stratified bootstrap is right for runs that were trained per task. Where one trained team answers all problems, whole
 runs must be drawn, and below about eight runs that interval too is narrow (92 % with five runs, 88 % with three): the
