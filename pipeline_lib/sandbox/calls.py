@@ -48,6 +48,10 @@ class Raised:
         """Return a line for people."""
         return f"{self.names[0].rpartition('.')[2]}: {self.text}" + (f" (line {self.line})" if self.line else "")
 
+    def is_known(self, space: Mapping[str, Any]) -> bool:
+        """Return whether tests know its very class."""
+        return _find(self.names[0], space) is not None
+
     def rebuild(self, space: Mapping[str, Any], tests: str) -> BaseException:
         """Return the nearest exception that tests may expect; `CallFailed` for exits and interrupts.
 

@@ -16,6 +16,7 @@ import builtins
 import collections
 import operator
 import sys
+import types
 import weakref
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
@@ -73,6 +74,13 @@ class _Kind(type):
 
     def __getitem__(cls, key: Any) -> Any:
         return _special(cls, "__getitem__", (key,))
+
+
+class _Text:
+    """The documentation of an object or a class, which is the program's own."""
+
+    def __get__(self, thing: Any, kind: Any) -> Any:
+        return _read(kind if thing is None else thing, "__doc__")
 
 
 class Handle(metaclass=_Kind, own=_OWN):
@@ -155,13 +163,44 @@ def _forwarder(name: str, flat: bool) -> Any:
         return _special(self, name, (other,)) if _is_handle(other) else NotImplemented
 
     def leave(self: Any, kind: Any, *rest: Any) -> Any:
-        return _special(self, name, (None if kind is None else Exception, None, None))
+        known = kind if vars(builtins).get(getattr(kind, "__name__", "")) is kind else Exception
+        return _special(self, name, (None if kind is None else known, None, None))
+
+    def wait(self: Any) -> Any:
+        return _awaited(self)
+        yield
 
     if name == "__call__":
         return lambda self, *args, **kwargs: _call(self, args, kwargs)
-    if name == "__exit__":
+    if name in ("__exit__", "__aexit__"):
         return leave
+    if name == "__await__":
+        return wait
     return compare if name in _COMPARISONS else method
+
+
+def _awaited(thing: Any) -> Any:
+    word, value = _do("await", thing)
+    if word == "end":
+        raise StopAsyncIteration
+    return value
+
+
+def _send(self: Any, value: Any) -> Any:
+    """Do what the event loop wants of a coroutine: all of it in one step."""
+    raise StopIteration(_awaited(self))
+
+
+def _throw(self: Any, *error: Any) -> Any:
+    raise error[0]
+
+
+_COROUTINE: dict[str, Any] = {"send": _send, "throw": _throw, "close": lambda self: None}
+# Classes of the interpreter that are no names of builtins.
+_INTERNAL = {
+    kind.__name__: kind
+    for kind in (types.FunctionType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+}
 
 
 def _is_flat(value: Any) -> bool:
@@ -263,7 +302,8 @@ class Handles(Shared):
         if id(value) not in self._function_numbers:
             self._function_numbers[id(value)] = self.number()
             self._functions[self._function_numbers[id(value)]] = value
-        return {"callback": self._function_numbers[id(value)]}
+        told = [getattr(value, name, None) for name in ("__name__", "__doc__")]
+        return {"callback": [self._function_numbers[id(value)], *(str(text or "")[:1000] for text in told)]}
 
     def arrive(self, tag: str, body: Any) -> Any:
         """Return what the program's form stands for."""
@@ -322,11 +362,18 @@ class Handles(Shared):
         space = {special: _forwarder(special, flat is True) for special in special if special in self._special}
         if flat is True:
             space |= {special: _forwarder(special, True) for special in _COMPARISONS}
-        space |= {"__hash__": object.__hash__, "__module__": "program", "__symposium_flat__": flat is True}
-        real = vars(builtins).get(name) if module == "builtins" else _find(module, path)
+        space |= {
+            "__hash__": object.__hash__,
+            "__module__": "program",
+            "__doc__": _Text(),
+            "__symposium_flat__": flat is True,
+        }
+        real = vars(builtins).get(name, _INTERNAL.get(name)) if module == "builtins" else _find(module, path)
+        if real is types.CoroutineType:
+            space |= _COROUTINE
         if isinstance(real, type) and issubclass(real, Exception):
             parents = [Handle, real]
-        elif isinstance(real, type) and module != "builtins" and not issubclass(real, _PLAIN):
+        elif isinstance(real, type) and real is not object and not issubclass(real, _PLAIN):
             space["__class__"] = property(lambda self: real)  # what isinstance believes
         if not (type(name) is str and name.isidentifier() and len(name) <= 100):
             name = "object"

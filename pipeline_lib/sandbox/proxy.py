@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from pipeline_lib.sandbox import calls
@@ -65,6 +66,7 @@ class Program:
         self.wall_end = time.monotonic() + limits.wall_s
         self._calls = 0
         self._operations = 0
+        self._asked = False
         self._is_class = False
         self._graced = 0.0
         self._waited = 0.0
@@ -75,7 +77,7 @@ class Program:
         self._buffer = bytearray()
         # Calls that the program knows of and the tests have not made yet: arguments and requests.
         self._sent: deque[tuple[bytes, bytes]] = deque()
-        self._early: deque[list[Any]] = deque()  # the program's answers to the first of them
+        self._early: deque[list[Any] | _Settled] = deque()  # the program's answers to the first of them
         self._surprised = False
         self._known = Common(0)
         self._gone: list[int] = []  # containers that the program must forget
@@ -175,7 +177,7 @@ class Program:
     @property
     def asked(self) -> bool:
         """Return whether the tests have called the program."""
-        return self._calls > 0
+        return self._asked
 
     def fail(self, failure: NoAnswer) -> None:
         """Count an event that keeps the program from passing, whatever the tests make of it."""
@@ -223,7 +225,8 @@ class Program:
     def _operate(self, operation: str, message: Any) -> Any:
         handles = self._hold()
         while len(self._early) < len(self._sent):  # the program answers in the order in which it was asked
-            self._early.append(self._exchange(b""))
+            self._early.append(self._settled(self._exchange(b"")))
+        self._asked = self._asked or operation != "names"
         self._operations -= 1
         if self._operations < -_MOST_OPERATIONS:
             raise self._fail("output_limit", f"more than {_MOST_OPERATIONS} operations on its objects")
@@ -238,6 +241,20 @@ class Program:
             return self._value(kind, rest)
         except values.BadValue as error:
             raise self._fail("output_limit", f"a reply that is no value: {error}") from None
+
+    def _settled(self, reply: list[Any]) -> list[Any] | _Settled:
+        """Take over an answer that comes early: later ones speak of the classes and containers that it brings."""
+        number, kind, *rest = reply
+        if kind != "shared" and (kind, len(rest)) != ("raised", 2):
+            return reply
+        try:
+            return _Settled(number, self._value(kind, rest), None)
+        except values.BadValue as error:
+            raise self._fail("output_limit", f"a reply that is no value: {error}") from None
+        except NoAnswer:
+            raise
+        except BaseException as error:
+            return _Settled(number, None, error)
 
     def _hold(self) -> Handles:
         if self.handles is None:
@@ -256,7 +273,9 @@ class Program:
         if kind == "raised" and len(rest) == 2:
             (handle,) = self._hold().arrived(rest.pop())
             raised = self._raised(rest)
-            raise raised.rebuild(self.space, self.job.tests) if handle is None else exception(handle, raised)
+            if handle is None or raised.is_known(self.space):
+                raise raised.rebuild(self.space, self.job.tests)
+            raise exception(handle, raised)
         raise self._no_value(kind, rest)
 
     # -- calls ----------------------------------------------------------------------------------------------------
@@ -312,13 +331,20 @@ class Program:
                 return self._hold().do("call", None, args, tuple(kwargs.items()))
             frame, self._gone = _framed(request), []
         self._calls += 1
-        number, kind, *rest = self._early.popleft() if self._early else self._exchange(frame)
+        self._asked = True
+        reply = self._early.popleft() if self._early else self._exchange(frame)
+        number = reply.number if isinstance(reply, _Settled) else reply[0]
         if number != self._calls:
             raise self._fail("output_limit", "the program answered a call that was not made")
+        if isinstance(reply, _Settled):
+            if reply.error is not None:
+                raise reply.error
+            return reply.value
+        _, kind, *rest = reply
         try:
             if kind == "value" and len(rest) in (1, 3):
                 return calls.value(rest, self._known)
-            if kind == "shared":
+            if kind == "shared" or (kind == "raised" and len(rest) == 2):
                 return self._value(kind, rest)
             if kind == "raised" and len(rest) in (1, 3):
                 calls.take_over(rest[1:], self._known)
@@ -442,6 +468,15 @@ class Program:
         self.end()
         self.events.append((kind, text))
         return NoAnswer(kind, text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """An answer that was taken over before the tests asked for it."""
+
+    number: int
+    value: Any
+    error: BaseException | None
 
 
 def _framed(request: bytes) -> bytes:

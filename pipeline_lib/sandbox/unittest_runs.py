@@ -36,11 +36,13 @@ class _Result(unittest.TestResult):
         super().__init__()
         self.program, self.recorder, self.own = program, recorder, own
         self._index = {name: index for index, name in enumerate(plan.methods)}
-        self._lost = 0
+        self._lost = self._latest = 0
+        self.kind = ""  # name of the class whose tests run
 
     def startTest(self, test: unittest.TestCase) -> None:
         """Begin a test with a program that lives."""
         self._lost = len(self.program.failures)
+        self._latest = self._index[_name(test)]
         self.program.revive()
 
     def stopTest(self, test: unittest.TestCase) -> None:
@@ -82,9 +84,13 @@ class _Result(unittest.TestResult):
         if isinstance(error, self.own):
             raise error
         index = self._index.get(_name(test))
-        for number in self._index.values() if index is None else [index]:
-            if index is not None or self.recorder.results[number] is None:  # what failed is not a test but a fixture
-                self.recorder.error(number, error)
+        if index is not None:
+            self.recorder.error(index, error)
+            return
+        results = self.recorder.results
+        missing = [number for name, number in self._index.items() if name[0] == self.kind and results[number] is None]
+        for number in missing or [self._latest]:  # what failed is not a test but a fixture
+            self.recorder.error(number, error)
 
 
 def _name(test: Any) -> tuple[str, str]:
@@ -102,6 +108,7 @@ def run_methods(
     result = _Result(plan, program, recorder, own)
     space.get("setUpModule", bool)()
     for kind in dict.fromkeys(kind for kind, _ in plan.methods):
+        result.kind = kind
         names = [name for own_kind, name in plan.methods if own_kind == kind]
         unittest.TestSuite(space[kind](name) for name in sorted(names)).run(result)
     for index, recorded in enumerate(recorder.results):

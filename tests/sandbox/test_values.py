@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy
 import pytest
@@ -92,24 +93,20 @@ class Colour(enum.IntEnum):
 @pytest.mark.parametrize(
     ("value", "arrives"),
     [
-        (Sly(5), 5),
         (Colour.RED, 3),
         (type("S", (str,), {})("abc"), "abc"),
         (type("F", (float,), {})(1.5), 1.5),
         (type("B", (bytes,), {})(b"ab"), b"ab"),
-        (type("L", (list,), {})([1, Sly(2)]), [1, 2]),
+        (type("L", (list,), {})([1, 2]), [1, 2]),
         (Counter("aab"), Counter({"a": 2, "b": 1})),
         (OrderedDict(b=1, a=2), OrderedDict(b=1, a=2)),
         (OrderedDict(a=1).keys(), {"a": 1}.keys()),
-        (defaultdict(int, a=1), {"a": 1}),
         (deque([1, 2], maxlen=3), deque([1, 2])),
         (Decimal("1.10"), Decimal("1.10")),
         (Fraction(1, 3), Fraction(1, 3)),
         (range(1, 9, 2), range(1, 9, 2)),
         (10**400, 10**400),
-        (numpy.int64(4), 4),
-        (numpy.float64(0.5), 0.5),
-        (numpy.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        (numpy.str_("ab"), "ab"),
         ("\ud800", "\ud800"),
     ],
 )
@@ -127,7 +124,14 @@ def test_iterators_and_views() -> None:
     assert there_and_back({1: 2}.items()) == {1: 2}.items()
 
 
-@pytest.mark.parametrize("value", [object(), len, int, lambda: 0, Ellipsis, [object()], {1: print}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(object(), len, int, lambda: 0, Ellipsis, [object()], {1: print}),
+        *(Sly(5), [Sly(5)], defaultdict(int, a=1), numpy.int64(4), numpy.float64(0.5), numpy.array([[1, 2]])),
+        datetime(2024, 1, 2, tzinfo=ZoneInfo("UTC")),
+    ],
+)
 def test_what_cannot_leave(value: Any) -> None:
     with pytest.raises(values.BadValue) as caught:
         values.encode(value)
@@ -225,9 +229,26 @@ def test_named_tuples_keep_their_names() -> None:
         values.decode({"namedtuple": ["P; import os", ["a", "b"], [1, 2]]})
 
 
+def test_no_two_values_that_are_no_numbers_are_the_same() -> None:
+    first, second = there_and_back([float("nan")] * 2)
+    assert first is not second and first != second
+
+
 def test_dates_are_plain() -> None:
-    for value in (date(2024, 2, 29), datetime(2024, 1, 2, 3, 4, 5, 6), time(1, 2, 3, 4), timedelta(days=-1, seconds=5)):
+    east = timezone(timedelta(hours=1, seconds=1))
+    for value in (
+        *(date(2024, 2, 29), datetime(2024, 1, 2, 3, 4, 5, 6), time(1, 2, 3, 4), timedelta(days=-1, seconds=5)),
+        *(datetime(2024, 1, 2, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=east), time(1, tzinfo=east)),
+    ):
         assert there_and_back(value) == value
-    for form in ({"date": [2023, 2, 29]}, {"datetime": ["a"]}, {"timedelta": [10**30]}, {"time": [1.5]}):
+        assert repr(there_and_back(value)) == repr(value)
+    for form in (
+        {"date": [2023, 2, 29]},
+        {"datetime": ["a"]},
+        {"timedelta": [10**30]},
+        {"time": [1.5]},
+        {"date": [1, 1, 1, 0]},
+        {"time": [1, 1, 1, 1, 10**15]},
+    ):
         with pytest.raises(values.BadValue):
             values.decode(form)

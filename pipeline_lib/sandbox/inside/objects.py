@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import copy
-import itertools
 import operator
 import sys
 from collections.abc import Callable
@@ -21,7 +20,6 @@ import values
 if TYPE_CHECKING:
     from common import Common
 
-_SOON = 1000
 _FLAT = (list, tuple, dict, set, frozenset)
 
 
@@ -44,6 +42,7 @@ class Objects(shared.Shared):
         self._callbacks: dict[int, Any] = {}
         self._callback_numbers: dict[int, int] = {}
         self._classes: list[Any] = []
+        self._loop: Any = None  # of asyncio, for all that the tests await
         self.folder: folder.Folder | None = None  # if the tests have one, too
 
     def message(self, *roots: Any) -> list[Any]:
@@ -97,6 +96,23 @@ class Objects(shared.Shared):
         base = next(base for base in _FLAT if isinstance(thing, base))
         return base(base.items(thing) if base is dict else base.__iter__(thing))
 
+    def _await(self, thing: Any) -> Any:
+        """Run an awaitable to its end; return what it returns, after a word that says whether that is a value."""
+        import asyncio
+
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+
+        async def wait() -> Any:
+            return await thing
+
+        try:
+            return ("value", self._loop.run_until_complete(wait()))
+        except StopAsyncIteration:
+            if type(thing).__name__ == "coroutine":
+                raise
+            return ("end", None)
+
     def _copy(self, thing: Any, deep: bool) -> Any:
         return copy.deepcopy(thing) if deep else copy.copy(thing)
 
@@ -119,10 +135,12 @@ class Objects(shared.Shared):
             __import__(body[0])
             return operator.attrgetter(body[1])(sys.modules[body[0]])
         if tag == "callback":
-            if body not in self._callbacks:
-                stub = self._callbacks[body] = _stub(self.ask, body)
-                self._callback_numbers[id(stub)] = body
-            return self._callbacks[body]
+            number, name, text = body
+            if number not in self._callbacks:
+                stub = self._callbacks[number] = _stub(self.ask, number)
+                stub.__name__, stub.__doc__ = name, text
+                self._callback_numbers[id(stub)] = number
+            return self._callbacks[number]
         return values.decode({tag: body})
 
     def _known(self, value: Any) -> int:
@@ -153,12 +171,6 @@ def _stub(ask: Callable[[int, Any], Any], number: int) -> Any:
         return ask(number, [args, tuple(kwargs.items())])
 
     return function
-
-
-def begun(iterator: Any) -> tuple[Any, bool]:
-    """Return an iterator over the same items, and whether these do not come to an end soon."""
-    items = list(itertools.islice(iterator, _SOON))
-    return (iter(items), False) if len(items) < _SOON else (itertools.chain(items, iterator), True)
 
 
 class Host:
@@ -197,6 +209,11 @@ class Host:
             return self._reply(number, "shared", value)
         except BaseException as error:
             return self._raised(number, error)
+
+    def raised(self, number: int, error: BaseException) -> bytes:
+        """Return the reply that brings an exception with attributes of its own."""
+        self._adopt()
+        return self._raised(number, error)
 
     def _reply(self, number: int, kind: str, value: Any, *before: Any) -> bytes:
         reply: bytes = self.channel.frame(self.limit, number, kind, *before, self.objects.message(value))

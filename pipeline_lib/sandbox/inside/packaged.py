@@ -1,4 +1,4 @@
-"""Values of packages that have a plain form: arrays of numpy and small images of Pillow.
+"""Values of packages that have a plain form: arrays and scalars of numpy, and small images of Pillow.
 
 C code takes no handles, so that tests which put such a value into a function of its package need the value itself.
 
@@ -24,7 +24,7 @@ _MOST_BYTES = 1 << 16  # of an image; a larger one stays where it is
 
 def form(value: Any, kind: type) -> Any:
     """Return the form of an array or image, None for what has none."""
-    if kind.__module__ == "numpy" and getattr(value, "shape", None) and value.dtype.char in _NUMBERS:
+    if kind.__module__ == "numpy" and hasattr(value, "dtype") and value.dtype.char in _NUMBERS:
         return {"array": [value.dtype.char, list(value.shape), value.tolist()]}
     if kind.__module__.startswith("PIL.") and getattr(value, "mode", None) in _MODES:
         width, height = value.size
@@ -36,7 +36,7 @@ def form(value: Any, kind: type) -> Any:
 
 
 def value(tag: str, body: Any) -> Any:
-    """Return the array, nested lists where there is no numpy, or the image."""
+    """Return the array or scalar, plain numbers in lists where there is no numpy, or the image."""
     if tag == "image":
         return _image(*body)
     kind, shape, items = body
@@ -47,7 +47,7 @@ def value(tag: str, body: Any) -> Any:
         import numpy
     except ImportError:
         return items
-    return numpy.array(items, dtype=kind).reshape(shape)
+    return numpy.array(items, dtype=kind).reshape(shape)[()]
 
 
 def _image(mode: str, width: int, height: int, pixels: str, source: dict[str, str]) -> Any:

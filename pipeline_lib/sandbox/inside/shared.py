@@ -42,7 +42,7 @@ _SPECIAL = """
 bool len iter next reversed contains getitem setitem delitem missing call enter exit str repr format int float complex
 index round floor ceil trunc eq ne lt le gt ge abs neg pos invert add radd iadd sub rsub isub mul rmul imul matmul
 rmatmul imatmul truediv rtruediv itruediv floordiv rfloordiv ifloordiv mod rmod imod divmod rdivmod pow rpow ipow lshift
-rlshift ilshift rshift rrshift irshift and rand iand or ror ior xor rxor ixor
+rlshift ilshift rshift rrshift irshift and rand iand or ror ior xor rxor ixor await aiter anext aenter aexit
 """
 SPECIAL = frozenset(f"__{name}__" for name in _SPECIAL.split())
 
@@ -144,13 +144,12 @@ class Shared:
         fields = values.fields_of(kind)
         if fields is not None:
             return {"namedtuple": [kind.__name__, fields, [self.form(item, depth + 1) for item in tuple(value)]]}
-        if isinstance(value, _SCALARS) and "enum" not in {base.__module__ for base in kind.__mro__}:
-            return values.encode(value)
         found = packaged.form(value, kind)
         if found is not None:
             return found
-        if kind.__module__ == "numpy" and hasattr(value, "dtype") and not value.shape:
-            return self.form(value.tolist(), depth + 1)
+        enum = any(base.__module__ == "enum" for base in kind.__mro__)
+        if isinstance(value, _SCALARS) and not enum and not values.behaves_otherwise(kind):
+            return values.encode(value)
         if kind in values.VIEWS:
             return {values.VIEWS[kind]: [self.form(item, depth + 1) for item in value]}
         return self.leave(value, depth + 1)

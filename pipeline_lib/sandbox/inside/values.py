@@ -45,7 +45,7 @@ _json: Any = json.encoder
 _pieces = _json.c_make_encoder(
     None, json.JSONEncoder().default, _json.encode_basestring_ascii, None, ":", ",", False, False, True
 )
-_from_json = json.JSONDecoder().decode
+_from_json = json.JSONDecoder(parse_constant=float).decode  # every NaN is another one, equal to none
 
 
 class BadValue(Exception):
@@ -215,19 +215,42 @@ def _encode_other(value: Any, kind: type, depth: int, common: Common | None) -> 
         return {"Fraction": [encode(value.numerator), encode(value.denominator)]}
     if name in _MAPPINGS:
         return {name: encode_content(dict(value), depth - 1, common)["dict"]}
-    if name in _TIMES and getattr(value, "tzinfo", None) is None:
-        return {name: [getattr(value, part) for part in _TIMES[name]]}
+    zone = _zone(value) if name in _TIMES else None
+    if name in _TIMES and zone is not None:
+        return {name: [getattr(value, part) for part in _TIMES[name]] + zone}
     named = fields_of(kind)
     if named is not None:
         return {"namedtuple": [kind.__name__, named, [encode(item, depth, common) for item in tuple(value)]]}
-    for base in (int, float, str, complex, list, tuple, dict, set, frozenset, bytes, bytearray):
+    for base in () if behaves_otherwise(kind) else _BASES:
         if isinstance(value, base):
             return encode_content(_flatten(value, base), depth - 1, common)
-    if kind.__module__ == "numpy" and hasattr(value, "tolist"):
-        return encode(value.tolist(), depth - 1)
-    if hasattr(kind, "__next__"):
+    if hasattr(kind, "__next__") and _copy_iterators:
         return {"iterator": [encode(item, depth, common) for item in _bounded(value)]}
     raise BadValue("type", f"a value of type {kind.__name__} cannot leave the program; only plain values can")
+
+
+_BASES = (int, float, str, complex, list, tuple, dict, set, frozenset, bytes, bytearray)
+_TOLD = ("eq", "ne", "lt", "le", "gt", "ge", "hash", "bool", "len", "iter", "getitem", "contains", "str", "repr")
+_copy_iterators = True
+
+
+def keep_iterators() -> None:
+    """Let iterators have no plain form: reading them here would run code that tests may not want to run yet."""
+    global _copy_iterators
+    _copy_iterators = False
+
+
+@lru_cache(maxsize=256)
+def behaves_otherwise(kind: type) -> bool:
+    """Return whether a class that derives from a builtin would tell tests something else than the builtin does.
+
+    That is so of numpy's numbers, of ``defaultdict``, and of classes with special methods of their own that are not the
+    standard library's.
+    """
+    if kind.__module__ == "numpy" or kind is collections.defaultdict:
+        return not issubclass(kind, (str, bytes, complex))
+    own = [base for base in kind.__mro__ if base.__module__.partition(".")[0] not in sys.stdlib_module_names]
+    return any(f"__{name}__" in vars(base) for base in own for name in _TOLD)
 
 
 def fields_of(kind: type) -> list[str] | None:
@@ -289,7 +312,23 @@ WHOLE_TAGS = ("int", "bytes", "complex", "range", *_WHOLE_NAMES)
 def is_whole(value: Any) -> bool:
     """Return whether a value has a plain form and holds no other values."""
     kind = type(value)
-    return kind in _WHOLE or (_stdlib_name(kind) in _WHOLE_NAMES and getattr(value, "tzinfo", None) is None)
+    return kind in _WHOLE or (_stdlib_name(kind) in _WHOLE_NAMES and _zone(value) is not None)
+
+
+def _zone(value: Any) -> list[int] | None:
+    """Return the microseconds by which a time is ahead of UTC, in a list that is empty for one that does not say so.
+
+    None stands for a time zone without a plain form.
+    """
+    zone = getattr(value, "tzinfo", None)
+    if zone is None:
+        return []
+    import datetime
+
+    if type(zone) is not datetime.timezone:
+        return None
+    ahead = zone.utcoffset(None)
+    return [ahead // datetime.timedelta(microseconds=1)] if repr(datetime.timezone(ahead)) == repr(zone) else None
 
 
 def _stdlib_name(kind: type) -> str | None:
@@ -338,7 +377,11 @@ def _decode_tagged(tag: str, body: Any, depth: int, common: Common | None) -> An
     if tag in _TIMES:
         import datetime
 
-        return getattr(datetime, tag)(*[_integer(part) for part in body])
+        parts = [_integer(part) for part in body]
+        if len(parts) == len(_TIMES[tag]) + 1 and tag in ("datetime", "time"):
+            zone = datetime.timezone(datetime.timedelta(microseconds=parts.pop()))
+            return getattr(datetime, tag)(*parts, tzinfo=zone)
+        return getattr(datetime, tag)(*parts)
     if tag == "deque":
         return collections.deque([_decode(item, depth, common) for item in body[0]], body[1])
     items = [_decode(item, depth, common) for item in body]
