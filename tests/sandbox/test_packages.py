@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy
 import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Status, Verdict
+from pipeline_lib.sandbox.inside import packaged, values
 from pipeline_lib.sandbox.packages import Packages, find_packages
 
 TEMPLATE = "from jinja2 import Template\ndef f(x):\n    return Template('{{ x + 1 }}').render(x=x)\n"
@@ -42,6 +45,40 @@ class AlbumTest(unittest.TestCase):
     def test_what_is_no_image_is_none(self):
         Album().lie(100)
 """
+
+
+@pytest.mark.parametrize(
+    ("tag", "body"),
+    [
+        ("array", ["d", [10**9, 0], []]),
+        ("array", ["d", [-1], [1.0]]),
+        ("array", ["d", [True], [1.0]]),
+        ("array", ["d", [2], [1.0]]),
+        ("array", ["b", [1], [1000]]),
+        ("array", ["O", [1], [1]]),
+        ("array", [["d"], [1], [1.0]]),
+        ("array", ["d", [1]]),
+        ("array", ["d", [1], {"tuple": 3}]),
+        ("array", ["d", 5, []]),
+        ("image", ["RGB", 1, 1, "00", {}]),
+        ("image", ["P", 1, 1, "00", {}]),
+        ("image", ["RGB", 10**6, 10**6, "000000", {}]),
+        ("image", ["RGB", -1, -1, "000000", {}]),
+        ("image", ["RGB", 1, 1, "zz", {}]),
+        ("image", ["RGB", 1, 1, "000000", []]),
+        ("image", [["RGB"], 1, 1, "000000", {}]),
+    ],
+)
+def test_what_is_no_value_of_a_package_is_refused(tag: str, body: list[Any]) -> None:
+    with pytest.raises((values.BadValue, *values.BROKEN)):
+        packaged.value(tag, body)
+
+
+def test_values_of_packages_come_back() -> None:
+    for array in (numpy.arange(6).reshape(2, 3), numpy.zeros((0, 3)), numpy.array([True]), numpy.float32(0.5)):
+        found = packaged.value(*packaged.form(array, type(array)).popitem())
+        assert type(found) is type(array) and found.dtype == array.dtype
+        assert found.shape == array.shape and (found == array).all()
 
 
 def judged(executor: Executor, code: str, tests: str, entry_point: str = "f") -> Verdict:

@@ -42,6 +42,8 @@ def value(tag: str, body: Any) -> Any:
     kind, shape, items = body
     if type(kind) is not str or kind not in _NUMBERS or len(kind) != 1:
         raise values.BadValue("form", "not an array of numbers")
+    if any(type(length) is not int or not 0 <= length <= values.MOST_ITEMS for length in shape):
+        raise values.BadValue("size", "not the lengths of an array")  # an empty one may have rows without end
     items = values.decode(items)
     try:
         import numpy
