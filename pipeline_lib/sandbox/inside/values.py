@@ -244,13 +244,15 @@ def keep_iterators() -> None:
 def behaves_otherwise(kind: type) -> bool:
     """Return whether a class that derives from a builtin would tell tests something else than the builtin does.
 
-    That is so of numpy's numbers, of ``defaultdict``, and of classes with special methods of their own that are not the
-    standard library's.
+    That is so of numpy's numbers, of ``defaultdict``, and of classes which are not the standard library's and have
+    methods of their own instead of the builtin's.
     """
     if kind.__module__ == "numpy" or kind is collections.defaultdict:
         return not issubclass(kind, (str, bytes, complex))
     own = [base for base in kind.__mro__ if base.__module__.partition(".")[0] not in sys.stdlib_module_names]
-    return any(f"__{name}__" in vars(base) for base in own for name in _TOLD)
+    told = {f"__{name}__" for name in _TOLD}
+    told.update(name for base in _BASES if issubclass(kind, base) for name in dir(base) if not name.startswith("_"))
+    return any(name in told for base in own for name in vars(base))
 
 
 def fields_of(kind: type) -> list[str] | None:
