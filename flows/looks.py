@@ -20,7 +20,8 @@ def listing() -> str:
     problems = load_manifest(PROBLEMS)["splits"]["test"]["hashes"]
     rows = history(problems, [Look.from_json(value) for value in records(LOOKS)])
     plans = len(records(PLANS))
-    lines = [f"{len(rows)} looks at problems of this test split; {plans} plans were registered in this repository"]
+    looks = f"{len(rows)} look{'s' * (len(rows) != 1)} at problems of this test split"
+    lines = [f"{looks}; {plans} plan{'s' * (plans != 1)} registered in this repository"]
     for row in rows:
         words = f": {row['words']}" if row["words"] else ""
         when = row["time"][:16].replace("T", " ")

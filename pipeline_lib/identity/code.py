@@ -5,8 +5,9 @@ that are no Python (templates) count with the package.  A package whose programs
 as a whole, since no import leads there.  Versions of Python and of the numeric libraries count, because they change
 what is computed.
 
-Does not see imports made from text (``importlib.import_module(name)``): a class that settings name by a string is
-looked up by whoever knows the settings and covered by `named_code`.
+Does not see imports of a name that is computed (``importlib.import_module(name)``), what is found by a path added to
+``sys.path`` on the way, and files read beside a module that is in no package.  A class that settings name by a string
+is looked up by whoever knows the settings and covered by `named_code`.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ def code_of(
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         if package == name:
             packages.add(path.parent)
+            waiting += _modules_below(name) if syntax.lazy else ()
         runs = [found for found in syntax.imports if name not in modules or found.method not in unused]
         waiting += [imported for found in runs for imported in _names(found, package)]
         waiting += [".".join(name.split(".")[:end]) for end in range(1, name.count(".") + 1)]
@@ -197,7 +199,7 @@ def source_of(name: str) -> Path | None:
 @functools.lru_cache(maxsize=512)
 def _top(name: str, path: tuple[str, ...]) -> Path | None:
     """Return the folder of a top-level package of the project (of a module: its path without ending), or None."""
-    if not name or name in sys.stdlib_module_names:
+    if not name or name in sys.builtin_module_names:
         return None
     spec = _spec(name)
     if spec is None or spec.origin is None:

@@ -1,7 +1,8 @@
 """What a Python source file says: the digest of its syntax tree, and the imports that run with it.
 
-Comments, docstrings and formatting do not count.  Imports inside functions are found, those for type checking are
-not.  Parsing is what takes time, so answers are remembered by the content of the file, never by its name or times.
+Comments, docstrings and formatting do not count.  Imports inside functions are found, and calls of ``import_module``
+with a name that is written there; those for type checking are not.  Parsing is what takes time, so answers are
+remembered by the content of the file, never by its name or times.
 """
 
 from __future__ import annotations
@@ -44,11 +45,13 @@ class Syntax:
         digest: of its syntax tree without docstrings (64 hexadecimal digits).
         imports: what it may import when it runs.
         methods: by ``Class.method``, the attributes of ``self`` that it names.
+        lazy: whether it has a ``__getattr__`` of its own, by which a package finds modules when they are asked for.
     """
 
     digest: str
     imports: tuple[Import, ...]
     methods: dict[str, tuple[str, ...]]
+    lazy: bool = False
 
 
 def parse(content: bytes, name: str = "<unknown>") -> Syntax:
@@ -71,9 +74,12 @@ def parse(content: bytes, name: str = "<unknown>") -> Syntax:
                 found += [replace(one, method=method) for one in _imports(item)]
                 methods[method] = _own_attributes(item)
     found += _imports(_without_methods(tree))
-    for node in ast.walk(tree):
-        _drop_docstring(node)
-    return Syntax(digest(ast.dump(tree)), tuple(dict.fromkeys(found)), methods)
+    lazy = any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body)
+    # Where somebody asks a class or a function for its docstring, docstrings are code.
+    if not any(isinstance(node, ast.Attribute) and node.attr == "__doc__" for node in ast.walk(tree)):
+        for node in ast.walk(tree):
+            _drop_docstring(node)
+    return Syntax(digest(ast.dump(tree)), tuple(dict.fromkeys(found)), methods, lazy)
 
 
 def _without_methods(tree: ast.Module) -> ast.Module:
@@ -139,15 +145,15 @@ class SyntaxMemory:
 
 def _to_json(syntax: Syntax) -> list[object]:
     imports = [[found.level, found.module, list(found.names), found.method] for found in syntax.imports]
-    return [syntax.digest, imports, {name: list(used) for name, used in syntax.methods.items()}]
+    return [syntax.digest, imports, {name: list(used) for name, used in syntax.methods.items()}, syntax.lazy]
 
 
 def _from_json(value: list[object]) -> Syntax:
-    own, imports, methods = value
+    own, imports, methods, lazy = value
     if not isinstance(own, str) or not isinstance(imports, list) or not isinstance(methods, dict):
         raise TypeError("a digest, a list of imports and the methods were written")
     found = tuple(Import(level, module, tuple(names), method) for level, module, names, method in imports)
-    return Syntax(own, found, {name: tuple(used) for name, used in methods.items()})
+    return Syntax(own, found, {name: tuple(used) for name, used in methods.items()}, bool(lazy))
 
 
 def _imports(tree: ast.AST) -> Iterator[Import]:
@@ -159,8 +165,22 @@ def _imports(tree: ast.AST) -> Iterator[Import]:
             yield Import(node.level, node.module or "", tuple(alias.name for alias in node.names))
         elif isinstance(node, ast.If) and ast.unparse(node.test) in _FOR_TYPES:
             yield from _imports(ast.Module(body=node.orelse, type_ignores=[]))
-        elif not isinstance(node, ast.expr):  # an expression holds no statement
+        else:
+            if isinstance(node, ast.Call) and (named := _named_in(node)):
+                yield named
             yield from _imports(node)
+
+
+def _named_in(call: ast.Call) -> Import | None:
+    """Return the import that ``importlib.import_module("a.b")`` or ``__import__("a.b")`` is, if its text is written."""
+    called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    first = call.args[0] if call.args else None
+    if called not in ("import_module", "__import__") or not isinstance(first, ast.Constant):
+        return None
+    if not isinstance(first.value, str):
+        return None
+    module = first.value.lstrip(".")
+    return Import(len(first.value) - len(module), module, ())
 
 
 def _drop_docstring(node: ast.AST) -> None:

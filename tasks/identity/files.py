@@ -17,6 +17,7 @@ from pipeline_lib.identity.differences import differences
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import CorruptFileError, read_json, write_json
 from tasks.experiment.arms import IDENTITIES, check_seeds
+from tasks.identity.inputs import wrong_inputs
 from tasks.identity.stages import STAGES, IdentityError, identity_of
 
 
@@ -53,24 +54,32 @@ def check(folder: Path = IDENTITIES) -> None:
     """Make sure that the stage that DVC runs here is what DVC will remember it as; without DVC, do nothing.
 
     DVC depends on the identity that was written last.  Code or settings may have changed since: in the middle of a
-    run, or before ``dvc repro --single-item``, which leaves the stage ``identity`` out.
+    run, or before ``dvc repro --single-item``, which leaves the stage ``identity`` out, and all that is above.
 
     Raises:
-        IdentityError: they have; the message names them.
+        IdentityError: they have, or what the stage reads is not what DVC remembers; the message names it.
     """
-    stage = os.environ.get("DVC_STAGE", "").partition("@")[0]
+    whole_name = os.environ.get("DVC_STAGE", "")
+    stage = whole_name.partition("@")[0]
     if stage not in STAGES:
         return
-    written = read_identity(folder / f"{stage}.json")
-    now = identity_of(stage)
-    if written == now:
-        return
-    lines = differences(written, now) if written else [f"there is no {folder / stage}.json"]
-    shown = "\n  ".join([*lines[:12], *(["..."] if len(lines) > 12 else [])])
-    raise IdentityError(
-        f"stage {stage} would not be what DVC remembers it as: since the stage `identity` ran, this has changed:\n"
-        f"  {shown}\nrun `dvc repro` (or `python -m flows.experiment`) again, which looks at it first"
-    )
+    identities = {name: read_identity(folder / f"{name}.json") for name in STAGES}
+    written, now = identities[stage], identity_of(stage)
+    if written != now:
+        lines = differences(written, now) if written else [f"there is no {folder / stage}.json"]
+        raise IdentityError(
+            f"stage {stage} would not be what DVC remembers it as: since the stage `identity` ran, this has changed:\n"
+            f"  {_shown(lines)}\n{_ADVICE}"
+        )
+    if lines := wrong_inputs(whole_name, identities):
+        raise IdentityError(f"stage {whole_name} would rest on what is not up to date:\n  {_shown(lines)}\n{_ADVICE}")
+
+
+_ADVICE = "run `dvc repro` (or `python -m flows.experiment`) again, which looks at it first"
+
+
+def _shown(lines: list[str]) -> str:
+    return "\n  ".join([*lines[:12], *(["..."] if len(lines) > 12 else [])])
 
 
 @contextlib.contextmanager

@@ -28,9 +28,8 @@ from tasks.identity.stages import Reads, inputs_of, whole, work_digest
 from tasks.runtime.conducting import conductor, starter
 from tasks.runtime.endings import REFUSED, end, explain_in_logs, was_interrupted
 from tasks.runtime.progress import Progress
-from tasks.services.prefect_database import lay_database
 from tasks.services.process_environment import places, server_url
-from tasks.services.servers import require
+from tasks.services.servers import prefect_server
 from tasks.services.tether import end_with_dvc
 
 if TYPE_CHECKING:
@@ -141,11 +140,10 @@ def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
         name_of_all = run_name(load_params().model_dump(mode="json"))
         check()
         explain_in_logs()
-        connect_prefect()
         from tasks.runtime.tagging import tagged
 
         title = " ".join([name_of_all, flow.name, *(f"{name} {value}" for name, value in parameters.items())])
-        with tagged(name_of_all), unchanged():
+        with connected_prefect(), tagged(name_of_all), unchanged():
             flow.with_options(flow_run_name=title)(**parameters)
     except RefusedError as error:
         sys.stderr.write(f"{REFUSED}{error}\n")
@@ -161,22 +159,22 @@ def _identity(params: Params, seed: int | None) -> str:
     return digest(params.model_dump(mode="json"))
 
 
-def connect_prefect() -> None:
-    """Make sure that a Prefect server answers: the one in ``PREFECT_API_URL``, else a temporary one is started.
+@contextlib.contextmanager
+def connected_prefect() -> Iterator[None]:
+    """Have a Prefect server for as long as the block lasts: the one in ``PREFECT_API_URL``, else one of our own.
 
-    Temporary servers start one at a time: several at once on a new database stumble over each other.
+    Servers of stages start one at a time: several at once on a new database stumble over each other.
 
     Raises:
         ServerError: the server in ``PREFECT_API_URL`` does not answer.
     """
-    if url := os.environ.get("PREFECT_API_URL"):
-        require(url)
-        return
-    lay_database()
-    from prefect import get_client
+    from prefect.settings import PREFECT_API_URL, temporary_settings
 
-    with locked(places().prefect / "start.lock"), get_client(sync_client=True) as client:
-        client.hello()
+    with contextlib.ExitStack() as stack:
+        with locked(places().prefect / "start.lock"):
+            url = stack.enter_context(prefect_server())
+        stack.enter_context(temporary_settings({PREFECT_API_URL: f"{url}/api"}))
+        yield
 
 
 def artifact_key(*parts: str) -> str:

@@ -220,6 +220,29 @@ def test_changed_code_trains_again_and_changed_back_the_earlier_result_is_found(
     assert folder_digest(project / "models/trained/team-0") == before
 
 
+def test_a_verdict_on_inputs_that_are_stale_or_were_altered_is_refused(
+    finished: Path, tmp_path: Path, server: dict[str, str]
+):
+    """Whoever asks DVC for one stage alone gets it only on what its other stages made under the present settings."""
+    project = copy(finished, tmp_path)
+    kept = (project / "params.yaml").read_text()
+    change_settings(project, {"train": {"learning_rate": 0.5}})
+    said = call(project, "dvc", "repro", "-f", "-s", "verdict", status=255, **server)
+    assert "stage verdict would rest on what is not up to date" in said
+    assert "train@0 is stale" in said and "Traceback" not in said
+    (project / "params.yaml").write_text(kept)
+    episodes = project / "results/test/team-base.jsonl"
+    text = episodes.read_text()
+    episodes.unlink()
+    episodes.write_text(text.replace('"tests_passed": 0.0', '"tests_passed": 1.0').replace("0.5", "0.6"))
+    assert episodes.read_text() != text
+    said = call(project, "dvc", "repro", "-s", "verdict", status=255, **server)
+    assert "results/test is not what test wrote" in said
+    episodes.unlink()
+    episodes.write_text(text)
+    call(project, "dvc", "repro", "-f", "-s", "verdict")  # with a server of its own, as for who has none running
+
+
 def test_forced_training_trains(finished: Path, tmp_path: Path, server: dict[str, str]):
     project = copy(finished, tmp_path)
     before = folder_digest(project / "models/trained/team-0")

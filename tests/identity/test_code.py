@@ -146,3 +146,45 @@ def test_of_an_installed_package_every_file_counts(package: Path, monkeypatch: p
         assert named_code("sample_package.top:Task", ()).digest != changed
     finally:
         code._top.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        'import importlib\nother = importlib.import_module("sample_package.other")\n',
+        'from importlib import import_module\ndef run():\n    return import_module("sample_package.other").VALUE\n',
+        'other = __import__("sample_package.other")\n',
+    ],
+)
+def test_imports_by_a_name_that_is_written_there_are_reached(package: Path, way: str) -> None:
+    (package / "top.py").write_text(way)
+    before = code_of("sample_package.top").digest
+    (package / "other.py").write_text("VALUE = 2\n")
+    assert code_of("sample_package.top").digest != before
+
+
+def test_of_a_package_that_finds_its_modules_when_they_are_asked_for_all_count(package: Path) -> None:
+    (package / "below" / "__init__.py").write_text("def __getattr__(name):\n    return find(name)\n")
+    before = code_of("sample_package.top").digest
+    (package / "below" / "further.py").write_text("VALUE = 3\n")
+    assert code_of("sample_package.top").digest != before
+
+
+def test_docstrings_that_the_code_asks_for_are_code(package: Path) -> None:
+    text = 'def run():\n    """One."""\n    return run.__doc__\n'
+    (package / "top.py").write_text(text)
+    before = code_of("sample_package.top").digest
+    (package / "top.py").write_text(text.replace("One", "Two"))
+    assert code_of("sample_package.top").digest != before
+
+
+def test_a_module_of_the_project_that_hides_one_of_pythons_is_reached(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (package / "top.py").write_text("import colorsys\n")
+    before = code_of("sample_package.top").digest
+    code._top.cache_clear()
+    (package.parent / "colorsys.py").write_text("VALUE = 1\n")
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    assert code_of("sample_package.top").digest != before
+    code._top.cache_clear()

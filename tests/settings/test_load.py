@@ -181,3 +181,13 @@ def test_all_mistakes_are_listed_at_once(tmp_path: Path):
 def test_a_missing_file_says_how_to_restore_it(tmp_path: Path):
     with pytest.raises(SettingsError, match="git checkout"):
         load_params(tmp_path / "params.yaml")
+
+
+def test_a_key_that_is_written_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text("verdict:\n  margin: 0.05\n  margin: 0.7\n")
+    with pytest.raises(SettingsError, match=r"params.yaml: .*'margin' is written twice(.|\n)*line 3"):
+        load_params(path, tmp_path)
+    path.write_text("verdict: &same\n  margin: 0.05\nsweep: {<<: *same, margin: 0.1}\n")
+    with pytest.raises(SettingsError, match="sweep"):  # an unknown section, and no key twice
+        load_params(path, tmp_path)

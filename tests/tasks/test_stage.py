@@ -18,6 +18,9 @@ from prefect.client.schemas.objects import FlowRun
 
 from pipeline_lib.tracking import Tracker
 from tasks.runtime.stage import artifact_key
+from tests.flows.toy_project import still_there, wait_for
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.service
 
@@ -230,3 +233,22 @@ def test_a_tracking_server_that_is_down_does_not_stop_the_work(project: Project)
 
 def test_artifact_keys() -> None:
     assert artifact_key("train Team", "seed 0/Progress_") == "train-team-seed-0-progress"
+
+
+def test_the_server_of_a_stage_that_is_killed_ends_with_it(tmp_path: Path) -> None:
+    code = (
+        "import time\nfrom tasks.runtime.stage import connected_prefect\n"
+        "with connected_prefect():\n    print('up', flush=True)\n    time.sleep(300)\n"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "PREFECT_API_URL"}
+    environment |= {"SYMPOSIUM_HOME": str(tmp_path / ".symposium"), "PYTHONPATH": str(ROOT)}
+    environment.pop("PREFECT_HOME", None)
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        assert [line for line in still_there(tmp_path) if "prefect" in line]
+    finally:
+        process.kill()
+        process.wait()
+    wait_for(lambda: not still_there(tmp_path), lambda: f"still there: {still_there(tmp_path)}", 30)
