@@ -10,13 +10,13 @@ import pytest
 from benchmarks.differential import compare, plain_verdicts
 from benchmarks.differential_pairs import Pair, pairs
 from benchmarks.differential_parts import ENDINGS, SHAPES, SLOW
-from tests.sandbox.human_eval import PATH
+from tests.human_eval import HUMAN_EVAL
 
 RIGHT = Pair("right", "loop", "goes on", "def f(x):\n    return x\n", "def check(c):\n    assert c(1) == 1\n", "f")
 
 
 def test_no_verdict_is_higher_than_plain_pythons_and_none_lower_without_a_reason() -> None:
-    sample = [pair for pair in islice(pairs(5, PATH if PATH.exists() else None), 260) if pair.ending not in SLOW]
+    sample = [pair for pair in islice(pairs(5, HUMAN_EVAL), 260) if pair.ending not in SLOW]
     counts, wrong = compare(sample, slots=2)
     assert not wrong
     assert counts["passed by both"] > 50
