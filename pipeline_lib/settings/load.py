@@ -99,24 +99,32 @@ def validate_params(content: Mapping[str, Any], path: Path, origin: Mapping[str,
         raise SettingsError("\n".join(lines)) from None
 
 
-class _OnceLoader(yaml.SafeLoader):
-    """Reads YAML in which no key is written twice; of two, YAML would take the last without a word."""
-
-    def compose_mapping_node(self, anchor: Any) -> Any:
-        """Return a mapping as a node; ConstructorError if a key stands in it twice."""
-        node = super().compose_mapping_node(anchor)
-        seen = set()
-        for key, _ in node.value:
-            if key.value in seen and isinstance(key, yaml.ScalarNode):
-                problem = f"the key {key.value!r} is written twice in the same section"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
-        return node
+def _refuse_repeated_keys(text: str) -> None:
+    """Raise ConstructorError if a key is written twice in a section; YAML would take the last without a word."""
+    waiting = [yaml.compose(text, Loader=yaml.SafeLoader)]
+    known: list[object] = []
+    while waiting:
+        node = waiting.pop()
+        if any(node is other for other in known):  # an alias
+            continue
+        known.append(node)
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            seen = set()
+            for key, value in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                    problem = f"the key {key.value!r} is written twice in the same section"
+                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+                seen.update([key.value] if isinstance(key, yaml.ScalarNode) else [])
+                waiting.append(value)
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), Loader=_OnceLoader)
+        text = path.read_text(encoding="utf-8")
+        _refuse_repeated_keys(text)
+        content = yaml.safe_load(text)
     except FileNotFoundError:
         raise SettingsError(
             f"{path}: there is no such file; run from the project's folder, or restore it with `git checkout {path}`"
