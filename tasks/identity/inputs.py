@@ -28,7 +28,7 @@ Lock = Mapping[str, Mapping[str, Any]]
 
 
 def wrong_inputs(stage: str, identities: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
-    """Return what is wrong with the inputs of a stage, a line each; nothing where ``dvc.lock`` is not there.
+    """Return what is wrong with the inputs of a stage, a line each.
 
     Args:
         stage: as DVC writes it, such as ``train@0``.
@@ -40,6 +40,7 @@ def wrong_inputs(stage: str, identities: Mapping[str, Mapping[str, Any] | None])
             time.sleep(_PAUSE_S)
         lock = _read_lock()
         if lock is None:
+            found = ["dvc.lock cannot be read"]
             continue
         found = list(_wrong(stage, lock, identities))
         if not found:
@@ -62,6 +63,7 @@ def _read_lock() -> Lock | None:
 def _wrong(stage: str, lock: Lock, identities: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
     waiting, seen = [stage], {stage}
     direct = _reads(stage)
+    yield from (f"{path}: dvc.lock names no stage that wrote it" for path in direct if not list(_makers(lock, path)))
     while waiting:
         name = waiting.pop()
         for path in direct if name == stage else _recorded(lock, name, "deps"):
