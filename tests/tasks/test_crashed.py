@@ -25,8 +25,11 @@ def test_only_runs_of_processes_that_are_gone_are_marked(prefect: str) -> None:
             name: client.create_flow_run(nothing, name=name, tags=[f"process:{owner}"], state=Running())
             for name, owner in owners.items()
         }
-        assert mark_crashed() == ["dead"]
+        # The server is shared: a test that killed a stage may have left runs there that are rightly marked too.
+        marked = mark_crashed()
         states = {name: client.read_flow_run(run.id).state for name, run in runs.items()}
+    assert "dead" in marked
+    assert not {"living", "elsewhere"} & set(marked)
     assert {name: state.name for name, state in states.items() if state} == {
         "dead": "Crashed",
         "living": "Running",
