@@ -20,9 +20,12 @@ from tasks.services.tether import end_with_dvc
 
 ADDRESS = "SYMPOSIUM_PRELOADED"
 """Environment variable: path of the socket of the process that has the libraries in memory."""
+ITSELF = "loads the libraries itself"
+"""What a stage says of itself that is not handed over, although there is a process with the libraries."""
 
-# What the libraries do not read when they are imported: ours, DVC's and the shell's variables.
-_HARMLESS = ("SYMPOSIUM_", "DVC_")
+# What the libraries do not read when they are imported: ours, DVC's and the shell's variables, and those that our own
+# tracking sets in a chain while its stages come and go.
+_HARMLESS = ("SYMPOSIUM_", "DVC_", "MLFLOW_HTTP_REQUEST_", "MLFLOW_TRACKING_URI")
 _SHELL = {"PATH", "PWD", "OLDPWD", "SHLVL", "_"}
 _LENGTH = struct.Struct("!I")
 _FORWARDED = (signal.SIGINT, signal.SIGTERM)
@@ -51,6 +54,9 @@ def hand_over() -> None:
         except (OSError, ValueError):
             return
         if not answer["pid"]:
+            sys.stderr.write(
+                f"note: this stage {ITSELF}, since another {answer['differ']} was set when they were loaded\n"
+            )
             return
         sys.exit(_stand_in(server, answer["pid"]))
 
@@ -73,13 +79,13 @@ def _stand_in(server: socket.socket, pid: int) -> int:
     return status if status >= 0 else 128 - status
 
 
-def same_libraries(ours: Mapping[str, str], theirs: Mapping[str, str]) -> bool:
-    """Return whether libraries imported in one environment are as if imported in the other."""
-    return _relevant(ours) == _relevant(theirs)
-
-
-def _relevant(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if not name.startswith(_HARMLESS) and name not in _SHELL}
+def differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
+    """Return the variables because of which libraries imported in one environment may be others than in the other."""
+    return sorted(
+        name
+        for name in ours.keys() | theirs.keys()
+        if ours.get(name) != theirs.get(name) and not name.startswith(_HARMLESS) and name not in _SHELL
+    )
 
 
 def address_in(path: Path) -> str:

@@ -32,7 +32,7 @@ from typing import Any, NoReturn
 
 import psutil
 
-from tasks.services.hand_over import ADDRESS, address_in, receive, same_libraries, send
+from tasks.services.hand_over import ADDRESS, address_in, differing, receive, send
 from tasks.services.process_environment import child_environment, places, prepare
 from tasks.services.processes import start, stop
 from tasks.services.tether import STOP_S, end_with, end_within
@@ -199,7 +199,9 @@ def _fork(client: socket.socket, clients: dict[int, socket.socket], environment:
         request, descriptors = receive(client, descriptors=3)
         server = os.getpid()
         pid = 0
-        if same_libraries(environment, request["environment"]) and request["folder"] == str(Path.cwd()):
+        differ = differing(environment, request["environment"])
+        differ += ["working directory"] if request["folder"] != str(Path.cwd()) else []
+        if not differ:
             pid = os.fork()
             if pid == 0:
                 signal.set_wakeup_fd(-1)
@@ -213,7 +215,7 @@ def _fork(client: socket.socket, clients: dict[int, socket.socket], environment:
             clients[pid] = client
         for descriptor in descriptors:
             os.close(descriptor)
-        send(client, {"pid": pid})
+        send(client, {"pid": pid, "differ": ", ".join(differ)})
     if client not in clients.values():
         client.close()
     return None

@@ -17,6 +17,7 @@ import yaml
 from flows.experiment import outcome
 from pipeline_lib.storage import file_digest, folder_digest
 from tasks.identity.stages import RUNTIME, STAGES
+from tasks.services.hand_over import ITSELF
 from tests.flows.project import SMALL, call, change_settings, environment, make_project
 from tests.human_eval import HUMAN_EVAL
 
@@ -30,7 +31,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project in which the chain has run once."""
     project = make_project(tmp_path_factory.mktemp("chain"))
     watch = {"PYTHONPATH": str(Path(__file__).parent / "tracing"), "TRACE_TO": str(project.parent)}
-    call(project, "python", "-m", "flows.experiment", **watch)
+    said = call(project, "python", "-m", "flows.experiment", **watch)
+    assert ITSELF not in said, "a chain of sixteen stages would take half as long again"
     return project
 
 
