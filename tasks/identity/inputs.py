@@ -6,10 +6,11 @@ file may be changed by hand at any time; a verdict on such inputs would be credi
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -35,6 +36,7 @@ def wrong_inputs(stage: str, identities: Mapping[str, Mapping[str, Any] | None])
         identities: the identity of each stage that was written last.
     """
     found: list[str] = []
+    now = functools.cache(identity_of)  # the seeds of a stage share one
     for number in range(_TRIES):
         if number:
             time.sleep(_PAUSE_S)
@@ -42,7 +44,7 @@ def wrong_inputs(stage: str, identities: Mapping[str, Mapping[str, Any] | None])
         if lock is None:
             found = ["dvc.lock cannot be read"]
             continue
-        found = list(_wrong(stage, lock, identities))
+        found = list(_wrong(stage, lock, identities, now))
         if not found:
             break
     return found
@@ -60,7 +62,9 @@ def _read_lock() -> Lock | None:
         return None
 
 
-def _wrong(stage: str, lock: Lock, identities: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
+def _wrong(
+    stage: str, lock: Lock, identities: Mapping[str, Mapping[str, Any] | None], now: Callable[[str], dict[str, Any]]
+) -> Iterator[str]:
     waiting, seen = [stage], {stage}
     direct = _reads(stage)
     yield from (f"{path}: dvc.lock names no stage that wrote it" for path in direct if not list(_makers(lock, path)))
@@ -71,7 +75,7 @@ def _wrong(stage: str, lock: Lock, identities: Mapping[str, Mapping[str, Any] | 
                 if producer not in seen:
                     seen.add(producer)
                     waiting.append(producer)
-                    if not _runs_as_it_ran(lock, producer, identities):
+                    if not _runs_as_it_ran(lock, producer, identities, now):
                         yield f"{producer} is stale: what it depends on is not what it was when it ran"
                 if name == stage and not _is_as_written(output):
                     yield f"{output['path']} is not what {producer} wrote"
@@ -110,7 +114,12 @@ def _makers(lock: Lock, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 yield stage, output
 
 
-def _runs_as_it_ran(lock: Lock, producer: str, identities: Mapping[str, Mapping[str, Any] | None]) -> bool:
+def _runs_as_it_ran(
+    lock: Lock,
+    producer: str,
+    identities: Mapping[str, Mapping[str, Any] | None],
+    now: Callable[[str], dict[str, Any]],
+) -> bool:
     name = producer.partition("@")[0]
     if name not in STAGES:
         return True
@@ -120,7 +129,7 @@ def _runs_as_it_ran(lock: Lock, producer: str, identities: Mapping[str, Mapping[
         present = _md5(file)
     except OSError:
         return False
-    return recorded == present and identities.get(name) == identity_of(name)
+    return recorded == present and identities.get(name) == now(name)
 
 
 def _is_as_written(output: Mapping[str, Any]) -> bool:
