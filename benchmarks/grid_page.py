@@ -174,7 +174,8 @@ Above 97 % families differ much in size, or most show nothing: degrees of freedo
 Below 93 % a few families gain (or lose) much more than the others and few were evaluated, so that those few may be
 missing: what fewer than one family in G / 3 shows is absent from G of them more often than one time in twenty, and no
 method sees what is not there (tried: t, CR2 with four kinds of degrees of freedom, sign flips, wild cluster bootstrap,
-Hall's transformed t). The sentence of the verdict says so below ten carrying families.
+Hall's transformed t). The sentence of the verdict says so below ten carrying families,
+and with more of them wherever rare families that were not drawn, about one in G / 3, could turn its word.
 
 ## Why these rules
 

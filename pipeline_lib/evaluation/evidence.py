@@ -145,6 +145,14 @@ def note(test: TestResult, found: Families) -> str:
     )
 
 
+def missing(families: int, chance: float = 0.05) -> float:
+    """Return the greatest share of families that may be absent from so many with probability ``chance``, in (0, 1).
+
+    1 - chance^(1/G), about 3 / G: the rule of three.  No method sees what is not there.
+    """
+    return 1 - chance ** (1 / families)
+
+
 def constant_bounds(value: float, clusters: int, alpha: float, reach: float) -> tuple[float, float]:
     """Return limits for a mean when every one of ``clusters`` clusters shows the same value.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from pipeline_lib.evaluation.comparison import (
     EQUIVALENT,
     IMPROVED,
@@ -9,7 +11,7 @@ from pipeline_lib.evaluation.comparison import (
     Comparison,
     bounds,
 )
-from pipeline_lib.evaluation.evidence import note
+from pipeline_lib.evaluation.evidence import missing, note
 from pipeline_lib.seam.metrics import Metric
 
 
@@ -24,7 +26,7 @@ def p_text(p: float | None) -> str:
 
 def sentence(c: Comparison) -> str:
     """Return what may be quoted of a decided comparison; a guard that fails is told whatever the verdict."""
-    caution = "" if c.degenerate else note(c.difference, c.evidence)
+    caution = "" if c.degenerate else note(c.difference, c.evidence) or _unseen(c)
     return f"{_finding(c)}{' ' * bool(caution)}{caution}{guards(c)}"
 
 
@@ -107,6 +109,25 @@ def _bounded(c: Comparison, info: Metric) -> str:
 
 def _g(c: Comparison) -> str:
     return "" if c.effect.g is None else f", Hedges' g {c.effect.g:.2f}"
+
+
+def _unseen(c: Comparison) -> str:
+    """Return the caution that families of a kind too rare to be among these could turn the word, if they could.
+
+    At worst they differ by the whole range of the metric.  A large difference stands whatever they are.
+    """
+    found = abs(c.difference.estimate or 0.0)
+    if c.difference.p is None or c.verdict not in (IMPROVED, WORSE, EQUIVALENT):
+        return ""
+    reach = math.inf if c.info.low is None or c.info.high is None else c.info.high - c.info.low
+    turned = (c.margin - found) / (reach - found) if c.verdict == EQUIVALENT else found / (reach + found)
+    rare = missing(c.families)
+    if turned >= rare:
+        return ""
+    return (
+        f"What fewer than one family in {1 / rare:.0f} shows may be missing from these {c.families}; if it is large, "
+        "it would change this."
+    )
 
 
 def _range(info: Metric, low: float | None, high: float | None) -> str:

@@ -57,6 +57,25 @@ def five_points(rng: Rng) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return codes, both_agents(rng, ability + 0.5 * gained, 3), both_agents(rng, ability, 1)
 
 
+def one_in_ten_collapses(rng: Rng) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Twenty families of which one in ten loses six tenths and the others gain as much together: no difference."""
+    codes = sizes(rng, 20, 90)
+    collapses = (rng.random(codes.max() + 1) < 0.1)[codes]
+    selected = np.where(collapses, 0.1, 0.7 + 0.6 / 9)
+    return codes, both_agents(rng, selected, 3), both_agents(rng, np.full(codes.size, 0.7), 1)
+
+
+def long_tails(rng: Rng) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Thirty families whose gains are lognormal about their mean: most lose a little, one or two gain a lot."""
+    codes = sizes(rng, 30, 90)
+    gains = 0.1 * (rng.lognormal(0, 1, codes.max() + 1) - np.exp(0.5))
+    return (
+        codes,
+        both_agents(rng, 0.3 + np.minimum(gains, 0.7)[codes], 3),
+        both_agents(rng, np.full(codes.size, 0.3), 1),
+    )
+
+
 def episodes(codes: np.ndarray, values: np.ndarray) -> Iterator[EpisodeRecord]:
     for problem, row in enumerate(values):
         for sample, value in enumerate(row):
@@ -78,6 +97,17 @@ def judge(design: Design) -> list[tuple[str, str, bool | None]]:
         covers = None if low is None or high is None else low <= truth <= high
         found.append((verdict.verdict, verdict.sentence, covers))
     return found
+
+
+CAUTIONS = "carry the variation", "may be missing from these"
+
+
+@pytest.mark.parametrize("design", [one_in_ten_collapses, long_tails])
+def test_where_rare_families_decide_no_word_is_said_without_a_caution(design: Design) -> None:
+    words = [(word, sentence) for word, sentence, _ in judge(design) if word in ("IMPROVED", "WORSE")]
+    plain = [sentence for _, sentence in words if not any(caution in sentence for caution in CAUTIONS)]
+    assert words, "the design is not the one that it is meant to be"
+    assert wilson(len(plain), REPEATS).low <= 0.05, plain
 
 
 @pytest.mark.parametrize(
