@@ -17,7 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 with atheris.instrument_imports():
     from pipeline_lib.sandbox import calls
-    from pipeline_lib.sandbox.inside import values
+    from pipeline_lib.sandbox.inside import messages, values
+    from pipeline_lib.sandbox.inside.plain import BadValue
 
 DEPTH = 8  # levels at which types are looked at
 
@@ -25,15 +26,15 @@ DEPTH = 8  # levels at which types are looked at
 def one_reply(data: bytes) -> None:
     """Read ``data`` as a reply, its parts as values, and as the description of an exception."""
     try:
-        _, _, *parts = values.read_reply(data)
-    except values.BadValue:
+        _, _, *parts = messages.read_reply(data)
+    except BadValue:
         return
-    calls.exception(parts).rebuild()
+    calls.exception(parts).rebuild({}, "")
     calls.results(parts, 3)
     for part in parts:
         try:
             value = values.decode(part)
-        except values.BadValue:
+        except BadValue:
             continue
         check(value, DEPTH)
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pipeline_lib.sandbox.backend import Backend, SandboxUnavailable
-from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE
+from pipeline_lib.sandbox.docker_daemon import DEFAULT_IMAGE
 from pipeline_lib.sandbox.jails import LEVELS, PROCESS_JAILS
 from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.local import LocalBackend
@@ -99,7 +99,7 @@ def _open_remote(slots: int, limits: Limits, options: dict[str, Any]) -> Backend
 def _open_ray(slots: int, limits: Limits, options: dict[str, Any]) -> Backend:
     from pipeline_lib.sandbox.ray_backend import RayBackend
 
-    return RayBackend(slots, limits, **options)
+    return RayBackend(open_backend, slots, limits, **options)
 
 
 BACKENDS: dict[str, tuple[tuple[str, ...], Callable[[int, Limits, dict[str, Any]], Backend]]] = {

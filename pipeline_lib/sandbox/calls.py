@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from pipeline_lib.sandbox.inside import values
+from pipeline_lib.sandbox.inside import messages, values
 from pipeline_lib.sandbox.inside.common import Common, too_many_parts
+from pipeline_lib.sandbox.inside.plain import BROKEN, BadValue
 from pipeline_lib.sandbox.inside.recorder import CallFailed, NoAnswer
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, UNCATCHABLE, Planned, rewritten_source
 
@@ -118,7 +119,7 @@ def exception(rest: list[Any]) -> Raised:
 def _arguments(form: Any) -> tuple[Any, ...] | None:
     try:
         args = values.decode(form)
-    except values.BadValue:
+    except BadValue:
         return None
     return tuple(args) if isinstance(args, list) else None
 
@@ -142,8 +143,8 @@ def request(number: int, args: list[Any], kwargs: dict[str, Any], known: Common,
     held = set(known.cells)
     try:
         news = (known.changes(), gone)
-        return values.write_call(number, args, kwargs, known, news)
-    except values.BadValue as error:
+        return messages.write_call(number, args, kwargs, known, news)
+    except BadValue as error:
         if error.kind == "type":
             known.forget([number for number in known.cells if number not in held])
             return None
@@ -170,16 +171,16 @@ def take_over(news: list[Any], known: Common, result: Any = None) -> None:
         changes, kept = news or ([], [])
         known.change(changes)
         if known.shares and too_many_parts([result, *known.cells.values()]):
-            raise values.BadValue("size", "a value that holds itself over and over")
+            raise BadValue("size", "a value that holds itself over and over")
         known.keep(kept)
-    except values.BROKEN as error:
-        raise values.BadValue("form", f"no list of changes: {type(error).__name__}") from None
+    except BROKEN as error:
+        raise BadValue("form", f"no list of changes: {type(error).__name__}") from None
 
 
 def same_arguments(args: tuple[Any, ...], known: bytes) -> bool:
     """Return whether a call has the arguments, to the type, that `tests_source.TestPlan` has foreseen."""
     try:
-        return values.write_request(*args) == known
+        return messages.write_request(*args) == known
     except ValueError:  # they have no such form
         return False
 

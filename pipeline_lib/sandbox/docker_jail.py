@@ -10,55 +10,20 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline_lib.sandbox import orphans
-from pipeline_lib.sandbox.runtime import ENVIRONMENT, FLAGS, PACKAGES, SCRATCH
+from pipeline_lib.sandbox.docker_daemon import LABEL, PLACE, daemon
+from pipeline_lib.sandbox.runtime import ENVIRONMENT, PACKAGES, SCRATCH, contents_digest, start
 from pipeline_lib.sandbox.worker import JailError, NoPackages, Worker
 
-DEFAULT_IMAGE = "symposium-sandbox"
-LABEL = "symposium-sandbox"  # on containers: who they belong to; on images: what is in them
-PLACE = "/symposium"  # where an image has the fork server, and a container the socket
 _START_S = 60.0
 _CONTAINER_MB = 512  # beyond the limit of one program: fork server, temporary files
 _PIDS = 32  # beyond the threads of one program
-
-
-@contextmanager
-def daemon() -> Iterator[Any]:
-    """Yield a client of the Docker daemon.
-
-    Raises:
-        JailError: there is no SDK or no daemon, or it refuses; the message says what to do.
-    """
-    try:
-        import docker
-        import docker.errors
-        import requests
-    except ImportError as error:
-        raise JailError(f"the Docker SDK is not installed: pip install 'docker>=7.1' ({error})") from None
-    where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-    client = None
-    try:
-        client = docker.DockerClient.from_env(timeout=30)
-        yield client
-    except docker.errors.ImageNotFound as error:
-        raise JailError(
-            f"the image does not exist: {error.explanation}; make it with `python -m pipeline_lib.sandbox build-image`"
-        ) from None
-    except docker.errors.APIError as error:
-        raise JailError(f"the Docker daemon at {where} refuses: {error.explanation or error}") from None
-    except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
-        raise JailError(
-            f"no Docker daemon answers at {where}: start one, set DOCKER_HOST, or choose another backend ({error})"
-        ) from None
-    finally:
-        if client is not None:
-            client.close()
 
 
 def start_docker(slot: int, config: dict[str, Any]) -> Worker:
@@ -147,8 +112,6 @@ def _check_image(name: str, image: Any, wanted: Sequence[str], flavour: str) -> 
         JailError: it was not made for this sandbox, or has not the packages that were asked for.
         NoPackages: it has no numpy, which nobody has to ask for.
     """
-    from pipeline_lib.sandbox.image import contents_digest
-
     labels = image.labels or {}
     if labels.get(LABEL) != contents_digest():
         raise JailError(
@@ -176,7 +139,7 @@ def _options(config: dict[str, Any], folder: Path) -> dict[str, Any]:
     uid = config["user"]
     scratch = f"size={limits['file_mb']}m,nr_inodes=1024,mode=1777,noexec,nosuid,nodev"
     return {
-        "entrypoint": ["python3", *FLAGS, f"{PLACE}/inside/zygote.py", f"{PLACE}/run/control"],
+        "entrypoint": ["python3", *start("zygote", PLACE), f"{PLACE}/run/control"],
         "command": [],
         "stop_signal": "SIGKILL",  # process 1 ignores others, and a daemon that shuts down would wait for it
         "detach": True,

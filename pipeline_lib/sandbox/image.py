@@ -7,7 +7,6 @@ image is not used by mistake, and which packages.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import re
@@ -15,25 +14,15 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
-from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE, LABEL, PLACE, daemon
+from pipeline_lib.sandbox.docker_daemon import DEFAULT_IMAGE, LABEL, PLACE, daemon
 from pipeline_lib.sandbox.packages import DEFAULT_PACKAGES, Packages, find_packages
-from pipeline_lib.sandbox.runtime import HOME, INSIDE, PACKAGES, SCRATCH, VERSION, find_runtime
+from pipeline_lib.sandbox.runtime import HOME, INSIDE, PACKAGES, SCRATCH, VERSION, contents_digest, find_runtime
 from pipeline_lib.sandbox.worker import JailError
 
 _SKIPPED = ("test", "tests", "site-packages", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "__pycache__")
-
-
-@lru_cache(maxsize=1)
-def contents_digest() -> str:
-    """Return a digest of the files that run inside a container."""
-    digest = hashlib.sha256()
-    for path in sorted(INSIDE.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
 
 
 def build_image(tag: str = DEFAULT_IMAGE, base: str | None = None, packages: Sequence[str] = DEFAULT_PACKAGES) -> str:

@@ -17,7 +17,6 @@ from typing import Any
 
 from pipeline_lib.sandbox.runtime import (
     ENVIRONMENT,
-    FLAGS,
     HOME,
     INSIDE,
     PACKAGES,
@@ -26,6 +25,7 @@ from pipeline_lib.sandbox.runtime import (
     find_runtime,
     jail_path,
     readable_copy,
+    start,
 )
 from pipeline_lib.sandbox.worker import JailError, ProcessJail, Worker
 
@@ -58,6 +58,7 @@ def _spawn(
 
 
 _CONTROL = "CONTROL"  # stands for the number of the control socket in a command
+_FORK_SERVER = [f"{HOME}/bin/python3", *start("zygote")]  # where a jail has a file system of its own
 
 
 def start_bwrap(slot: int, config: dict[str, Any]) -> Worker:
@@ -80,7 +81,7 @@ def start_bwrap(slot: int, config: dict[str, Any]) -> Worker:
         command += ["--symlink", aim, place]
     command += ["--perms", "0755", "--dir", "/tmp"]  # empty, and nobody's to write in
     command += ["--size", str(config["limits"]["file_mb"] << 20), "--perms", "1777", "--tmpfs", SCRATCH]
-    command += ["--remount-ro", "/", "--chdir", SCRATCH, *_fork_server(HOME), _CONTROL]
+    command += ["--remount-ro", "/", "--chdir", SCRATCH, *_FORK_SERVER, _CONTROL]
     return _spawn("bwrap", command, _environment(), config | _enclosed(config["user"] if root else None, config))
 
 
@@ -93,12 +94,12 @@ def start_unshare(slot: int, config: dict[str, Any]) -> Worker:
         "user": not root,
         "binds": binds,
         "links": links,
-        "command": _fork_server(HOME),
+        "command": _FORK_SERVER,
         "environment": _environment(),
         "scratch": SCRATCH,
         "scratch_mb": config["limits"]["file_mb"],
     }
-    command = [str(find_runtime().executable), *FLAGS, str(INSIDE / "enclose.py"), _CONTROL, json.dumps(plan)]
+    command = [str(find_runtime().executable), *start("enclose", str(INSIDE.parent)), _CONTROL, json.dumps(plan)]
     return _spawn("unshare", command, _environment(), config | _enclosed(config["user"] if root else None, config))
 
 
@@ -126,12 +127,8 @@ def start_bare(slot: int, config: dict[str, Any]) -> Worker:
     environment = ENVIRONMENT | {"HOME": str(scratch), "TMPDIR": str(scratch)}
     if runtime.shared:
         environment["LD_LIBRARY_PATH"] = str(runtime.shared.parent)
-    command = [str(runtime.executable), *FLAGS, str(INSIDE / "zygote.py"), _CONTROL]
+    command = [str(runtime.executable), *start("zygote", str(INSIDE.parent)), _CONTROL]
     return _spawn("bare", command, environment, config | inside, scratch)
-
-
-def _fork_server(home: str) -> list[str]:
-    return [f"{home}/bin/python3", *FLAGS, f"{home}/inside/zygote.py"]
 
 
 def _environment() -> dict[str, str]:

@@ -7,44 +7,48 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from pipeline_lib.sandbox import wire
-from pipeline_lib.sandbox.backend import SandboxUnavailable
+from pipeline_lib.sandbox.backend import Backend, SandboxUnavailable
 from pipeline_lib.sandbox.jobs import Limits, Status, Verdict
 from pipeline_lib.sandbox.local import blank_verdict
-from pipeline_lib.sandbox.tests_source import Planned
+from pipeline_lib.sandbox.tests_source import Planned, plan_job
 
 _TRIES = 3  # nodes that may die under a batch before its jobs are given back
 
 
+#: `backends.open_backend`, which knows this module and so cannot be known here.
+Opener = Callable[[str, int, Limits, dict[str, Any]], Backend]
+
+
 class Host:
-    """Runs on one node: holds an executor there."""
+    """Runs on one node: holds a backend there."""
 
-    def __init__(self, backend: str, slots: int, limits: dict[str, Any], options: dict[str, Any]) -> None:
-        from pipeline_lib.sandbox.executor import Executor
-
-        self.executor = Executor(backend, slots, Limits(**limits), **options)
+    def __init__(self, opener: Opener, inner: str, slots: int, limits: dict[str, Any], options: dict[str, Any]) -> None:
+        self.backend = opener(inner, slots, Limits(**limits), options)
 
     def run(self, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the verdicts of a batch."""
-        return [wire.verdict_to_json(v) for v in self.executor.run([wire.job_from_json(job) for job in jobs])]
+        """Return the verdicts of a batch, in any order."""
+        planned = [plan_job(wire.job_from_json(job)) for job in jobs]
+        return [wire.verdict_to_json(verdict) for verdict in self.backend.execute(planned)]
 
     def health(self) -> dict[str, Any]:
-        """Return what the executor says of itself."""
-        return self.executor.health()
+        """Return what the backend says of itself."""
+        return self.backend.health()
 
     def close(self) -> None:
-        """End the executor."""
-        self.executor.close()
+        """End the backend."""
+        self.backend.close()
 
 
 class RayBackend:
     """Spreads jobs over the nodes of a Ray cluster.
 
     Args:
+        opener: opens the backends on the nodes.
         slots: programs side by side on each node; 0 means four per core of the node.
         limits: what a program may use.
         address: of the cluster; ``auto`` finds the one this machine belongs to.
@@ -60,6 +64,7 @@ class RayBackend:
 
     def __init__(
         self,
+        opener: Opener,
         slots: int,
         limits: Limits,
         address: str = "auto",
@@ -76,7 +81,7 @@ class RayBackend:
             raise ValueError(f"batch is {batch}; it must be positive")
         self._ray = ray
         self._batch = batch
-        self._arguments = (inner, slots, asdict(limits), options)
+        self._arguments = (opener, inner, slots, asdict(limits), options)
         self._hosts: dict[str, Any] = {}
         self._closed = False
         try:

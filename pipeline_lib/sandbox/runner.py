@@ -59,7 +59,7 @@ def judge(planned: Planned, limits: Limits, worker: Worker, name: str) -> Verdic
         other, visible = _judge_plan(Planned(alone, plans[1:]), limits, worker)
     program, hidden = _judge_plan(Planned(replace(job, visible_tests=""), plans[:1]), limits, worker)
     if other is not None:
-        program.cpu_s += other.cpu_s
+        program.clocks.cpu_s += other.clocks.cpu_s
         program.peak_mb = max(program.peak_mb, other.peak_mb)
     return _verdict(job, program, hidden, visible, name, time.monotonic() - started)
 
@@ -170,7 +170,7 @@ def _verdict(
         visible=visible,
         error=printable(error)[: program.limits.error_kb << 10],
         wall_s=wall_s,
-        cpu_s=program.cpu_s,
+        cpu_s=program.clocks.cpu_s,
         peak_mb=program.peak_mb,
         trust=job.mode,
         worker=name,

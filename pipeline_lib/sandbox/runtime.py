@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -80,6 +81,15 @@ def find_runtime() -> Runtime:
     return Runtime(executable, stdlib, tuple(folders), shared)
 
 
+@lru_cache(maxsize=1)
+def contents_digest() -> str:
+    """Return a digest of the files that run inside a container."""
+    digest = hashlib.sha256()
+    for path in sorted(INSIDE.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
 @dataclass(frozen=True, slots=True)
 class User:
     """An unprivileged user for the programs of one slot: nobody else's on this machine while ``claim`` is open."""
@@ -138,6 +148,12 @@ def _link_or_copy(source: str, target: str) -> None:
         os.link(source, target, follow_symlinks=False)
     except OSError:  # another file system
         shutil.copy2(source, target)
+
+
+def start(module: str, place: str = HOME) -> list[str]:
+    """Return the interpreter's arguments that run ``main`` of a module of `inside`, which lies in ``place``."""
+    code = f"import sys; sys.path.insert(0, {place!r}); from inside.{module} import main; del sys.path[0]; main()"
+    return [*FLAGS, "-c", code]
 
 
 def jail_path(home: str = HOME) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import selectors
 import signal
 import socket
 import time
@@ -12,42 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline_lib.sandbox import judge, wire
+from pipeline_lib.sandbox.entry import Entry
 
 START_S = 60.0  # a judge that takes longer to start its jail is stuck
+_OVERTIME = 10.0  # a judge that takes so many times a job's wall limit is stuck
 _END_S = 3.0  # a judge that takes longer to end is killed
-
-
-@dataclass(slots=True)
-class Entry:
-    """A job on its way.
-
-    Attributes:
-        number: the client's.
-        body: the job, unread.
-        wall_s: seconds it may take.
-        attempts: times it was given to a judge.
-        deaths: workers it brought down.
-        losses: workers it lost to a SIGKILL, which no known act of a program can cause.
-        suspicion: those of them that were lost while the program ran and nothing else is known to have been killed.
-        alone: those of them that were lost while no other program ran.
-        unstarted: times that no worker could be started for it.
-        first_lost: when the first of them was lost, on the monotonic clock.
-        late: it was late once; the next time is final.
-        avoid: the slot where it lost a worker last.
-    """
-
-    number: int
-    body: bytes
-    wall_s: float
-    attempts: int = 0
-    deaths: int = 0
-    losses: int = 0
-    suspicion: int = 0
-    alone: int = 0
-    unstarted: int = 0
-    first_lost: float = 0.0
-    late: bool = False
-    avoid: int = -1
 
 
 @dataclass(slots=True)
@@ -75,8 +45,8 @@ class Slot:
     start_at: float = 0.0
     broken: int = 0
 
-    def start(self, config: dict[str, Any]) -> socket.socket:
-        """Fork a judge and return the connection to it."""
+    def start(self, config: dict[str, Any], selector: selectors.BaseSelector) -> None:
+        """Fork a judge, and have the selector tell when it says something."""
         ours, theirs = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
@@ -95,21 +65,35 @@ class Slot:
         self.connection, self.ready, self.entry = ours, False, None
         self.frames = wire.Frames()
         self.deadline = time.monotonic() + START_S
-        return ours
+        selector.register(ours, selectors.EVENT_READ, self)
+
+    def give(self, entry: Entry) -> bool:
+        """Have the judge, which must be idle, judge a job; return False if it is gone."""
+        assert self.connection is not None
+        entry.attempts += 1
+        self.entry = entry
+        self.deadline = time.monotonic() + _OVERTIME * entry.wall_s + 10
+        try:
+            self.connection.sendall(wire.pack({"n": entry.number}, entry.body))
+        except OSError:
+            return False
+        return True
 
     def hear(self) -> list[tuple[wire.Head, bytes]] | None:
-        """Return the frames that have come from the judge, None if it is gone."""
-        assert self.connection is not None
+        """Return the frames that have come from the judge, None if it is gone; it is told of once alone."""
+        if self.connection is None:
+            return []
         try:
             data = self.connection.recv(1 << 20)
         except OSError:
             data = b""
         return self.frames.feed(data) if data else None
 
-    def stop(self) -> int:
+    def stop(self, selector: selectors.BaseSelector) -> int:
         """End the judge and wait for it; return its wait status."""
         status = 0
         if self.connection is not None:
+            selector.unregister(self.connection)
             self.connection.close()
             self.connection = None
         if self.pid:

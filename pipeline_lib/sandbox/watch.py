@@ -3,28 +3,69 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from pipeline_lib.sandbox.inside import scratch
-
-if TYPE_CHECKING:
-    from pipeline_lib.sandbox.proxy import Program
+from pipeline_lib.sandbox.jobs import Limits
+from pipeline_lib.sandbox.starvation import waited_for_processor
+from pipeline_lib.sandbox.worker import Worker
 
 _FIRST_LOOK_S = 0.05  # answers quicker than this cost no look at the CPU clock
 _LONGEST_NAP_S = 0.25
 _SHORTEST_NAP_S = 0.002
 _WALL_PER_CPU = 3.0  # seconds of wall clock for each second of CPU that an answer may take
+_MOST_GRACE = 3.0  # wall limits by which a busy machine may put off the end of a job
 _LEAST_GRACE_S = 0.005
+
+
+class Clocks:
+    """What a program has used of its time, with all the processes that it has one after the other.
+
+    Attributes:
+        cpu_s: of the processes that have ended.
+        wall_end: when its time is over, on the monotonic clock; put off by what is not its doing.
+    """
+
+    def __init__(self, limits: Limits, worker: Worker) -> None:
+        self.limits = limits
+        self.worker = worker
+        self.cpu_s = 0.0
+        self.wall_end = time.monotonic() + limits.wall_s
+        self._graced = 0.0
+        self._waited = 0.0
+        self._stopped = time.monotonic()
+
+    def begin(self) -> None:
+        """Take note of a new process."""
+        self._waited = 0.0
+
+    def run(self) -> None:
+        """Let time run for the program."""
+        self.wall_end += time.monotonic() - self._stopped
+
+    def stop(self) -> None:
+        """Let it stand: what comes is the tests' own time."""
+        self._stopped = time.monotonic()
+
+    def grace(self) -> float:
+        """Return the seconds by which to put the end off: those in which the process was kept from running."""
+        waited = waited_for_processor(self.worker.jail.host_pid)
+        if waited is None:
+            return 0.0
+        grace = min(waited - self._waited, _MOST_GRACE * self.limits.wall_s - self._graced)
+        self._waited = waited
+        self._graced += grace
+        self.wall_end += grace
+        return grace
 
 
 class Watch:
     """Follows one exchange with a program, which may take ``cpu_s`` seconds of its CPU time."""
 
-    def __init__(self, program: Program, cpu_s: float) -> None:
-        self.program = program
+    def __init__(self, clocks: Clocks, cpu_s: float) -> None:
+        self.clocks = clocks
         self.cpu_s = cpu_s
         self.started = time.monotonic()
-        self.wall_end = min(self.started + _WALL_PER_CPU * cpu_s, program.wall_end)
+        self.wall_end = min(self.started + _WALL_PER_CPU * cpu_s, clocks.wall_end)
         first = min(_FIRST_LOOK_S, cpu_s / 2, max(self.wall_end - self.started, _SHORTEST_NAP_S))
         self.next_look = self.started + first
         self.base: float | None = None
@@ -38,11 +79,11 @@ class Watch:
         now = time.monotonic()
         if now < self.next_look:
             return None
-        program, limits = self.program, self.program.limits
-        load = program.worker.load()
+        limits = self.clocks.limits
+        load = self.clocks.worker.load()
         if self.base is None:
             self.base = max(0.0, load.cpu_s - (now - self.started))
-        used, total = load.cpu_s - self.base, program.cpu_s + load.cpu_s
+        used, total = load.cpu_s - self.base, self.clocks.cpu_s + load.cpu_s
         if used >= self.cpu_s:
             return "timeout", f"a call took more than {self.cpu_s:g} s of CPU time"
         if total >= limits.cpu_s:
@@ -50,7 +91,7 @@ class Watch:
         if load.entries > scratch.MOST_ENTRIES or load.scratch_mb > 1.5 * limits.file_mb:
             return "output_limit", "the program wrote more temporary files than it may"
         if now >= self.wall_end:
-            grace = program.grace()
+            grace = self.clocks.grace()
             if grace < _LEAST_GRACE_S:
                 return "timeout", f"no answer within {now - self.started:.1f} s"
             self.wall_end += grace

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline_lib.sandbox import calls
-from pipeline_lib.sandbox.inside import common, values
+from pipeline_lib.sandbox.inside import common
 from pipeline_lib.sandbox.inside.common import Common
+from pipeline_lib.sandbox.inside.plain import BadValue
 
 
 def asked(known: Common, *args: Any) -> None:
@@ -40,7 +41,7 @@ def asked(known: Common, *args: Any) -> None:
 def test_what_a_program_says_of_containers_is_a_value_or_refused(rest: list[Any]) -> None:
     known, ours = Common(0), [5]
     asked(known, ours)
-    with pytest.raises(values.BadValue):
+    with pytest.raises(BadValue):
         calls.value(rest, known)
     assert ours == [5]
 
@@ -64,7 +65,7 @@ def test_no_message_breaks_the_table(rest: list[Any]) -> None:
     asked(known, ours)
     try:
         calls.value(rest, known)
-    except values.BadValue:
+    except BadValue:
         return
     assert type(ours) is list
     assert set(known.cells) <= set(range(-2, 10))
@@ -76,7 +77,7 @@ def test_a_value_that_holds_itself_over_and_over_is_refused() -> None:
     form: Any = {"cell": [1, []]}
     for number in range(3, 80, 2):
         form = {"cell": [number, [form, {"cell": [number - 2]}]]}
-    with pytest.raises(values.BadValue, match="over and over"):
+    with pytest.raises(BadValue, match="over and over"):
         calls.value([form, [], []], Common(0))
 
 

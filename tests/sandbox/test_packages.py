@@ -9,7 +9,8 @@ import numpy
 import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Status, Verdict
-from pipeline_lib.sandbox.inside import packaged, values
+from pipeline_lib.sandbox.inside import packaged
+from pipeline_lib.sandbox.inside.plain import BROKEN, BadValue
 from pipeline_lib.sandbox.packages import Packages, find_packages
 
 TEMPLATE = "from jinja2 import Template\ndef f(x):\n    return Template('{{ x + 1 }}').render(x=x)\n"
@@ -70,7 +71,7 @@ class AlbumTest(unittest.TestCase):
     ],
 )
 def test_what_is_no_value_of_a_package_is_refused(tag: str, body: list[Any]) -> None:
-    with pytest.raises((values.BadValue, *values.BROKEN)):
+    with pytest.raises((BadValue, *BROKEN)):
         packaged.value(tag, body)
 
 

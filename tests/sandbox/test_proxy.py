@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline_lib.sandbox.inside import values
+from pipeline_lib.sandbox.inside import messages
 from pipeline_lib.sandbox.inside.recorder import CallFailed
 from pipeline_lib.sandbox.jobs import Job, Limits, Status
 from pipeline_lib.sandbox.proxy import Program
@@ -124,7 +124,7 @@ def answering(channel: socket.socket) -> Iterator[tuple[int, list[object]]]:
                 first = False
                 channel.sendall(LOADED)
                 continue
-            number, _, _, args, _ = values.read_request(message)
+            number, _, _, args, _ = messages.read_request(message)
             yield number, args
 
 

@@ -19,8 +19,8 @@ import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status, backends, local, orphans, wire
 from pipeline_lib.sandbox.broker import Broker
+from pipeline_lib.sandbox.entry import Entry
 from pipeline_lib.sandbox.runtime import claim_user
-from pipeline_lib.sandbox.slots import Entry
 from tests.sandbox.chaos import wrong_verdicts
 
 LIMITS = Limits(cpu_s=1.0, call_cpu_s=0.5, wall_s=3.0)
@@ -160,7 +160,8 @@ def test_a_job_that_stalls_the_judge_is_a_timeout_and_others_go_on() -> None:
 @pytest.mark.parametrize("count", [300, pytest.param(2000, marks=pytest.mark.exhaustive)])
 def test_chaos(count: int) -> None:
     with Executor(slots=6, limits=LIMITS, cache=0) as executor:
-        wrong, killed = wrong_verdicts(executor, count, 0.5)
+        # So many at most: on a machine so busy that nothing ends between two of them it would never end.
+        wrong, killed = wrong_verdicts(executor, count, 0.5, most=count // 6)
     assert wrong == []
     assert len(killed) > count // 100
     assert count < 2000 or set(killed) == {"broker", "judge", "jail"}
@@ -209,7 +210,7 @@ def test_a_job_is_blamed_for_kills_only_if_nothing_else_is_killed(others: bool) 
         entry, answers = Entry(1, b"", 1.0), wire.Frames()
         for lost in range(1, 1000):
             broker._retry(entry, broker.slots[0], True, "killed")
-            if broker.outgoing:
+            if broker.client.outgoing:
                 break
             assert (entry in broker.suspects) is (entry.suspicion >= 3)
             if others and lost % 5 == 0:
@@ -217,7 +218,7 @@ def test_a_job_is_blamed_for_kills_only_if_nothing_else_is_killed(others: bool) 
                 assert entry in broker.queue and entry not in broker.suspects
             broker.queue.clear()
             broker.suspects.clear()
-        ((head, _),) = answers.feed(bytes(broker.outgoing))
+        ((head, _),) = answers.feed(bytes(broker.client.outgoing))
     assert (head["status"], lost) == (("infra_error", 100) if others else ("crash", 6))
 
 
@@ -285,7 +286,7 @@ def test_a_job_that_never_comes_to_a_worker_is_given_back(jail: bool, tries: int
         broker.selector.close()
         entry = Entry(1, b"", 1.0)
         for _ in range(tries):
-            assert not broker.outgoing
+            assert not broker.client.outgoing
             broker._retry_untouched(entry, broker.slots[0], {"died": "none", "outside": True, "jail": jail})
-        ((head, _),) = wire.Frames().feed(bytes(broker.outgoing))
+        ((head, _),) = wire.Frames().feed(bytes(broker.client.outgoing))
     assert (head["status"], head["error"]) == ("infra_error", f"none: {tries} times")

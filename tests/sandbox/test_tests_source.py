@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline_lib.sandbox import BadTests
-from pipeline_lib.sandbox.inside import values
+from pipeline_lib.sandbox.inside import messages, values
 from pipeline_lib.sandbox.inside.recorder import CallFailed, Recorder
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, count_cases, plan_tests
 from tests.human_eval import human_eval_rows
@@ -137,7 +137,7 @@ def test_an_expected_exception_is_not_a_dead_program() -> None:
 def foreseen(*lines: str, around: str = "") -> list[list[object]]:
     """Return the arguments of the calls that are foreseen in a check with these lines."""
     tests = around + "def check(candidate):\n" + "".join(f"    {line}\n" for line in lines)
-    requests = [values.read_request(request) for _, request in plan_tests(tests, "f").foreseen]
+    requests = [messages.read_request(request) for _, request in plan_tests(tests, "f").foreseen]
     assert [number for number, *_ in requests] == list(range(1, len(requests) + 1))
     return [args if plain else values.decode(args) for _, _, plain, args, _ in requests]
 

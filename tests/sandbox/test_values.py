@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline_lib.sandbox.inside import values
+from pipeline_lib.sandbox.inside import messages, values
+from pipeline_lib.sandbox.inside.plain import BadValue
 
 ATOMS = (
     st.none()
@@ -52,8 +53,8 @@ BUILTINS = (
 
 
 def there_and_back(value: Any) -> Any:
-    reply = values.write_reply(1 << 30, 1, "value", values.encode(value))
-    return values.decode(values.read_reply(reply)[2])
+    reply = messages.write_reply(1 << 30, 1, "value", values.encode(value))
+    return values.decode(messages.read_reply(reply)[2])
 
 
 def exact(value: Any) -> Any:
@@ -74,7 +75,7 @@ def test_plain_values_come_back_as_they_were(value: Any) -> None:
 @given(PLAIN)
 @settings(max_examples=50, deadline=None)
 def test_requests_arrive_as_they_were(value: Any) -> None:
-    number, form = values.read_request(values.write_request(7, values.encode(value)))
+    number, form = messages.read_request(messages.write_request(7, values.encode(value)))
     assert number == 7
     assert exact(values.decode(form)) == exact(value)
 
@@ -133,7 +134,7 @@ def test_iterators_and_views() -> None:
     ],
 )
 def test_what_cannot_leave(value: Any) -> None:
-    with pytest.raises(values.BadValue) as caught:
+    with pytest.raises(BadValue) as caught:
         values.encode(value)
     assert caught.value.kind == "type"
 
@@ -145,11 +146,11 @@ def test_depth_size_and_cycles_are_bounded() -> None:
     for _ in range(values.MAX_DEPTH + 1):
         deep = [deep]
     for value in (circle, deep, iter(lambda: 0, 1)):
-        with pytest.raises(values.BadValue) as caught:
+        with pytest.raises(BadValue) as caught:
             values.encode(value)
         assert caught.value.kind == "size"
-    with pytest.raises(values.BadValue):
-        values.write_reply(100, "a" * 200)
+    with pytest.raises(BadValue):
+        messages.write_reply(100, "a" * 200)
 
 
 @given(JSON)
@@ -157,7 +158,7 @@ def test_depth_size_and_cycles_are_bounded() -> None:
 def test_any_json_decodes_to_builtins_or_is_refused(form: Any) -> None:
     try:
         value = values.decode(form)
-    except values.BadValue:
+    except BadValue:
         return
     pending = [value]
     while pending:
@@ -173,8 +174,8 @@ def test_any_json_decodes_to_builtins_or_is_refused(form: Any) -> None:
 @settings(max_examples=200, deadline=None)
 def test_any_bytes_are_a_reply_or_refused(data: bytes) -> None:
     try:
-        number, kind, *_ = values.read_reply(data)
-    except values.BadValue:
+        number, kind, *_ = messages.read_reply(data)
+    except BadValue:
         return
     assert type(number) is int
     assert type(kind) is str
@@ -196,8 +197,8 @@ def test_any_bytes_are_a_reply_or_refused(data: bytes) -> None:
     ],
 )
 def test_forged_replies(data: bytes) -> None:
-    with pytest.raises(values.BadValue):
-        values.read_reply(data)
+    with pytest.raises(BadValue):
+        messages.read_reply(data)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +210,7 @@ def test_forged_replies(data: bytes) -> None:
     ],
 )  # fmt: skip
 def test_forged_values(form: Any) -> None:
-    with pytest.raises(values.BadValue):
+    with pytest.raises(BadValue):
         values.decode(form)
 
 
@@ -223,9 +224,9 @@ def test_named_tuples_keep_their_names() -> None:
     found = there_and_back(Point(1, [2]))
     assert (found.a, found.b, found == (1, [2]), found == (1, 2)) == (1, [2], True, False)
     for fields in (["a", "a"], ["__import__('os')", "b"], ["a"], [1, 2], [["a"], "b"], ["a"] * 300):
-        with pytest.raises(values.BadValue):
+        with pytest.raises(BadValue):
             values.decode({"namedtuple": ["P", fields, [1, 2]]})
-    with pytest.raises(values.BadValue):
+    with pytest.raises(BadValue):
         values.decode({"namedtuple": ["P; import os", ["a", "b"], [1, 2]]})
 
 
@@ -250,5 +251,5 @@ def test_dates_are_plain() -> None:
         {"date": [1, 1, 1, 0]},
         {"time": [1, 1, 1, 1, 10**15]},
     ):
-        with pytest.raises(values.BadValue):
+        with pytest.raises(BadValue):
             values.decode(form)

@@ -15,10 +15,8 @@ import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-import common
-import objects
-import recorder
-import values
+from . import common, messages, objects, recorder, values
+from .plain import ATOMS, BadValue
 
 CHANNEL = 3
 NAME = "program"  # not "__main__": a main guard must not fire
@@ -35,7 +33,7 @@ def serve(limits: dict[str, Any], probe: Callable[[int], dict[str, bool]]) -> No
     values.bound(math.inf, math.inf)  # the tests may pass whatever they like
     values.keep_iterators()
     try:
-        kind, job = values.read_request(receive())
+        kind, job = messages.read_request(receive())
         if kind == "probe":
             send(_SLACK, 0, "probe", probe(job))
             os._exit(0)
@@ -50,7 +48,7 @@ def serve(limits: dict[str, Any], probe: Callable[[int], dict[str, bool]]) -> No
             host = objects.Host(space, function, limit, known, Channel)
             host.answer = lambda request: _answer(function, request, limit, known, host)
             while True:
-                write(_answer(function, values.read_request(receive()), limit, known, host))
+                write(_answer(function, messages.read_request(receive()), limit, known, host))
     except EOFError:
         pass
     finally:
@@ -105,9 +103,9 @@ def _answer(function: Callable[..., Any], call: Any, limit: int, known: common.C
         if news is not None:
             known.note()
         value.append(function(*args, **kwargs))
-        if news is None or (not known.cells and type(value[0]) in values.ATOMS):
+        if news is None or (not known.cells and type(value[0]) in ATOMS):
             return frame(limit, number, "value", values.encode(value[0]))  # nothing to share: the common case
-    except values.BadValue as error:
+    except BadValue as error:
         if error.kind == "type" and value:
             return host.value(number, value[0])
         known.clear()
@@ -130,11 +128,11 @@ def _answer(function: Callable[..., Any], call: Any, limit: int, known: common.C
         rest = [changes, list(known.cells)] if changes or known.cells else []
         return frame(limit, number, "value" if raised is None else "raised", form, *rest)
     except BaseException as error:  # a generator runs while its values are read
-        if isinstance(error, values.BadValue) and error.kind == "type" and value:
+        if isinstance(error, BadValue) and error.kind == "type" and value:
             known.forget([cell for cell in known.cells if cell not in held])
             return host.value(number, value[0])
         known.clear()
-        if isinstance(error, values.BadValue):
+        if isinstance(error, BadValue):
             return frame(_SLACK, number, "bad", error.kind, str(error)[:300])
         return frame(_SLACK, number, "raised", _describe(error))
 
@@ -181,7 +179,7 @@ def _arguments(error: BaseException) -> Any:
     """Return the form of the exception's arguments, None if they have none or a long one."""
     try:
         form = values.encode(list(error.args))
-        return form if len(values.write_reply(_SLACK // 2, form)) else None
+        return form if len(messages.write_reply(_SLACK // 2, form)) else None
     except BaseException:
         return None
 
@@ -198,7 +196,7 @@ class Channel:
     def ask(data: bytes) -> Any:
         """Send a reply and return the request that comes next."""
         write(data)
-        return values.read_request(receive())
+        return messages.read_request(receive())
 
     @staticmethod
     def describe(error: BaseException) -> list[Any]:
@@ -213,7 +211,7 @@ def warm_up() -> None:
         exec(compile(_WARM_UP, "<warm-up>", "exec", dont_inherit=True), space)
         news: Any
         for news in (None, ([], [])):  # of a call that was foreseen, and of another
-            request = values.read_request(values.write_request(number, news, news is None, [[1, 2]], {}))
+            request = messages.read_request(messages.write_request(number, news, news is None, [[1, 2]], {}))
             known = common.Common(1)
             _answer(space["f"], request, 1 << 10, known, objects.Host(space, None, 0, known, Channel))
         seed(number)
@@ -234,7 +232,7 @@ def f(numbers: List[int]) -> List[int]:
 
 def frame(limit: int, *parts: Any) -> bytes:
     """Return a reply with four bytes of length before it."""
-    data = values.write_reply(limit, *parts)
+    data = messages.write_reply(limit, *parts)
     return struct.pack("!I", len(data)) + data
 
 

@@ -6,7 +6,7 @@ as one of the sides has no other name for it.  So an argument that a program cha
 of one row stay two names of one row, and a list that a program returns and goes on changing does not stay as it was.
 
 Promises nothing of the program's side, which is in the program's hands.  To the judge: whatever a program sends, its
-messages raise `values.BadValue`, or give containers that stand for numbers which are known, or are new, the content of
+messages raise `plain.BadValue`, or give containers that stand for numbers which are known, or are new, the content of
 a plain value; together with what they share, values are bounded in size.
 """
 
@@ -17,10 +17,8 @@ import operator
 import sys
 from typing import Any
 
-try:
-    import values
-except ImportError:  # in the judge this is part of a package
-    from pipeline_lib.sandbox.inside import values
+from . import values
+from .plain import CELLS, BadValue
 
 MOST = 256  # containers that are known from one call to the next
 _MOST_PARTS = 1 << 20  # of a value, what it holds twice counted twice
@@ -62,9 +60,9 @@ class Common:
     def arrive(self, number: Any, cell: Any) -> Any:
         """Take over a container that the other side has given a number, and return it."""
         if type(number) is not int or number in self.cells or number % 2 == self._next % 2:
-            raise values.BadValue("form", "not a new number")
-        if type(cell) not in values.CELLS or id(cell) in self._numbers:
-            raise values.BadValue("form", "not a container")
+            raise BadValue("form", "not a new number")
+        if type(cell) not in CELLS or id(cell) in self._numbers:
+            raise BadValue("form", "not a container")
         self._keep(number, cell)
         return cell
 
@@ -149,7 +147,7 @@ def shared(holder: list[Any]) -> bool:
                 return True
         elif hasattr(type(container), "__next__"):
             return True  # nobody knows what comes out of it
-        elif type(container) in values.CELLS and (count > 1 or sys.getrefcount(container) > count + _OWN_NAMES):
+        elif type(container) in CELLS and (count > 1 or sys.getrefcount(container) > count + _OWN_NAMES):
             return True
     return False
 
@@ -206,7 +204,7 @@ def _same_items(left: Any, right: Any) -> bool:
 def _replace(cell: Any, content: Any) -> None:
     """Give a container the content of another of its kind."""
     if type(cell) is not type(content):
-        raise values.BadValue("form", "a container has become another")
+        raise BadValue("form", "a container has become another")
     if type(cell) in (list, bytearray):
         cell[:] = content
     else:

@@ -3,7 +3,7 @@
 Promises: the fork server is process 1 of its own process namespace, sees a file system made of read-only pieces and a
 small scratch folder, and has a network without interfaces.  When this process or its parent is killed, it ends.
 
-Runs as a plain script, ``python -S -s -P -B enclose.py N PLAN``: the descriptor of the control socket, and a JSON
+Runs as `runtime.start` says, with two arguments: the descriptor of the control socket, and a JSON
 object with ``uid``, ``binds`` (source by place), ``links``, ``command``, ``environment``, ``scratch`` (place of the
 scratch folder), ``scratch_mb`` and ``user`` (whether to make a user namespace).
 """
@@ -16,9 +16,7 @@ import os
 import sys
 from typing import Any
 
-sys.path.insert(0, __file__.rpartition("/")[0])
-
-import confine
+from . import confine
 
 _NEW_NS, _NEW_CGROUP, _NEW_UTS, _NEW_IPC = 0x20000, 0x2000000, 0x4000000, 0x8000000
 _NEW_USER, _NEW_PID, _NEW_NET = 0x10000000, 0x20000000, 0x40000000
@@ -113,7 +111,3 @@ def main() -> None:
     if plan["user"]:
         confine.drop_capabilities()
     os.execve(plan["command"][0], [*plan["command"], sys.argv[1]], plan["environment"])
-
-
-if __name__ == "__main__":
-    main()

@@ -11,14 +11,11 @@ import copy
 import operator
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import folder
-import shared
-import values
-
-if TYPE_CHECKING:
-    from common import Common
+from . import folder, shared, values
+from .common import Common
+from .plain import BadValue
 
 _FLAT = (list, tuple, dict, set, frozenset)
 
@@ -221,11 +218,11 @@ class Host:
 
     def _raised(self, number: int, error: BaseException) -> bytes:
         try:
-            if isinstance(error, values.BadValue):
+            if isinstance(error, BadValue):
                 raise error
             known = getattr(builtins, type(error).__name__, None) is type(error)
             return self._reply(number, "raised", None if known else error, self.channel.describe(error))
-        except values.BadValue as fault:
+        except BadValue as fault:
             reply: bytes = self.channel.frame(1 << 12, number, "bad", fault.kind, str(fault)[:300])
             return reply
 

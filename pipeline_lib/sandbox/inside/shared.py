@@ -14,15 +14,10 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-try:
-    import packaged
-    import values
-    from common import too_many_parts
-except ImportError:  # in the judge this is part of a package
-    from pipeline_lib.sandbox.inside import packaged, values
-    from pipeline_lib.sandbox.inside.common import too_many_parts
+from . import messages, packaged, plain, values
+from .common import too_many_parts
+from .plain import BadValue
 
-BadValue = values.BadValue
 MOST = 20_000  # containers that both sides know at a time
 _CONTAINERS = {
     kind.__name__: kind
@@ -87,7 +82,7 @@ class Shared:
             for number in pending:
                 container = self.containers[number]
                 body = self._body(container)
-                text = values.text(body)
+                text = messages.text(body)
                 if self._content.get(number) != text:
                     self._content[number] = text
                     states.append([number, _KINDS[type(container)], body])
@@ -104,10 +99,10 @@ class Shared:
             for container, items in filled:
                 _fill(container, items)
             for number, _, _ in states:
-                self._content[number] = values.text(self._body(self.containers[number]))
+                self._content[number] = messages.text(self._body(self.containers[number]))
             self._new.clear()
             roots = [self.value(form) for form in forms]
-        except values.BROKEN as error:
+        except plain.BROKEN as error:
             raise BadValue("form", f"not a message: {type(error).__name__}") from None
         if states and too_many_parts([roots, *self.containers.values()]):
             raise BadValue("size", "a value that holds itself over and over")
@@ -127,7 +122,7 @@ class Shared:
 
     def form(self, value: Any, depth: int = 0) -> Any:
         """Return the form of a value."""
-        kind = type(value)
+        kind: type = type(value)
         if kind in _KINDS:
             number = self._numbers.get(id(value))
             if number is None:
@@ -135,23 +130,23 @@ class Shared:
                 self._keep(number, value)
                 self._new.append(number)
             return {"ref": number}
-        if values.is_whole(value):
+        if plain.is_whole(value):
             return values.encode(value)
         if depth >= values.MAX_DEPTH:
             raise BadValue("size", f"the value is nested more than {values.MAX_DEPTH} deep")
         if kind in _TUPLES:
             return {_TUPLES[kind]: [self.form(item, depth + 1) for item in value]}
-        fields = values.fields_of(kind)
+        fields = plain.fields_of(kind)
         if fields is not None:
             return {"namedtuple": [kind.__name__, fields, [self.form(item, depth + 1) for item in tuple(value)]]}
         found = packaged.form(value, kind)
         if found is not None:
             return found
         enum = any(base.__module__ == "enum" for base in kind.__mro__)
-        if isinstance(value, _SCALARS) and not enum and not values.behaves_otherwise(kind):
+        if isinstance(value, _SCALARS) and not enum and not plain.behaves_otherwise(kind):
             return values.encode(value)
-        if kind in values.VIEWS:
-            return {values.VIEWS[kind]: [self.form(item, depth + 1) for item in value]}
+        if kind in plain.VIEWS:
+            return {plain.VIEWS[kind]: [self.form(item, depth + 1) for item in value]}
         return self.leave(value, depth + 1)
 
     def value(self, form: Any, depth: int = 0) -> Any:
@@ -163,14 +158,14 @@ class Shared:
         ((tag, body),) = form.items()
         if tag == "ref":
             return self.containers[body]
-        if tag in values.WHOLE_TAGS:
+        if tag in plain.WHOLE_TAGS:
             return values.decode(form)
         if tag in ("tuple", "frozenset"):
             items = [self.value(item, depth + 1) for item in body]
             return tuple(items) if tag == "tuple" else frozenset(items)
         if tag == "namedtuple":
             name, fields, items = body
-            return values.namedtuple(name, tuple(fields))(*[self.value(item, depth + 1) for item in items])
+            return plain.namedtuple(name, tuple(fields))(*[self.value(item, depth + 1) for item in items])
         if tag in packaged.TAGS:
             return packaged.value(tag, body)
         if tag in ("keys", "values", "items"):
@@ -207,7 +202,7 @@ class Shared:
             pairs = [[self.form(key), self.form(item)] for key, item in container.items()]
             return [pairs, getattr(container.default_factory, "__name__", "")] if kind is _DICTS[3] else pairs
         if kind is set:
-            return sorted((self.form(item) for item in container), key=values.text)  # the order is each side's own
+            return sorted((self.form(item) for item in container), key=messages.text)  # the order is each side's own
         return container.hex() if kind is bytearray else [[self.form(item) for item in container], container.maxlen]
 
     def _items(self, kind: str, body: Any) -> Any:
@@ -245,7 +240,7 @@ def _fill(container: Any, items: Any) -> None:
 
 def _same(left: Any, right: Any) -> bool:
     """Return whether two keys are the same for sure, without asking the program."""
-    return left is right or (type(left) is type(right) and values.is_whole(left) and bool(left == right))
+    return left is right or (type(left) is type(right) and plain.is_whole(left) and bool(left == right))
 
 
 def _as_dict(tag: str, items: list[Any]) -> dict[Any, Any]:

@@ -8,8 +8,8 @@ closed its channel and may be dead already; ``poll`` reports what the child uses
 the child on offer by one that has these.
 When the judge goes away this process ends, and with it everything in the jail.
 
-Runs as a plain script, ``python -S -s -P -B zygote.py N``, with the number of the descriptor that holds the control
-socket (SOCK_SEQPACKET); the first message is the configuration.
+Runs as `runtime.start` says, with the number of the descriptor that holds the control socket (SOCK_SEQPACKET), or the
+path of that socket; the first message is the configuration.
 """
 
 from __future__ import annotations
@@ -23,16 +23,7 @@ import sys
 import time
 from typing import Any
 
-sys.path.insert(0, __file__.rpartition("/")[0])
-
-import child
-import confine
-import huge_pages
-import probe
-import scratch
-import values
-
-del sys.path[0]
+from . import child, confine, huge_pages, messages, probe, scratch
 
 PRELOAD = (
     *("bisect", "collections", "copy", "functools", "heapq", "itertools", "math", "operator", "random", "re", "string"),
@@ -77,14 +68,14 @@ class Zygote:
         ours, theirs = socket.socketpair()
         self._fork(theirs, None)
         theirs.close()
-        request = values.write_request("probe", os.getppid() or 1)
+        request = messages.write_request("probe", os.getppid() or 1)
         ours.send(struct.pack("!I", len(request)) + request)
         answer = b""
         while part := ours.recv(1 << 16):
             answer += part
         ours.close()
         self._reap()
-        return dict(values.read_reply(answer[4:])[2])
+        return dict(messages.read_reply(answer[4:])[2])
 
     def serve(self) -> None:
         """Obey the judge until it goes away."""
@@ -243,7 +234,3 @@ def main() -> None:
         zygote.serve()
     finally:
         zygote.end()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,51 @@
+"""The broker's end of the connection to its client, which it never waits for."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+
+from pipeline_lib.sandbox import wire
+
+
+class Client:
+    """Takes frames from the client and brings it others.
+
+    Attributes:
+        outgoing: bytes that wait until the client takes them.
+    """
+
+    def __init__(self, connection: socket.socket, selector: selectors.BaseSelector) -> None:
+        self.outgoing = bytearray()
+        self._connection = connection
+        self._selector = selector
+        self._frames = wire.Frames()
+        connection.setblocking(False)
+        selector.register(connection, selectors.EVENT_READ, None)
+
+    def hear(self) -> list[tuple[wire.Head, bytes]] | None:
+        """Return the frames that have come, None if the client is gone."""
+        try:
+            data = self._connection.recv(1 << 20)
+        except BlockingIOError:
+            return []
+        except ConnectionError:
+            return None
+        return self._frames.feed(data) if data else None
+
+    def tell(self, head: wire.Head, body: bytes = b"") -> None:
+        """Have a frame ready for the client; `flush` sends it."""
+        self.outgoing += wire.pack(head, body)
+
+    def flush(self) -> None:
+        """Send what the client takes now, and have the selector say when it takes more."""
+        try:
+            while self.outgoing:
+                sent = self._connection.send(self.outgoing)
+                del self.outgoing[:sent]
+        except BlockingIOError:
+            pass
+        except ConnectionError:
+            self.outgoing.clear()
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.outgoing else 0)
+        self._selector.modify(self._connection, events, None)

@@ -1,0 +1,98 @@
+"""A job on its way through the broker: the workers that it has lost, and whose doing that was.
+
+No act of a program may look like a failure of the sandbox.  A worker that was killed is nobody's known doing, so its
+job is tried again; a job that loses one after the other then has to run alone, while other workers stand by without a
+program.  When it alone loses its worker again and again and none of those that stand by is killed, the job did it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+_DEATHS = 2  # workers a job may bring down before it is judged a crash
+_SUSPICION = 3  # workers a job may lose by a kill before it has to run alone
+_ALONE = 3  # workers it may lose then
+_LOSSES = 100  # workers a job may lose while others are killed, too, before it is given back
+_STARTS = 8  # times that no worker of the kind that a job needs could be started before it is given back
+
+
+@dataclass(slots=True)
+class Entry:
+    """A job on its way.
+
+    Attributes:
+        number: the client's.
+        body: the job, unread.
+        wall_s: seconds it may take.
+        attempts: times it was given to a judge.
+        deaths: workers it brought down.
+        losses: workers it lost to a SIGKILL, which no known act of a program can cause.
+        suspicion: those of them that were lost while the program ran and nothing else is known to have been killed.
+        alone: those of them that were lost while no other program ran.
+        unstarted: times that no worker could be started for it.
+        first_lost: when the first of them was lost, on the monotonic clock.
+        late: it was late once; the next time is final.
+        avoid: the slot where it lost a worker last.
+    """
+
+    number: int
+    body: bytes
+    wall_s: float
+    attempts: int = 0
+    deaths: int = 0
+    losses: int = 0
+    suspicion: int = 0
+    alone: int = 0
+    unstarted: int = 0
+    first_lost: float = 0.0
+    late: bool = False
+    avoid: int = -1
+
+    @property
+    def is_suspect(self) -> bool:
+        """Return whether it has to run alone."""
+        return self.suspicion >= _SUSPICION
+
+    def clear(self) -> None:
+        """Suspect it no more: somebody else kills."""
+        self.suspicion = self.alone = 0
+
+    def lost(self, killed: bool, reason: str, killed_idle: float) -> tuple[str, str] | None:
+        """Count a worker that died with the job's program; return status and error if that was one too many.
+
+        Args:
+            killed: no known act of a program can do that.
+            reason: how it died.
+            killed_idle: when a worker was killed last that had no program, on the monotonic clock.
+        """
+        if not killed:
+            self.deaths += 1
+        else:
+            self.losses += 1
+            self._suspect(killed_idle)
+        if self.deaths >= _DEATHS:
+            return "crash", reason
+        if self.alone >= _ALONE:
+            return "crash", f"{reason}: {self.losses} times, and nothing else of the sandbox was killed"
+        if self.losses >= _LOSSES:
+            return "infra_error", f"{reason}: {self.losses} times, as were workers without a program"
+        return None
+
+    def lost_untouched(self, started: bool, reason: str) -> tuple[str, str] | None:
+        """Count a worker that died before it had the program, or, if not ``started``, could not be had."""
+        self.losses += 1
+        self.unstarted += not started
+        if self.losses >= _LOSSES or self.unstarted >= _STARTS:
+            return "infra_error", f"{reason}: {self.losses} times"
+        return None
+
+    def _suspect(self, killed_idle: float) -> None:
+        if self.suspicion and killed_idle > self.first_lost:
+            self.clear()
+            return
+        if self.is_suspect:
+            self.alone += 1
+        elif self.suspicion == 0:
+            self.first_lost = time.monotonic()
+        self.suspicion += 1

@@ -1,0 +1,172 @@
+"""The channel to a program's process: a frame goes out, a frame comes back, in time or not at all.
+
+Promises: no reply, however malformed, large, late or missing, does more than raise `NoAnswer`; time is measured by the
+program's own CPU clock, with the wall clock as back-stop.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+import struct
+from typing import Any
+
+from pipeline_lib.sandbox.inside import messages
+from pipeline_lib.sandbox.inside.plain import BadValue
+from pipeline_lib.sandbox.inside.recorder import NoAnswer
+from pipeline_lib.sandbox.jobs import Limits
+from pipeline_lib.sandbox.watch import Clocks, Watch
+from pipeline_lib.sandbox.worker import Usage, Worker, WorkerDied
+
+_FRAME_SLACK = 1 << 16  # bytes of a reply around a value, or instead of one
+_NEARLY_ALL = 0.8  # of the memory limit: a process killed then was killed for it
+
+
+class Exchange:
+    """The processes that a program has one after the other, and the exchange of frames with them.
+
+    Attributes:
+        events: what went wrong so far, as ``(kind, text)``; kinds are the statuses of a verdict.
+        clocks: the time that the program has used.
+        peak_mb: of all ended processes.
+    """
+
+    def __init__(self, limits: Limits, worker: Worker) -> None:
+        self.limits = limits
+        self.worker = worker
+        self.events: list[tuple[str, str]] = []
+        self.clocks = Clocks(limits, worker)
+        self.peak_mb = 0.0
+        self._channel: Any = None
+        self._poll = select.poll()
+        self._buffer = bytearray()
+
+    @property
+    def alive(self) -> bool:
+        """Return whether there is a process that has not ended."""
+        return self._channel is not None
+
+    def begin(self) -> None:
+        """Take a new process."""
+        limits = {name: getattr(self.limits, name) for name in Limits.__dataclass_fields__}
+        self._channel = self.worker.take(None if limits == self.worker.usual_limits else limits)
+        self._channel.setblocking(False)
+        self._poll = select.poll()
+        self._poll.register(self._channel, select.POLLIN)
+        self._poll.register(self.worker.control, select.POLLIN)
+        self._buffer.clear()
+        self.clocks.begin()
+
+    def end(self, gone: bool = False) -> Usage | None:
+        """End the process, if there is one, and count what it used; ``gone`` if it closed its channel."""
+        if self._channel is None:
+            return None
+        self._channel.close()
+        self._channel = None
+        usage = self.worker.finish(gone)
+        self.clocks.cpu_s += usage.cpu_s
+        self.peak_mb = max(self.peak_mb, usage.peak_mb)
+        return usage
+
+    def exchange(self, request: bytes, cpu_s: float | None = None) -> list[Any]:
+        """Send ``request``, a frame or several or none, and return the program's next reply.
+
+        Args:
+            request: made by `framed`.
+            cpu_s: CPU seconds it may take; by default those of a call.
+
+        Raises:
+            NoAnswer: there is none; the process has ended.
+            WorkerDied: the jail is gone.
+        """
+        if not request and (frame := self._frame()) is not None:
+            return self._parse(frame)  # it was there when it was asked for
+        self.clocks.run()  # the tests' own time is not the program's
+        try:
+            return self._wait(memoryview(request), Watch(self.clocks, cpu_s or self.limits.call_cpu_s))
+        finally:
+            self.clocks.stop()
+
+    def failed(self, kind: str, text: str) -> NoAnswer:
+        """End the process for what it did; return what to raise."""
+        self.end()
+        self.events.append((kind, text))
+        return NoAnswer(kind, text)
+
+    def _wait(self, outgoing: memoryview, watch: Watch) -> list[Any]:
+        """Send what is outgoing and wait for the next reply, for as long as ``watch`` allows."""
+        while True:
+            if not outgoing and (frame := self._frame()) is not None:
+                return self._parse(frame)
+            if outgoing:
+                try:
+                    outgoing = outgoing[self._channel.send(outgoing) :]
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    raise self._dead() from None
+            self._poll.modify(self._channel, select.POLLIN | (select.POLLOUT if outgoing else 0))
+            ready = dict(self._poll.poll(watch.nap_ms()))
+            if self.worker.control.fileno() in ready:
+                raise WorkerDied("the fork server ended during a job")
+            if ready.get(self._channel.fileno(), 0) & ~select.POLLOUT:
+                try:
+                    part = self._channel.recv(1 << 16)
+                except BlockingIOError:
+                    part = None
+                except OSError:
+                    part = b""
+                if part == b"":
+                    raise self._dead()
+                self._buffer += part or b""
+                if len(self._buffer) > (self.limits.reply_kb << 10) + 2 * _FRAME_SLACK:
+                    raise self.failed("output_limit", "more than one reply at a time")
+            late = watch.look()
+            if late:
+                raise self.failed(*late)
+
+    def _frame(self) -> bytes | None:
+        """Take a whole frame out of what the program has sent; None if there is none yet."""
+        if len(self._buffer) < 4:
+            return None
+        (length,) = struct.unpack_from("!I", self._buffer)
+        limit = self.limits.reply_kb << 10
+        if length > limit + _FRAME_SLACK:
+            raise self.failed("output_limit", f"a reply of {length} bytes, {limit} are allowed")
+        if len(self._buffer) < 4 + length:
+            return None
+        frame = bytes(self._buffer[4 : 4 + length])
+        del self._buffer[: 4 + length]
+        return frame
+
+    def _parse(self, frame: bytes) -> list[Any]:
+        try:
+            return messages.read_reply(frame)
+        except BadValue as error:
+            raise self.failed("output_limit", f"a reply that is none: {error}") from None
+
+    def _dead(self) -> NoAnswer:
+        """End the process that closed its channel and say what became of it."""
+        usage = self.end(gone=True)
+        assert usage is not None
+        if usage.signal == signal.SIGSYS:
+            event = ("violation", "the program made a forbidden system call")
+        elif usage.signal in (signal.SIGKILL, signal.SIGXCPU) and self.clocks.cpu_s >= self.limits.cpu_s:
+            event = ("timeout", f"more than {self.limits.cpu_s:g} s of CPU time")
+        elif usage.forced:
+            event = ("crash", "the program closed its channel")
+        elif usage.signal == signal.SIGKILL and usage.peak_mb > _NEARLY_ALL * self.limits.memory_mb:
+            event = ("oom", f"more than {self.limits.memory_mb} MiB of memory")
+        elif usage.signal == signal.SIGKILL:
+            raise WorkerDied("the program's process was killed", outside=True)
+        elif usage.signal:
+            event = ("crash", f"the program died of signal {usage.signal}")
+        else:
+            event = ("crash", f"the program ended itself with exit code {usage.exit_code}")
+        self.events.append(event)
+        return NoAnswer(*event)
+
+
+def framed(request: bytes) -> bytes:
+    """Return a request with four bytes of length before it."""
+    return struct.pack("!I", len(request)) + request

@@ -1,0 +1,280 @@
+"""What handles and their classes are made of: see `handles`.
+
+Promises: no code, class or text of the program is ever run in this process.  A program is asked about its own objects
+alone, never about plain values: a handle is equal to no plain value and has no order with one, whatever the program's
+``__eq__`` would say.  What derives from a container is compared here, by its content.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import operator
+import sys
+import types
+from typing import Any, Protocol
+
+from pipeline_lib.sandbox import calls
+from pipeline_lib.sandbox.inside.recorder import CallFailed
+
+_WHERE = "__symposium_object__"  # owner and number, in every handle
+_OWN = object()  # what only this module creates classes with
+# What may be read of an object although Python itself gives it a meaning; the rest must not reach the program, for a
+# reader such as numpy would believe it.
+_READABLE = frozenset(f"__{name}__" for name in ("name", "qualname", "doc", "annotations", "wrapped", "members"))
+_COMPARISONS = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
+# What travels by itself: no handle may pass for one of these.
+_PLAIN = (int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, collections.deque)
+_UNTRUSTED = ("unittest", "test", "ctypes")  # whose exceptions and classes mean something to whoever runs tests
+
+
+class Owner(Protocol):
+    """Who a handle asks: see `handles.Handles`."""
+
+    def do(self, operation: str, *parts: Any) -> Any:
+        """Have the program do something to objects of its own."""
+        ...
+
+
+class Kind(type):
+    """The class of a handle's class: what is done to it is done to the program's class."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], space: dict[str, Any], own: object = None) -> Any:
+        """Return a class; raises TypeError for anybody but this module."""
+        if own is not _OWN:
+            raise TypeError("tests cannot derive from a class that stays in the program")
+        return super().__new__(mcs, name, bases, space)
+
+    def __init__(cls, name: str, bases: tuple[type, ...], space: dict[str, Any], own: object = None) -> None:
+        super().__init__(name, bases, space)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Return what the program's class makes when it is called."""
+        return _call(cls, args, kwargs)
+
+    def __getattr__(cls, name: str) -> Any:
+        return _read(cls, name)
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        _do("set", cls, name, value)
+
+    def __delattr__(cls, name: str) -> None:
+        _do("delete", cls, name)
+
+    def __bool__(cls) -> bool:
+        return True
+
+    def __iter__(cls) -> Any:
+        return _special(cls, "__iter__", ())
+
+    def __len__(cls) -> Any:
+        return _special(cls, "__len__", ())
+
+    def __getitem__(cls, key: Any) -> Any:
+        return _special(cls, "__getitem__", (key,))
+
+
+class _Text:
+    """The documentation of an object or a class, which is the program's own."""
+
+    def __get__(self, thing: Any, kind: Any) -> Any:
+        return _read(kind if thing is None else thing, "__doc__")
+
+
+class Handle(metaclass=Kind, own=_OWN):
+    """An object of the program."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _read(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("__") and name.endswith("__"):
+            object.__setattr__(self, name, value)  # traceback and notes of an exception
+        else:
+            _do("set", self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        _do("delete", self, name)
+
+    def __copy__(self) -> Any:
+        return _do("copy", self, False)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return _do("copy", self, True)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("an object of the program cannot be pickled")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} object>"
+
+    __hash__ = object.__hash__
+    __dict__ = property(lambda self: _do("get", self, "__dict__"))
+
+
+def where(thing: Any) -> tuple[Owner, int]:
+    """Return whose a handle or class is, and the number of what it stands for."""
+    kind: Any = type if isinstance(thing, Kind) else object
+    found: tuple[Owner, int] = kind.__getattribute__(thing, _WHERE)
+    return found
+
+
+def is_class(value: Any) -> bool:
+    """Return whether a value stands for a class of the program."""
+    return isinstance(value, Kind)
+
+
+def is_handle(value: Any) -> bool:
+    """Return whether a value stands for anything that stays in the program."""
+    return issubclass(type(value), Handle | Kind)
+
+
+def _do(operation: str, *parts: Any) -> Any:
+    return where(parts[0])[0].do(operation, *parts)
+
+
+def _read(thing: Any, name: str) -> Any:
+    if name.startswith("__") and name.endswith("__") and name not in _READABLE:
+        raise AttributeError(name)
+    return _do("get", thing, name)
+
+
+def _call(thing: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return _do("call", thing, args, tuple(kwargs.items()))
+
+
+def _special(thing: Any, name: str, args: tuple[Any, ...]) -> Any:
+    known, value = _do("special", thing, name, args)
+    if name == "__next__" and known == "end":
+        raise StopIteration(value)
+    return value if known is True else NotImplemented
+
+
+def _forwarder(name: str, flat: bool) -> Any:
+    """Return the method of a handle's class that asks the program for a special method."""
+
+    def method(self: Any, *args: Any) -> Any:
+        return _special(self, name, args)
+
+    def compare(self: Any, other: Any) -> Any:
+        if flat:
+            mine, theirs = _do("plain", self), _do("plain", other) if _is_flat(other) else other
+            return NotImplemented if is_handle(theirs) else getattr(operator, name)(mine, theirs)
+        return _special(self, name, (other,)) if is_handle(other) else NotImplemented
+
+    def leave(self: Any, kind: Any, *rest: Any) -> Any:
+        known = kind if vars(builtins).get(getattr(kind, "__name__", "")) is kind else Exception
+        return _special(self, name, (None if kind is None else known, None, None))
+
+    def wait(self: Any) -> Any:
+        return _awaited(self)
+        yield
+
+    if name == "__call__":
+        return lambda self, *args, **kwargs: _call(self, args, kwargs)
+    if name in ("__exit__", "__aexit__"):
+        return leave
+    if name == "__await__":
+        return wait
+    return compare if name in _COMPARISONS else method
+
+
+def _awaited(thing: Any) -> Any:
+    word, value = _do("await", thing)
+    if word == "end":
+        raise StopAsyncIteration
+    return value
+
+
+def _send(self: Any, value: Any) -> Any:
+    """Do what the event loop wants of a coroutine: all of it in one step."""
+    raise StopIteration(_awaited(self))
+
+
+def _throw(self: Any, *error: Any) -> Any:
+    raise error[0]
+
+
+_COROUTINE: dict[str, Any] = {"send": _send, "throw": _throw, "close": lambda self: None}
+# Classes of the interpreter that are no names of builtins.
+_INTERNAL = {
+    kind.__name__: kind
+    for kind in (types.FunctionType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+}
+
+
+def _is_flat(value: Any) -> bool:
+    return isinstance(type(value), Kind) and bool(type.__getattribute__(type(value), "__symposium_flat__"))
+
+
+type.__setattr__(Handle, "__symposium_flat__", False)
+
+
+def make_object(kind: Kind, owner: Owner, number: int) -> Any:
+    """Return a handle of that class for the object of that number."""
+    base: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    handle = base.__new__(kind)
+    object.__setattr__(handle, _WHERE, (owner, number))
+    return handle
+
+
+def make_class(
+    name: str, module: str, path: str, parents: list[Kind], special: list[str], flat: bool, owner: Owner, number: int
+) -> Kind:
+    """Return the class that stands for one of the program's.
+
+    Args:
+        name, module, path: of the class, as the program says.
+        parents: the classes that stand for its bases.
+        special: names of the special methods that are the program's own.
+        flat: it derives from a container.
+        owner, number: as of `make_object`.
+    """
+    space: dict[str, Any] = {method: _forwarder(method, flat) for method in special}
+    if flat:
+        space |= {method: _forwarder(method, True) for method in _COMPARISONS}
+    space |= {
+        "__hash__": object.__hash__,
+        "__module__": "program",
+        "__doc__": _Text(),
+        "__symposium_flat__": flat,
+    }
+    real = vars(builtins).get(name, _INTERNAL.get(name)) if module == "builtins" else find(module, path)
+    if real is types.CoroutineType:
+        space |= _COROUTINE
+    bases: list[type] = [*parents] or [Handle]
+    if isinstance(real, type) and issubclass(real, Exception):
+        bases = [Handle, real]
+    elif isinstance(real, type) and real is not object and not issubclass(real, _PLAIN):
+        space["__class__"] = property(lambda self: real)  # what isinstance believes
+    if not (type(name) is str and name.isidentifier() and len(name) <= 100):
+        name = "object"
+    try:
+        kind = Kind(name, tuple(bases), space, own=_OWN)
+    except TypeError:  # bases that cannot stand beside each other here
+        kind = Kind(name, tuple(bases[:1]), space, own=_OWN)
+    type.__setattr__(kind, _WHERE, (owner, number))
+    return kind
+
+
+def find(module: Any, path: Any) -> Any:
+    """Return what a path in a module of the standard library or of numpy leads to, if it is loaded here; else None."""
+    if type(module) is not str or type(path) is not str or path.count(".") > 3:
+        return None
+    top = module.partition(".")[0]
+    if (top not in sys.stdlib_module_names and top != "numpy") or top in _UNTRUSTED:
+        return None
+    found: Any = sys.modules.get(module)
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+def exception(handle: Any, raised: calls.Raised) -> BaseException:
+    """Return the exception to raise for one of a class of the program's own."""
+    if not isinstance(handle, Exception):
+        return CallFailed("error", raised.describe())
+    args = (raised.text,) if raised.args is None else raised.args
+    BaseException.args.__set__(handle, args)  # type: ignore[attr-defined]
+    object.__setattr__(handle, "__notes__", [raised.describe()])
+    return handle

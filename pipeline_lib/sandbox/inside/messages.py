@@ -1,0 +1,105 @@
+"""What goes over the channel between the judge and a program, as bytes.
+
+To the program go ``marshal`` data, which are quick to read and come from the judge, who is trusted.  Back comes tagged
+JSON.  Promises: whatever bytes arrive from a program, `read_reply` returns what JSON can hold or raises `BadValue`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import marshal
+import re
+import sys
+from typing import Any
+
+from . import values
+from .plain import BROKEN, BadValue
+from .values import Numbers
+
+_MOST_NESTED = 5 * values.MAX_DEPTH + 8  # brackets within brackets: a dict is a list of pairs, with a tag and a number
+_USUAL_DIGITS = 4300  # of a decimal integer; an encoded one has at most 19
+_MARSHAL_VERSION = 2  # read by every Python 3
+_json: Any = json.encoder
+# What json.JSONEncoder makes anew for every text it writes: no indent, sorting or skipping, NaN as such.
+_pieces = _json.c_make_encoder(
+    None, json.JSONEncoder().default, _json.encode_basestring_ascii, None, ":", ",", False, False, True
+)
+_from_json = json.JSONDecoder(parse_constant=float).decode  # every NaN is another one, equal to none
+
+
+def write_request(*parts: Any) -> bytes:
+    """Return the bytes of a request; its parts are what ``marshal`` takes."""
+    return marshal.dumps(parts, _MARSHAL_VERSION)
+
+
+def write_call(
+    number: int, args: list[Any], kwargs: dict[str, Any], common: Numbers | None = None, news: Any = None
+) -> bytes:
+    """Return the request of a call; raises `BadValue` for arguments without a plain form.
+
+    Args:
+        number: of the call.
+        args, kwargs: its arguments.
+        common: gets to know the containers in them; without it they are copies.
+        news: what has happened to the containers that it knows; None for a call that brings and takes copies.
+    """
+    forms, named = values.encode_content(args, 0, common), values.encode_content(kwargs, 0, common)
+    try:
+        # Then the program need not decode them.
+        plain = not kwargs and (common is None or not common.cells) and bool(forms == args)
+    except ValueError:  # arrays are neither equal nor not
+        plain = False
+    return write_request(number, news, plain, forms, {} if plain else named)
+
+
+def read_request(data: bytes) -> Any:
+    """Return the parts of a request.  Only for bytes from the judge: ``marshal`` must not read a program's."""
+    return marshal.loads(data)
+
+
+def write_reply(limit: int, *parts: Any) -> bytes:
+    """Return the bytes of a reply made of forms of `values.encode`; raises `BadValue` beyond ``limit`` bytes."""
+    text = "".join(_pieces(parts, 0))
+    if len(text) > limit:
+        raise BadValue("size", f"the value needs {len(text)} bytes, {limit} are allowed")
+    return text.encode("ascii")
+
+
+def read_reply(data: bytes) -> list[Any]:
+    """Return the parts of a reply: a number, a kind, and what belongs to it, not yet decoded.
+
+    All values of a reply together may make no more than `values.MOST_ITEMS` of their ranges and counters.
+
+    Raises:
+        BadValue: the bytes are no such thing.
+    """
+    if data.count(b"[") + data.count(b"{") > _MOST_NESTED and _nested_too_deep(data):
+        raise BadValue("form", "nested too deep")
+    values.bound(values.MOST_ITEMS, values.MOST_DIGITS)
+    allowed = sys.get_int_max_str_digits()
+    try:
+        sys.set_int_max_str_digits(_USUAL_DIGITS)  # tests may have raised it
+        parts = _from_json(data.decode())
+    except BROKEN as error:
+        raise BadValue("form", f"not JSON: {type(error).__name__}") from None
+    finally:
+        sys.set_int_max_str_digits(allowed)
+    if type(parts) is not list or len(parts) < 2 or type(parts[0]) is not int or type(parts[1]) is not str:
+        raise BadValue("form", "not a reply")
+    return parts
+
+
+def _nested_too_deep(data: bytes) -> bool:
+    """Return whether brackets are nested deeper than in a value; reading them would, if tests allow it any depth."""
+    steps = map(_STEPS.__getitem__, _NO_BRACKETS.sub(b"", data))
+    return max(itertools.accumulate(steps), default=0) > _MOST_NESTED
+
+
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NO_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[^][{}"]+')
+
+
+def text(form: Any) -> str:
+    """Return a form as text."""
+    return "".join(_pieces(form, 0))

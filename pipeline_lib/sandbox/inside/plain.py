@@ -1,0 +1,120 @@
+"""Which values are plain, so that they may cross between the judge and a program, and what is to be known of others."""
+
+from __future__ import annotations
+
+import collections
+import keyword
+import sys
+from functools import lru_cache
+from typing import Any
+
+SIMPLE = frozenset({type(None), bool, float, str})
+ATOMS = SIMPLE | {int}
+CELLS = frozenset({list, dict, set, bytearray, collections.deque, collections.OrderedDict, collections.Counter})
+VIEWS = {
+    type(getattr(kind(), name)()): name
+    for kind in (dict, collections.OrderedDict)
+    for name in ("keys", "values", "items")
+}
+MAPPINGS = ("OrderedDict", "Counter")  # dicts that compare or look up in a way of their own
+BASES = (int, float, str, complex, list, tuple, dict, set, frozenset, bytes, bytearray)
+_TOLD = ("eq", "ne", "lt", "le", "gt", "ge", "hash", "bool", "len", "iter", "getitem", "contains", "str", "repr")
+_PLAIN_TYPES = (
+    *(("decimal", "Decimal"), ("fractions", "Fraction")),
+    *(("collections", name) for name in ("deque", *MAPPINGS)),
+    *(("datetime", name) for name in ("date", "datetime", "time", "timedelta")),
+)
+TIMES = {
+    "date": ("year", "month", "day"),
+    "datetime": ("year", "month", "day", "hour", "minute", "second", "microsecond"),
+    "time": ("hour", "minute", "second", "microsecond"),
+    "timedelta": ("days", "seconds", "microseconds"),
+}
+_WHOLE = (*ATOMS, bytes, complex, range)
+_WHOLE_NAMES = ("Decimal", "Fraction", *TIMES)
+WHOLE_TAGS = ("int", "bytes", "complex", "range", *_WHOLE_NAMES)
+BROKEN = (ValueError, TypeError, KeyError, IndexError, RecursionError, ArithmeticError, AttributeError, MemoryError)
+
+
+class BadValue(Exception):
+    """A value that has no plain form, or bytes that are none; ``kind`` is ``type``, ``size`` or ``form``."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+@lru_cache(maxsize=256)
+def behaves_otherwise(kind: type) -> bool:
+    """Return whether a class that derives from a builtin would tell tests something else than the builtin does.
+
+    That is so of numpy's numbers, of ``defaultdict``, and of classes which are not the standard library's and have
+    methods of their own instead of the builtin's.
+    """
+    if kind.__module__ == "numpy" or kind is collections.defaultdict:
+        return not issubclass(kind, (str, bytes, complex))
+    own = [base for base in kind.__mro__ if base.__module__.partition(".")[0] not in sys.stdlib_module_names]
+    told = {f"__{name}__" for name in _TOLD}
+    told.update(name for base in BASES if issubclass(kind, base) for name in dir(base) if not name.startswith("_"))
+    return any(name in told for base in own for name in vars(base))
+
+
+def fields_of(kind: type) -> list[str] | None:
+    """Return the fields of a class made by ``collections.namedtuple`` or derived from one, else None."""
+    if not issubclass(kind, tuple):
+        return None
+    fields = getattr(kind, "_fields", None)
+    if not isinstance(fields, tuple) or not hasattr(kind, "_make"):
+        return None
+    return [str(name) for name in fields]
+
+
+@lru_cache(maxsize=64)
+def namedtuple(name: str, fields: tuple[str, ...]) -> Any:
+    """Return a class made by ``collections.namedtuple``; raises for what it would not take."""
+    if len(fields) > 255 or len(name) > 100 or not name.isidentifier() or keyword.iskeyword(name):
+        raise BadValue("form", "not a named tuple")
+    return collections.namedtuple(name, fields)  # which checks the fields
+
+
+def flatten(value: Any, base: Any) -> Any:
+    """Return the exact builtin ``base`` inside an instance of a subclass, without calling the subclass's methods."""
+    if base is dict:
+        return dict(dict.items(value))
+    if base in (list, tuple, set, frozenset):
+        return base(base.__iter__(value))
+    if base is complex:
+        return complex(base.__add__(value, 0))
+    if base in (bytes, bytearray):
+        return base(memoryview(value))
+    return {int: int.__int__, float: float.__float__, str: str.__str__}[base](value)
+
+
+def is_whole(value: Any) -> bool:
+    """Return whether a value has a plain form and holds no other values."""
+    kind = type(value)
+    return kind in _WHOLE or (stdlib_name(kind) in _WHOLE_NAMES and zone_of(value) is not None)
+
+
+def zone_of(value: Any) -> list[int] | None:
+    """Return the microseconds by which a time is ahead of UTC, in a list that is empty for one that does not say so.
+
+    None stands for a time zone without a plain form.
+    """
+    zone = getattr(value, "tzinfo", None)
+    if zone is None:
+        return []
+    import datetime
+
+    if type(zone) is not datetime.timezone:
+        return None
+    ahead = zone.utcoffset(None)
+    return [ahead // datetime.timedelta(microseconds=1)] if repr(datetime.timezone(ahead)) == repr(zone) else None
+
+
+def stdlib_name(kind: type) -> str | None:
+    """Return the name of a plain type of the standard library if ``kind`` is exactly that type."""
+    for module, name in _PLAIN_TYPES:
+        if kind.__name__ == name and getattr(sys.modules.get(module), name, None) is kind:
+            return name
+    return None
