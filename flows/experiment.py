@@ -1,6 +1,9 @@
 """The whole experiment: every stage, those that do not wait for each other side by side.
 
-``python -m flows.experiment [--jobs 2] [stage ...]``.  DVC decides what has to run; a second call does nothing.
+symposium run                  # everything that is stale; a second call does nothing
+symposium run --jobs 1 audit   # one stage and what it needs, one after the other
+
+DVC decides what has to run.  The same as ``python -m flows.experiment``.
 """
 
 import argparse
@@ -12,6 +15,7 @@ from pipeline_lib.storage import read_json
 from tasks.chain.graph import chain_and_stale
 from tasks.experiment.arms import RESULTS
 from tasks.identity.run import run_name
+from tasks.runtime.arguments import program
 from tasks.runtime.endings import end, explain_in_logs
 from tasks.services.preloaded import preloaded
 from tasks.services.servers import starting_prefect_server
@@ -27,12 +31,14 @@ def outcome(project: Path) -> str:
     return f"\n{result['sentence']}\n{result['price_of_the_default']}{where}"
 
 
-def arguments(words: list[str] | None = None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(prog="python -m flows.experiment", description=__doc__)
-    parser.add_argument("targets", nargs="*", metavar="stage", help="only these stages and what they need")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="stages side by side (default: cores)")
-    return parser.parse_args(words)
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
+    found = argparse.ArgumentParser(
+        prog=program("experiment"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    found.add_argument("targets", nargs="*", metavar="stage", help="only these stages and what they need")
+    found.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="stages side by side (default: cores)")
+    return found
 
 
 def run_stale(targets: list[str], jobs: int, run: str) -> None:
@@ -62,7 +68,7 @@ def run_stale(targets: list[str], jobs: int, run: str) -> None:
 def main() -> None:
     """Run the experiment as the program: it ends with status 0, or with a message and another status."""
     try:
-        asked = arguments()
+        asked = parser().parse_args()
         run_stale(asked.targets, asked.jobs, run_name(load_params().model_dump(mode="json")))
         if not asked.targets:
             print(outcome(Path.cwd()))

@@ -1,9 +1,9 @@
 """What a result depends on, and why a stage is stale.
 
-python -m flows.identity train --seed 0            # what goes into it, and what has changed since it ran
-python -m flows.identity train --compare brave-owl # a run (experiment, branch, commit) and the working tree
-python -m flows.identity train --compare a b       # two runs
-python -m flows.identity --write                   # the first stage of dvc.yaml: an identity per stage
+symposium identity train --seed 0            # what goes into it, and what has changed since it ran
+symposium identity train --compare brave-owl # a run (experiment, branch, commit) and the working tree
+symposium identity train --compare a b       # two runs
+symposium identity --write                   # the first stage of dvc.yaml: an identity per stage
 """
 
 import argparse
@@ -12,25 +12,32 @@ from pathlib import Path
 
 from tasks.identity.files import changed_identities, write_identities
 from tasks.identity.stages import STAGES
+from tasks.runtime.arguments import program
 from tasks.runtime.endings import end
 
 
-def parse(words: list[str] | None = None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m flows.identity", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
+    found = argparse.ArgumentParser(
+        prog=program("identity"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("stage", nargs="?", choices=STAGES, help="the stage; without one, all that have changed")
-    parser.add_argument("--seed", type=int, help="of a stage that there is once per training seed")
-    parser.add_argument("--compare", nargs="+", metavar="RUN", help="one run with the working tree, or two runs")
-    parser.add_argument("--json", action="store_true", help="print the identity as JSON")
-    parser.add_argument("--changed", action="store_true", help="print only the names of stages that have changed")
-    parser.add_argument("--write", action="store_true", help="write results/identity/, as the stage identity does")
-    asked = parser.parse_args(words)
+    found.add_argument("stage", nargs="?", choices=STAGES, help="the stage; without one, all that have changed")
+    found.add_argument("--seed", type=int, help="of a stage that there is once per training seed")
+    found.add_argument("--compare", nargs="+", metavar="RUN", help="one run with the working tree, or two runs")
+    found.add_argument("--json", action="store_true", help="print the identity as JSON")
+    found.add_argument("--changed", action="store_true", help="print only the names of stages that have changed")
+    found.add_argument("--write", action="store_true", help="write results/identity/, as the stage identity does")
+    return found
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    own = parser()
+    asked = own.parse_args()
     if asked.compare and len(asked.compare) > 2:
-        parser.error("--compare takes one run or two")
+        own.error("--compare takes one run or two")
     if (asked.compare or asked.seed is not None or asked.json) and not asked.stage:
-        parser.error("name a stage")
+        own.error("name a stage")
     return asked
 
 

@@ -1,12 +1,15 @@
 """Every look at the test split that git remembers, and what of the plan was changed in between.
 
-``python -m flows.looks``
+symposium looks
 """
+
+import argparse
 
 from pipeline_lib.evaluation.looks import Look, history
 from pipeline_lib.problems.splits import load_manifest
 from tasks.experiment.arms import PROBLEMS
 from tasks.looks.records import LOOKS, PLANS, records
+from tasks.runtime.arguments import program
 from tasks.runtime.endings import end
 
 
@@ -29,8 +32,16 @@ def listing() -> str:
     return "\n".join(lines)
 
 
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line, which takes no arguments."""
+    return argparse.ArgumentParser(
+        prog=program("looks"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
 def main() -> None:
     """Print the looks, or say what is missing."""
+    parser().parse_args()
     try:
         print(listing())
     except BaseException as error:

@@ -1,7 +1,7 @@
 """How many problems, samples and seeds does a wanted difference need?  Asked before any GPU time.
 
-python -m flows.plan --difference 0.02 0.05          # variances from results/test, if a test has been run
-python -m flows.plan --between 0.05 --within 0.1     # or given by hand, squared natural units
+symposium plan --difference 0.02 0.05          # variances from results/test, if a test has been run
+symposium plan --between 0.05 --within 0.1       # or given by hand, squared natural units
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pipeline_lib.settings import Params, load_params
 from tasks.experiment.arms import TEAM, seeds_of
 from tasks.experiment.comparisons import family_size
 from tasks.experiment.episode_files import read_episodes, tested_file
+from tasks.runtime.arguments import program
 from tasks.runtime.endings import end
 
 
@@ -92,24 +93,29 @@ def _text(value: float | int | None) -> str:
     return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else f"{value:,}"
 
 
-def parse() -> argparse.Namespace:
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--difference", type=float, nargs="+", default=[0.02, 0.05, 0.1], help="wanted true differences"
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
+    found = argparse.ArgumentParser(
+        prog=program("plan"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--samples", type=int, nargs="+", default=[1, 4, 16], help="episodes per problem")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 3, 5], help="training runs")
-    parser.add_argument("--between", type=float, help="variance between problems of the true difference")
-    parser.add_argument("--within", type=float, default=0.0, help="variance of episodes within a problem")
-    parser.add_argument("--between-runs", type=float, default=0.0, help="variance between training runs")
-    return parser.parse_args()
+    found.add_argument("--difference", type=float, nargs="+", default=[0.02, 0.05, 0.1], help="wanted true differences")
+    found.add_argument("--samples", type=int, nargs="+", default=[1, 4, 16], help="episodes per problem")
+    found.add_argument("--seeds", type=int, nargs="+", default=[1, 3, 5], help="training runs")
+    found.add_argument("--between", type=float, help="variance between problems of the true difference")
+    found.add_argument("--within", type=float, default=0.0, help="variance of episodes within a problem")
+    found.add_argument("--between-runs", type=float, default=0.0, help="variance between training runs")
+    return found
 
 
-if __name__ == "__main__":
-    wanted = parse()
+def main() -> None:
+    """Print the table, or say what is missing."""
+    wanted = parser().parse_args()
     try:
         plan(wanted)
     except BaseException as error:
         end(error)
+
+
+if __name__ == "__main__":
+    main()
     sys.exit(0)

@@ -1,9 +1,10 @@
-"""``make ui``: a Prefect server, an MLflow server and the deployments, until Ctrl-C.
+"""``symposium ui`` (or ``make ui``): a Prefect server, an MLflow server and the deployments, until Ctrl-C.
 
 This process only supervises: it imports neither Prefect nor MLflow, starts the three as children, says where they are,
 and ends all of them, whatever happens to itself.
 """
 
+import argparse
 import contextlib
 import signal
 import sys
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from tasks.runtime.arguments import program
 from tasks.runtime.endings import end
 from tasks.services.process_environment import child_environment, places, server_url
 from tasks.services.processes import start
@@ -25,8 +27,16 @@ from tasks.services.servers import (
 )
 
 
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line, which takes no arguments."""
+    return argparse.ArgumentParser(
+        prog=program("serve"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
 def main() -> None:
     """Run until Ctrl-C (status 0), or until one of the children ends or cannot start (message, status 1)."""
+    parser().parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline_lib.evaluation.bootstrap import clustered_bootstrap, interval
-from pipeline_lib.evaluation.clusters import NO_VARIATION, Codes, clustered_mean, t_interval
+from pipeline_lib.evaluation.clusters import NO_VARIATION, Codes, clustered_mean
 from pipeline_lib.evaluation.effects import no_effect, paired_hedges_g, probability_of_improvement
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.evidence import (
@@ -23,6 +23,7 @@ from pipeline_lib.evaluation.evidence import (
     constant_bounds,
     distribution_free,
     families,
+    mean_interval,
     primary,
     within,
 )
@@ -183,7 +184,7 @@ def measure(
         evidence=found,
         runs=(len(pairing.a) if pairing.trained[0] else 0, len(pairing.b) if pairing.trained[1] else 0),
         episodes=pairing.episodes,
-        means=(t_interval(left, clusters, level), t_interval(right, clusters, level)),
+        means=(mean_interval(left, clusters, level), mean_interval(right, clusters, level)),
         difference=difference,
         bootstrap=interval(draws[:, 0], mean_d, level, "clustered bootstrap, percentiles"),
         permutation=sign_flips(d, clusters, settings.resamples, settings.seed, level),

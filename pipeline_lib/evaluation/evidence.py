@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
-from pipeline_lib.evaluation.clusters import Codes, clustered_mean
-from pipeline_lib.evaluation.results import Result, TestResult
+from pipeline_lib.evaluation.clusters import Codes, clustered_mean, t_interval
+from pipeline_lib.evaluation.results import Estimate, Result, TestResult
 from pipeline_lib.evaluation.skewness import upper_critical, upper_tail
 from pipeline_lib.evaluation.tests_of_difference import equivalence, paired
 
@@ -127,6 +127,21 @@ def within(test: TestResult, found: Families, margin: float, alpha: float) -> Te
 def critical(df: float, found: Families, alpha: float) -> float:
     """Return the t from which a difference is significant at the two-sided level ``alpha``, mean of both directions."""
     return (upper_critical(alpha / 2, df, found.skewness) + upper_critical(alpha / 2, df, -found.skewness)) / 2
+
+
+def mean_interval(values: ArrayLike, clusters: Codes, level: float) -> Estimate:
+    """Return a team's own mean with its interval, widened where the families lean to one side.
+
+    Near a ceiling most do: at 94 % of 24 families Student's interval covers 84 to 88 %, this one 90 to 93 %; at 98 %
+    of 66 families it is 85 to 90 and 92 to 95 %.  With fewer families than that, neither is good enough.
+    """
+    plain, known = t_interval(values, clusters, level), clustered_mean(values, clusters)
+    if plain.degenerate:
+        return plain
+    tail = (1 - level) / 2
+    low = known.mean - upper_critical(tail, known.df, known.skewness) * known.se
+    high = known.mean + upper_critical(tail, known.df, -known.skewness) * known.se
+    return dataclasses.replace(plain, low=low, high=high, method=f"{plain.method}, widened for skewness")
 
 
 def _limits(test: TestResult, found: Families, tail: float) -> tuple[float, float]:

@@ -25,7 +25,9 @@ _DVC_TALK = (
     "Updating lock file",
     "Use `dvc push`",
     "To track the changes",
-    "\tgit add",
+    "git add",
+    "To enable auto staging, run:",
+    "dvc config core.autostage true",
 )
 
 
@@ -78,7 +80,7 @@ class StageProcess:
         for raw in output:
             line = raw.decode(errors="replace").rstrip()
             worked = worked or line.startswith("Running stage ")
-            if line and not line.startswith(_DVC_TALK):
+            if line and not line.strip().startswith(_DVC_TALK):
                 last.append(line)
                 refused = line if line.startswith(REFUSED) else refused
                 on_line(line)

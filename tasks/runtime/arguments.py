@@ -1,8 +1,9 @@
-"""Command-line arguments of the stages that exist once per arm and training seed."""
+"""Command-line arguments: of the stages that exist once per arm and training seed, and how a program is called."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from tasks.experiment.arms import ARMS, TEAM
@@ -14,3 +15,8 @@ def arm_and_seed(description: str | None) -> dict[str, Any]:
     parser.add_argument("--arm", choices=ARMS, default=TEAM, help="the team, or the single-agent baseline")
     parser.add_argument("--seed", type=int, required=True, help="training seed")
     return vars(parser.parse_args())
+
+
+def program(name: str) -> str:
+    """Return how a program of `flows` was called: ``symposium <command>``, or as a module."""
+    return sys.argv[0] if sys.argv[0].startswith("symposium ") else f"python -m flows.{name}"

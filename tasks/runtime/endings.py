@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import signal
 import sys
 import traceback
@@ -25,6 +26,9 @@ def end(error: BaseException) -> NoReturn:
     """End the process because of an error, with its explanation, or its traceback if it has none."""
     if isinstance(error, SystemExit):
         sys.exit(error.code)
+    if isinstance(error, BrokenPipeError):  # who reads has read enough, as `| head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
     if was_interrupted(error):
         sys.stderr.write("interrupted; the same command continues where this one stopped\n")
         sys.exit(INTERRUPT_STATUS)
@@ -39,7 +43,7 @@ def end(error: BaseException) -> NoReturn:
 
 def is_explained(error: BaseException) -> bool:
     """Return whether an error's text says all there is to say: our own errors, and those of the file system."""
-    own = type(error).__module__.partition(".")[0] in {"pipeline_lib", "tasks", "flows"}
+    own = type(error).__module__.partition(".")[0] in {"pipeline_lib", "tasks", "flows", "symposium"}
     return own or isinstance(error, OSError)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pipeline_lib.evaluation.clusters import clustered_mean
-from pipeline_lib.evaluation.evidence import families, primary, within
+from pipeline_lib.evaluation.clusters import clustered_mean, t_interval
+from pipeline_lib.evaluation.evidence import families, mean_interval, primary, within
 from pipeline_lib.evaluation.skewness import CAUTION, upper_critical, upper_tail
 from pipeline_lib.evaluation.tests_of_difference import equivalence, paired
 
@@ -56,3 +56,16 @@ def test_interval_p_value_and_equivalence_never_disagree(shift: float) -> None:
     assert (same.low, same.high, same.level) == tuple(map(pytest.approx, (test.low, test.high, test.level)))
     assert (same.p <= 0.05) == (test.low > -0.5 and test.high < 0.5)
     assert same.p >= min(1.0, 2 * equivalence(test, 0.5, 0.05).p) - 1e-12
+
+
+def test_the_interval_of_a_mean_near_its_ceiling_covers_it_and_students_does_not() -> None:
+    rng = np.random.default_rng(5)
+    covered = np.zeros(2)
+    for _ in range(150):
+        families_at = rng.beta(4 * 0.94, 4 * 0.06, 24)
+        values = rng.binomial(12, np.repeat(families_at, 4)) / 12
+        codes = np.repeat(np.arange(24), 4)
+        for number, found in enumerate((t_interval(values, codes, 0.95), mean_interval(values, codes, 0.95))):
+            covered[number] += found.low <= 0.94 <= found.high
+    plain, wide = covered / 150
+    assert plain < 0.9 < wide, (plain, wide)

@@ -1,0 +1,44 @@
+"""What works on this machine, and what to install for what does not.
+
+symposium doctor         # status 1 if the default run would not work here
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tasks.runtime.arguments import program
+from tasks.runtime.endings import end
+from tasks.services.doctor import MISSING, OK, OPTIONAL, examine
+
+_COLOURS = {OK: "green", MISSING: "red", OPTIONAL: "yellow"}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line, which takes no arguments."""
+    return argparse.ArgumentParser(
+        prog=program("doctor"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def main() -> None:
+    """Print a line per thing."""
+    parser().parse_args()
+    try:
+        found = examine(Path.cwd())
+        table = Table(box=None, pad_edge=False, show_header=False)
+        for finding in found:
+            table.add_row(finding.name, f"[{_COLOURS[finding.status]}]{finding.status}[/]", finding.text)
+        Console().print(table)
+        sys.exit(any(finding.status == MISSING for finding in found))
+    except BaseException as error:
+        end(error)
+
+
+if __name__ == "__main__":
+    main()

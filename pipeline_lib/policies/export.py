@@ -1,0 +1,73 @@
+"""Writes the agents of a team as folders that transformers and peft load without this project.
+
+    <folder>/<agent>/    weights (all of them, or a LoRA adapter), tokenizer, configuration
+    <folder>/base/       the model below the adapters, where it is nobody else's (the embedded one)
+
+Weights are safetensors.  An adapter's configuration names its base, so that ``PeftModel`` finds it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from peft import PeftModel
+
+from pipeline_lib.policies.lora import is_adapted, merged_state
+from pipeline_lib.policies.policy import Policy, PolicyError, Team
+from pipeline_lib.storage import read_json, write_json
+
+Form = Literal["trained", "merged"]
+FULL, ADAPTER = "full weights", "adapter"
+
+
+def export_team(
+    team: Team, agents: Sequence[str], folder: Path, form: Form = "trained", base: Path | None = None
+) -> dict[str, str]:
+    """Write one folder per agent; agents that share a policy get the same weights.
+
+    Args:
+        team: with the weights to be written.
+        agents: their names.
+        folder: must not exist yet.
+        form: ``trained``: what training changed, all weights or the adapter; ``merged``: adapters become part of the
+            weights.
+        base: folder of the base of adapters, where no hub has it; it is copied.
+
+    Returns:
+        what each agent's folder holds, ``full weights`` or ``adapter``.
+
+    Raises:
+        PolicyError: the folder exists.
+    """
+    if folder.exists():
+        raise PolicyError(f"{folder} exists already; give another folder, or remove it")
+    holds = {}
+    for agent in agents:
+        policy = team.policy_of(agent)
+        holds[agent] = _write(policy, folder / agent, form)
+        if holds[agent] == ADAPTER and base is not None:
+            if not (folder / "base").exists():
+                shutil.copytree(base, folder / "base", ignore=shutil.ignore_patterns("base.json"))
+            config = folder / agent / "adapter_config.json"
+            write_json(config, {**read_json(config), "base_model_name_or_path": "base"})
+    return holds
+
+
+def _write(policy: Policy, place: Path, form: Form) -> str:
+    model: Any = policy.model
+    if is_adapted(policy) and form == "merged":
+        model.get_base_model().save_pretrained(place, state_dict=merged_state(policy))
+        held = FULL
+    elif is_adapted(policy):
+        assert isinstance(model, PeftModel)
+        model.save_pretrained(str(place))
+        (place / "README.md").unlink(missing_ok=True)  # peft's empty form
+        held = ADAPTER
+    else:
+        model.save_pretrained(place)
+        held = FULL
+    policy.tokenizer.save_pretrained(place)
+    return held

@@ -1,0 +1,99 @@
+"""The card of an exported team, written from its verdict, in the format of the model hub."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import yaml
+
+from pipeline_lib.report.page import TEMPLATES
+from pipeline_lib.seam.metrics import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was exported.
+
+    Attributes:
+        task: kind of environment.
+        seed: training seed.
+        step: updates done.
+        holds: by agent, what its folder holds (`pipeline_lib.policies.export`).
+        prompts: by agent, its observation of one problem.
+        base_model: name of the base on a hub, empty for the embedded one.
+        snippet: a program that loads the agents.
+        tested: whether this is a checkpoint that the verdict is about.
+    """
+
+    task: str
+    seed: int
+    step: int
+    holds: Mapping[str, str]
+    prompts: Mapping[str, str]
+    base_model: str
+    snippet: str
+    tested: bool
+
+
+def model_card(team: Exported, verdict: Mapping[str, Any], manifest: Mapping[str, Any], info: Metric) -> str:
+    """Return the card as Markdown with its YAML head.
+
+    Args:
+        team: what was exported.
+        verdict: content of ``results/verdict.json``.
+        manifest: of the problems.
+        info: the metric that the verdict is about.
+    """
+    loader = jinja2.FileSystemLoader(TEMPLATES)
+    # Markdown, not HTML: nothing is escaped, and texts come from files of the project.
+    environment = jinja2.Environment(loader=loader, autoescape=False, undefined=jinja2.StrictUndefined)
+    text = environment.get_template("model_card.md.j2").render(
+        task=team.task,
+        agents=list(team.holds),
+        adapter=all(held == "adapter" for held in team.holds.values()),
+        license="other",
+        base_model=team.base_model,
+        tested=team.tested,
+        sentence=verdict["sentence"],
+        other_runs=verdict["other_runs"],
+        seed=team.seed,
+        step=team.step,
+        holds=team.holds,
+        snippet=team.snippet.strip(),
+        prompts={agent: prompt.removesuffix("\n") for agent, prompt in team.prompts.items()},
+        newline=all(prompt.endswith("\n") for prompt in team.prompts.values()),
+        counts={name: split["count"] for name, split in manifest["splits"].items()},
+        source=manifest["source"],
+        looks=_looks(verdict["looks"]),
+        comparisons={name: _cell(found["sentence"]) for name, found in verdict["comparisons"].items()},
+        metric=info.label,
+        limits=(
+            f"The licence is that of {team.base_model}; look there and set it in the head of this card."
+            if team.base_model
+            else "The base was made from nothing for this task and knows no other."
+        ),
+    )
+    return text
+
+
+def check_card(path: Path) -> dict[str, Any]:
+    """Return the head of a card, as a hub reads it.
+
+    Raises:
+        ValueError: it has none.
+    """
+    _, head, _ = path.read_text(encoding="utf-8").split("---\n", 2)
+    return dict(yaml.safe_load(head))
+
+
+def _looks(looks: Mapping[str, Any]) -> str:
+    count = looks["count"]
+    return "The test split was looked at once." if count == 1 else f"The test split was looked at {count} times."
+
+
+def _cell(sentence: str) -> str:
+    return sentence.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,5 @@
+"""``python -m symposium``: the same as ``symposium``."""
+
+from symposium.cli import main
+
+main()

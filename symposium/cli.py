@@ -1,0 +1,88 @@
+"""The commands, by name.  Nothing else of the project is imported before one of them is asked for.
+
+Most commands are programs of `flows` under a shorter name, with the options and the help that those define.
+Exit status: 0, it was done; 1, it failed, and the message says why; 2, a setting or an argument is wrong; 130, it was
+interrupted, and the same command continues.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+
+import click
+from click.shell_completion import CompletionItem
+
+#: Command, the module of `flows` that is its program, and what it does.
+PROGRAMS = {
+    "run": ("flows.experiment", "Bring everything up to date: from data to a verdict and a page."),
+    "ui": ("flows.serve", "Serve Prefect and MLflow on 127.0.0.1, with the experiment as a form."),
+    "plan": ("flows.plan", "How many problems, samples and seeds does a wanted difference need?"),
+    "compare": ("flows.compare", "Compare runs that have a verdict on one page."),
+    "identity": ("flows.identity", "What a result depends on, and why a stage is stale."),
+    "looks": ("flows.looks", "Every look at the test split that git remembers."),
+    "export": ("flows.export", "Write a trained team as folders that transformers and peft load by themselves."),
+    "doctor": ("flows.doctor", "What works on this machine, and what to install for what does not."),
+}
+
+
+class Program(click.Command):
+    """A program of `flows` as a command: its own parser reads the arguments and prints the help."""
+
+    def __init__(self, name: str) -> None:
+        self.module, text = PROGRAMS[name]
+        super().__init__(
+            name,
+            help=text,
+            short_help=text,
+            add_help_option=False,
+            context_settings={
+                "ignore_unknown_options": True,
+                "allow_extra_args": True,
+                "allow_interspersed_args": False,
+            },
+        )
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Run the program, which ends this process if it fails."""
+        sys.argv = [f"symposium {self.name}", *ctx.args]
+        importlib.import_module(self.module).main()
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer the options of the program, and the values of arguments that have a few."""
+        parser: argparse.ArgumentParser = importlib.import_module(self.module).parser()
+        words = [option for action in parser._actions for option in action.option_strings if option.startswith("--")]
+        words += [
+            str(value) for action in parser._actions if not action.option_strings for value in action.choices or ()
+        ]
+        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
+class Programs(click.Group):
+    """The group of all commands; each is made when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(PROGRAMS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, or None where there is none of that name."""
+        return Program(cmd_name) if cmd_name in PROGRAMS else None
+
+
+@click.group(cls=Programs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="symposium")
+def main() -> None:
+    """Train teams of language models to work together, and prove whether they learned to.
+
+    Example: symposium run, then symposium ui.  Every command has --help.
+
+    \b
+    Shell completion, for bash (zsh and fish alike):
+      eval "$(_SYMPOSIUM_COMPLETE=bash_source symposium)"
+
+    \b
+    Exit status: 0 done, 1 failed, 2 a wrong setting or argument,
+    130 interrupted (the same command continues).
+    """

@@ -1,0 +1,148 @@
+"""Looks at what the project can use on this machine, one `Finding` a thing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.services.process_environment import places, server_url
+
+OK, MISSING, OPTIONAL = "ok", "missing", "optional"
+LEAST_FREE_GB = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one thing.
+
+    Attributes:
+        name: the thing.
+        status: ``ok``; ``missing``: the default run does not work without it; ``optional``: it is not there and not
+            needed for the default.
+        text: what was found, and where something is missing what to do.
+    """
+
+    name: str
+    status: str
+    text: str
+
+
+def examine(project: Path) -> list[Finding]:
+    """Return what works on this machine for a project, the things that the default run needs first."""
+    looks: tuple[Callable[[Path], Finding], ...] = (
+        _python, _libraries, _git, _dvc, _disk, _servers, _jail, _docker, _gvisor, _gpu, _vllm, _ray,
+    )  # fmt: skip
+    return [look(project) for look in looks]
+
+
+def _python(project: Path) -> Finding:
+    return Finding("Python", OK, f"{platform.python_version()} on {os.cpu_count()} cores, {sys.executable}")
+
+
+def _libraries(project: Path) -> Finding:
+    names = ("torch", "transformers", "peft", "prefect", "mlflow", "dvc")
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        return Finding("libraries", MISSING, f"not installed: {', '.join(missing)}; run `make environment`")
+    return Finding("libraries", OK, ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names))
+
+
+def _git(project: Path) -> Finding:
+    if shutil.which("git") is None:
+        return Finding("git", MISSING, "no program `git`; install it: looks, plans and experiments are kept by it")
+    if _said("git", "-C", str(project), "rev-parse", "HEAD") is None:
+        return Finding("git", MISSING, f"{project} has no commit; `git init`, `git add -A`, `git commit`")
+    return Finding("git", OK, "a repository with a commit")
+
+
+def _dvc(project: Path) -> Finding:
+    if not (project / "dvc.yaml").exists():
+        return Finding("project", MISSING, f"no dvc.yaml in {project}; go to the project's folder")
+    if not (project / ".dvc").is_dir():
+        return Finding("project", MISSING, "no folder .dvc; run `dvc init`")
+    return Finding("project", OK, str(project))
+
+
+def _disk(project: Path) -> Finding:
+    free = shutil.disk_usage(project).free / 2**30
+    text = f"{free:.1f} GB free"
+    if free < LEAST_FREE_GB:
+        return Finding("disk", MISSING, f"{text}; the default run wants {LEAST_FREE_GB:g} GB")
+    if not os.access(project, os.W_OK):
+        return Finding("disk", MISSING, f"{project} cannot be written to")
+    return Finding("disk", OK, text)
+
+
+def _servers(project: Path) -> Finding:
+    found = [f"{name} {url}" for name in ("prefect", "mlflow") if (url := server_url(name))]
+    if found:
+        return Finding("servers", OK, ", ".join(found))
+    return Finding("servers", OK, f"none runs, none is needed; `symposium ui` starts them (state: {places().home})")
+
+
+def _jail(project: Path) -> Finding:
+    from pipeline_lib.sandbox.backend import SandboxUnavailable
+    from pipeline_lib.sandbox.executor import Executor
+
+    try:
+        with Executor("process", slots=1) as executor:
+            return Finding("sandbox", OK, f"programs run in processes, isolation: {executor.health()['isolation']}")
+    except SandboxUnavailable as error:
+        return Finding("sandbox", MISSING, str(error))
+
+
+def _docker(project: Path) -> Finding:
+    version = _said("docker", "version", "--format", "{{.Server.Version}}")
+    if version is None:
+        return Finding("Docker", OPTIONAL, "no daemon answers; needed for `sandbox.kind: docker` only")
+    return Finding("Docker", OK, version)
+
+
+def _gvisor(project: Path) -> Finding:
+    version = _said("runsc", "--version")
+    if version is None:
+        return Finding("gVisor", OPTIONAL, "no program `runsc`; needed for `sandbox.runtime: runsc` only")
+    return Finding("gVisor", OK, version.splitlines()[0])
+
+
+def _gpu(project: Path) -> Finding:
+    import torch
+
+    if not torch.cuda.is_available():
+        built = (
+            f"this torch is built for CUDA {torch.version.cuda}" if torch.version.cuda else "this torch is a CPU build"
+        )
+        return Finding("GPU", OPTIONAL, f"none that torch can use ({built}); the embedded model needs none")
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return Finding("GPU", OK, ", ".join(names))
+
+
+def _vllm(project: Path) -> Finding:
+    return _package("vLLM", "vllm", "needed for `rollouts.kind: vllm` only")
+
+
+def _ray(project: Path) -> Finding:
+    return _package("Ray", "ray", "needed to judge programs on several machines only")
+
+
+def _package(name: str, module: str, why: str) -> Finding:
+    if importlib.util.find_spec(module) is None:
+        return Finding(name, OPTIONAL, f"not installed; {why}")
+    return Finding(name, OK, importlib.metadata.version(module))
+
+
+def _said(*command: str) -> str | None:
+    """Return what a program says, or None where it is not there, fails, or does not answer in ten seconds."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,79 @@
+"""The command `symposium`: quick help, commands that are the programs of `flows`, statuses as documented."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from symposium.cli import PROGRAMS, main
+
+ROOT = Path(__file__).parents[2]
+
+
+def symposium(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "symposium", *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_help_names_every_command_in_full_and_imports_nothing_of_the_project() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "symposium", "--help"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for name, (_, text) in PROGRAMS.items():
+        assert f"  {name} " in done.stdout
+        assert "".join(text.split()) in "".join(done.stdout.split())
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+    assert not [name for name in imported if name.partition(".")[0] in {"flows", "tasks", "pipeline_lib", "torch"}]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_command_has_help_under_its_own_name_with_an_example(name: str) -> None:
+    done = symposium(name, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"usage: symposium {name} ")
+    assert f"symposium {name}" in done.stdout.partition("\n\n")[2], "no example"
+
+
+def test_programs_are_also_modules() -> None:
+    for module, _ in PROGRAMS.values():
+        assert callable(importlib.import_module(module).main)
+        assert importlib.import_module(module).parser().prog.startswith("python -m flows.")
+
+
+def test_a_command_that_is_not_there_and_an_argument_that_is_wrong_end_with_status_2() -> None:
+    assert symposium("rnu").returncode == 2
+    wrong = symposium("identity", "no-such-stage")
+    assert wrong.returncode == 2
+    assert "symposium identity: error: argument stage: invalid choice: 'no-such-stage'" in wrong.stderr
+
+
+def test_what_cannot_be_done_ends_with_status_1_and_says_why(tmp_path: Path) -> None:
+    for name in ("dvc.yaml", "params.yaml"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    done = symposium("export", "team", folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: results/selection.json: nothing was selected yet; run `symposium run` first")
+
+
+def test_completion_offers_commands_options_and_values() -> None:
+    def offered(words: str, at: int) -> set[str]:
+        environment = {"_SYMPOSIUM_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(at)}
+        found = CliRunner().invoke(main, prog_name="symposium", env=environment)
+        return {line.partition(",")[2] for line in found.output.splitlines()}
+
+    assert offered("symposium ", 1) == set(PROGRAMS)
+    assert {"--seed", "--compare", "--json"} <= offered("symposium identity --", 2)
+    assert {"train", "train_single"} == offered("symposium identity tra", 2)
+
+
+def test_output_that_nobody_reads_to_its_end_is_no_error() -> None:
+    command = f"{sys.executable} -m symposium identity train --json | head -1"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("{\n", "")

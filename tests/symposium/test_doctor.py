@@ -1,0 +1,39 @@
+"""What `symposium doctor` says of a machine."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tasks.services import doctor
+from tasks.services.doctor import MISSING, OK, OPTIONAL, examine
+
+
+def test_in_an_empty_folder_it_says_what_is_missing_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    found = {finding.name: finding for finding in examine(tmp_path)}
+    assert found["Python"].status == found["libraries"].status == OK
+    assert (found["git"].status, found["project"].status) == (MISSING, MISSING)
+    assert "`git init`" in found["git"].text and "no dvc.yaml" in found["project"].text
+    assert found["sandbox"].status == OK and "isolation" in found["sandbox"].text
+    assert found["GPU"].status in (OK, OPTIONAL), "no GPU is no fault"
+
+
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "LEAST_FREE_GB", 1e9)
+    found = {finding.name: finding for finding in examine(tmp_path)}["disk"]
+    assert found.status == MISSING and "GB free" in found.text
+
+
+def test_a_project_with_git_and_dvc_is_whole(tmp_path: Path) -> None:
+    for command in ("init -q", "-c user.name=a -c user.email=a@b commit -q --allow-empty -m first"):
+        subprocess.run(f"git {command}", shell=True, cwd=tmp_path, check=True)
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / "dvc.yaml").touch()
+    found = {finding.name: finding for finding in examine(tmp_path)}
+    assert found["git"].status == found["project"].status == OK
