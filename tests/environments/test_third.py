@@ -62,7 +62,7 @@ def params_of(**environment: Any) -> Any:
 
 
 def test_an_installed_package_is_found_by_its_entry_point_and_by_its_import_path(known: Path):
-    assert names() == ("coding", "philosophers", "halves")
+    assert names()[-1] == "halves" and {"coding", "philosophers"} <= set(names()[:-1])
     assert find("halves").primary == find("matching_halves.task:HalvesTask").primary == "match"
     params = params_of(kind="halves", turns=2)
     assert (params.environment.kind, params.environment.turns, params.environment.match) == ("halves", 2, 1.0)
@@ -78,7 +78,7 @@ def test_an_installed_package_is_found_by_its_entry_point_and_by_its_import_path
     [
         ({"kind": "halves", "trns": 2}, ["environment.trns", "unknown key", "kind, match, turns", "'turns'"]),
         ({"kind": "halves", "turns": 9}, ["environment.turns", "got 9", "less than or equal to 4"]),
-        ({"kind": "halvs"}, ["environment.kind", "no environment 'halvs'", "coding, philosophers, halves"]),
+        ({"kind": "halvs"}, ["environment.kind", "no environment 'halvs'", "coding, philosophers", "halves"]),
     ],
 )
 def test_its_own_settings_are_checked_in_words(known: Path, environment: dict[str, Any], parts: list[str]):

@@ -40,11 +40,13 @@ def _keys(value: object, prefix: str = "") -> set[str]:
 def test_every_preset_is_valid(preset: Path, tmp_path: Path):
     section, name = preset.parent.name, preset.stem
     chosen = {"policy": "qwen3-1.7b-lora"} if section == "rollouts" else {}  # those leave no room in a tiny context
-    if name.startswith(("philosophers", "dpbench")):
-        chosen = {p.parent.name: p.stem for p in (ROOT / "conf").glob("*/philosophers.yaml")}  # they go together
-    if section == "evaluate":
-        chosen["environment"] = name  # it is made for the environment that brings it
-    if name == "dpbench" and section != "problems":
+    # A preset is made for the environment that brings it along, if there is one, or for the one it is named after.
+    environments = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / "conf/environment").glob("*.yaml")}
+    for environment in (name, name.partition("-")[0]):
+        if section != "environment" and environment in environments:
+            chosen = {"environment": environment}
+            break
+    if name == "dpbench":
         chosen["policy"] = "qwen3-1.7b-lora"  # its prompt is not for the embedded model
     params = load_params(write(tmp_path, yaml.safe_dump(chosen | {section: name})), ROOT / "conf")
     assert getattr(params, section) != getattr(Params(), section)

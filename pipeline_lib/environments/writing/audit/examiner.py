@@ -1,0 +1,47 @@
+"""The audit of a writing reward: who earns what, and how much of it is paid for form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipeline_lib.audit.claims import form
+from pipeline_lib.audit.examiner import ScriptedExaminer, ScriptedPlay, Teams
+from pipeline_lib.audit.result import Check, Rung, Status
+from pipeline_lib.environments.writing.audit.teams import teams
+
+
+class WritingExaminer(ScriptedExaminer):
+    """Plays scripted writers and asks what those earn that tell nothing.
+
+    Of an episode of several turns the first is looked at.
+    """
+
+    wanted, words = "coverage", "facts told"
+    turns = 1
+
+    def teams(self, environment: Any, problem: Any, other: Any) -> Teams:
+        """Return texts whose worth is known."""
+        return teams(environment, problem, other)
+
+    def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
+        """Check pay for form."""
+        return [_form(rungs)]
+
+
+def _form(rungs: Sequence[Rung]) -> Check:
+    """Ask how much of what the best working writers earn is paid to some that tell nothing."""
+    working = [rung.reward for rung in rungs if rung.role == "working"]
+    degenerate = [rung for rung in rungs if rung.role == "degenerate"]
+    if not working or not degenerate:
+        return Check("form", Status.WARN, "No text has known facts: nobody knows how much there is to earn.")
+    top, bottom = max(degenerate, key=lambda rung: rung.reward), min(rung.reward for rung in rungs)
+    share = (top.reward - bottom) / (max(working) - bottom) if max(working) > bottom else 1.0
+    status = form(share)
+    return Check(
+        "form",
+        status,
+        f"'{top.name}', which tells nothing, earns {share:.0%} of what telling everything earns.",
+        {"share": share, "team": top.name},
+        "" if status is Status.PASS else "give the facts of the source more weight than all that form can earn.",
+    )

@@ -1,0 +1,23 @@
+"""What a writer is told after a turn: its own text, and what is counted of it, in words.
+
+Promises: nothing here is of another writer's text, nor of a part of the source that the writer was not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+#: Most of its own previous text that a writer is shown, in characters.
+MAX_OWN_TEXT = 4000
+
+
+def next_observation(first: str, action: str, notes: Sequence[str]) -> str:
+    """Return what a writer sees in a later turn.
+
+    Args:
+        first: its observation in the first turn.
+        action: the text it wrote last.
+        notes: what it is told of that, a line each; none with plain feedback.
+    """
+    lines = [first.rstrip("\n"), "", "Your text:", action.strip()[:MAX_OWN_TEXT], ""]
+    return "\n".join([*lines, *(f"- {note}" for note in notes), "Write it again, improved:\n"])

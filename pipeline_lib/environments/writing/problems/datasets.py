@@ -1,0 +1,108 @@
+"""Published texts: posts of TL;DR and abstracts of arXiv, from the hub or from a file with the published fields.
+
+TL;DR (``trl-lib/tldr``) has ``prompt``, a post with its heading; arXiv (``OpenMLRL/arXiv_abstract``) has
+``abstract_text``.  Every split that a source was published with is pooled; the problems are dealt out anew.  Both
+writers see the whole text, as published; which of them says what is asked of them in words.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pipeline_lib.environments.writing.problems.problem import Limits, WritingProblem
+from pipeline_lib.problems.content import ProblemsError
+from pipeline_lib.problems.rows import read_rows
+from pipeline_lib.storage import digest
+
+if TYPE_CHECKING:
+    from pipeline_lib.environments.writing.settings import PublishedTexts
+
+#: Hub id, field and task of each dataset as published.
+HUB = {
+    "tldr": ("trl-lib/tldr", "prompt", "summary"),
+    "arxiv": ("OpenMLRL/arXiv_abstract", "abstract_text", "introduction"),
+}
+
+#: Words of an abstract that is used, as published.
+ABSTRACT_WORDS = (100, 300)
+
+LIMITS = {
+    "summary": Limits((8, 40), (20, 128), (1.6, 3.2)),
+    "introduction": Limits((128, 256), (128, 256), (1.0, 1.6)),
+}
+
+_ALONE = "Write in full sentences and in your own words, say nothing that the {0} does not say, and add no heading."
+_POST = "Two writers summarise this post without seeing each other's text. Yours is the"
+_ABSTRACT = "Two writers make an introduction of this abstract without seeing each other's text. You write the"
+_ASKED = {
+    "summary": {
+        "first": f"{_POST} short one: say in one or two sentences ({{a}} to {{b}} words) what matters most. {_ALONE}",
+        "second": f"{_POST} long one: tell in {{c}} to {{d}} words, about twice as many as the other writer's, what a "
+        f"short summary leaves out, and let every sentence follow from the one before. {_ALONE}",
+        "single": "Summarise this post twice: first in {a} to {b} words, then, after an empty line, in {c} to {d} "
+        f"with what the short summary leaves out. {_ALONE}",
+    },
+    "introduction": {
+        "first": f"{_ABSTRACT} first half, {{a}} to {{b}} words: background and motivation only, and nothing of the "
+        f"method. {_ALONE}",
+        "second": f"{_ABSTRACT} second half, {{c}} to {{d}} words: method and implications only, and nothing of "
+        f"background and motivation. {_ALONE}",
+        "single": "Make an introduction of this abstract in two paragraphs with an empty line between them: first "
+        f"background and motivation in {{a}} to {{b}} words, then method and implications in {{c}} to {{d}}. {_ALONE}",
+    },
+}
+
+
+def read_dataset(settings: PublishedTexts) -> list[WritingProblem]:
+    """Return the problems of a dataset in published order, at most as many as the settings say.
+
+    Raises: ProblemsError: the source is not there, is empty or lacks the field, or holds no text that can be used; the
+        message names the row.
+    """
+    published, field, task = HUB[settings.kind]
+    rows, source = read_rows(settings.source, published, None, settings.revision)
+    if not rows:
+        raise ProblemsError(f"{source}: the dataset is empty")
+    problems: list[WritingProblem] = []
+    for number, row in enumerate(rows):
+        if not isinstance(row.get(field), str):
+            raise ProblemsError(
+                f"{source}: row {number} has no text in the field {field}; it has the fields {', '.join(sorted(row))}"
+            )
+        text = " ".join(row[field].replace("<S>", " ").replace("</S>", " ").split())
+        if not _usable(text, task):
+            continue
+        problems.append(_problem(settings.kind, task, number, text))
+        if len(problems) == settings.most:
+            break
+    if not problems:
+        low, high = ABSTRACT_WORDS
+        raise ProblemsError(f"{source}: none of {len(rows)} texts can be used (abstracts of {low} to {high} words)")
+    return problems
+
+
+def _usable(text: str, task: str) -> bool:
+    words = len(text.split())
+    return ABSTRACT_WORDS[0] <= words <= ABSTRACT_WORDS[1] if task == "introduction" else words > 0
+
+
+def _problem(kind: str, task: str, number: int, text: str) -> WritingProblem:
+    limits = LIMITS[task]
+    lengths = dict(zip("abcd", (*limits.first, *limits.second), strict=True))
+    what = {"summary": "post", "introduction": "abstract"}[task]
+    # the heading that asks for the author's own summary is no part of the post
+    source = re.sub(r"\s*TL;DR:\s*$", "", text)
+    name = f"{kind}/{number}-{digest([text])[:8]}"
+    return WritingProblem(
+        id=name,
+        source=kind,
+        family=name,
+        task=task,
+        observations={
+            role: f"{asked.format(what, **lengths)}\n\n{what.capitalize()}: {source}\n"
+            for role, asked in _ASKED[task].items()
+        },
+        text=source,
+        limits=limits,
+    )

@@ -1,0 +1,140 @@
+"""Generated posts and abstracts of which it is known what they say.
+
+A text says six facts (a post) or seven (an abstract).  Each writer of a pair is shown a part of them: neither sees all,
+together they see everything, and one fact is shown to both.  Who tells that one is a matter of agreement: told by both
+it is told once too often, and by the first the lengths do not fit; told by neither it is missing.
+
+Splits are kept apart by family: what somebody did to what, what they ask and who was touched (posts), or by which
+method, with which aim, against what and for whom (abstracts); the combination of a test text never occurs in training,
+though each word does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pipeline_lib.environments.writing.problems.problem import PAIR, SINGLE, Limits, WritingProblem
+from pipeline_lib.environments.writing.problems.world import Fact, World
+from pipeline_lib.environments.writing.problems.worlds import WORLDS
+from pipeline_lib.storage import digest
+
+if TYPE_CHECKING:
+    from pipeline_lib.environments.writing.settings import GeneratedTexts
+
+#: Upper ends of the shares of families that train, validation and test draw from.
+FAMILY_SHARES = {"train": 0.7, "validation": 0.8, "test": 1.0}
+
+#: Facts that the first writer alone sees, that both see, that the second alone sees.
+POST_PARTS, PAPER_PARTS = (2, 1, 3), (3, 1, 3)
+
+#: The facts of a post: its gist, with what both writers see last, and the details, of which a post lacks one.
+POST_GIST, POST_DETAILS = ("deed", "ask", "mood"), ("cause", "place", "month", "price")
+
+#: The facts of an abstract in the order of an introduction: background, motivation, aim, method, implications.
+PAPER_ORDER = ("field", "problem", "gap", "aim", "method", "data", "use")
+
+LIMITS = {
+    "summary": Limits((8, 12), (17, 28), (1.5, 3.2)),
+    "introduction": Limits((12, 19), (18, 26), (1.0, 1.8)),
+}
+
+#: What the writers are asked for; short, because the embedded model reads it on a CPU.
+_ASKED = {
+    "summary": {"first": "short summary", "second": "long summary", "single": "short and long summary"},
+    "introduction": {"first": "background", "second": "method", "single": "background and method"},
+}
+
+#: Draws in a row without a new text after which a split counts as exhausted.
+_PATIENCE = 20_000
+
+
+def generate(settings: GeneratedTexts) -> dict[str, list[WritingProblem]]:
+    """Return the problems of all splits; the same settings give the same problems.
+
+    Raises:
+        ValueError: a split is larger than the number of different texts that can be found for it.
+    """
+    rng = random.Random(digest(["texts", settings.seed]))
+    return {
+        split: draw_problems(split, getattr(settings.sizes, split), settings.task, settings.seed, rng)
+        for split in FAMILY_SHARES
+    }
+
+
+def draw_problems(split: str, size: int, task: str, seed: int, rng: random.Random) -> list[WritingProblem]:
+    """Return different problems of one split; raises as `generate`."""
+    found: dict[str, WritingProblem] = {}
+    in_vain = 0
+    while len(found) < size:
+        in_vain += 1
+        if in_vain > _PATIENCE:
+            raise ValueError(f"problems.sizes.{split}: asked for {size}, but only {len(found)} texts were found")
+        problem = draw_post(rng) if task == "summary" else draw_abstract(rng)
+        if problem.id in found or split_of(problem.family, seed) != split:
+            continue
+        found[problem.id] = problem
+        in_vain = 0
+    return list(found.values())
+
+
+@lru_cache(maxsize=65536)
+def split_of(family: str, seed: int) -> str:
+    """Return the only split in which texts of a family may occur."""
+    share = int(digest(["family", seed, family])[:12], 16) / 16**12
+    return next(split for split, end in FAMILY_SHARES.items() if share < end)
+
+
+def draw_post(rng: random.Random) -> WritingProblem:
+    """Return a post: what was done and asked, which the first writer alone sees, and what else there is to say."""
+    world = WORLDS["posts"]
+    missing = rng.choice(POST_DETAILS)
+    facts = world.draw([*POST_GIST, *(name for name in POST_DETAILS if name != missing)], rng)
+    told = dict(facts)
+    family = "-".join([*told["deed"], *told["ask"], *told["mood"][:1]])
+    return _problem(world, "summary", family, facts, POST_PARTS, rng)
+
+
+def draw_abstract(rng: random.Random) -> WritingProblem:
+    """Return an abstract; background and motivation go to the first writer, method and implications to the second."""
+    world = WORLDS["papers"]
+    facts = world.draw(PAPER_ORDER, rng)
+    told = dict(facts)
+    family = "-".join(told[name][0] for name in ("method", "aim", "problem", "use"))
+    return _problem(world, "introduction", family, facts, PAPER_PARTS, rng)
+
+
+def _problem(
+    world: World, task: str, family: str, facts: Sequence[Fact], dealt: tuple[int, int, int], rng: random.Random
+) -> WritingProblem:
+    hero = rng.choice(world.values("hero"))
+    lines = [world.tell(fact, hero, rng.randrange(2)) for fact in facts]
+    numbers = range(len(facts))
+    own, shared = dealt[0], dealt[0] + dealt[1]
+    parts = (tuple(numbers[:shared]), tuple(numbers[own:]))
+    seen = {**dict(zip(PAIR, parts, strict=True)), SINGLE: tuple(numbers)}
+    text = f"{hero}: {'; '.join(lines)}"
+    return WritingProblem(
+        id=f"world/{world.name}-{digest([text])[:12]}",
+        source="world",
+        family=f"{world.name}-{family}",
+        task=task,
+        observations={
+            role: f"{hero}: {'; '.join(lines[i] for i in shown)}. {_ASKED[task][role]}:\n"
+            for role, shown in seen.items()
+        },
+        text=text,
+        limits=LIMITS[task],
+        world=world.name,
+        hero=hero,
+        facts=tuple(facts),
+        parts=parts,
+        reference=tuple(write(world, hero, [facts[i] for i in told]) for told in (numbers[:own], numbers[own:])),
+    )
+
+
+def write(world: World, hero: str, facts: Sequence[Fact]) -> str:
+    """Return a text that tells facts, one sentence each, in the past and with the hero in every sentence."""
+    return " ".join(world.state(fact, hero, 0, "past") for fact in facts)

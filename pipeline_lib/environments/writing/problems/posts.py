@@ -1,0 +1,75 @@
+"""The world of posts: somebody did something to a thing, and asks what to do now."""
+
+from __future__ import annotations
+
+from pipeline_lib.environments.writing.problems.world import Kind, World, make_kinds
+
+POSTS = World(
+    name="posts",
+    words={
+        "hero": ("Mara", "Jonas", "Ines", "Tariq", "Lena", "Omar"),
+        "thing": ("boat", "car", "piano", "bike", "tent", "lamp"),
+        "cause": ("storm", "fire", "flood", "debt", "theft", "accident"),
+        "place": ("market", "lake", "station", "school", "garden", "harbor"),
+        "month": ("March", "April", "May", "June", "July", "August"),
+        "other": ("sister", "brother", "boss", "neighbor", "landlord", "cousin"),
+        "mood": ("angry", "sad", "proud", "worried", "glad", "jealous"),
+        "act": ("apologize", "pay", "leave", "wait", "call", "explain"),
+        "sum": ("ten", "twenty", "thirty", "forty", "fifty", "sixty"),
+    },
+    verbs={
+        "deed": (
+            ("sold", "sells", "sell"),
+            ("lost", "loses", "lose"),
+            ("painted", "paints", "paint"),
+            ("traded", "trades", "trade"),
+            ("rented", "rents", "rent"),
+            ("repaired", "repairs", "repair"),
+        ),
+    },
+    kinds=make_kinds(
+        Kind(
+            "deed",
+            ("deed", "thing"),
+            ("{hero} {deed} the {thing}", "the {thing} was/is {deed:past} by {hero}"),
+            ("i {deed:past} my {thing}", "my {thing} got {deed:past}"),
+        ),
+        Kind(
+            "ask",
+            ("act",),
+            ("{hero} asked/asks whether to {act}", "the question was/is whether to {act}"),
+            ("should i {act}", "do i {act} now"),
+        ),
+        Kind(
+            "cause",
+            ("cause",),
+            ("the {cause} made/makes {hero} do it", "the reason was/is the {cause}"),
+            ("blame the {cause}", "all because of the {cause}"),
+        ),
+        Kind(
+            "place",
+            ("place",),
+            ("{hero} did/does it at the {place}", "it happened/happens at the {place}"),
+            ("we met at the {place}", "down at the {place}"),
+        ),
+        Kind(
+            "month",
+            ("month",),
+            ("{hero} did/does it in {month}", "it was/is in {month}"),
+            ("back in {month}", "that was {month}"),
+        ),
+        Kind(
+            "mood",
+            ("other", "mood"),
+            ("the {other} of {hero} was/is {mood}", "the {other} was/is {mood}"),
+            ("my {other} got {mood}", "{mood} says my {other}"),
+        ),
+        Kind(
+            "price",
+            ("sum",),
+            ("it cost/costs {hero} {sum} dollars", "the price was/is {sum} dollars"),
+            ("{sum} dollars gone", "that makes {sum} dollars"),
+        ),
+    ),
+    entities=frozenset({"hero", "thing", "other"}),
+)

@@ -1,0 +1,82 @@
+"""What a writing problem is, generated or published."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline_lib.environments.writing.problems.world import Fact
+from pipeline_lib.problems.content import normalised_text
+from pipeline_lib.storage import digest
+
+#: The writers of a pair, and the one who writes both texts.
+PAIR, SINGLE = ("first", "second"), "single"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long the texts should be.
+
+    Attributes:
+        first: least and greatest number of words of the first text.
+        second: the same for the second.
+        ratio: least and greatest number of words of the second for one of the first.
+    """
+
+    first: tuple[int, int]
+    second: tuple[int, int]
+    ratio: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class WritingProblem:
+    """One text to be summarised, or to be introduced.
+
+    Attributes:
+        id: unique within its source.
+        source: where it comes from: ``world``, ``tldr``, ``arxiv``.
+        family: cluster of related problems.
+        task: ``summary`` or ``introduction``.
+        observations: what each role is shown, keyed ``first``, ``second`` and ``single``.
+        text: the whole source, which nobody of a pair need have seen.
+        limits: how long the texts should be.
+        world: name of the world that the text was generated in, or empty.
+        hero: who or what a generated text is about.
+        facts: what a generated text says.
+        parts: numbers of the facts that each writer of a pair is shown.
+        reference: two texts that do the task, or none.
+    """
+
+    id: str
+    source: str
+    family: str
+    task: str
+    observations: Mapping[str, str]
+    text: str
+    limits: Limits
+    world: str = ""
+    hero: str = ""
+    facts: tuple[Fact, ...] = ()
+    parts: tuple[tuple[int, ...], ...] = ()
+    reference: tuple[str, ...] = ()
+
+    @property
+    def content_hash(self) -> str:
+        """Return the SHA-256 of what is asked: the task, and what each role is shown, normalised."""
+        return digest([self.task, {role: normalised_text(text) for role, text in self.observations.items()}])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the problem as a JSON object with one key per attribute."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> WritingProblem:
+        """Rebuild a problem from `to_json`; unknown or missing keys raise TypeError."""
+        row = dict(value)
+        row["limits"] = Limits(**{name: tuple(pair) for name, pair in row["limits"].items()})
+        row["facts"] = tuple((kind, tuple(values)) for kind, values in row["facts"])
+        row["parts"] = tuple(map(tuple, row["parts"]))
+        row["reference"] = tuple(row["reference"])
+        return cls(**row)

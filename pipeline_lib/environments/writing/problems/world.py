@@ -1,0 +1,208 @@
+"""A small world whose texts can be read exactly: kinds of facts, the words for them, and the ways to say them.
+
+A *statement* is a sentence made from one of the templates of a kind of fact, in past or present tense; `World.read`
+gets the fact back from it.  A *source line* says a fact in the voice of the source, which is no statement: who copies
+it has stated nothing.  Every word that carries meaning belongs to one class of words, so reading is a matter of
+replacing words by their classes and looking the result up; there is no guessing, and no two templates look alike.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+#: A kind of fact and its values.
+Fact = tuple[str, tuple[str, ...]]
+
+TENSES = ("past", "present")
+
+#: Words that may stand before a statement, set off by a comma; they add nothing to it.
+OPENINGS = (
+    "However",
+    "Moreover",
+    "Then",
+    "Indeed",
+    "For example",
+    "In short",
+    "Likewise",
+    "Although",
+    "If so",
+    "Still",
+)
+
+_OPENING = re.compile(rf"(?:{'|'.join(OPENINGS)}), ", re.IGNORECASE)
+_SLOT = re.compile(r"{(\w+)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fact.
+
+    Attributes:
+        name: what it is called.
+        slots: the classes of its values.
+        statements: templates; ``{hero}`` is who or what the text is about, ``{deed}`` a verb in the sentence's tense,
+            ``{deed:past}`` one in the past, ``was/is`` a word of either tense.
+        source: templates in the voice of the source.
+    """
+
+    name: str
+    slots: tuple[str, ...]
+    statements: tuple[str, ...]
+    source: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a sentence states.
+
+    Attributes:
+        fact: the fact.
+        hero: who or what it is said of, or empty where the sentence does not say.
+        tense: ``past`` or ``present``.
+        entities: the entities that it names.
+        words: how many words it takes, without an opening connective.
+    """
+
+    fact: Fact
+    hero: str
+    tense: str
+    entities: frozenset[str]
+    words: int
+
+
+@dataclass(slots=True)
+class World:
+    """A world and its language.
+
+    Attributes:
+        name: what it is called.
+        words: the values of each class but verbs.
+        verbs: past, present and plain form of each verb, by class; the plain form is the value.
+        kinds: the kinds of facts by name.
+        entities: the classes of words whose sharing joins two sentences.
+    """
+
+    name: str
+    words: Mapping[str, tuple[str, ...]]
+    verbs: Mapping[str, tuple[tuple[str, str, str], ...]]
+    kinds: Mapping[str, Kind]
+    entities: frozenset[str]
+    _classes: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _forms: dict[tuple[str, str], tuple[str, str, str]] = field(default_factory=dict)
+    _skeletons: dict[tuple[str, ...], tuple[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, values in self.words.items():
+            for value in values:
+                self._enter(value.lower(), name, value)
+        for name, verbs in self.verbs.items():
+            for past, present, plain in verbs:
+                self._forms[name, plain] = (past, present, plain)
+                self._enter(past, f"{name}:past", plain)
+                self._enter(present, f"{name}:present", plain)
+        for kind in self.kinds.values():
+            for template in kind.statements:
+                for number, tense in enumerate(TENSES):
+                    skeleton = tuple(self._skeleton_word(word, number) for word in template.split())
+                    if self._skeletons.setdefault(skeleton, (kind.name, tense)) != (kind.name, tense):
+                        raise ValueError(f"world {self.name}: two templates look alike: {' '.join(skeleton)}")
+
+    def values(self, slot: str) -> tuple[str, ...]:
+        """Return the values of a class of words, verbs in their plain form."""
+        return self.words[slot] if slot in self.words else tuple(plain for _, _, plain in self.verbs[slot])
+
+    def state(self, fact: Fact, hero: str, template: int, tense: str) -> str:
+        """Return a fact as a sentence.
+
+        Args:
+            fact: kind and values.
+            hero: who or what the text is about.
+            template: number of the template, modulo how many the kind has.
+            tense: ``past`` or ``present``.
+        """
+        templates = self.kinds[fact[0]].statements
+        number = TENSES.index(tense)
+        words = [_of_tense(word, number) for word in templates[template % len(templates)].split()]
+        text = self._fill(" ".join(words), fact, hero, number)
+        return f"{text[0].upper()}{text[1:]}."
+
+    def tell(self, fact: Fact, hero: str, template: int) -> str:
+        """Return a fact in the voice of the source, without a full stop."""
+        templates = self.kinds[fact[0]].source
+        return self._fill(templates[template % len(templates)], fact, hero, 2)
+
+    def read(self, sentence: str) -> Statement | None:
+        """Return what a sentence states, or None if it is no statement; one opening connective is skipped.
+
+        The sentence must begin with a capital letter and end with a full stop.
+        """
+        if not sentence.endswith(".") or not sentence[:1].isupper():
+            return None
+        opening = _OPENING.match(sentence)
+        words = sentence[opening.end() if opening else 0 : -1].lower().split()
+        classes = [self._classes.get(word) for word in words]
+        found = self._skeletons.get(
+            tuple(f"<{known[0]}>" if known else word for known, word in zip(classes, words, strict=True))
+        )
+        if found is None:
+            return None
+        kind, tense = found
+        said = {known[0].partition(":")[0]: known[1] for known in classes if known}
+        return Statement(
+            fact=(kind, tuple(said[slot] for slot in self.kinds[kind].slots)),
+            hero=said.get("hero", ""),
+            tense=tense,
+            entities=frozenset(value for name, value in said.items() if name in self.entities),
+            words=len(words),
+        )
+
+    def another(self, fact: Fact, rng: random.Random) -> Fact:
+        """Return a fact of the same kind with one value exchanged."""
+        kind, values = fact
+        place = rng.randrange(len(values))
+        other = rng.choice([v for v in self.values(self.kinds[kind].slots[place]) if v != values[place]])
+        return kind, (*values[:place], other, *values[place + 1 :])
+
+    def draw(self, kinds: Sequence[str], rng: random.Random) -> list[Fact]:
+        """Return a random fact of each kind."""
+        return [(name, tuple(rng.choice(self.values(slot)) for slot in self.kinds[name].slots)) for name in kinds]
+
+    def _enter(self, word: str, name: str, value: str) -> None:
+        if word in self._classes:
+            raise ValueError(f"world {self.name}: {word!r} is in two classes, {self._classes[word][0]} and {name}")
+        self._classes[word] = name, value
+
+    def _skeleton_word(self, word: str, tense: int) -> str:
+        word = _of_tense(word, tense).lower()
+        slot = _SLOT.fullmatch(word)
+        if slot is None and not word.startswith("{"):
+            if word in self._classes:
+                raise ValueError(f"world {self.name}: {word!r} is a word of a template and of a class")
+            return word
+        if slot is None:
+            return f"<{word[1:-1]}>"
+        return f"<{slot[1]}:{TENSES[tense]}>" if slot[1] in self.verbs else f"<{slot[1]}>"
+
+    def _fill(self, template: str, fact: Fact, hero: str, form: int) -> str:
+        values = dict(zip(self.kinds[fact[0]].slots, fact[1], strict=True)) | {"hero": hero}
+
+        def value(slot: str) -> str:
+            name, _, tense = slot.partition(":")
+            if name not in self.verbs:
+                return values[name]
+            return self._forms[name, values[name]][TENSES.index(tense) if tense else form]
+
+        return re.sub(r"{([\w:]+)}", lambda found: value(found[1]), template)
+
+
+def _of_tense(word: str, tense: int) -> str:
+    """Return the word of a pair ``was/is`` that belongs to a tense."""
+    return word.split("/")[tense] if "/" in word else word
+
+
+def make_kinds(*kinds: Kind) -> dict[str, Kind]:
+    """Return kinds by name."""
+    return {kind.name: kind for kind in kinds}

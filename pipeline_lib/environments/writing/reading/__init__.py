@@ -1,0 +1,1 @@
+"""What two texts say of their source: exactly for generated sources, by words for published ones."""

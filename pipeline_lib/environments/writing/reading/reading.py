@@ -1,0 +1,82 @@
+"""What a reader finds in two texts; the sound reward and the metrics know nothing else of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline_lib.environments.writing.problems.problem import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What two texts tell of their source.
+
+    A sentence *tells* if it is complete, follows from the source, is no copy of it, and says what its own text has not
+    said before.  What is counted in facts is relative to how many facts the source has, so that nothing rises when a
+    text says less.
+
+    Attributes:
+        coverage: share of the facts that are told, in [0, 1].
+        unsupported: sentences that state nothing of the source, copies of it among them, relative to the facts.
+        repeated: sentences that say again what either text has said, relative to the facts.
+        style: share of the facts that are told in the prevailing style of both texts together, in [0, 1].
+        links: share of the possible joints between neighbouring sentences that tell what no text before has told and
+            share an entity, in [0, 1].
+        told: words of each text in sentences that tell.
+        words: all words of each text.
+        sentences: number of sentences of both texts.
+        inventions: share of the sentences that do not follow from the source and are no copies.
+        copied: share of the sentences that are copies or repetitions.
+        complete: share of the sentences that begin and end as sentences do.
+        notes: what each writer may be told of its own text, a line each.
+    """
+
+    coverage: float
+    unsupported: float
+    repeated: float
+    style: float
+    links: float
+    told: tuple[int, int]
+    words: tuple[int, int]
+    sentences: int
+    inventions: float
+    copied: float
+    complete: float
+    notes: tuple[tuple[str, ...], tuple[str, ...]]
+
+
+def length_share(told: int, words: int, limits: tuple[int, int]) -> float:
+    """Return how well a length fits, in [0, 1].
+
+    ``min(1, told / least) * max(0, 1 - max(0, words - greatest) / greatest)``: only words that tell make a text long
+    enough, every word makes it too long.
+    """
+    least, greatest = limits
+    return min(1.0, told / least) * max(0.0, 1.0 - max(0, words - greatest) / greatest)
+
+
+def ratio_share(told: tuple[int, int], words: tuple[int, int], limits: tuple[float, float]) -> float:
+    """Return how well the second length fits the first, in [0, 1].
+
+    The second text is long enough by the words of it that tell, for all words of the first; it is too long by all of
+    its words, for those of the first that tell.  So a word that tells nothing can only do harm.
+    """
+    least, greatest = limits
+    if not words[0] or not told[0]:
+        return 0.0
+    return min(1.0, told[1] / words[0] / least) * max(0.0, 1.0 - max(0.0, words[1] / told[0] / greatest - 1.0))
+
+
+def lengths_fit(words: tuple[int, int], limits: Limits) -> bool:
+    """Say whether both texts have as many words as they should, and the second so many for one of the first."""
+    (a, b), (c, d), (e, f) = limits.first, limits.second, limits.ratio
+    return a <= words[0] <= b and c <= words[1] <= d and e <= words[1] / words[0] <= f
+
+
+def length_notes(words: tuple[int, int], limits: Limits) -> tuple[list[str], list[str]]:
+    """Return what each writer may be told of its own length."""
+    found: tuple[list[str], list[str]] = [], []
+    for own, count, (least, greatest) in zip(found, words, (limits.first, limits.second), strict=True):
+        if not least <= count <= greatest:
+            own.append(f"{count} words; it should be {least} to {greatest}")
+    return found

@@ -1,0 +1,45 @@
+"""What a reward of two texts is; a reward of your own is a subclass of `Reward` (docs/rewards.md)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline_lib.environments.writing.problems.problem import WritingProblem
+from pipeline_lib.environments.writing.reading.reading import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a team wrote.
+
+    Attributes:
+        problem: what was asked.
+        first, second: the two texts.
+        reading: what they tell of the source.
+    """
+
+    problem: WritingProblem
+    first: str
+    second: str
+    reading: Reading
+
+
+class Reward(ABC):
+    """Named, weighted terms.
+
+    Attributes:
+        bounds: least and greatest sum of the terms that can occur.
+    """
+
+    bounds: tuple[float, float]
+
+    @abstractmethod
+    def terms(self, work: Work) -> dict[str, float]:
+        """Return every term by name, the ones that are 0 included; the reward is their sum."""
+
+
+def total(terms: Mapping[str, float]) -> float:
+    """Return the reward that terms amount to; nobody adds them up in another way."""
+    return float(sum(terms.values()))

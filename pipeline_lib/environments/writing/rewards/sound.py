@@ -1,0 +1,59 @@
+"""The sound reward: what two texts tell of their source, less what they should not say.
+
+Nothing can be had for words that tell nothing.  Lengths are reached with words that tell and exceeded with any; style
+and joints are counted in facts told, not as shares of what was written; white space is not looked at; and what all form
+is worth shrinks with every sentence that tells nothing.  So for texts about a generated source, and with the default
+weights, the reward does not rise when a connective, a copied sentence or white space is added, nor when a fact is taken
+out: a fact is worth more than all that its absence could mend elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline_lib.environments.writing.reading.reading import length_share, ratio_share
+from pipeline_lib.environments.writing.rewards.reward import Reward, Work
+
+if TYPE_CHECKING:
+    from pipeline_lib.environments.writing.settings import SoundWritingReward
+
+
+class SoundReward(Reward):
+    """Six terms.
+
+    With u and r the sentences that state nothing of the source (false, unreadable, incomplete or copied ones) and those
+    that repeat, relative to the facts, the *faults* are ``f = min(1, u + r * repeats / inventions)``.
+
+    - ``coverage``: its weight times the share of the facts that are told;
+    - ``inventions``: minus its weight times ``min(1, u)``;
+    - ``repeats``: minus the weight of ``inventions`` times ``f - min(1, u)``;
+    - ``lengths``, ``style``, ``coherence``: their weights times ``1 - f`` times how well the lengths fit (a third each
+      for the first, the second and their ratio), the share of the facts told in the prevailing style, and the share of
+      the possible joints of neighbouring sentences that tell and share an entity.
+    """
+
+    def __init__(self, weights: SoundWritingReward) -> None:
+        self._weights = weights
+        self.bounds = (
+            -weights.inventions,
+            weights.coverage + weights.lengths + weights.style + weights.coherence,
+        )
+
+    def terms(self, work: Work) -> dict[str, float]:
+        """Return the six terms; see the class."""
+        weights, reading, limits = self._weights, work.reading, work.problem.limits
+        lengths = (
+            length_share(reading.told[0], reading.words[0], limits.first)
+            + length_share(reading.told[1], reading.words[1], limits.second)
+            + ratio_share(reading.told, reading.words, limits.ratio)
+        ) / 3
+        unsupported = min(1.0, reading.unsupported)
+        faults = min(1.0, reading.unsupported + reading.repeated * weights.repeats / weights.inventions)
+        return {
+            "coverage": weights.coverage * reading.coverage,
+            "inventions": -weights.inventions * unsupported,
+            "repeats": -weights.inventions * (faults - unsupported),
+            "lengths": (1.0 - faults) * weights.lengths * lengths,
+            "style": (1.0 - faults) * weights.style * reading.style,
+            "coherence": (1.0 - faults) * weights.coherence * reading.links,
+        }

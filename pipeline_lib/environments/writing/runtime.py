@@ -1,0 +1,137 @@
+"""The writing environment: two texts by two agents, or both by one, read and rewarded.
+
+Promises: no program is run and no model is asked; the same texts get the same reward.  A single agent writes both texts
+with an empty line between them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pipeline_lib.environments.writing.feedback import next_observation
+from pipeline_lib.environments.writing.problems.problem import PAIR, SINGLE, WritingProblem
+from pipeline_lib.environments.writing.published.levels import (
+    CONNECTIVE_WEIGHT,
+    CONSTANTS,
+    GREATEST,
+    SHARED_WEIGHT,
+    published_terms,
+)
+from pipeline_lib.environments.writing.reading.read import read
+from pipeline_lib.environments.writing.reading.reading import lengths_fit
+from pipeline_lib.environments.writing.rewards.make import make_reward
+from pipeline_lib.environments.writing.rewards.reward import Work, total
+from pipeline_lib.seam.environment import Environment, Outcome
+
+if TYPE_CHECKING:
+    from pipeline_lib.environments.writing.settings import WritingEnvironment as WritingSettings
+
+AGENTS = {"pair": PAIR, "single": (SINGLE,)}
+
+#: Rewards closer than this count as equal, so that rounding cannot keep an episode from ending.
+_TOLERANCE = 1e-9
+
+_EMPTY_LINE = re.compile(r"\n[ \t]*\n\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What happened in one turn: every agent's text, what each was told of it, and the reward."""
+
+    actions: tuple[str, ...]
+    notes: tuple[tuple[str, ...], ...]
+    reward: float
+
+
+@dataclass(frozen=True, slots=True)
+class WritingState:
+    """Where an episode stands: the problem, and the turns played."""
+
+    problem: WritingProblem
+    turns: tuple[Turn, ...] = ()
+
+
+class WritingEnvironment(Environment[WritingProblem, WritingState]):
+    """Two texts of one source; `metrics.METRICS` says what is measured."""
+
+    def __init__(self, settings: WritingSettings) -> None:
+        self.turns = settings.turns
+        self._agents = AGENTS[settings.team]
+        self._told = settings.feedback == "notes"
+        self._reward = make_reward(settings.reward)
+        self.reward_bounds = self._reward.bounds
+        self._enough = settings.stop_at * self.reward_bounds[1] - _TOLERANCE
+
+    def agents(self, problem: WritingProblem) -> tuple[str, ...]:
+        """Return ``("first", "second")`` or ``("single",)``."""
+        return self._agents
+
+    def start(self, problem: WritingProblem, seed: int = 0) -> WritingState:
+        """Return the state before the first turn; there is no chance in this environment."""
+        return WritingState(problem)
+
+    def observe(self, state: WritingState, agent: int) -> str:
+        """Return the agent's part of the source, in later turns followed by its own last text and notes on it."""
+        first = state.problem.observations[self._agents[agent]]
+        if not state.turns:
+            return first
+        last = state.turns[-1]
+        return next_observation(first, last.actions[agent], last.notes[agent])
+
+    def step(
+        self, states: Sequence[WritingState], joint_actions: Sequence[Sequence[str]]
+    ) -> list[Outcome[WritingState]]:
+        """Read and reward the texts; ``details`` holds the reward of every turn so far and the first hundred words."""
+        return [self._step(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
+
+    def _step(self, state: WritingState, actions: Sequence[str]) -> Outcome[WritingState]:
+        if len(actions) != len(self._agents):
+            raise ValueError(f"got {len(actions)} actions for the {len(self._agents)} agents of {state.problem.id}")
+        first, second = split_texts(actions[0]) if len(actions) == 1 else actions
+        problem = state.problem
+        work = Work(problem, first, second, read(problem, first, second))
+        terms = self._reward.terms(work)
+        reward = total(terms)
+        notes = work.reading.notes if len(actions) > 1 else ((*work.reading.notes[0], *work.reading.notes[1]),)
+        turn = Turn(tuple(actions), notes if self._told else ((),) * len(actions), reward)
+        after = replace(state, turns=(*state.turns, turn))
+        return Outcome(
+            reward=reward,
+            terms=terms,
+            metrics=measure(work),
+            state=after,
+            done=len(after.turns) >= self.turns or reward >= self._enough,
+            details={
+                **{f"reward_of_turn_{number}": each.reward for number, each in enumerate(after.turns, 1)},
+                "texts": [" ".join(text.split()[:100]) for text in (first, second)],
+            },
+        )
+
+
+def split_texts(text: str) -> tuple[str, str]:
+    """Return the two texts of a single agent: what stands before the first empty line, and all the rest."""
+    parts = _EMPTY_LINE.split(text.strip(), maxsplit=1)
+    return parts[0], parts[1] if len(parts) > 1 else ""
+
+
+def measure(work: Work) -> dict[str, float]:
+    """Return what is measured of two texts; see `metrics.METRICS`."""
+    reading = work.reading
+    levels = published_terms(work.first, work.second, CONSTANTS[work.problem.task, "paper"])
+    return {
+        "coverage": reading.coverage,
+        "all_told": float(reading.coverage >= 1.0 and not reading.unsupported and not reading.repeated),
+        "inventions": reading.inventions,
+        "copied": reading.copied,
+        "fitting": float(bool(all(reading.words)) and lengths_fit(reading.words, work.problem.limits)),
+        "complete": reading.complete,
+        "style": reading.style,
+        "joints": reading.links,
+        "published": total(levels) / GREATEST,
+        "published_structure": (levels["words"] + levels["length"] + levels["unique"]) / 2.0,
+        "published_coherence": levels["connectives"] / CONNECTIVE_WEIGHT,
+        "published_consistency": levels["shared"] / SHARED_WEIGHT,
+    }

@@ -1,0 +1,108 @@
+"""The writers as the chain knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.environments.writing.settings import GeneratedTexts, PublishedTexts, WritingEnvironment
+from pipeline_lib.seam.task import Task
+
+if TYPE_CHECKING:
+    from pipeline_lib.environments.writing.problems.problem import WritingProblem
+    from pipeline_lib.environments.writing.runtime import WritingEnvironment as Writing
+    from pipeline_lib.seam.metrics import Metrics
+    from pipeline_lib.seam.task import Demonstration
+
+
+class WritingTask(Task):
+    """Two writers, or one, tell what a text says: a short and a long summary, or the halves of an introduction."""
+
+    settings = WritingEnvironment
+    problems = (GeneratedTexts, PublishedTexts)
+    primary = "coverage"
+    guards = (
+        {"metric": "inventions", "better": "lower", "slack": 0.05},
+        {"metric": "complete", "better": "higher", "slack": 0.05},
+    )
+
+    def make_problems(self, settings: GeneratedTexts | PublishedTexts) -> Mapping[str, Sequence[WritingProblem]]:
+        """Generate texts, or read a published dataset and deal it out."""
+        if settings.kind == "world":
+            from pipeline_lib.environments.writing.problems.generated import generate
+
+            return generate(settings)
+        from pipeline_lib.environments.writing.problems.datasets import read_dataset
+        from pipeline_lib.problems.dealing import deal
+
+        return deal(read_dataset(settings), settings.validation, settings.test, settings.seed)
+
+    def read_problem(self, row: Mapping[str, Any]) -> WritingProblem:
+        """Rebuild a `WritingProblem`."""
+        from pipeline_lib.environments.writing.problems.problem import WritingProblem
+
+        return WritingProblem.from_json(row)
+
+    def prompts(self, problems: Sequence[WritingProblem]) -> list[str]:
+        """Return the first observation of every role."""
+        return [text for problem in problems for text in problem.observations.values()]
+
+    def demonstrate(
+        self, problems: Sequence[WritingProblem], count: int, mistakes: float, seed: int
+    ) -> Sequence[Demonstration]:
+        """Show texts that leave out, invent, copy, and agree on nothing."""
+        from pipeline_lib.environments.writing.demonstrations import demonstrate
+
+        return demonstrate(problems, count, mistakes, seed)
+
+    def make(self, settings: WritingEnvironment, executor: Callable[[], Any]) -> Writing:
+        """Return the environment; no program is run."""
+        from pipeline_lib.environments.writing.runtime import WritingEnvironment as Writing
+
+        return Writing(settings)
+
+    def single_agent(self, settings: WritingEnvironment) -> WritingEnvironment:
+        """Return the form in which one agent writes both texts."""
+        return settings.model_copy(update={"team": "single"})
+
+    def senseless(self, protocol: str, settings: WritingEnvironment) -> str:
+        """Return why a protocol makes no sense: it needs two agents, or a second turn."""
+        if settings.team == "single":
+            return "environment.team is single, and one agent has nobody to read"
+        if protocol == "naive_concatenation" and settings.turns == 1:
+            return "with environment.turns 1 it is what the base plays anyway"
+        return ""
+
+    def check(self, params: Any) -> None:
+        """Refuse steps of training that need more texts than are generated."""
+        problems = params.problems
+        if problems.kind == "world" and params.train.problems_per_step > problems.sizes.train:
+            raise ValueError(
+                f"train.problems_per_step ({params.train.problems_per_step}) is more than "
+                f"problems.sizes.train ({problems.sizes.train})"
+            )
+
+    def notes(self, settings: WritingEnvironment) -> list[str]:
+        """Say which baseline the base is."""
+        if settings.team == "pair" and settings.turns == 1:
+            return ["With one turn, the base is also the baseline that is known as naive concatenation."]
+        return []
+
+    def metrics(self) -> Metrics:
+        """Return facts told, what follows from nothing, form, and the published reward."""
+        from pipeline_lib.environments.writing.metrics import METRICS
+
+        return METRICS
+
+    def audit(self) -> Any:
+        """Return the audit with scripted writers."""
+        from pipeline_lib.environments.writing.audit.examiner import WritingExaminer
+
+        return WritingExaminer()
+
+    def reward_code(self, settings: WritingEnvironment) -> str:
+        """Return where the reward is; the built-in ones depend on how texts are read."""
+        reward = settings.reward
+        return (
+            reward.path if reward.kind == "custom" else "pipeline_lib.environments.writing.runtime:WritingEnvironment"
+        )

@@ -1,0 +1,35 @@
+"""Writing problems and what teams earn on them."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+from pipeline_lib.environments.writing.problems.generated import draw_abstract, draw_post
+from pipeline_lib.environments.writing.problems.problem import WritingProblem
+from pipeline_lib.environments.writing.problems.world import World
+from pipeline_lib.environments.writing.problems.worlds import WORLDS
+from pipeline_lib.environments.writing.reading.read import read
+from pipeline_lib.environments.writing.rewards.reward import Work, total
+from pipeline_lib.environments.writing.rewards.sound import SoundReward
+from pipeline_lib.environments.writing.settings import SoundWritingReward
+
+SOUND = SoundReward(SoundWritingReward())
+
+
+@cache
+def problems(task: str, count: int = 20) -> tuple[WritingProblem, ...]:
+    rng = random.Random(task)
+    return tuple((draw_post if task == "summary" else draw_abstract)(rng) for _ in range(count))
+
+
+def world_of(problem: WritingProblem) -> World:
+    return WORLDS[problem.world]
+
+
+def work(problem: WritingProblem, first: str, second: str) -> Work:
+    return Work(problem, first, second, read(problem, first, second))
+
+
+def reward(problem: WritingProblem, first: str, second: str) -> float:
+    return total(SOUND.terms(work(problem, first, second)))

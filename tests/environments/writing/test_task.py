@@ -1,0 +1,90 @@
+"""The writers as the chain knows them: settings, demonstrations, presets."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.environments.writing.demonstrations import FLAWS, demonstrate
+from pipeline_lib.environments.writing.reading.sentences import split_sentences
+from pipeline_lib.seam.registry import find
+from pipeline_lib.settings import load_params
+from pipeline_lib.settings.load import SettingsError
+from tests.environments.writing.help import problems, work, world_of
+
+ROOT = Path(__file__).parents[3]
+
+
+def params_of(folder: Path, text: str):
+    (folder / "params.yaml").write_text(text)
+    return load_params(folder / "params.yaml", ROOT / "conf")
+
+
+@pytest.mark.parametrize(
+    ("preset", "task", "reward"),
+    [
+        ("writing", "summary", "sound"),
+        ("writing-introduction", "introduction", "sound"),
+        ("writing-paper", "summary", "paper"),
+    ],
+)
+def test_a_preset_brings_everything_that_goes_with_it(tmp_path: Path, preset: str, task: str, reward: str):
+    params = params_of(tmp_path, f"environment: {preset}\n")
+    assert (params.environment.kind, params.problems.task, params.environment.reward.kind) == ("writing", task, reward)
+    assert params.evaluate.metric == "coverage" and params.policy.vocabulary == 1024
+    assert [guard.metric for guard in params.evaluate.guards] == ["inventions", "complete"]
+
+
+def test_settings_that_do_not_go_together_are_refused(tmp_path: Path):
+    text = "environment: {kind: writing}\nproblems: {sizes: {train: 8}}\ntrain: {problems_per_step: 32}\n"
+    with pytest.raises(SettingsError, match=r"train.problems_per_step \(32\) is more than problems.sizes.train \(8\)"):
+        params_of(tmp_path, text)
+    with pytest.raises(SettingsError, match="leave no text to train on"):
+        params_of(tmp_path, "environment: {kind: writing}\nproblems: {kind: tldr, validation: 0.5, test: 0.5}\n")
+    with pytest.raises(SettingsError, match=r"environment\.reward"):
+        params_of(tmp_path, "environment: {kind: writing, reward: {kind: paper, variant: newest}}\n")
+
+
+def test_the_task_says_what_makes_no_sense_and_where_its_reward_is(tmp_path: Path):
+    task = find("writing")
+    pair = params_of(tmp_path, "environment: writing\n").environment
+    single = task.single_agent(pair)
+    assert single.team == "single" and pair.team == "pair"
+    assert "nobody to read" in task.senseless("one_round_discussion", single)
+    assert "turns 1" in task.senseless("naive_concatenation", pair) and task.notes(pair)
+    assert not task.senseless("naive_concatenation", pair.model_copy(update={"turns": 2}))
+    assert task.reward_code(pair) == "pipeline_lib.environments.writing.runtime:WritingEnvironment"
+    own = params_of(tmp_path, "environment: {kind: writing, reward: {kind: custom, path: 'a.b:C'}}\n").environment
+    assert task.reward_code(own) == "a.b:C"
+
+
+@pytest.mark.parametrize("task", ["summary", "introduction"])
+def test_demonstrations_have_gaps_inventions_copies_and_no_agreement(task: str):
+    found = demonstrate(problems(task), 3000, mistakes=0.5, seed=3)
+    assert found == demonstrate(problems(task), 3000, mistakes=0.5, seed=3) != demonstrate(problems(task), 3000, 0.5, 4)
+    by_observation = {text: (p, role) for p in problems(task) for role, text in p.observations.items()}
+    kinds: Counter[str] = Counter()
+    for each in found:
+        problem, role = by_observation[each.observation]
+        assert role == each.role
+        parts = each.action.split("\n\n") if role == "single" else [each.action]
+        texts = parts if role == "single" else ["", parts[0]] if role == "second" else [parts[0], ""]
+        reading = work(problem, *texts).reading
+        if not each.flawed:
+            assert reading.inventions == reading.copied == 0.0
+            kinds["whole"] += reading.coverage == 1.0
+        kinds["flawed"] += each.flawed
+        kinds["invented"] += reading.inventions > 0
+        kinds["copied"] += reading.copied > 0
+        kinds["single"] += role == "single"
+        statements = [world_of(problem).read(s) for text in parts for s in split_sentences(text)]
+        kinds["past"] += any(s is not None and s.tense == "past" for s in statements)
+    assert 0.45 < kinds["flawed"] / 3000 < 0.55 and sum(FLAWS.values()) == pytest.approx(1.0)
+    assert kinds["invented"] > 200 and kinds["copied"] > 200
+    assert kinds["whole"] > 200, "a single agent that is not flawed tells everything"
+    assert 0.4 < kinds["past"] / 3000 < 0.75
+
+
+def test_nothing_to_demonstrate_is_an_answer_in_words():
+    with pytest.raises(ValueError, match="no texts to demonstrate"):
+        demonstrate([], 3, 0.0, 0)
