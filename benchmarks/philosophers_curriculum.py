@@ -30,6 +30,7 @@ from pipeline_lib.environments.make import make_environment
 from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.settings import ScenarioProblems
 from pipeline_lib.evaluation.run import evaluate_team
+from pipeline_lib.play import Player
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
@@ -67,7 +68,8 @@ def test(team: Any, environment: Any, params: Params, problems: list[Scenario]) 
     """Return the means of `METRICS` over the episodes that the stage ``test`` would play."""
     samples = params.evaluate.test
     with contextlib.closing(make_engine(params.rollouts)) as engine:
-        records = evaluate_team(team, environment, problems, engine, sampling_of(params), samples.samples, samples.seed)
+        player = Player(environment, team, engine, sampling_of(params))
+        records = evaluate_team(player, problems, samples.samples, samples.seed)
     return {name: round(mean(record.metrics[name] for record in records), 4) for name in METRICS}
 
 

@@ -23,6 +23,7 @@ from pipeline_lib.environments.philosophers.scenarios import Scenario, dpbench
 from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
+from pipeline_lib.play import Player
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine
 from pipeline_lib.rollouts.remote_policy import remote_team
@@ -79,7 +80,8 @@ def play(cell: Cell, environment: Philosophers, section: OpenAIRollouts, seed: i
         sampling = Sampling(section.temperature, section.top_p, section.top_k, section.max_new_tokens)
         team = remote_team([cell.model], agents)
         engine.load(team.policies)
-        records = evaluate_team(team, environment, [cell.scenario], engine, sampling, cell.episodes, seed)
+        player = Player(environment, team, engine, sampling)
+        records = evaluate_team(player, [cell.scenario], cell.episodes, seed)
         counters = engine.counters
         return {
             "model": cell.model,

@@ -6,13 +6,14 @@ and ruin another.  So the real base policy plays some groups before anything is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline_lib.audit.result import Check, Status
+from pipeline_lib.play.experience import Experience
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,6 +29,22 @@ class Played:
 
     rewards: Floats
     metrics: dict[str, Floats]
+
+    @classmethod
+    def of(cls, experience: Experience, group_size: int) -> Played:
+        """Return the episodes of groups of ``group_size``; metrics are those of the last turn that has any."""
+        rewards: list[float] = []
+        last: list[Mapping[str, float]] = []
+        for episode in experience.episodes():
+            total = 0.0
+            for decision in episode:
+                total += float("nan") if decision.reward is None else decision.reward
+            rewards.append(total)
+            last.append(next((decision.metrics for decision in reversed(episode) if decision.metrics), {}))
+        names = sorted({name for row in last for name in row})
+        shape = (-1, group_size)
+        metrics = {name: np.array([row.get(name, np.nan) for row in last]).reshape(shape) for name in names}
+        return cls(np.array(rewards).reshape(shape), metrics)
 
 
 def preflight(played: Played, wanted: str, words: str, idle: Sequence[str] = ()) -> list[Check]:

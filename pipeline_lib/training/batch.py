@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline_lib.training.experience import Experience
+from pipeline_lib.play.experience import Experience
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.train import LossSettings

@@ -1,18 +1,10 @@
-"""Chance in training: every draw is a function of the seed and of where it is used, so there is no generator state.
-
-A run that continues after a kill, and a run whose batches are cut differently, draw the same numbers.
-"""
+"""Which problems come next: a function of the seed and of the place, so that a run continues as if never killed."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pipeline_lib.storage import digest
-
-
-def derive(*parts: int | str | tuple[int, ...]) -> int:
-    """Return a seed in [0, 2**60) that depends on every part and on nothing else."""
-    return int(digest([list(part) if isinstance(part, tuple) else part for part in parts])[:15], 16)
+from pipeline_lib.play.seeds import derive
 
 
 def problem_order(count: int, seed: int, position: int, size: int) -> list[int]:

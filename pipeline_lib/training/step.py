@@ -6,11 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pipeline_lib.play import Player, Problem, groups, join
 from pipeline_lib.training.advantages import advantages, returns_to_go
 from pipeline_lib.training.batch import actions_of, build, normaliser
-from pipeline_lib.training.collect import Collector, Problem
 from pipeline_lib.training.counters import flops_per_token, memory_peaks
-from pipeline_lib.training.experience import join
 from pipeline_lib.training.optimiser import TrainingError, learning_rate
 from pipeline_lib.training.parallel import Processes
 from pipeline_lib.training.summary import experience_metrics, update_metrics
@@ -26,8 +25,9 @@ LEAST_JUDGED = 1000
 def train_step(
     settings: TrainSettings,
     learners: Sequence[Learner],
-    collector: Collector,
+    player: Player,
     problems: Sequence[Problem],
+    seed: int,
     step: int,
     counters: dict[str, int],
     infra_error_share: float,
@@ -37,9 +37,10 @@ def train_step(
 
     Args:
         settings: the ``train`` section.
-        learners: the policies, up to date in the collector's engine.
-        collector: plays the team; with several processes each plays its share of the problems.
+        learners: the policies, up to date in the player's engine.
+        player: plays the team; with several processes each plays its share of the problems.
         problems: the problems of this step, the same in every process.
+        seed: of the run.
         step: number of the update, from 1.
         counters: ``executed`` and ``lost`` joint actions so far; counted up.
         infra_error_share: share of lost ones above which training ends.
@@ -50,7 +51,8 @@ def train_step(
     """
     started = time.perf_counter()
     slots = processes.share(range(len(problems)))
-    experience = join(processes.gather(collector.collect([problems[i] for i in slots], step, slots)))
+    roots = groups([problems[i] for i in slots], settings.group_size, seed, step, slots)
+    experience = join(processes.gather(player.play(roots)))
     decisions = experience.decisions
     counters["executed"] += len(decisions)
     counters["lost"] += sum(decision.reward is None for decision in decisions)
@@ -74,11 +76,11 @@ def train_step(
         stale += sum(row.version != learner.policy.version for row in rows)
         batch = build(rows, normaliser(rows, settings.loss.normalisation), settings.loss, truncated)
         counts[name] = batch.counts
-        reports[name] = update_policy(learner, batch, settings.loss, rate, collector.check)
+        reports[name] = update_policy(learner, batch, settings.loss, rate, player.check)
     updated = time.perf_counter()
     for learner in learners:
         if learner.policy.name in reports:
-            collector.engine.update(learner.policy)
+            player.engine.update(learner.policy)
     finished = time.perf_counter()
     work = sum(
         reports[m.policy.name].tokens * flops_per_token(m.policy.model) for m in learners if m.policy.name in reports

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from pipeline_lib.play.experience import Decision, Experience
 from pipeline_lib.training.advantages import returns_to_go
 from pipeline_lib.training.batch import Counts
-from pipeline_lib.training.experience import Decision, Experience
 from pipeline_lib.training.update import UpdateReport
 
 

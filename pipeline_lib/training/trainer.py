@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pipeline_lib.play import Player, Problem
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.rollouts.engine import Engine, Sampling
 from pipeline_lib.seam.environment import Environment
 from pipeline_lib.training.checkpoints import clear_leftovers, load_checkpoint, step_folder, write_checkpoint
-from pipeline_lib.training.collect import Collector, Problem
 from pipeline_lib.training.curriculum.samplers import Sampler
 from pipeline_lib.training.curriculum.trial import make_sampler, try_out
 from pipeline_lib.training.learners import make_learners
@@ -122,14 +122,12 @@ def train(
         log = MetricsLog(scratch, start) if processes.first else None
         if start < settings.steps:
             engine.load(team.policies)
-        collector = Collector(
+        player = Player(
             environment=environment,
             team=team,
             engine=engine,
             sampling=sampling,
-            group_size=settings.group_size,
             tree=settings.groups == "tree",
-            seed=seed,
             check=check if processes.world == 1 else lambda: None,
             overlap=settings.overlap,
         )
@@ -139,8 +137,10 @@ def train(
             for step in range(start + 1, settings.steps + 1):
                 _agree_to_go_on(check, processes)
                 todo = [problems[i] for i in sampler.draw(settings.problems_per_step)]
-                metrics = train_step(settings, learners, collector, todo, step, counters, infra_error_share, processes)
-                metrics |= try_out(sampler, validation, collector, step, processes)
+                metrics = train_step(
+                    settings, learners, player, todo, seed, step, counters, infra_error_share, processes
+                )
+                metrics |= try_out(sampler, validation, player, seed, step, processes)
                 if log is not None:
                     log.append(step, metrics)
                     on_step(step, metrics)

@@ -10,9 +10,9 @@ from pipeline_lib.audit.preflight import Played
 from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
 from pipeline_lib.environments.make import make_environment
+from pipeline_lib.play import Player, groups
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts import make_engine
-from pipeline_lib.training.play import play_groups
 from tasks.experiment.arms import PROBLEMS, RESULTS, TEAM, environment_section
 from tasks.experiment.sampling import sampling_of
 from tasks.experiment.teams import base_team
@@ -40,8 +40,9 @@ def audit_reward(params: Params, run: StageRun) -> None:
         engine.load(team.policies)
 
         def play_base(watched: Environment[Any, Any]) -> Played:
-            group_size, seed = params.audit.group_size, params.audit.seed
-            return Played(*play_groups(watched, problems, team, engine, sampling_of(params), group_size, seed))
+            size = params.audit.group_size
+            player = Player(watched, team, engine, sampling_of(params))
+            return Played.of(player.play(groups(problems, size, params.audit.seed)), size)
 
         result = audit(section, environment, problems, play_base, run.progress, params.audit.seed)
     content = {key: value for key, value in result.to_json().items() if key != "seconds"}

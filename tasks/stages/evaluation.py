@@ -17,6 +17,7 @@ from pipeline_lib import storage
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
+from pipeline_lib.play import Player
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.protocols import make_protocol
@@ -130,16 +131,9 @@ class Evaluator:
         def compute() -> dict[str, Any]:
             started = time.perf_counter()
             put()
-            records = evaluate_team(
-                self._team,
-                self._environment,
-                self.problems,
-                self._engine_with_team(),
-                sampling_of(params),
-                samples.samples,
-                samples.seed,
-                protocol=make_protocol(protocol),
-            )
+            engine = self._engine_with_team()
+            player = Player(self._environment, self._team, engine, sampling_of(params), make_protocol(protocol))
+            records = evaluate_team(player, self.problems, samples.samples, samples.seed)
             return {
                 "episodes": [record.to_json() for record in records],
                 "seconds": round(time.perf_counter() - started, 3),

@@ -9,8 +9,7 @@ from pipeline_lib.audit.claims import favourite
 from pipeline_lib.audit.ladder import bounded, compare, make_rung
 from pipeline_lib.audit.preflight import Played, preflight, within
 from pipeline_lib.audit.result import Check, Status, conclude, worst
-from pipeline_lib.training.experience import Decision, Experience
-from pipeline_lib.training.play import episodes_of
+from pipeline_lib.play import Decision, Experience
 
 
 def status(played: Played, name: str) -> Status:
@@ -71,7 +70,7 @@ def test_turns_are_added_up_by_episode():
     experience = Experience(
         [decision(0, None, 1.0, 1), decision(0, None, 2.0, 1), decision(1, 1, 0.5, 3), decision(1, 0, None, 2)]
     )
-    found = Played(*episodes_of(experience, 2))
+    found = Played.of(experience, 2)
     assert found.rewards[0, 1] == 2.5 and np.isnan(found.rewards[0, 0])
     assert found.metrics["meals"].tolist() == [[2.0, 3.0]]
 

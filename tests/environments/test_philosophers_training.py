@@ -8,6 +8,7 @@ from statistics import mean
 
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.run import evaluate_team
+from pipeline_lib.play import Player
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
@@ -34,7 +35,7 @@ def test_a_few_updates_from_warm_start_halve_the_deadlocks(tmp_path: Path):
         def played() -> tuple[float, float]:
             with contextlib.closing(make_engine(params.rollouts)) as engine:
                 engine.load(team.policies)
-                records = evaluate_team(team, environment, held_out, engine, sampling, 2, 1000)
+                records = evaluate_team(Player(environment, team, engine, sampling), held_out, 2, 1000)
             return mean(r.metrics["deadlock"] for r in records), mean(r.metrics["meals_share"] for r in records)
 
         deadlock, meals = played()

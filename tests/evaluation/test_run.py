@@ -5,7 +5,9 @@ import json
 import pytest
 
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.run import derive, evaluate_team
+from pipeline_lib.evaluation.run import evaluate_team
+from pipeline_lib.play import Player
+from pipeline_lib.play.seeds import derive
 from tests.protocols.world import SAMPLING, Listening, Talk, Talking, make_team
 
 PROBLEMS = [Talk("a"), Talk("b", turns=3), Talk("c", ("two", "one", "two"), turns=2)]
@@ -19,7 +21,8 @@ def team():
 def play(team, problems=PROBLEMS, samples=3, seed=1, environment=None, engine=None, **more):
     engine = engine or Listening()
     engine.load(team.policies)
-    return evaluate_team(team, environment or Talking(), problems, engine, SAMPLING, samples, seed, **more)
+    player = Player(environment or Talking(), team, engine, SAMPLING, **more)
+    return evaluate_team(player, problems, samples, seed)
 
 
 def test_one_record_per_episode_in_order(team):
@@ -139,23 +142,6 @@ def test_lost_episodes_have_no_reward_and_end(team):
 def test_records_survive_json(team):
     for record in play(team):
         assert EpisodeRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
-
-
-def test_progress_is_reported_after_every_turn(team):
-    seen = []
-    play(team, progress=lambda done, total, text: seen.append((done, total, text)))
-    assert [(done, total) for done, total, _ in seen] == [(3, 9), (6, 9), (9, 9)]
-    assert seen[0][2] == "turn 1: 3 of 9 episodes finished"
-
-
-def test_progress_may_stop_the_evaluation(team):
-    def stop(done, total, text):
-        raise KeyboardInterrupt
-
-    environment = Talking()
-    with pytest.raises(KeyboardInterrupt):
-        play(team, environment=environment, progress=stop)
-    assert len(environment.steps) == 1
 
 
 def test_the_weights_that_the_engine_holds_play(team):

@@ -6,6 +6,7 @@ from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
 from pipeline_lib.evaluation.run import evaluate_team
+from pipeline_lib.play import Player
 from pipeline_lib.protocols import PROTOCOLS, make_protocol
 from pipeline_lib.protocols.protocol import MAX_QUOTE, quote
 from pipeline_lib.rollouts import EngineError
@@ -20,8 +21,8 @@ def play(name, problems=(TWO_TURNS,), samples=2, in_turns=False):
     team = make_team("one", "two", "three")
     engine = Listening(team)
     environment = Talking(in_turns)
-    records = evaluate_team(team, environment, problems, engine, SAMPLING, samples, 1, protocol=make_protocol(name))
-    return records, engine
+    player = Player(environment, team, engine, SAMPLING, make_protocol(name))
+    return evaluate_team(player, problems, samples, 1), engine
 
 
 @pytest.mark.parametrize("name", sorted(set(PROTOCOLS) - {"single_model"}))
@@ -113,7 +114,8 @@ def test_an_agent_with_no_room_for_what_was_added_to_its_prompt_writes_nothing()
     played = {}
     for name in ("decentralised", "sequential_pipeline", "one_round_discussion"):
         engine = Listening(team)
-        (record,) = evaluate_team(team, Talking(), [Talk("u")], engine, SAMPLING, 1, 1, protocol=make_protocol(name))
+        player = Player(Talking(), team, engine, SAMPLING, make_protocol(name))
+        (record,) = evaluate_team(player, [Talk("u")], 1, 1)
         assert record.details["requests"] == engine.counters.actions
         assert record.tokens == engine.counters.generated_tokens
         played[name] = record
@@ -129,7 +131,7 @@ def test_an_observation_that_has_no_room_by_itself_is_refused():
     team = make_team("one", "two")
     team.policies["two"].model.config.max_position_embeddings = 10
     with pytest.raises(EngineError, match="its context is 10"):
-        evaluate_team(team, Talking(), [Talk("u")], Listening(team), SAMPLING, 1, 1)
+        evaluate_team(Player(Talking(), team, Listening(team), SAMPLING), [Talk("u")], 1, 1)
 
 
 def test_protocols_are_found_by_name():
@@ -153,9 +155,8 @@ def test_every_protocol_plays_the_coding_environment(name, executor):
     kind = "single" if name == "single_model" else "pair"
     environment = CodingEnvironment(CodingSettings(team=kind, turns=2), lambda: executor)
     team = make_team(*environment.agents(problem))
-    (record, _) = evaluate_team(
-        team, environment, [problem], Listening(team), SAMPLING, 2, 0, protocol=make_protocol(name)
-    )
+    player = Player(environment, team, Listening(team), SAMPLING, make_protocol(name))
+    (record, _) = evaluate_team(player, [problem], 2, 0)
     assert record.turns == (1 if name == "naive_concatenation" else 2)
     assert record.reward == pytest.approx(sum(record.terms.values()))
     assert record.metrics["tests_passed"] == 0.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pipeline_lib.play import Decision, Experience
 from pipeline_lib.rollouts.engine import Action
 from pipeline_lib.settings.train import LossSettings
 from pipeline_lib.training.batch import Weighted, actions_of, build, normaliser
-from pipeline_lib.training.experience import Decision, Experience
 from tests.training.conftest import END
 
 

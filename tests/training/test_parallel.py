@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from pipeline_lib.play import Decision, Experience, join
 from pipeline_lib.rollouts.engine import Action
-from pipeline_lib.training.experience import Decision, Experience, join
 from pipeline_lib.training.parallel import Processes
 from tests.training.several import CASES, HANDED_OVER, begin, end, run_case
 

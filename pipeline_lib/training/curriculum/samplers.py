@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pipeline_lib.play.seeds import derive
 from pipeline_lib.training.curriculum.gates import Mastery, teaches
-from pipeline_lib.training.draws import derive, problem_order
+from pipeline_lib.training.draws import problem_order
 
 
 class Leveled(Protocol):

@@ -1,6 +1,6 @@
 """Where the curriculum meets the trainer: makes the sampler that the settings describe, and plays its trials.
 
-Trials are played with the newest weights by the collector that training uses, on validation problems, and nothing is
+Trials are played with the newest weights by the loop that training uses, on validation problems, and nothing is
 learned from them.  With several processes each plays its share and all see all of it, so all decide alike.
 """
 
@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.training.collect import Collector
+from pipeline_lib.play import Experience, Player, groups, join
 from pipeline_lib.training.curriculum.gates import Mastery
 from pipeline_lib.training.curriculum.samplers import Epochs, Levels, Sampler, Trial
-from pipeline_lib.training.experience import Experience, join
 from pipeline_lib.training.parallel import Processes
 
 if TYPE_CHECKING:
@@ -39,32 +38,26 @@ def make_sampler(settings: Curriculum, problems: Sequence[Any], validation: Sequ
 
 
 def try_out(
-    sampler: Sampler, validation: Sequence[Any], collector: Collector, step: int, processes: Processes
+    sampler: Sampler, validation: Sequence[Any], player: Player, seed: int, step: int, processes: Processes
 ) -> dict[str, float]:
     """Play the trial that is due after a step, if one is, and return numbers for the log."""
     chosen = sampler.trial(step)
     if not chosen:
         return {}
-    player = replace(collector, group_size=sampler.episodes, tree=False)
     slots = processes.share(range(len(chosen)))
-    parts = processes.gather(player.collect([validation[chosen[slot]] for slot in slots], step, slots))
+    roots = groups([validation[chosen[slot]] for slot in slots], sampler.episodes, seed, step, slots)
+    parts = processes.gather(replace(player, tree=False).play(roots))
     return sampler.judge(read_trial(join(parts)))
 
 
 def read_trial(experience: Experience) -> Trial:
     """Return how the episodes of a trial ended; what the infrastructure lost is left out."""
-    decisions = experience.decisions
-    totals: list[float | None] = []
-    first: list[int] = []
-    groups: dict[int, list[float | None]] = {}
     metrics = []
-    for decision in decisions:
-        before: float | None = 0.0 if decision.parent is None else totals[decision.parent]
-        lost = decision.reward is None or before is None
-        totals.append(None if lost else (before or 0.0) + (decision.reward or 0.0))
-        first.append(decision.group if decision.parent is None else first[decision.parent])
-        if decision.last:
-            groups.setdefault(first[-1], []).append(totals[-1])
-            if not lost:
-                metrics.append(dict(decision.metrics))
-    return Trial(tuple(metrics), tuple(tuple(values) for values in groups.values()))
+    returns: dict[int, list[float | None]] = {}
+    for episode in experience.episodes():
+        lost = any(decision.reward is None for decision in episode)
+        total = None if lost else sum(decision.reward or 0.0 for decision in episode)
+        returns.setdefault(episode[0].group, []).append(total)
+        if not lost:
+            metrics.append(dict(episode[-1].metrics))
+    return Trial(tuple(metrics), tuple(tuple(values) for values in returns.values()))

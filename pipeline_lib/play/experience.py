@@ -1,4 +1,4 @@
-"""What one step of training has seen: a flat list of decisions that point at the decision they followed.
+"""What was played: a flat list of decisions that point at the decision they followed.
 
 A decision is one joint action in one state, with the reward it led to.  The tree of MAGRPO's multi-turn variant and
 plain episodes are both written this way; they differ only in ``parent``, ``group`` and ``weight``.  This module holds
@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pipeline_lib.rollouts.engine import Action
 
 
 @dataclass(slots=True)
 class Decision:
-    """One joint action and what came of it.
+    """One joint action, all that agents said to come by it, and what came of it.
+
+    A protocol may let agents speak several times before the joint action is executed (`pipeline_lib.protocols`): each
+    time is an action here, drafts too, because each was sampled from a policy and led to the reward.
 
     Attributes:
         problem: id of the problem.
@@ -25,12 +29,16 @@ class Decision:
         weight: > 0, share of this decision in the sum over its turn; 1 / G**turn in a tree, so that every turn of an
             episode counts alike although a tree holds G times more decisions a turn deeper.
         policies: name of the policy behind each action.
-        prompts: token ids each acting agent was prompted with.
-        actions: what each acting agent did, in the order of ``policies``.
+        prompts: token ids of the prompt of each action.
+        actions: what was said, in the order of ``policies``.
         reward: joint reward of the turn, None when the infrastructure failed.
         terms: weighted reward terms.
         metrics: unweighted quantities of the turn.
         last: no further turn followed.
+        details: JSON-like facts for the report.
+        rounds: number of the round within the turn in which each action was sampled, from 0; those of one round are
+            sampled at the same time.
+        unread: prompts to which the protocol added so much that they left no room for an action; nothing was said.
     """
 
     problem: str
@@ -45,14 +53,17 @@ class Decision:
     terms: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     last: bool = True
+    details: Mapping[str, Any] = field(default_factory=dict)
+    rounds: tuple[int, ...] = ()
+    unread: int = 0
 
 
 @dataclass(slots=True)
 class Experience:
-    """All decisions of one step, in the order they were made (a parent before its children).
+    """All decisions, in the order they were made (a parent before its children).
 
     Attributes:
-        decisions: see `Decision`.
+        decisions: see `Decision`; those of the first turn come root by root.
         versions: number of optimiser steps each policy had when it was sampled from.
         generation_s: wall seconds in the engine.
         execution_s: wall seconds in the environment.
@@ -64,6 +75,27 @@ class Experience:
     generation_s: float = 0.0
     execution_s: float = 0.0
     waiting_s: float = 0.0
+
+    def episodes(self) -> list[list[Decision]]:
+        """Return the decisions of each episode, turn by turn, in the order in which episodes began.
+
+        Raises:
+            ValueError: these are trees: a decision was followed by several.
+        """
+        found: list[list[Decision]] = []
+        episode: list[int] = []
+        followed: set[int] = set()
+        for decision in self.decisions:
+            if decision.parent is None:
+                episode.append(len(found))
+                found.append([decision])
+                continue
+            if decision.parent in followed:
+                raise ValueError("decisions were followed by several others; a tree does not consist of episodes")
+            followed.add(decision.parent)
+            episode.append(episode[decision.parent])
+            found[episode[-1]].append(decision)
+        return found
 
 
 def join(parts: Sequence[Experience]) -> Experience:

@@ -9,12 +9,14 @@ from typing import Any, ClassVar
 
 import pytest
 
+from pipeline_lib.play import Player, Root, groups
+from pipeline_lib.play.seeds import derive
 from pipeline_lib.policies.policy import Policy
+from pipeline_lib.protocols import make_protocol
 from pipeline_lib.rollouts.engine import Action, Counters, Engine, EngineError, Request, Sampling
 from pipeline_lib.training.advantages import advantages, returns_to_go
 from pipeline_lib.training.batch import actions_of
-from pipeline_lib.training.collect import Collector
-from pipeline_lib.training.draws import derive, problem_order
+from pipeline_lib.training.draws import problem_order
 from tests.training.conftest import SAMPLING, TOYS, Agree, ToyState, make_settings, make_team
 
 
@@ -39,8 +41,12 @@ class Recorder(Engine):
 def collect(environment: Any, agents: Sequence[str] = ("one", "two"), tree: bool = True, **options: Any) -> Any:
     engine = Recorder()
     team = make_team(agents, shared=options.pop("shared", False))
-    collector = Collector(environment, team, engine, SAMPLING, 3, tree, options.pop("seed", 0))
-    return collector.collect(options.pop("problems", TOYS), options.pop("step", 1)), engine
+    player = Player(environment, team, engine, SAMPLING, make_protocol(options.pop("protocol", "decentralised")), tree)
+    return player.play(roots(**options)), engine
+
+
+def roots(problems: Sequence[Any] = TOYS, seed: int = 0, step: int = 1) -> list[Root]:
+    return groups(problems, 3, seed, step)
 
 
 def test_one_call_per_turn_holds_all_problems_and_agents() -> None:
@@ -222,8 +228,8 @@ def test_overlap_changes_the_order_of_work_and_nothing_else(tree: bool) -> None:
 
     def run(overlap: int) -> tuple[list[Any], Recorder, Where]:
         engine, environment = Recorder(), Where(turns=2)
-        collector = Collector(environment, make_team(), engine, SAMPLING, 3, tree, 0, overlap=overlap)
-        return collector.collect(TOYS, 1).decisions, engine, environment
+        player = Player(environment, make_team(), engine, SAMPLING, tree=tree, overlap=overlap)
+        return player.play(roots()).decisions, engine, environment
 
     whole, one_call, _ = run(1)
     for overlap in (2, 3, 16):
@@ -250,7 +256,7 @@ def test_with_overlap_the_next_part_is_sampled_while_the_environment_works() -> 
                 sampled_second.set()
             return super().generate(requests, sampling)
 
-    Collector(Slow(), make_team(), Second(), SAMPLING, 3, True, 0, overlap=3).collect(TOYS, 1)
+    Player(Slow(), make_team(), Second(), SAMPLING, tree=True, overlap=3).play(roots())
 
 
 def test_an_error_while_sampling_ahead_ends_the_step() -> None:
@@ -261,4 +267,4 @@ def test_an_error_while_sampling_ahead_ends_the_step() -> None:
             return super().generate(requests, sampling)
 
     with pytest.raises(EngineError, match="the server is gone"):
-        Collector(Agree(), make_team(), Fails(), SAMPLING, 3, True, 0, overlap=3).collect(TOYS, 1)
+        Player(Agree(), make_team(), Fails(), SAMPLING, tree=True, overlap=3).play(roots())

@@ -1,0 +1,140 @@
+"""Plays a team: prompts to the engine, joint actions to the environment, turn by turn, until every episode has ended.
+
+In every turn each round of the protocol is one call of the engine for all episodes and agents, and all joint actions
+are one call of the environment; or, with ``overlap``, a few parts, of which one is executed while the next is sampled.
+Joint actions pair the g-th actions of the agents ("align" in MAGRPO), so a group of G costs G actions per agent and
+round, whatever the number of agents.
+
+What follows an unfinished joint action depends on ``tree``: in a tree (the paper) a fresh group of G actions is sampled
+below it; otherwise each of the G episodes just goes on, and at every turn the episodes of a problem form a group.  A
+state in which the infrastructure failed is not continued.  Nothing is learned here, and nothing is added up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline_lib.play.experience import Experience
+from pipeline_lib.play.roots import Root
+from pipeline_lib.play.turn import Node, Prompts, Turn
+from pipeline_lib.policies.policy import Team
+from pipeline_lib.protocols import Decentralised, Protocol
+from pipeline_lib.rollouts.engine import Engine, Sampling
+from pipeline_lib.seam.environment import Environment, Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """A team in its environment.
+
+    Attributes:
+        environment: the task.
+        team: the policies; they are asked for token ids, sampling is the engine's.
+        engine: holds rollout copies of the team's policies, up to date (`Engine.load`, `Engine.update`).
+        sampling: the distribution actions are drawn from.
+        protocol: how the team comes by a joint action.
+        tree: sample a fresh group below every joint action; else continue episodes.
+        check: called between turns and parts; raises to stop.
+        overlap: parts of a turn; with more than one, the next is sampled in a thread of its own while the
+            environment executes the last.
+    """
+
+    environment: Environment[Any, Any]
+    team: Team
+    engine: Engine
+    sampling: Sampling
+    protocol: Protocol = field(default_factory=Decentralised)
+    tree: bool = False
+    check: Callable[[], None] = lambda: None
+    overlap: int = 1
+    _prompts: Prompts = field(default_factory=Prompts)
+
+    def play(self, roots: Sequence[Root]) -> Experience:
+        """Play from every root to the end.
+
+        Raises:
+            ValueError: the protocol cannot be played by the agents.
+            EngineError: see `Engine.generate`; an observation that does not fit a policy's context by itself is a
+                mistake in the settings.
+        """
+        experience = Experience(versions={name: policy.version for name, policy in self.team.policies.items()})
+        nodes = []
+        for number, root in enumerate(roots):
+            agents = self.environment.agents(root.problem)
+            self.protocol.check(agents)
+            state = self.environment.start(root.problem, root.chance.start())
+            nodes.append(Node(root, number, agents, state, n=root.n, group=number))
+        groups = len(nodes)
+        turn = 0
+        while nodes:
+            first = len(experience.decisions)
+            states = self._turn(nodes, turn, experience)
+            following: list[Node] = []
+            shared: dict[int, int] = {}
+            place = first
+            for node in nodes:
+                # The episodes of one root share a group in every turn; below a joint action of a tree a group is new.
+                for j in range(node.n):
+                    decision = experience.decisions[place]
+                    if not decision.last:
+                        if self.tree or node.slot not in shared:
+                            shared[node.slot] = groups
+                            groups += 1
+                        following.append(
+                            Node(
+                                root=node.root,
+                                slot=node.slot,
+                                agents=node.agents,
+                                state=states[place - first],
+                                n=node.root.n if self.tree else 1,
+                                group=shared[node.slot],
+                                parent=place,
+                                weight=node.weight / node.root.n if self.tree else node.weight,
+                                path=(*node.path, j),
+                            )
+                        )
+                    place += 1
+            nodes = following
+            turn += 1
+        return experience
+
+    def _turn(self, nodes: Sequence[Node], number: int, experience: Experience) -> list[Any]:
+        """Sample and execute the joint actions of one turn, append the decisions, and return the states they led to."""
+        started, before = time.perf_counter(), experience.generation_s
+        size = -(-len(nodes) // self.overlap)
+        parts = [nodes[first : first + size] for first in range(0, len(nodes), size)]
+        first = len(experience.decisions)
+
+        def sample(part: Sequence[Node]) -> tuple[list[Any], list[list[str]]]:
+            self.check()
+            began = time.perf_counter()
+            turn = Turn(self.environment, self.team, self.engine, self.sampling, part, number, self._prompts)
+            joint_actions = self.protocol.act(turn.seats, turn.speak)
+            experience.decisions += turn.decisions()
+            experience.generation_s += time.perf_counter() - began
+            return [node.state for node in part for _ in range(node.n)], joint_actions
+
+        outcomes: list[Outcome[Any]] = []
+        states, joint_actions = sample(parts[0])
+        # The environment stays in this thread: processes it starts may be bound to the life of the thread.
+        with ThreadPoolExecutor(1, thread_name_prefix="sampling") as executor:
+            for part in [*parts[1:], None]:
+                ahead = executor.submit(sample, part) if part else None
+                executed = time.perf_counter()
+                outcomes += self.environment.step(states, joint_actions)
+                experience.execution_s += time.perf_counter() - executed
+                if ahead is not None:
+                    states, joint_actions = ahead.result()
+        experience.waiting_s += time.perf_counter() - started - (experience.generation_s - before)
+        ended = self.protocol.turns is not None and number + 1 >= self.protocol.turns
+        for decision, outcome in zip(experience.decisions[first:], outcomes, strict=True):
+            decision.reward = outcome.reward
+            decision.terms = outcome.terms
+            decision.metrics = outcome.metrics
+            decision.details = outcome.details
+            decision.last = ended or outcome.done or outcome.reward is None
+        return [outcome.state for outcome in outcomes]

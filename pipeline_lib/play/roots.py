@@ -1,0 +1,108 @@
+"""Where episodes begin, and what their draws depend on.
+
+Training and audit play groups: G joint actions from one state, which share a prompt and a baseline.  Evaluation plays
+episodes one by one, each with draws of its own, so that episode j of a problem is paired between any two teams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pipeline_lib.play.seeds import derive
+
+
+class Problem(Protocol):
+    """What the loop needs of a problem."""
+
+    @property
+    def id(self) -> str:
+        """Return the name, unique among the problems of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A first state.
+
+    Attributes:
+        problem: whose.
+        n: joint actions sampled in it, > 0.
+        chance: what its draws depend on.
+    """
+
+    problem: Any
+    n: int
+    chance: GroupChance | PairedChance
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChance:
+    """Draws of a group: of the run's seed, the step, the problem and its place in the step, and nothing else.
+
+    Attributes:
+        seed: of the run.
+        step: number of the update.
+        name: place and id of the problem.
+    """
+
+    seed: int
+    step: int
+    name: str
+
+    def start(self) -> int:
+        """Return the seed of the environment's chance."""
+        return derive("start", self.seed, self.step, self.name)
+
+    def action(self, turn: int, path: tuple[int, ...], agent: int, *again: int) -> int:
+        """Return the seed of a request; ``path`` holds the numbers of the joint actions that led to its state."""
+        return derive("action", self.seed, self.step, self.name, turn, path, agent, *again)
+
+
+@dataclass(frozen=True, slots=True)
+class PairedChance:
+    """Draws of one episode: of the seed, its problem and its number, and nothing else.
+
+    Attributes:
+        seed: of the evaluation.
+        problem: id of the problem.
+        sample: number of the episode among those of its problem, from 0.
+    """
+
+    seed: int
+    problem: str
+    sample: int
+
+    def start(self) -> int:
+        """Return the seed of the environment's chance."""
+        return derive(self.seed, self.problem, self.sample, "start")
+
+    def action(self, turn: int, path: tuple[int, ...], agent: int, *again: int) -> int:
+        """Return the seed of a request; an episode never branches, so its turn says what ``path`` could."""
+        return derive(self.seed, self.problem, self.sample, turn, agent, *again)
+
+
+def groups(
+    problems: Sequence[Problem], size: int, seed: int, step: int = 0, slots: Sequence[int] | None = None
+) -> list[Root]:
+    """Return one group per problem.
+
+    Args:
+        problems: a problem may occur twice; its groups draw differently.
+        size: joint actions per group.
+        seed: of the run.
+        step: number of the update.
+        slots: place of each problem in the whole step; by default 0, 1, ...
+    """
+    places = range(len(problems)) if slots is None else slots
+    return [
+        Root(problem, size, GroupChance(seed, step, f"{place}:{problem.id}"))
+        for place, problem in zip(places, problems, strict=True)
+    ]
+
+
+def paired(problems: Sequence[Problem], samples: int, seed: int) -> list[Root]:
+    """Return ``samples`` single episodes per problem, all of a problem's together and in order."""
+    return [
+        Root(problem, 1, PairedChance(seed, problem.id, sample)) for problem in problems for sample in range(samples)
+    ]

@@ -1,0 +1,162 @@
+"""One turn of many episodes: what agents see becomes prompts, what they say becomes actions, all of it on record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline_lib.play.experience import Decision
+from pipeline_lib.play.roots import Root
+from pipeline_lib.policies.policy import Policy, Team
+from pipeline_lib.protocols import Ask, Seat
+from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
+from pipeline_lib.seam.environment import Environment
+
+#: Prompts whose token ids are remembered.
+ENCODED = 2**14
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A state in which ``n`` joint actions are sampled.
+
+    Attributes:
+        root: where its episodes began.
+        slot: number of the root.
+        agents: names of the agents, in acting order.
+        state: the environment's.
+        n, group, parent, weight: see `Decision`.
+        path: numbers of the joint actions that led here.
+    """
+
+    root: Root
+    slot: int
+    agents: tuple[str, ...]
+    state: Any
+    n: int
+    group: int
+    parent: int | None = None
+    weight: float = 1.0
+    path: tuple[int, ...] = ()
+
+
+class Prompts:
+    """Token ids of prompts by policy and text, remembered: groups and later steps ask again."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[str, str], tuple[int, ...]] = {}
+
+    def ids(self, policy: Policy, text: str) -> tuple[int, ...]:
+        """Return the token ids of a prompt."""
+        key = policy.name, text
+        if key not in self._ids:
+            if len(self._ids) >= ENCODED:
+                self._ids.clear()
+            self._ids[key] = policy.encode(text)
+        return self._ids[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """One action on record, with the policy, the prompt and the round it belongs to."""
+
+    policy: str
+    prompt: tuple[int, ...]
+    action: Action
+    round: int
+
+
+class Turn:
+    """Samples what agents say in one turn, and keeps the record.
+
+    Joint actions of one node that are asked the same become one request, as many actions as they are: a group shares
+    its prompt.
+
+    Attributes:
+        seats: one for each joint action, in the order of ``nodes``.
+    """
+
+    def __init__(
+        self,
+        environment: Environment[Any, Any],
+        team: Team,
+        engine: Engine,
+        sampling: Sampling,
+        nodes: Sequence[Node],
+        number: int,
+        prompts: Prompts,
+    ) -> None:
+        self._team, self._engine, self._sampling, self._nodes = team, engine, sampling, nodes
+        self._number, self._prompts = number, prompts
+        self.seats: list[Seat] = []
+        self._places: list[tuple[int, int]] = []  # of every seat: its node, and which of the node's joint actions
+        for place, node in enumerate(nodes):
+            acting = environment.acting(node.state)
+            numbers = tuple(range(len(node.agents))) if acting is None else tuple(acting)
+            observations = [""] * len(node.agents)
+            for agent in numbers:
+                observations[agent] = environment.observe(node.state, agent)
+            self.seats += [Seat(node.agents, numbers, tuple(observations))] * node.n
+            self._places += [(place, j) for j in range(node.n)]
+        self._rounds = 0
+        self._times: Counter[tuple[int, int]] = Counter()
+        self._said: list[list[_Said]] = [[] for _ in self.seats]
+        self._unread = [0] * len(self.seats)
+
+    def speak(self, asks: Sequence[Ask]) -> list[str]:
+        """Sample one answer per question; see `pipeline_lib.protocols.protocol.Speak`."""
+        alike: dict[tuple[int, int, int, str], list[int]] = {}
+        for number, ask in enumerate(asks):
+            times = self._times[ask.seat, ask.agent]
+            self._times[ask.seat, ask.agent] += 1
+            alike.setdefault((self._places[ask.seat][0], ask.agent, times, ask.prompt), []).append(number)
+        asked: list[list[int]] = []
+        requests: list[Request] = []
+        for (place, agent, times, text), numbers in alike.items():
+            seat, node = asks[numbers[0]].seat, self._nodes[place]
+            j = self._places[seat][1]
+            policy = self._team.policy_of(node.agents[agent])
+            prompt = self._prompts.ids(policy, text)
+            # What an agent observes by itself has room, or the engine refuses it.
+            if text != self.seats[seat].observations[agent] and _full(policy, prompt):
+                for number in numbers:
+                    self._unread[asks[number].seat] += 1
+                continue
+            # Who speaks again draws anew, and so do joint actions of one node that are asked different things.
+            again = (times, j) if j else (times,) if times else ()
+            seed = node.root.chance.action(self._number, node.path, agent, *again)
+            asked.append(numbers)
+            requests.append(Request(policy.name, prompt, len(numbers), seed))
+        texts = [""] * len(asks)
+        found = self._engine.generate(requests, self._sampling) if requests else []
+        for numbers, request, actions in zip(asked, requests, found, strict=True):
+            for number, action in zip(numbers, actions, strict=True):
+                texts[number] = action.text
+                self._said[asks[number].seat].append(_Said(request.policy, request.prompt, action, self._rounds))
+        self._rounds += 1
+        return texts
+
+    def decisions(self) -> list[Decision]:
+        """Return the joint actions as decisions, in the order of ``seats``, before they are executed."""
+        return [
+            Decision(
+                problem=self._nodes[place].root.problem.id,
+                turn=self._number,
+                group=self._nodes[place].group,
+                parent=self._nodes[place].parent,
+                weight=self._nodes[place].weight,
+                policies=tuple(one.policy for one in said),
+                prompts=tuple(one.prompt for one in said),
+                actions=tuple(one.action for one in said),
+                rounds=tuple(one.round for one in said),
+                unread=unread,
+            )
+            for (place, _), said, unread in zip(self._places, self._said, self._unread, strict=True)
+        ]
+
+
+def _full(policy: Policy, prompt: Sequence[int]) -> bool:
+    """Return whether a prompt leaves no room for an action in the policy's context."""
+    return policy.context is not None and len(prompt) >= policy.context
