@@ -70,7 +70,12 @@ class Params(Section):
                 )
         if self.evaluate.metric != "reward" and known[self.evaluate.metric].better == "lower":
             raise ValueError(f"evaluate.metric: {self.evaluate.metric} is better when lower, the primary must not be")
+        protocol = self.rollouts.protocol
+        if protocol != "decentralised" and (reason := task.senseless(protocol, self.environment)):
+            raise ValueError(f"rollouts.protocol: {protocol} makes no sense here: {reason}")
         for name in self.evaluate.baselines:
+            if name == protocol:
+                raise ValueError(f"evaluate.baselines: {name} is rollouts.protocol, which the base plays; leave it out")
             if reason := task.senseless(name, self.environment):
                 raise ValueError(f"evaluate.baselines: {name} makes no sense here: {reason}; leave it out")
         return self

@@ -9,8 +9,16 @@ from pydantic import Field, model_validator
 from pipeline_lib.settings.base import Machine, Section
 
 
-class _Sampling(Section):
-    """The distribution actions are drawn from; training uses the log-probabilities of this very distribution."""
+class _Rollouts(Section):
+    """How a team answers, and the distribution actions are drawn from; training uses its log-probabilities."""
+
+    protocol: Literal["decentralised", "sequential_pipeline", "one_round_discussion"] = Field(
+        "decentralised",
+        description=(
+            "how the team answers in training, sweep and test: decentralised, each agent by itself; "
+            "sequential_pipeline, each reads those before it; one_round_discussion, all answer, read, answer again"
+        ),
+    )
 
     temperature: float = Field(1.0, gt=0, le=5, description="divides the logits")
     top_p: float = Field(1.0, gt=0, le=1, description="nucleus mass; 1 keeps the full support")
@@ -18,7 +26,7 @@ class _Sampling(Section):
     max_new_tokens: int = Field(64, ge=1, description="most tokens per action, the end token included")
 
 
-class TransformersRollouts(_Sampling):
+class TransformersRollouts(_Rollouts):
     """Batched decoding in this process with a static key/value cache; runs on CPU and GPU."""
 
     kind: Literal["transformers"] = "transformers"
@@ -31,7 +39,7 @@ class TransformersRollouts(_Sampling):
     )
 
 
-class VllmRollouts(_Sampling):
+class VllmRollouts(_Rollouts):
     """vLLM, which may live in an environment, a process and on GPUs of its own, or behind a server."""
 
     kind: Literal["vllm"] = "vllm"
@@ -84,7 +92,7 @@ class VllmRollouts(_Sampling):
         return self
 
 
-class OpenAIRollouts(_Sampling):
+class OpenAIRollouts(_Rollouts):
     """A server with an OpenAI-compatible API, commercial or not: teams are evaluated, not trained."""
 
     kind: Literal["openai"] = "openai"

@@ -24,6 +24,7 @@ import torch
 from pipeline_lib.play import Player, Problem
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
+from pipeline_lib.protocols import Decentralised, Protocol
 from pipeline_lib.rollouts.engine import Engine, Sampling
 from pipeline_lib.seam.environment import Environment
 from pipeline_lib.training.checkpoints import clear_leftovers, load_checkpoint, step_folder, write_checkpoint
@@ -74,6 +75,7 @@ def train(
     problems: Sequence[Problem],
     seed: int,
     scratch: Path,
+    protocol: Protocol | None = None,
     validation: Sequence[Problem] = (),
     base: Team | None = None,
     compute: torch.dtype | None = None,
@@ -95,6 +97,7 @@ def train(
         seed: seed of the run.
         scratch: folder for this training alone, named by whatever would make its checkpoints incompatible; a
             killed run continues from what lies there.
+        protocol: how the team answers; by default each agent by itself.
         validation: what a curriculum tries the team on (``train.curriculum``); other samplers need none.
         base: the base policies for the KL term; a LoRA team can do without (its adapters are switched off).
         compute: dtype of the forward pass in the update (trained weights stay float32); None means that of the frozen
@@ -127,6 +130,7 @@ def train(
             team=team,
             engine=engine,
             sampling=sampling,
+            protocol=protocol or Decentralised(),
             tree=settings.groups == "tree",
             check=check if processes.world == 1 else lambda: None,
             overlap=settings.overlap,

@@ -53,7 +53,10 @@ def notes(params: Params) -> list[str]:
     """Say what a reader must know of the baseline protocols, a paragraph each."""
     environment, played = params.environment, params.evaluate.baselines
     task = find(environment.kind)
+    protocol = params.rollouts.protocol
     found = []
+    if protocol != "decentralised":
+        found.append(f"The trained team and its base play the {UNTRAINED[protocol].removeprefix('untrained ')}.")
     if not played:
         reason = task.senseless("sequential_pipeline", environment) or "evaluate.baselines is empty"
         found.append(f"Baselines in which untrained agents read what others wrote are left out: {reason}.")
@@ -68,4 +71,5 @@ def notes(params: Params) -> list[str]:
                 "comparisons are outside the family, as the plan says, and get no verdict."
             )
         found.append(text)
-    return found + task.notes(environment)
+    # What an environment says of the base is of agents that answer by themselves.
+    return found + (task.notes(environment) if protocol == "decentralised" else [])

@@ -15,8 +15,8 @@ from tasks.experiment.comparisons import comparisons, outside
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
 
-#: Settings of ``rollouts`` that say what actions are drawn from.
-SAMPLING = ("temperature", "top_p", "top_k", "max_new_tokens")
+#: Settings of ``rollouts`` that say how a team answers.
+SAMPLING = ("protocol", "temperature", "top_p", "top_k", "max_new_tokens")
 
 
 def plan_of(params: Params) -> Plan:

@@ -61,7 +61,8 @@ class Spec:
 _PLAYING = ("environment", "policy", "rollouts", "sandbox")
 _PLANNING = (
     "environment", "policy.kind", "evaluate", "seeds", "train.steps", "train.checkpoint_every", "verdict",
-    "rollouts.temperature", "rollouts.top_p", "rollouts.top_k", "rollouts.max_new_tokens", "sandbox.limits",
+    "rollouts.protocol", "rollouts.temperature", "rollouts.top_p", "rollouts.top_k", "rollouts.max_new_tokens",
+    "sandbox.limits",
 )  # fmt: skip
 _TRAINING = (*_PLAYING, "train", "audit.override")
 _SWEEPING = (*_PLAYING, "evaluate.pass_k", "evaluate.validation")

@@ -14,7 +14,7 @@ from pipeline_lib.play import Player, groups
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts import make_engine
 from tasks.experiment.arms import PROBLEMS, RESULTS, TEAM, environment_section
-from tasks.experiment.sampling import sampling_of
+from tasks.experiment.sampling import protocol_of, sampling_of
 from tasks.experiment.teams import base_team
 from tasks.runtime.stage import RefusedError
 
@@ -41,7 +41,7 @@ def audit_reward(params: Params, run: StageRun) -> None:
 
         def play_base(watched: Environment[Any, Any]) -> Played:
             size = params.audit.group_size
-            player = Player(watched, team, engine, sampling_of(params))
+            player = Player(watched, team, engine, sampling_of(params), protocol_of(params, TEAM))
             return Played.of(player.play(groups(problems, size, params.audit.seed)), size)
 
         result = audit(section, environment, problems, play_base, run.progress, params.audit.seed)

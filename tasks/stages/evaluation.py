@@ -20,14 +20,14 @@ from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.problems.splits import load_manifest, load_split
-from pipeline_lib.protocols import make_protocol
+from pipeline_lib.protocols import Protocol, make_protocol
 from pipeline_lib.rollouts import make_engine
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.evaluate import SampleSettings
 from pipeline_lib.training.checkpoints import load_checkpoint, read_checkpoint, step_folder, steps_in
 from tasks.experiment.arms import BASE, PROBLEMS, environment_section, trained_folder
-from tasks.experiment.sampling import sampling_of
+from tasks.experiment.sampling import protocol_of, sampling_of
 from tasks.experiment.teams import base_team
 from tasks.identity.stages import contents, playing
 from tasks.runtime.caching import CachedTask, Identity
@@ -35,9 +35,6 @@ from tasks.runtime.caching import CachedTask, Identity
 if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Team
     from pipeline_lib.rollouts.engine import Engine
-
-#: How a team plays unless another protocol is asked for: as it is trained.
-DECENTRALISED = "decentralised"
 
 EVALUATE = CachedTask(
     "evaluate",
@@ -73,6 +70,7 @@ class Evaluator:
         self._params = params
         self._arm = arm
         self._samples = samples
+        self._protocol = protocol_of(params, arm)
         self._section = environment_section(params, arm)
         self.problems: Sequence[Any] = load_split(PROBLEMS, split)
         self.manifest = load_manifest(PROBLEMS)["splits"][split]
@@ -88,15 +86,16 @@ class Evaluator:
         if self._engine is not None:
             self._engine.close()
 
-    def base(self, protocol: str = DECENTRALISED) -> Evaluated:
-        """Return the untrained team's episodes, each agent by itself or by another protocol."""
-        title = "base" if protocol == DECENTRALISED else f"base, {protocol.replace('_', ' ')}"
+    def base(self, protocol: str = "") -> Evaluated:
+        """Return the untrained team's episodes, as it is trained or by another protocol."""
+        title = f"base, {protocol.replace('_', ' ')}" if protocol else "base"
 
         def put() -> None:
             if any(policy.version for policy in self._team.policies.values()):  # a checkpoint was put over it
                 self._team, self._held = self._untrained(), {}
 
-        return self._evaluate(put, self._base, f"{self._arm} {title}", protocol)
+        played = make_protocol(protocol) if protocol else self._protocol
+        return self._evaluate(put, self._base, f"{self._arm} {title}", played)
 
     def checkpoint(self, seed: int, step: int) -> Evaluated:
         """Return the episodes of a checkpoint, which is verified by digest before it is used."""
@@ -106,7 +105,7 @@ class Evaluator:
         def put() -> None:
             load_checkpoint(folder, self._team)
 
-        return self._evaluate(put, digest, f"{self._arm} {seed} step {step}", DECENTRALISED)
+        return self._evaluate(put, digest, f"{self._arm} {seed} step {step}", self._protocol)
 
     def _untrained(self) -> Team:
         return base_team(self._params, self._environment, self.problems)
@@ -124,7 +123,7 @@ class Evaluator:
         self._held = {name: policy.version for name, policy in policies.items()}
         return self._engine
 
-    def _evaluate(self, put: Callable[[], None], digest: str, title: str, protocol: str) -> Evaluated:
+    def _evaluate(self, put: Callable[[], None], digest: str, title: str, protocol: Protocol) -> Evaluated:
         """Return the episodes of the team with this digest; ``put`` brings its weights into memory."""
         params, samples = self._params, self._samples
 
@@ -132,7 +131,7 @@ class Evaluator:
             started = time.perf_counter()
             put()
             engine = self._engine_with_team()
-            player = Player(self._environment, self._team, engine, sampling_of(params), make_protocol(protocol))
+            player = Player(self._environment, self._team, engine, sampling_of(params), protocol)
             records = evaluate_team(player, self.problems, samples.samples, samples.seed)
             return {
                 "episodes": [record.to_json() for record in records],
@@ -145,7 +144,7 @@ class Evaluator:
             seed=samples.seed,
             settings={
                 "samples": samples.samples,
-                "protocol": protocol,
+                "protocol": protocol.name,
                 "environment": result_settings(self._section),
                 "playing": playing(params),
             },

@@ -19,7 +19,7 @@ from pipeline_lib.training.parallel import join_processes
 from pipeline_lib.training.steps import planned_steps
 from pipeline_lib.training.trainer import TrainResult, train
 from tasks.experiment.arms import BASE, PROBLEMS, RESULTS, TEAM, environment_section, trained_folder
-from tasks.experiment.sampling import compute_dtype, sampling_of
+from tasks.experiment.sampling import compute_dtype, protocol_of, sampling_of
 from tasks.experiment.teams import base_team
 from tasks.identity.files import dvc_has_taken
 from tasks.identity.stages import contents, settings_of, work_digest
@@ -120,6 +120,7 @@ def _train(params: Params, arm: str, seed: int, **callbacks: Any) -> TrainResult
         return train(
             settings=params.train,
             sampling=sampling_of(params),
+            protocol=protocol_of(params, arm),
             environment=environment,
             team=base_team(params, environment, problems),
             engine=engine,

@@ -114,6 +114,32 @@ def test_episodes_go_on_without_branching_and_compare_turn_by_turn() -> None:
     assert returns[0] == values[0] + values[6] + values[12]
 
 
+def test_joint_actions_that_are_asked_the_same_share_a_request_and_others_do_not() -> None:
+    """In a pipeline the second agent reads what the first said: the recorder says 0, 1 and 2, one for each of three."""
+    experience, engine = collect(Agree(), problems=TOYS[:1], protocol="sequential_pipeline")
+    assert [[(r.policy, r.n) for r in call] for call in engine.calls] == [[("one", 3)], [("two", 1)] * 3]
+    assert len({r.seed for call in engine.calls for r in call}) == 4
+    assert len({r.prompt for r in engine.calls[1]}) == 3
+    assert [d.prompts[1] for d in experience.decisions] == [r.prompt for r in engine.calls[1]]
+
+
+def test_drafts_are_actions_of_the_decision_that_they_led_to() -> None:
+    experience, engine = collect(Agree(), problems=TOYS[:1], protocol="one_round_discussion")
+    assert len(engine.calls) == 2
+    for decision in experience.decisions:
+        assert decision.policies == ("one", "two", "one", "two")
+        assert decision.rounds == (0, 0, 1, 1)
+    compared = [1.0, -1.0, 0.0]
+    assert [len(rows) for rows, _ in actions_of(experience, compared, False).values()] == [6, 6]
+
+
+def test_a_tree_branches_under_any_protocol() -> None:
+    experience, _ = collect(Agree(turns=2), problems=TOYS[:1], protocol="sequential_pipeline")
+    assert Counter(d.turn for d in experience.decisions) == {0: 3, 1: 9}
+    with pytest.raises(ValueError, match="a tree does not consist of episodes"):
+        experience.episodes()
+
+
 class EndsEarly(Agree):
     """Ends the episodes whose first action was 0."""
 

@@ -99,6 +99,12 @@ def test_which_baselines_make_sense_depends_on_the_environment(tmp_path: Path):
     qwen = {"policy": "qwen3-1.7b-lora"}
     assert load("dpbench", default, **qwen).evaluate.baselines == three[1:]
     assert load(shipped["environment"] | {"team": "single"}, ()).evaluate.baselines == ()
+    pipeline = {"rollouts": {"kind": "transformers", "protocol": "sequential_pipeline"}}
+    assert load(shipped["environment"], three[2:], **pipeline).rollouts.protocol == "sequential_pipeline"
+    with pytest.raises(SettingsError, match=r"sequential_pipeline is rollouts.protocol, which the base plays"):
+        load(shipped["environment"], default, **pipeline)
+    with pytest.raises(SettingsError, match=r"rollouts.protocol: sequential_pipeline makes no sense here: .* nobody"):
+        load(shipped["environment"] | {"team": "single"}, (), **pipeline)
     table: Any = {"kind": "philosophers", "prompt": "default"}
     for environment, name, why in (
         ("philosophers", "one_round_discussion", "no room for what others wrote"),

@@ -60,6 +60,16 @@ def test_naive_concatenation_is_the_base_where_there_is_one_turn():
     assert notes(two) == []
 
 
+def test_a_protocol_that_the_team_is_trained_with_is_the_bases_too():
+    pipeline = params(
+        rollouts={"kind": "transformers", "protocol": "sequential_pipeline"},
+        evaluate={"baselines": ["one_round_discussion"]},
+    )
+    assert notes(pipeline)[0] == "The trained team and its base play the sequential pipeline."
+    assert NAIVE not in " ".join(notes(pipeline))
+    assert comparisons(pipeline)[-1] == "untrained one-round discussion"
+
+
 def test_what_is_left_out_is_said(tmp_path: Path):
     (said, _) = notes(params(evaluate={"baselines": []}))
     assert said.endswith("are left out: evaluate.baselines is empty.")

@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,23 @@ from transformers import PreTrainedTokenizerFast
 
 from pipeline_lib.policies.policy import Policy
 from pipeline_lib.policies.store import team_digest
+from pipeline_lib.protocols import make_protocol
 from pipeline_lib.rollouts.engine import EngineError, Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.storage import folder_digest
 from pipeline_lib.training.optimiser import TrainingError
 from pipeline_lib.training.stopping import TrainingStopped
-from tests.training.conftest import TOYS, WORDS, Agree, Toy, make_model, make_settings, make_team, run_training
+from tests.training.conftest import (
+    TOYS,
+    WORDS,
+    Agree,
+    Toy,
+    ToyState,
+    make_model,
+    make_settings,
+    make_team,
+    run_training,
+)
 
 
 def mean(steps: list[dict[str, float]], name: str = "reward/mean") -> float:
@@ -50,6 +62,29 @@ def test_teams_learn(tmp_path: Path, agents: tuple[str, ...], shared: bool, lora
     assert mean(steps[-5:]) > 0.8
     assert mean(steps[-5:], "metrics/solved") > mean(steps[:5], "metrics/solved") + 0.5
     assert team_digest(team) != before
+
+
+class Tell(Agree):
+    """Both are to say the digit that stands for a colour; the first agent sees the colour, the second nothing."""
+
+    def observe(self, state: ToyState, agent: int) -> str:
+        return f"pick {state.problem.text}" if agent == 0 else "pick"
+
+    def reward(self, problem: Toy, actions: Sequence[str]) -> float:
+        return sum((action.split() or [""])[0] == str(TOYS.index(problem)) for action in actions) / 2
+
+
+def test_a_protocol_in_which_agents_read_each_other_is_trained(tmp_path: Path) -> None:
+    """By itself the second agent is right for one colour of three (2/3 in all); in a pipeline it reads the colour."""
+    settings = make_settings(steps=40, checkpoint_every=40, group_size=24)
+    team = make_team()
+    _, alone = run_training(tmp_path, team, Tell(), settings=settings, scratch=tmp_path / "alone")
+    assert 0.6 < mean(alone[-5:]) < 0.72
+    team.policies["two"] = make_team(seed=1).policies["two"]  # the first knows its part now, the second nothing
+    settings = make_settings(steps=60, checkpoint_every=60, group_size=48, learning_rate=4e-3)
+    protocol = make_protocol("sequential_pipeline")
+    _, reading = run_training(tmp_path, team, Tell(), settings=settings, protocol=protocol, seed=1)
+    assert mean(reading[-5:]) > 0.9
 
 
 def test_a_run_repeats_to_the_bit_and_seeds_differ(tmp_path: Path) -> None:
