@@ -44,7 +44,7 @@ SIZES = SplitSizes(train=32, validation=1, test=1)
 def scenarios() -> list[Scenario]:
     """Return training tables as the preset draws them: rings of five, 24 steps."""
     family = ScenarioFamily(philosophers=(5,), held=0.1, horizon=(24,))
-    return list(generate_scenarios(ScenarioProblems(sizes=SIZES, family=family, ood={}))["train"])
+    return list(generate_scenarios(ScenarioProblems(sizes=SIZES, family=family))["train"])
 
 
 def deadlocking_habits(philosophers: int = 5, slips: float = 0.25) -> Floats:

@@ -60,7 +60,7 @@ def tables(params: Params, sizes: tuple[int, ...], folder: Path) -> Path:
     if not isinstance(problems, ScenarioProblems):
         raise SystemExit("conf/environment/philosophers.yaml: brings no scenarios")
     family = problems.family.model_copy(update={"philosophers": sizes})
-    prepare("philosophers", problems.model_copy(update={"family": family, "ood": {}}), folder)
+    prepare("philosophers", problems.model_copy(update={"family": family}), folder)
     return folder
 
 

@@ -25,9 +25,8 @@ from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player
 from pipeline_lib.rollouts.engine import Sampling
-from pipeline_lib.rollouts.openai_engine import OpenAIEngine
+from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
 from pipeline_lib.rollouts.remote_policy import remote_team
-from pipeline_lib.settings.rollouts import OpenAIRollouts
 from pipeline_lib.storage import digest, read_json, write_json, write_text
 from pipeline_lib.training.curriculum.gates import wilson
 
@@ -72,12 +71,18 @@ def estimate(cells: Sequence[Cell], environment: Philosophers, prices: tuple[flo
     return {"calls": calls, "prompt_tokens": prompt, "action_tokens": actions, "cost": cost}
 
 
-def play(cell: Cell, environment: Philosophers, section: OpenAIRollouts, seed: int) -> dict[str, Any]:
+def play(
+    cell: Cell,
+    environment: Philosophers,
+    server: OpenAIServer,
+    sampling: Sampling,
+    prices: tuple[float, float],
+    seed: int,
+) -> dict[str, Any]:
     """Play one cell and return its records and what it cost."""
     agents = environment.agents(cell.scenario)
-    engine = OpenAIEngine(section)
+    engine = OpenAIEngine(server)
     try:
-        sampling = Sampling(section.temperature, section.top_p, section.top_k, section.max_new_tokens)
         team = remote_team([cell.model], agents)
         engine.load(team.policies)
         player = Player(environment, team, engine, sampling)
@@ -87,7 +92,7 @@ def play(cell: Cell, environment: Philosophers, section: OpenAIRollouts, seed: i
             "model": cell.model,
             "philosophers": cell.scenario.philosophers,
             "records": [record.to_json() for record in records],
-            "cost": counters.extra.get("cost", 0.0),
+            "cost": (counters.prompt_tokens * prices[0] + counters.generated_tokens * prices[1]) / 1e6,
             "prompt_tokens": counters.prompt_tokens,
             "action_tokens": counters.generated_tokens,
         }
@@ -162,7 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "seed": chosen.seed,
     }
     missing = [cell for cell in cells if not cell.path(chosen.folder, identity).exists()]
-    expected = estimate(missing, environment, (chosen.price_prompt, chosen.price_action))
+    prices = (chosen.price_prompt, chosen.price_action)
+    expected = estimate(missing, environment, prices)
     print(
         f"{len(cells)} cells, {len(cells) - len(missing)} of them finished; at most {expected['calls']:,.0f} calls, "
         f"about {expected['prompt_tokens'] / 1e6:.2f} M prompt and {expected['action_tokens'] / 1e6:.2f} M action "
@@ -172,17 +178,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("nothing was asked; repeat the command with --yes to spend that")
         return 1
     for cell in missing:
-        section = OpenAIRollouts(
-            url=chosen.url,
-            models=(cell.model,),
-            key_variable=chosen.key_variable,
-            temperature=chosen.temperature,
-            max_new_tokens=chosen.max_new_tokens,
-            price_prompt=chosen.price_prompt,
-            price_action=chosen.price_action,
-            cache=str(chosen.folder / "actions"),
+        server = OpenAIServer(
+            chosen.url, (cell.model,), key_variable=chosen.key_variable, cache=str(chosen.folder / "actions")
         )
-        played = play(cell, environment, section, chosen.seed)
+        sampling = Sampling(chosen.temperature, max_new_tokens=chosen.max_new_tokens)
+        played = play(cell, environment, server, sampling, prices, chosen.seed)
         write_json(cell.path(chosen.folder, identity), played)
         print(f"{cell.model}, {cell.scenario.philosophers} philosophers: cost {played['cost']:.2f}")
     done = [read_json(cell.path(chosen.folder, identity)) for cell in cells]

@@ -47,7 +47,7 @@ def load_split(folder: Path, split: str) -> list[Any]:
     """Return the problems of one split, checked against the manifest.
 
     Returns:
-        Problems of the environment that the manifest names; it may have further splits, such as ``ood``.
+        Problems of the environment that the manifest names; it may have further splits.
 
     Raises:
         ProblemsError: no such split, nothing was prepared, or a problem is in two splits.

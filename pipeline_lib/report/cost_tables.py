@@ -1,4 +1,4 @@
-"""What an experiment cost: tokens, seconds and, where somebody measured it, energy."""
+"""What an experiment cost: tokens and seconds."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.style import Table
 
-COLUMNS = {"seconds": "seconds", "tokens": "tokens sampled", "energy_kwh": "energy (kWh)"}
+COLUMNS = {"seconds": "seconds", "tokens": "tokens sampled"}
 
 
 def costs(data: ReportData) -> Table:
-    """Return seconds, tokens and energy of every part, as far as known."""
+    """Return seconds and tokens of every part, as far as known."""
     known = {key: title for key, title in COLUMNS.items() if any(key in cost for cost in data.costs.values())}
     rows = [
         [name, *(round(float(cost[key]), 1) if key in cost else None for key in known)]
@@ -40,11 +40,3 @@ def one_episode(data: ReportData) -> Table:
 
 def _rounded(value: float | None, key: str) -> float | None:
     return None if value is None else round(value, 3 if key == "unread" else 1)
-
-
-def energy(data: ReportData) -> str:
-    """Say what is known about energy."""
-    measured = [cost["energy_kwh"] for cost in data.costs.values() if "energy_kwh" in cost]
-    if measured:
-        return f"Energy: {sum(measured):.3g} kWh, as measured by the machine."
-    return "Energy was not measured."

@@ -21,7 +21,7 @@ class ReportData:
         verdict: outcome of the test (`summarise_test`).
         sweep: all metrics of each checkpoint on the validation split, by training seed and step.
         baseline_train: training metrics of trained baselines, by name and seed.
-        costs: what each part cost, by name: ``seconds``, ``tokens``, ``energy_kwh`` where known.
+        costs: what each part cost, by name: ``seconds`` and ``tokens`` where known.
         plan: the evaluation plan (`Plan.to_json`), or None.
         audit: the reward audit (``status``, ``summary``, ``checks``, ``ladder``), or None.
         identity: what identifies the run: name and value (commit, digests, ids in MLflow and Prefect, versions).

@@ -71,7 +71,6 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         "teams": _teams(data),
         "costs": cost_tables.costs(data),
         "episode_costs": cost_tables.one_episode(data),
-        "energy": cost_tables.energy(data),
         "audit": data.audit,
         "ladder": _ladder(data.audit),
         "plan": _plan(data.plan),

@@ -10,19 +10,11 @@ if TYPE_CHECKING:
 
 
 def make_engine(section: Rollouts) -> Engine:
-    """Return an engine without policies for the settings section ``rollouts``; call `Engine.load` next.
-
-    Raises:
-        EngineError: what the engine needs from its surroundings (a key) is not there.
-    """
+    """Return an engine without policies for the settings section ``rollouts``; call `Engine.load` next."""
     if section.kind == "transformers":
         from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 
         return TransformersEngine.from_settings(section)
-    if section.kind == "vllm":
-        from pipeline_lib.rollouts.vllm_engine import VllmEngine
+    from pipeline_lib.rollouts.vllm_engine import VllmEngine
 
-        return VllmEngine(section)
-    from pipeline_lib.rollouts.openai_engine import OpenAIEngine
-
-    return OpenAIEngine(section)
+    return VllmEngine(section)

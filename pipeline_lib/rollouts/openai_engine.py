@@ -1,7 +1,7 @@
-"""The ``openai`` engine: teams on a server with an OpenAI-compatible API, for evaluation.
+"""Teams on a server with an OpenAI-compatible API: they are evaluated, never trained, so no setting names this engine.
 
 Promise: every action is asked for until it is there or the server refuses; requests run side by side up to a limit;
-finished actions are kept on disk, so a killed evaluation continues where it was; tokens and money are counted.  Keys
+finished actions are kept on disk, so a killed evaluation continues where it was; tokens are counted.  Keys
 come from an environment variable and are never written anywhere.
 
 Not promised: seeds are sent, but whether they fix the actions is the server's business; log-probabilities are NaN
@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,46 +27,70 @@ from pipeline_lib.rollouts.openai_api import PATHS, question, read_answer
 
 if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Policy
-    from pipeline_lib.settings.rollouts import OpenAIRollouts
 
 _SEED_MASK = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIServer:
+    """A server with an OpenAI-compatible API, commercial or not.
+
+    Attributes:
+        url: where the API begins, for example ``http://127.0.0.1:8000/v1``.
+        models: names on the server; one for all agents, or one each.
+        api: ``chat`` (messages), ``completions`` (plain text) or ``tokens`` (ids both ways, vLLM's server).
+        key_variable: environment variable that holds the key; empty for none.
+        concurrency: most requests in flight.
+        retries: new tries after a failure; the pause doubles each time.
+        timeout: seconds a request may take.
+        cache: folder of actions already paid for, from which a killed run continues; empty for none.
+    """
+
+    url: str
+    models: tuple[str, ...]
+    api: str = "chat"
+    key_variable: str = "OPENAI_API_KEY"
+    concurrency: int = 16
+    retries: int = 6
+    timeout: float = 300.0
+    cache: str = ""
 
 
 class OpenAIEngine(Engine):
     """Samples from models on a server."""
 
-    def __init__(self, section: OpenAIRollouts) -> None:
-        """Make an engine for the settings section; the server is not asked anything yet.
+    def __init__(self, server: OpenAIServer) -> None:
+        """Make an engine for a server, which is not asked anything yet.
 
         Raises:
             EngineError: the environment variable that should hold the key is not set.
         """
-        key = os.environ.get(section.key_variable, "") if section.key_variable else ""
-        if section.key_variable and not key:
+        key = os.environ.get(server.key_variable, "") if server.key_variable else ""
+        if server.key_variable and not key:
             raise EngineError(
-                f"rollouts.key_variable: the environment variable {section.key_variable} is not set; put the server's "
-                f"key there, or set rollouts.key_variable to '' for a server that needs none"
+                f"key_variable: the environment variable {server.key_variable} is not set; put the server's key there, "
+                "or let key_variable be '' for a server that needs none"
             )
         self.counters = Counters()
-        self._section = section
-        self._client = HttpClient(section.url.rstrip("/"), key, section.retries, section.timeout)
-        self._store = ActionStore(Path(section.cache) if section.cache else None)
+        self._server = server
+        self._client = HttpClient(server.url.rstrip("/"), key, server.retries, server.timeout)
+        self._store = ActionStore(Path(server.cache) if server.cache else None)
         self._policies: dict[str, Policy] = {}
         self._models: dict[str, str] = {}
 
     def load(self, policies: Mapping[str, Policy]) -> None:
-        """Say which model plays which policy: the model named by the policy, else ``rollouts.models`` in order."""
-        names = list(self._section.models)
+        """Say which model plays which policy: the model named by the policy, else those of the server in order."""
+        names = list(self._server.models)
         if len(names) == 1:
             names *= len(policies)
         for policy, name in zip(policies.values(), names + [""] * len(policies), strict=False):
             name = getattr(policy.model, "name", "") or name
             if not name:
                 raise EngineError(
-                    f"rollouts.models: {len(self._section.models)} models for {len(policies)} policies "
+                    f"{len(self._server.models)} models for {len(policies)} policies "
                     f"({', '.join(policies)}); give one for all, or one per policy in this order"
                 )
-            if policy.chat and self._section.api != "tokens":
+            if policy.chat and self._server.api != "tokens":
                 raise EngineError(
                     f"policy {policy.name!r} applies a chat template, and so does the server; set policy.chat to never"
                 )
@@ -75,9 +99,7 @@ class OpenAIEngine(Engine):
 
     def update(self, policy: Policy) -> None:
         """Refuse: a server's weights are not ours to change."""
-        raise EngineError(
-            "rollouts.kind openai cannot train: the server's weights stay as they are; use another engine"
-        )
+        raise EngineError("this engine cannot train: the server's weights stay as they are; use another engine")
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:
         """Ask for everything that is not known yet."""
@@ -87,7 +109,7 @@ class OpenAIEngine(Engine):
                 raise unknown_policy(request.policy, self._policies)
         extra = self.counters.extra
         retried = self._client.retried
-        pool = ThreadPoolExecutor(self._section.concurrency, thread_name_prefix="openai")
+        pool = ThreadPoolExecutor(self._server.concurrency, thread_name_prefix="openai")
         try:
             results = list(pool.map(lambda request: self._serve(request, sampling), requests))
         except BaseException:
@@ -103,8 +125,6 @@ class OpenAIEngine(Engine):
             self.counters.generated_tokens += completion_tokens
             extra["asked"] = extra.get("asked", 0) + asked
             extra["remembered"] = extra.get("remembered", 0) + len(actions) - asked
-            cost = prompt_tokens * self._section.price_prompt + completion_tokens * self._section.price_action
-            extra["cost"] = extra.get("cost", 0.0) + cost / 1e6
         extra["retries"] = extra.get("retries", 0) + self._client.retried - retried
         self.counters.requests += len(requests)
         self.counters.seconds += time.perf_counter() - started
@@ -113,7 +133,7 @@ class OpenAIEngine(Engine):
     def _serve(self, request: Request, sampling: Sampling) -> tuple[list[Action], int, int, int]:
         """Return a request's actions, tokens of prompts and completions paid for, and number of actions asked for."""
         policy, model = self._policies[request.policy], self._models[request.policy]
-        facts: dict[str, Any] = {"url": self._client.url, "api": self._section.api, "model": model}
+        facts: dict[str, Any] = {"url": self._client.url, "api": self._server.api, "model": model}
         facts |= {"prompt": request.prompt, "seed": request.seed, "stop": policy.stop_strings, **asdict(sampling)}
         keys = [self._store.key({**facts, "action": number}) for number in range(request.n)]
         found: list[Action | None] = [self._store.get(key) for key in keys]
@@ -122,9 +142,9 @@ class OpenAIEngine(Engine):
         while missing:
             # Seeds of further questions lie far apart: servers use seed + i for action i of a question.
             seed = (request.seed * 65_537 + missing[0]) & _SEED_MASK
-            body = question(self._section.api, model, policy, request.prompt, len(missing), seed, sampling)
-            read = partial(read_answer, self._section.api, policy, len(missing))
-            answer = self._client.post(PATHS[self._section.api], body, read)
+            body = question(self._server.api, model, policy, request.prompt, len(missing), seed, sampling)
+            read = partial(read_answer, self._server.api, policy, len(missing))
+            answer = self._client.post(PATHS[self._server.api], body, read)
             prompt_tokens += answer.prompt_tokens
             completion_tokens += answer.completion_tokens
             for number, action in zip(missing, answer.actions, strict=False):

@@ -53,7 +53,7 @@ def remote_team(models: Sequence[str], agents: Sequence[str], stop_strings: Sequ
     """
     if len(models) not in (1, len(agents)):
         raise PolicyError(
-            f"rollouts.models: {len(models)} models for {len(agents)} agents ({', '.join(agents)}); "
+            f"{len(models)} models for {len(agents)} agents ({', '.join(agents)}); "
             "give one model, or one per agent in this order"
         )
     names = list(models) * len(agents) if len(models) == 1 else list(models)

@@ -92,28 +92,4 @@ class VllmRollouts(_Rollouts):
         return self
 
 
-class OpenAIRollouts(_Rollouts):
-    """A server with an OpenAI-compatible API, commercial or not: teams are evaluated, not trained."""
-
-    kind: Literal["openai"] = "openai"
-    url: str = Field("http://127.0.0.1:8000/v1", pattern="^https?://", description="where the API begins")
-    models: tuple[str, ...] = Field(min_length=1, description="names on the server; one for all agents, or one each")
-    api: Literal["chat", "completions", "tokens"] = Field(
-        "chat", description="chat: messages; completions: plain text; tokens: ids both ways (vLLM's server)"
-    )
-    key_variable: Machine[str] = Field(
-        "OPENAI_API_KEY", description="environment variable that holds the key; empty for none"
-    )
-    concurrency: Machine[int] = Field(16, ge=1, description="requests in flight")
-    retries: Machine[int] = Field(6, ge=0, description="new tries after a failure; the pause doubles each time")
-    timeout: Machine[float] = Field(300, gt=0, description="seconds a request may take")
-    price_prompt: Machine[float] = Field(0, ge=0, description="price of a million prompt tokens, for the cost counter")
-    price_action: Machine[float] = Field(
-        0, ge=0, description="price of a million generated tokens, for the cost counter"
-    )
-    cache: Machine[str] = Field(
-        ".symposium/openai", description="folder of actions already paid for; a killed run continues; empty for none"
-    )
-
-
-Rollouts = Annotated[TransformersRollouts | VllmRollouts | OpenAIRollouts, Field(discriminator="kind")]
+Rollouts = Annotated[TransformersRollouts | VllmRollouts, Field(discriminator="kind")]

@@ -25,7 +25,7 @@ def test_a_few_updates_from_warm_start_halve_the_deadlocks(tmp_path: Path):
     (tmp_path / "params.yaml").write_text("environment: philosophers\n")
     params = load_params(tmp_path / "params.yaml", ROOT / "conf")
     problems = tmp_path / "problems"
-    prepare(params.environment.kind, params.problems.model_copy(update={"ood": {}}), problems)
+    prepare(params.environment.kind, params.problems, problems)
     build_base(params.policy, problems, tmp_path / "base")
     held_out = load_split(problems, "validation")
     sampling = Sampling(max_new_tokens=params.rollouts.max_new_tokens)

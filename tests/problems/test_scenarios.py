@@ -27,10 +27,10 @@ def test_the_same_seed_gives_the_same_scenarios_and_another_seed_others():
 
 
 def test_every_scenario_is_drawn_once_and_can_be_played():
-    settings = ScenarioProblems(sizes=SMALL, family=VARIED, ood={"large": ScenarioFamily(philosophers=(9,))})
+    settings = ScenarioProblems(sizes=SMALL, family=VARIED)
     splits = generate_scenarios(settings)
     assert {split: len(found) for split, found in splits.items()} == {
-        "train": 60, "validation": 20, "test": 30, "ood": 64,
+        "train": 60, "validation": 20, "test": 30,
     }  # fmt: skip
     everything = [scenario for found in splits.values() for scenario in found]
     assert len({scenario.content_hash for scenario in everything}) == len(everything)
@@ -40,26 +40,17 @@ def test_every_scenario_is_drawn_once_and_can_be_played():
         assert len(set(s.labels)) == s.philosophers
     assert {s.philosophers for s in splits["train"]} == {2, 5, 8}
     assert {s.graph for s in splits["train"]} == {"ring", "chain", "grid"}
-    assert {s.philosophers for s in splits["ood"]} == {9}
 
 
 def test_splits_are_written_checked_and_read_back(tmp_path):
-    settings = ScenarioProblems(sizes=SMALL, ood={"chain": ScenarioFamily(graphs=("chain",))}, ood_size=5)
+    settings = ScenarioProblems(sizes=SMALL)
     manifest = prepare("philosophers", settings, tmp_path)
     expected = generate_scenarios(settings)
     assert manifest["source"] == "scenarios"
-    for split in ("train", "validation", "test", "ood"):
+    for split in ("train", "validation", "test"):
         assert load_split(tmp_path, split) == expected[split]
-    with pytest.raises(ProblemsError, match="splits are train, validation, test, ood"):
+    with pytest.raises(ProblemsError, match="splits are train, validation, test"):
         load_split(tmp_path, "extra")
-
-
-def test_there_is_no_ood_split_without_families_for_it(tmp_path):
-    assert list(prepare("philosophers", ScenarioProblems(sizes=SMALL), tmp_path)["splits"]) == [
-        "train",
-        "validation",
-        "test",
-    ]
 
 
 def test_the_published_condition_is_the_published_one_and_never_trained_on():

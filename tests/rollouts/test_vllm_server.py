@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import socket
@@ -17,8 +18,9 @@ import torch
 
 from pipeline_lib.policies.policy import Policy
 from pipeline_lib.rollouts import EngineError, Request, Sampling, make_engine
+from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
 from pipeline_lib.rollouts.remote_policy import remote_team
-from pipeline_lib.settings.rollouts import OpenAIRollouts, VllmRollouts
+from pipeline_lib.settings.rollouts import VllmRollouts
 from tests.rollouts.test_vllm_engine import NEEDS_VLLM, PYTHON, adapted, assert_exact, requests, shake, vllm_policy
 from tests.rollouts.test_vllm_parallel import left_by
 
@@ -124,13 +126,13 @@ def test_full_weights_are_replaced_on_a_server(base: Policy, url: str) -> None:
 
 
 def test_openai_engine_with_token_ids(base: Policy, url: str, tmp_path: Path) -> None:
-    section = OpenAIRollouts(url=f"{url}/v1", models=("tiny",), api="tokens", key_variable="", cache=str(tmp_path))
-    engine = make_engine(section)
+    server = OpenAIServer(url=f"{url}/v1", models=("tiny",), api="tokens", key_variable="", cache=str(tmp_path))
+    engine = OpenAIEngine(server)
     engine.load({"team": base})
     for sampling in (Sampling(max_new_tokens=10), Sampling(0.6, 0.8, 20, 10)):
         found = engine.generate(requests(), sampling)
         assert_exact({"team": base}, requests(), found, sampling)
-    again = make_engine(section)
+    again = OpenAIEngine(server)
     again.load({"team": base})
     assert again.generate(requests(), sampling) == found and again.counters.extra["asked"] == 0
     assert engine.counters.prompt_tokens > 0 and engine.counters.generated_tokens > 0
@@ -139,9 +141,9 @@ def test_openai_engine_with_token_ids(base: Policy, url: str, tmp_path: Path) ->
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_openai_engine_with_text(base: Policy, url: str, api: str) -> None:
     """Greedy text is that of the model itself for the same prompt."""
-    section = OpenAIRollouts(url=f"{url}/v1", models=("tiny",), api=api, key_variable="", cache="")
-    team = remote_team(section.models, ("helper", "main"))
-    engine = make_engine(section)
+    server = OpenAIServer(url=f"{url}/v1", models=("tiny",), api=api, key_variable="", cache="")
+    team = remote_team(server.models, ("helper", "main"))
+    engine = OpenAIEngine(server)
     engine.load(team.policies)
     prompt = team.policies["main"].encode("def main(xs):")
     action = engine.generate([Request("main", prompt, 1, 0)], Sampling(0.0, max_new_tokens=8))[0][0]
@@ -152,6 +154,6 @@ def test_openai_engine_with_text(base: Policy, url: str, api: str) -> None:
     assert action.text.rstrip(unfinished) == exact.rstrip(unfinished) and exact
     assert all(math.isnan(v) for v in action.logprobs)
     with pytest.raises(EngineError, match=r"HTTP 404.*check the URL"):
-        unknown = make_engine(section.model_copy(update={"models": ("huge",)}))
+        unknown = OpenAIEngine(dataclasses.replace(server, models=("huge",)))
         unknown.load(remote_team(("huge",), ("helper",)).policies)
         unknown.generate([Request("helper", prompt, 1, 0)], Sampling())

@@ -23,7 +23,7 @@ from tasks.stages.evaluation import Evaluated, evaluator
 ROOT = Path(__file__).parents[2]
 SETTINGS = """
 environment: philosophers
-problems: {kind: scenarios, sizes: {train: 4, validation: 2, test: 2}, ood: {}}
+problems: {kind: scenarios, sizes: {train: 4, validation: 2, test: 2}}
 policy: {warm_start: {steps: 1, batch: 2}, adapter: ADAPTER}
 """
 SAMPLES = SampleSettings(samples=2, seed=1000)

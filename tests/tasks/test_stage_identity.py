@@ -100,7 +100,7 @@ VARIANTS: dict[str, Callable[[], Params]] = {
     "philosophers": lambda: params_of(**PHILOSOPHERS, seeds={"single_agent": []}, evaluate={"baselines": []}),
     "pretrained": lambda: params_of(policy={"kind": "pretrained", "models": ["someone/model"]}),
     "vllm": lambda: params_of(rollouts={"kind": "vllm"}, sandbox={"kind": "ray"}),
-    "openai": lambda: params_of(rollouts={"kind": "openai", "models": ["m"]}, sandbox={"kind": "remote"}),
+    "remote": lambda: params_of(sandbox={"kind": "remote"}),
 }
 
 
@@ -127,7 +127,7 @@ def test_machine_settings_are_no_more_than_these():
     found = {name for make in VARIANTS.values() for name, _ in machine_settings(make())}
     rollouts = (
         "rows cuda_graphs process python urls eager memory cpu_cache_gib sleep tensor_parallel replicas devices "
-        "exchange concurrency timeout key_variable retries price_prompt price_action cache"
+        "exchange concurrency timeout"
     )
     sandbox = "slots infra_error_share min_isolation address token_file patience_s batch"
     train = "micro_batch_tokens overlap processes weights"

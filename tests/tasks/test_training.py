@@ -16,7 +16,7 @@ from tasks.stages import training
 ROOT = Path(__file__).parents[2]
 SETTINGS = """
 environment: philosophers
-problems: {kind: scenarios, sizes: {train: 4, validation: 2, test: 2}, ood: {}}
+problems: {kind: scenarios, sizes: {train: 4, validation: 2, test: 2}}
 policy: {warm_start: {steps: 1, batch: 2}, adapter: ADAPTER}
 train: {steps: 2, checkpoint_every: 2, problems_per_step: 2, group_size: 4, learning_rate: 0.01, loss: {kl: 0.1}}
 """

@@ -3,8 +3,7 @@
 The published benchmark has one scenario per number of philosophers; training and testing on it would be the same
 thing.  Here a scenario says who sits where under which number, who wins a contested fork, what is already held, how
 long meals and the episode last, and how the prompt is worded.  Scenarios are drawn with a seed; every scenario of a
-split is different from every other of any split.  Out-of-distribution families (other sizes, other graphs) are
-drawn for a split of their own, ``ood``, that nothing is selected on.  `dpbench` is the published condition.
+split is different from every other of any split.  `dpbench` is the published condition.
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ def dpbench(philosophers: int) -> Scenario:
 
 
 def generate_scenarios(settings: ScenarioProblems) -> dict[str, list[Scenario]]:
-    """Return the scenarios of the splits ``train``, ``validation``, ``test`` and ``ood``.
+    """Return the scenarios of the splits ``train``, ``validation`` and ``test``.
 
     The same settings give the same scenarios.  With ``published_test`` the test split holds the published conditions,
     and no other split does.
@@ -138,10 +137,7 @@ def generate_scenarios(settings: ScenarioProblems) -> dict[str, list[Scenario]]:
     for split, size in sizes.items():
         if split not in splits:
             splits[split] = _draw_split(settings.family, size, rng, seen, split)
-    splits["ood"] = []
-    for name, family in settings.ood.items():
-        splits["ood"] += _draw_split(family, settings.ood_size, rng, seen, f"ood.{name}")
-    return {split: splits[split] for split in ("train", "validation", "test", "ood")}
+    return {split: splits[split] for split in ("train", "validation", "test")}
 
 
 def _draw_split(family: ScenarioFamily, size: int, rng: random.Random, seen: set[str], name: str) -> list[Scenario]:

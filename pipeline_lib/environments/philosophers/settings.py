@@ -104,16 +104,12 @@ class ScenarioFamily(Section):
 
 
 class ScenarioProblems(Section):
-    """Seeded scenarios of dining philosophers, with families that training never sees."""
+    """Seeded scenarios of dining philosophers."""
 
     kind: Literal["scenarios"] = "scenarios"
     seed: int = Field(7, ge=0, description="seed of the draws")
     sizes: SplitSizes = SplitSizes(train=512, validation=64, test=128)
-    family: ScenarioFamily = Field(ScenarioFamily(), description="what train, validation and test are drawn from")
-    ood: dict[str, ScenarioFamily] = Field(
-        {}, description="families by name that are drawn for the split ood: measured, never trained or selected on"
-    )
-    ood_size: int = Field(64, ge=1, description="scenarios per family of the split ood")
+    family: ScenarioFamily = Field(ScenarioFamily(), description="what the splits are drawn from")
     published_test: tuple[int, ...] = Field(
         (),
         description="table sizes of DPBench's published condition that make up the test split; empty: drawn like train",
