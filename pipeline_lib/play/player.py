@@ -54,7 +54,7 @@ class Player:
     _prompts: Prompts = field(default_factory=Prompts)
 
     def play(self, roots: Sequence[Root]) -> Experience:
-        """Play from every root to the end.
+        """Play episodes from every root to their end.
 
         Raises:
             ValueError: the protocol cannot be played by the agents.

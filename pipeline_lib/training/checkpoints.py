@@ -18,20 +18,8 @@ from typing import Any
 
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import restore_team, save_team, team_digest
-from pipeline_lib.storage import CorruptFileError, file_digest, read_json, write_json
-
-RECORD = "checkpoint.json"
-
-
-def step_folder(scratch: Path, step: int) -> Path:
-    """Return the folder of a checkpoint."""
-    return scratch / f"step-{step:05d}"
-
-
-def steps_in(folder: Path) -> list[int]:
-    """Return the steps that have a checkpoint folder, in ascending order; their content is not verified."""
-    found = (path.name.removeprefix("step-") for path in folder.glob("step-*") if path.is_dir())
-    return sorted(int(name) for name in found if name.isdigit())
+from pipeline_lib.storage import CorruptFileError, file_digest, write_json
+from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder, steps_in
 
 
 def write_checkpoint(scratch: Path, step: int, team: Team) -> Path:
@@ -119,21 +107,6 @@ def verify(folder: Path, files: dict[str, str]) -> None:
             raise CorruptFileError(f"{path}: missing, although the checkpoint lists it")
         if file_digest(path) != expected:
             raise CorruptFileError(f"{path}: damaged or truncated, its digest is not the one recorded")
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """Return a JSON record that lists files.
-
-    Raises:
-        CorruptFileError: it is missing, not JSON, or not such a record.
-    """
-    try:
-        record = read_json(path)
-    except FileNotFoundError:
-        raise CorruptFileError(f"{path}: missing") from None
-    if not isinstance(record, dict) or record.get("format") != 1 or not isinstance(record.get("files"), dict):
-        raise CorruptFileError(f"{path}: not a checkpoint record of format 1")
-    return record
 
 
 def publish(scratch: Path, output: Path, steps: Collection[int]) -> list[Path]:

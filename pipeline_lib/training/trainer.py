@@ -27,7 +27,8 @@ from pipeline_lib.policies.store import team_digest
 from pipeline_lib.protocols import Decentralised, Protocol
 from pipeline_lib.rollouts.engine import Engine, Sampling
 from pipeline_lib.seam.environment import Environment
-from pipeline_lib.training.checkpoints import clear_leftovers, load_checkpoint, step_folder, write_checkpoint
+from pipeline_lib.training.checkpoint_folders import planned_steps, step_folder
+from pipeline_lib.training.checkpoints import clear_leftovers, load_checkpoint, write_checkpoint
 from pipeline_lib.training.curriculum.samplers import Sampler
 from pipeline_lib.training.curriculum.trial import make_sampler, try_out
 from pipeline_lib.training.learners import make_learners
@@ -37,7 +38,6 @@ from pipeline_lib.training.numerics import cpu_numerics
 from pipeline_lib.training.optimiser import TrainingError
 from pipeline_lib.training.parallel import Processes
 from pipeline_lib.training.step import train_step
-from pipeline_lib.training.steps import planned_steps
 from pipeline_lib.training.stopping import TrainingStopped, only_one, stop_requests
 from pipeline_lib.training.trainer_state import load_state, resume_point, write_state
 from pipeline_lib.training.update import Learner

@@ -16,15 +16,8 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 
 from pipeline_lib.storage import CorruptFileError, write_json
-from pipeline_lib.training.checkpoints import (
-    digests,
-    read_checkpoint,
-    read_record,
-    step_folder,
-    steps_in,
-    verify,
-    write_folder,
-)
+from pipeline_lib.training.checkpoint_folders import read_record, step_folder, steps_in
+from pipeline_lib.training.checkpoints import digests, read_checkpoint, verify, write_folder
 from pipeline_lib.training.parallel import Processes
 from pipeline_lib.training.update import Learner
 

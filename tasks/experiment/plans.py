@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.evaluation.plan import Plan, make_plan
 from pipeline_lib.problems.splits import load_manifest
-from pipeline_lib.training.steps import planned_steps
+from pipeline_lib.training.checkpoint_folders import planned_steps
 from tasks.experiment.arms import PROBLEMS
 from tasks.experiment.comparisons import comparisons, outside
 

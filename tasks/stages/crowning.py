@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
 from pipeline_lib.tracking import Contender
-from pipeline_lib.training.checkpoints import RECORD, read_record, step_folder
+from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
 from tasks.experiment.arms import RESULTS, TEAM, trained_folder
 
 if TYPE_CHECKING:

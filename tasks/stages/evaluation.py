@@ -25,7 +25,8 @@ from pipeline_lib.rollouts import make_engine
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.evaluate import SampleSettings
-from pipeline_lib.training.checkpoints import load_checkpoint, read_checkpoint, step_folder, steps_in
+from pipeline_lib.training.checkpoint_folders import step_folder, steps_in
+from pipeline_lib.training.checkpoints import load_checkpoint, read_checkpoint
 from tasks.experiment.arms import BASE, PROBLEMS, environment_section, trained_folder
 from tasks.experiment.sampling import protocol_of, sampling_of
 from tasks.experiment.teams import base_team

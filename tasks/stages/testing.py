@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
-from pipeline_lib.training.checkpoints import RECORD, step_folder
+from pipeline_lib.training.checkpoint_folders import RECORD, step_folder
 from tasks.experiment.arms import ARMS, PROBLEMS, RESULTS, TEAM, seeds_of, trained_folder
 from tasks.experiment.episode_files import TESTED, tested_file
 from tasks.looks.looking import begin_look, end_look

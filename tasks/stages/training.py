@@ -14,9 +14,9 @@ from pipeline_lib.environments.make import make_environment
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.rollouts import make_engine
 from pipeline_lib.settings import Params, SettingsError
-from pipeline_lib.training.checkpoints import publish, read_checkpoint, steps_in
+from pipeline_lib.training.checkpoint_folders import planned_steps, steps_in
+from pipeline_lib.training.checkpoints import publish, read_checkpoint
 from pipeline_lib.training.parallel import join_processes
-from pipeline_lib.training.steps import planned_steps
 from pipeline_lib.training.trainer import TrainResult, train
 from tasks.experiment.arms import BASE, PROBLEMS, RESULTS, TEAM, environment_section, trained_folder
 from tasks.experiment.sampling import compute_dtype, protocol_of, sampling_of

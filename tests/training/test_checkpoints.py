@@ -12,13 +12,12 @@ import torch
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.storage import CorruptFileError, folder_digest
 from pipeline_lib.training import checkpoints
+from pipeline_lib.training.checkpoint_folders import step_folder, steps_in
 from pipeline_lib.training.checkpoints import (
     clear_leftovers,
     load_checkpoint,
     publish,
     read_checkpoint,
-    step_folder,
-    steps_in,
     write_checkpoint,
 )
 from pipeline_lib.training.learners import make_learners
