@@ -29,11 +29,12 @@ pipeline: environment ## from nothing to a verdict: prepare, warm-start, audit, 
 ui: environment ## Prefect and MLflow on 127.0.0.1, with the deployments served
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m flows.serve
 
-check: environment ## lint, format, types, import directions
+check: environment ## lint, format, types, import directions, pictures of the code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m scripts.draw_map --check
 
 # In several processes; a file's tests stay together, because they share servers. PYTEST_ARGS="tests/flows -n 0": in one.
 test: check ## everything that `check` does, and the tests

@@ -14,7 +14,8 @@ from pipeline_lib.seam.metrics import describe
 from pipeline_lib.seam.registry import find
 from pipeline_lib.settings import Params
 from pipeline_lib.storage import read_json, write_text
-from pipeline_lib.training.checkpoints import load_checkpoint, step_folder
+from pipeline_lib.training.checkpoint_folders import step_folder
+from pipeline_lib.training.checkpoints import load_checkpoint
 from tasks.experiment.arms import BASE, PROBLEMS, RESULTS, TEAM, environment_section, trained_folder
 from tasks.experiment.teams import base_team
 
