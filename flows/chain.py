@@ -1,31 +1,66 @@
 """The flow of the whole chain: every stage that is stale, those that do not wait for each other side by side."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from prefect import flow, get_run_logger, runtime
+from rich.console import Console
 
 from pipeline_lib.settings import load_params
 from tasks.chain.graph import Stage
+from tasks.chain.live_table import LiveTable
 from tasks.chain.side_by_side import run_chain
 from tasks.runtime.conducting import conducted
-from tasks.runtime.progress import Progress, duration
+from tasks.runtime.progress import Progress, duration, shared_console
 
 
 @flow(name="experiment")
-def experiment(chain: Mapping[str, Stage], stale: set[str], jobs: int, variables: Mapping[str, str]) -> dict[str, bool]:
+def experiment(
+    chain: Mapping[str, Stage], stale: set[str], jobs: int, variables: Mapping[str, str], live: bool = False
+) -> dict[str, bool]:
     """Bring the stages of the project up to date; returns for each whether it did any work."""
     run = str(runtime.flow_run.name)
     with conducted(load_params(), run):
-        return bring_up_to_date(chain, stale, Path.cwd(), run, jobs, variables)
+        return bring_up_to_date(chain, stale, Path.cwd(), run, jobs, variables, live)
 
 
 def bring_up_to_date(
-    chain: Mapping[str, Stage], stale: set[str], project: Path, run: str, jobs: int, variables: Mapping[str, str]
+    chain: Mapping[str, Stage],
+    stale: set[str],
+    project: Path,
+    run: str,
+    jobs: int,
+    variables: Mapping[str, str],
+    live: bool = False,
 ) -> dict[str, bool]:
-    """Run the stages that are stale, with these environment variables; to be called in a flow."""
+    """Run the stages that are stale, with these environment variables; to be called in a flow.
+
+    Args:
+        live: draw a table on this terminal, a row per stage; else lines are written.
+    """
     logger = get_run_logger()
     expected = sum(chain[name].seconds for name in stale)
     logger.info("%d of %d stages to look at, about %s of work", len(stale), len(chain), duration(expected))
-    with Progress("experiment", "experiment-progress", own_estimate=False) as progress:
-        return run_chain(chain, stale, project, run, jobs, progress, variables)
+    quiet = Console(quiet=True) if live else None
+    with (
+        Progress("experiment", "experiment-progress", own_estimate=False, console=quiet) as progress,
+        _table(run, live) as table,
+    ):
+
+        def tell(done: int, total: int, text: str) -> None:
+            progress(done, total, text)
+            if table:
+                table(done, total, text)
+
+        watch = table.watch if table else lambda board: None
+        return run_chain(chain, stale, project, run, jobs, tell, variables, watch)
+
+
+@contextlib.contextmanager
+def _table(run: str, live: bool) -> Iterator[LiveTable | None]:
+    if not live:
+        yield None
+        return
+    with LiveTable(shared_console(), run) as table:
+        yield table

@@ -7,7 +7,9 @@ DVC decides what has to run.  The same as ``python -m flows.experiment``.
 """
 
 import argparse
+import logging
 import os
+import sys
 from pathlib import Path
 
 from pipeline_lib.settings import load_params
@@ -38,10 +40,11 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("targets", nargs="*", metavar="stage", help="only these stages and what they need")
     found.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="stages side by side (default: cores)")
+    found.add_argument("--plain", action="store_true", help="lines instead of a table, also on a terminal")
     return found
 
 
-def run_stale(targets: list[str], jobs: int, run: str) -> None:
+def run_stale(targets: list[str], jobs: int, run: str, plain: bool) -> None:
     """Bring the project up to date, or say that it is.
 
     The server, the process with the libraries and this one's own imports of Prefect get ready side by side.
@@ -55,21 +58,25 @@ def run_stale(targets: list[str], jobs: int, run: str) -> None:
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
         from flows.chain import experiment
+        from tasks.chain.words import on_this_terminal
         from tasks.runtime.tagging import tagged
         from tasks.services.crashed import mark_crashed
 
         explain_in_logs()
+        live = sys.stderr.isatty() and not plain
+        on_this_terminal(logging.WARNING if live else logging.INFO)
         with temporary_settings({PREFECT_API_URL: f"{server()}/api"}):
             mark_crashed()
             with tagged(run):
-                experiment.with_options(flow_run_name=run)(chain, stale, jobs, libraries())
+                experiment.with_options(flow_run_name=run)(chain, stale, jobs, libraries(), live)
 
 
 def main() -> None:
     """Run the experiment as the program: it ends with status 0, or with a message and another status."""
     try:
         asked = parser().parse_args()
-        run_stale(asked.targets, asked.jobs, run_name(load_params().model_dump(mode="json")))
+        name = run_name(load_params().model_dump(mode="json"))
+        run_stale(asked.targets, asked.jobs, name, asked.plain)
         if not asked.targets:
             print(outcome(Path.cwd()))
     except BaseException as error:

@@ -23,6 +23,7 @@ from prefect.logging import get_run_logger
 
 from tasks.chain.graph import Stage, remaining_s, remember_seconds
 from tasks.chain.stage_process import StageFailedError, StageProcess
+from tasks.chain.words import StageLog, told
 from tasks.runtime.progress import duration
 from tasks.runtime.tagging import untagged
 from tasks.services.tether import STOP_S
@@ -36,13 +37,21 @@ class ChainFailedError(RuntimeError):
 
 @dataclass
 class Board:
-    """Who runs, who is done, and what remains: shared by the threads of one run."""
+    """Who runs, who is done, and what remains: shared by the threads of one run.
+
+    Attributes:
+        took: seconds by stage that did work or failed.
+        last: what each stage said last, for people.
+    """
 
     chain: Mapping[str, Stage]
     jobs: int
     running: dict[str, tuple[StageProcess, float]] = field(default_factory=dict)
     finished: set[str] = field(default_factory=set)
     stopping: bool = False
+    took: dict[str, float] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+    last: dict[str, str] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     pace: list[tuple[float, float]] = field(default_factory=list)
 
@@ -102,14 +111,28 @@ def run_stage(name: str, project: Path, run: str, variables: Mapping[str, str], 
             raise StageFailedError(f"stage {name} was not started: the run is being stopped")
         process = StageProcess(name, project, run, **variables)
         board.running[name] = (process, began)
+
+    def tell(line: str) -> None:
+        kept.keep(line)
+        if text := told(line):
+            board.last[name] = text
+            logger.info("%s", text)
+
     try:
-        worked = process.wait(lambda line: logger.info("%s", line))
+        with StageLog(run, name) as kept:
+            worked = process.wait(tell)
+    except StageFailedError as error:
+        with board.lock:
+            board.failed.add(name)
+            board.took[name] = time.monotonic() - began
+        raise StageFailedError(f"{error}\nall its words: {kept.path}") from None
     finally:
         with board.lock:
             del board.running[name]
     took = time.monotonic() - began
     with board.lock:
         if worked:
+            board.took[name] = took
             remember_seconds(name, took, process.work_s)
             board.pace.append((board.chain[name].seconds, took))
         board.finished.add(name)
@@ -125,6 +148,7 @@ def run_chain(
     jobs: int,
     progress: Callable[[int, int, str], None],
     variables: Mapping[str, str],
+    watch: Callable[[Board], None] = lambda board: None,
 ) -> dict[str, bool]:
     """Bring the stages of ``chain`` up to date; to be called in a flow with a thread-pool task runner.
 
@@ -136,6 +160,7 @@ def run_chain(
         jobs: how many stages at a time.
         progress: told about every second.
         variables: further environment variables of the stages.
+        watch: given the board before the first stage starts, for whoever shows it.
 
     Returns:
         for each stage whether it did any work.
@@ -144,6 +169,7 @@ def run_chain(
         ChainFailedError: at least one stage failed.
     """
     board = Board(chain, jobs, finished=set(chain) - stale)
+    watch(board)
     worked = dict.fromkeys(chain, False)
     failed: dict[str, BaseException] = {}
     waiting = [name for name in chain if name in stale]

@@ -85,7 +85,7 @@ class StageProcess:
                 refused = line if line.startswith(REFUSED) else refused
                 on_line(line)
         status = self._process.wait()
-        self.work_s = self._said().get("work_s")
+        self.work_s = self.said().get("work_s")
         self._progress.unlink(missing_ok=True)
         if self._stopped:
             raise StageFailedError(f"stage {self.name} was stopped; the same command continues it")
@@ -98,11 +98,12 @@ class StageProcess:
     def share(self) -> float:
         """Return how much of the stage is done, 0 to 1, as it says itself; 0 while it says nothing."""
         with contextlib.suppress(KeyError, ZeroDivisionError):
-            said = self._said()
+            said = self.said()
             return min(1.0, said["done"] / said["total"])
         return 0.0
 
-    def _said(self) -> dict[str, Any]:
+    def said(self) -> dict[str, Any]:
+        """Return what the stage says of its progress (`tasks.runtime.progress`); empty while it says nothing."""
         with contextlib.suppress(OSError, ValueError):
             return dict(json.loads(self._progress.read_text(encoding="utf-8")))
         return {}

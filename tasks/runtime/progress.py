@@ -68,7 +68,7 @@ class Progress:
     def __init__(self, title: str, key: str = "", own_estimate: bool = True, console: Console | None = None) -> None:
         self.title = title
         self._own_estimate = own_estimate
-        self._console = console or _shared_console()
+        self._console = console or shared_console()
         self._file = Path(os.environ[FILE]) if os.environ.get(FILE) else None
         self._estimate = Estimate()
         self._drawn = self._written = self._lined = -1e9
@@ -202,9 +202,9 @@ class _Artifact:
         self._sent = latest
 
 
-def _shared_console() -> Console:
+def shared_console() -> Console:
     """Return the console of Prefect's log on this terminal, or a new one on stderr."""
-    for handler in logging.getLogger("prefect").handlers:
+    for handler in (*logging.getLogger("prefect").handlers, *logging.getLogger().handlers):
         console = getattr(handler, "console", None)
         if isinstance(console, Console):
             return console
