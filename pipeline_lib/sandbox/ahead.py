@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline_lib.sandbox.calls import same_arguments
-from pipeline_lib.sandbox.exchange import framed
 from pipeline_lib.sandbox.tests_source import Planned
 
 ROOM = 1 << 16  # bytes sent with a program, its own included; every socket takes so many at once
@@ -32,7 +31,7 @@ class Ahead:
     def __init__(self, planned: Planned) -> None:
         self._planned = planned
         self._surprised = False
-        self._sent: deque[tuple[bytes, bytes]] = deque()  # arguments and requests
+        self._sent: deque[tuple[bytes, bytes]] = deque()  # arguments and frames
         self._answers: deque[list[Any] | Settled] = deque()
 
     def requests(self, calls: int, room: int) -> bytes:
@@ -42,7 +41,7 @@ class Ahead:
             return b""
         frames = []
         for call in plan.foreseen[calls:]:
-            frames.append(framed(call[1]))
+            frames.append(call[1])
             room -= len(frames[-1])
             if room < 0:
                 frames.pop()

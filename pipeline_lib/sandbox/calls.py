@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline_lib.sandbox.inside import messages, values
 from pipeline_lib.sandbox.inside.common import Common, too_many_parts
-from pipeline_lib.sandbox.inside.plain import BROKEN, BadValue
+from pipeline_lib.sandbox.inside.plain import ATOMS, BROKEN, BadValue
 from pipeline_lib.sandbox.inside.recorder import CallFailed, NoAnswer
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, UNCATCHABLE, Planned, rewritten_source
 
@@ -22,9 +22,10 @@ _EXCEPTIONS: dict[str, type[Exception]] = {
     name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)
 }
 _TEST_FRAMEWORKS = frozenset({"unittest", "pytest", "_pytest", "doctest", "hypothesis", "nose", "nose2"})
-# Controls, what turns the direction of a text round or breaks its lines, and halves of characters.
+# Controls, what turns the direction of a text round, breaks its lines or is not seen at all, halves of characters.
 _UNPRINTABLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e0fff]"
 )
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -159,6 +160,8 @@ def value(rest: list[Any], known: Common) -> Any:
     Raises:
         BadValue: of `values`, for parts that are no such thing.
     """
+    if len(rest) == 1 and not known.cells and type(rest[0]) in ATOMS:
+        return rest[0]
     known.shares = False
     result = values.decode(rest[0], known)
     take_over(rest[1:], known, result)

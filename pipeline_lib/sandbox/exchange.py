@@ -72,7 +72,7 @@ class Exchange:
         """Send ``request``, a frame or several or none, and return the program's next reply.
 
         Args:
-            request: made by `framed`.
+            request: made by `messages.framed`.
             cpu_s: CPU seconds it may take; by default those of a call.
 
         Raises:
@@ -165,8 +165,3 @@ class Exchange:
             event = ("crash", f"the program ended itself with exit code {usage.exit_code}")
         self.events.append(event)
         return NoAnswer(*event)
-
-
-def framed(request: bytes) -> bytes:
-    """Return a request with four bytes of length before it."""
-    return struct.pack("!I", len(request)) + request

@@ -63,7 +63,7 @@ def constant_truth(test: ast.expr) -> bool | None:
 def foresee(
     body: list[ast.stmt], check: ast.FunctionDef | None, names: frozenset[str]
 ) -> tuple[tuple[bytes, bytes], ...]:
-    """Return arguments and requests of the candidate's first calls, up to the first statement that leaves a doubt."""
+    """Return arguments and frames of the candidate's first calls, up to the first statement that leaves a doubt."""
     if check is not None:
         around = [node for statement in body if statement is not check for node in ast.walk(statement)]
         if check.decorator_list or any(isinstance(node, ast.Call | ast.Assert) for node in around):
@@ -81,7 +81,7 @@ def foresee(
                 request = messages.write_call(len(requests) + 1, args, {})
             except BadValue:
                 break
-            requests.append((messages.write_request(*args), request))
+            requests.append((messages.write_request(*args), messages.framed(request)))
         elif not isinstance(statement, ast.Pass | ast.Import | ast.ImportFrom) and not (
             isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         ):

@@ -16,12 +16,13 @@ from typing import Any, Protocol
 
 from pipeline_lib.sandbox import calls
 from pipeline_lib.sandbox.inside.recorder import CallFailed
+from pipeline_lib.sandbox.inside.shared import OPERATORS
 
 _WHERE = "__symposium_object__"  # owner and number, in every handle
 _OWN = object()  # what only this module creates classes with
 # What may be read of an object although Python itself gives it a meaning; the rest must not reach the program, for a
 # reader such as numpy would believe it.
-_READABLE = frozenset(f"__{name}__" for name in ("name", "qualname", "doc", "annotations", "wrapped", "members"))
+READABLE = frozenset(f"__{name}__" for name in ("name", "qualname", "doc", "annotations", "wrapped", "members"))
 _COMPARISONS = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
 # What travels by itself: no handle may pass for one of these.
 _PLAIN = (int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, collections.deque)
@@ -134,7 +135,7 @@ def _do(operation: str, *parts: Any) -> Any:
 
 
 def _read(thing: Any, name: str) -> Any:
-    if name.startswith("__") and name.endswith("__") and name not in _READABLE:
+    if name.startswith("__") and name.endswith("__") and name not in READABLE:
         raise AttributeError(name)
     return _do("get", thing, name)
 
@@ -150,11 +151,14 @@ def _special(thing: Any, name: str, args: tuple[Any, ...]) -> Any:
     return value if known is True else NotImplemented
 
 
-def _forwarder(name: str, flat: bool) -> Any:
-    """Return the method of a handle's class that asks the program for a special method."""
+def _forwarder(name: str, flat: bool, strict: bool) -> Any:
+    """Return the method of a handle's class that asks the program for a special method; see `make_class`."""
 
     def method(self: Any, *args: Any) -> Any:
         return _special(self, name, args)
+
+    def combine(self: Any, other: Any, *rest: Any) -> Any:
+        return _special(self, name, (other, *rest)) if is_handle(other) else NotImplemented
 
     def compare(self: Any, other: Any) -> Any:
         if flat:
@@ -176,7 +180,9 @@ def _forwarder(name: str, flat: bool) -> Any:
         return leave
     if name == "__await__":
         return wait
-    return compare if name in _COMPARISONS else method
+    if name in _COMPARISONS:
+        return compare
+    return combine if strict and name in OPERATORS else method
 
 
 def _awaited(thing: Any) -> Any:
@@ -219,7 +225,15 @@ def make_object(kind: Kind, owner: Owner, number: int) -> Any:
 
 
 def make_class(
-    name: str, module: str, path: str, parents: list[Kind], special: list[str], flat: bool, owner: Owner, number: int
+    name: str,
+    module: str,
+    path: str,
+    parents: list[Kind],
+    special: list[str],
+    flat: bool,
+    strict: bool,
+    owner: Owner,
+    number: int,
 ) -> Kind:
     """Return the class that stands for one of the program's.
 
@@ -228,11 +242,13 @@ def make_class(
         parents: the classes that stand for its bases.
         special: names of the special methods that are the program's own.
         flat: it derives from a container.
+        strict: its operators work on objects of the program alone.  What tests of a function expect often is the other
+            operand (``abs(f(x) - 0.5) < 1e-6``), and no program must be told.
         owner, number: as of `make_object`.
     """
-    space: dict[str, Any] = {method: _forwarder(method, flat) for method in special}
+    space: dict[str, Any] = {method: _forwarder(method, flat, strict) for method in special}
     if flat:
-        space |= {method: _forwarder(method, True) for method in _COMPARISONS}
+        space |= {method: _forwarder(method, True, strict) for method in _COMPARISONS}
     space |= {
         "__hash__": object.__hash__,
         "__module__": "program",

@@ -31,22 +31,24 @@ class Handles(Shared):
 
     Args:
         ask: sends an operation with its message to the program and returns the root of what comes back.
-        lenient: whether the program's own ``__contains__`` counts, as where its classes are what is tested.
+        contains: the program's own ``__contains__`` counts.
+        operators: so do its operators where the other operand is the tests'.
         folder: the tests' scratch folder if the program is to have its content in its own.
 
     Attributes:
         ended: the process is no more, and its objects are gone.
     """
 
-    def __init__(self, ask: Callable[[str, Any], Any], lenient: bool, folder: Folder | None) -> None:
+    def __init__(self, ask: Callable[[str, Any], Any], contains: bool, operators: bool, folder: Folder | None) -> None:
         super().__init__(1)
         self.ask = ask
         self.folder = folder
         self.ended = False
-        self._special = SPECIAL if lenient else SPECIAL - {"__contains__"}
+        self._special = SPECIAL if contains else SPECIAL - {"__contains__"}
+        self._strict = not operators
         self._handles: dict[int, weakref.ref[Any]] = {}
         self._classes: dict[int, Kind] = {}
-        self._functions: dict[int, Any] = {}
+        self._functions: dict[int, Any] = {}  # of the tests, and exceptions that they have raised
         self._function_numbers: dict[int, int] = {}
         self._gone: list[int] = []  # handles that are no more
         self._dropped: list[int] = []  # containers likewise
@@ -97,7 +99,9 @@ class Handles(Shared):
             raise
         except Exception as error:
             kind = next(kind.__name__ for kind in type(error).__mro__ if vars(builtins).get(kind.__name__) is kind)
-            return self.message(None, kind, str(error))
+            number = self.number()
+            self._functions[number] = error  # which the program may let pass
+            return self.message(number, kind, str(error))
 
     def leave(self, value: Any, depth: int) -> Any:
         """Return the form of a handle, a class, a function."""
@@ -174,4 +178,4 @@ class Handles(Shared):
             raise BadValue("form", "not a new class")
         parents = list(dict.fromkeys(self._classes[base] for base in bases))
         own = [name for name in special if name in self._special]
-        self._classes[number] = make_class(name, module, path, parents, own, flat is True, self, number)
+        self._classes[number] = make_class(name, module, path, parents, own, flat is True, self._strict, self, number)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -40,7 +41,12 @@ class Packages:
 
     def wanted_by(self, code: str) -> bool:
         """Return whether a program may want them; imports take many forms, and loading them for nothing is harmless."""
-        return bool(self) and re.search(rf"\b(?:{'|'.join(map(re.escape, self.modules))})\b", code) is not None
+        return bool(self) and _pattern(tuple(self.modules)).search(code) is not None
+
+
+@lru_cache(maxsize=16)
+def _pattern(modules: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, modules))})\b")
 
 
 def find_packages(names: Sequence[str] = DEFAULT_PACKAGES) -> Packages:

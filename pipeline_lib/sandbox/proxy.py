@@ -12,8 +12,8 @@ from typing import Any
 
 from pipeline_lib.sandbox import calls
 from pipeline_lib.sandbox.ahead import ROOM, Ahead, Settled
-from pipeline_lib.sandbox.exchange import Exchange, framed
-from pipeline_lib.sandbox.handle_classes import exception, is_class
+from pipeline_lib.sandbox.exchange import Exchange
+from pipeline_lib.sandbox.handle_classes import READABLE, exception, is_class, is_handle
 from pipeline_lib.sandbox.handles import Handles
 from pipeline_lib.sandbox.imports import is_well_known
 from pipeline_lib.sandbox.inside import messages
@@ -37,6 +37,7 @@ class Program(Exchange):
         failures: what calls raised instead of an answer; the tests may have lost it.
         broken: the jail died under a call.
         space: the tests' namespace, in which exceptions are looked up.
+        asked: the tests have called the program.
         handles: what the tests hold of the program's objects; None as long as they have been given values alone.
     """
 
@@ -50,15 +51,14 @@ class Program(Exchange):
         self.handles: Handles | None = None
         self._calls = 0
         self._operations = 0
-        self._asked = False
+        self.asked = False
         self._is_class = False
+        self._speaks_of_classes = False
         self._restarts = 0
         self._ahead = Ahead(planned)
         self._known = Common(0)
         self._gone: list[int] = []  # containers that the program must forget
         self._turn = threading.RLock()  # tests may call from threads
-
-    # -- life of a child ------------------------------------------------------------------------------------------
 
     def load(self) -> bool:
         """Start a child and load the program in it; on failure record the event and return False."""
@@ -72,7 +72,7 @@ class Program(Exchange):
             "seed": seed_of_program(job),
             "plan": calls.inline_form(self.planned) if job.mode == "inline" else None,
         }
-        request = framed(messages.write_request("load", message))
+        request = messages.framed(messages.write_request("load", message))
         try:
             _, kind, *rest = self.exchange(request + self._ahead.requests(self._calls, ROOM - len(request)))
         except NoAnswer:
@@ -85,17 +85,6 @@ class Program(Exchange):
         self.events.append(("oom" if "MemoryError" in raised.names else "load_error", raised.describe()))
         return False
 
-    def inline_results(self) -> list[tuple[str, str]] | None:
-        """Inline mode: return what the program says of the tests it ran itself, or None if it said nothing usable."""
-        try:
-            rest = self.exchange(b"", self.limits.cpu_s)[2:]
-            results = calls.results(rest, self.planned.total)
-            if results is None:
-                self.failed("output_limit", "a reply that is no list of results")
-            return results
-        except NoAnswer:
-            return None
-
     def end(self, gone: bool = False) -> Usage | None:
         """End the process, if there is one, and forget what was in it."""
         self._ahead.clear()
@@ -104,23 +93,19 @@ class Program(Exchange):
             self.handles = None
         return super().end(gone)
 
-    @property
-    def asked(self) -> bool:
-        """Return whether the tests have called the program."""
-        return self._asked
-
     def fail(self, failure: NoAnswer) -> None:
         """Count an event that keeps the program from passing, whatever the tests make of it."""
         self.events.append((failure.kind, str(failure)))
         self.failures.append(failure)
 
-    # -- objects --------------------------------------------------------------------------------------------------
-
     def bind(self) -> None:
         """Give the tests what they know by name: the entry point, and the program's classes that they speak of."""
         entry_point, (plan,) = self.job.entry_point, self.planned.plans
-        self.space |= {entry_point: self, "candidate": self}
+        self.space[entry_point] = self.space["candidate"] = self
+        if not plan.names and not self._is_class and not plan.files:
+            return
         names = sorted(name for name in plan.names if self._may_name(name))
+        self._speaks_of_classes = self._speaks_of_classes or bool(names)
         if not names and not self._is_class and not (plan.files and plan.methods):
             return
         found = self._hold().do("names", entry_point, *names)
@@ -156,16 +141,16 @@ class Program(Exchange):
         handles = self._hold()
         while self._ahead.is_due():  # the program answers in the order in which it was asked
             self._ahead.keep(self._settled(self.exchange(b"")))
-        self._asked = self._asked or operation != "names"
+        self.asked = self.asked or operation != "names"
         self._operations -= 1
         if self._operations < -_MOST_OPERATIONS:
             raise self.failed("output_limit", f"more than {_MOST_OPERATIONS} operations on its objects")
         asked = self._operations
-        number, kind, *rest = self.exchange(framed(messages.write_request(asked, operation, message)))
+        number, kind, *rest = self.exchange(messages.framed(messages.write_request(asked, operation, message)))
         try:
             while kind == "callback" and len(rest) == 2:
                 answer = handles.call(*rest)
-                number, kind, *rest = self.exchange(framed(messages.write_request(0, "return", answer)))
+                number, kind, *rest = self.exchange(messages.framed(messages.write_request(0, "return", answer)))
             if number != asked:
                 raise self.failed("output_limit", "the program answered what it was not asked")
             return self._value(kind, rest)
@@ -190,7 +175,8 @@ class Program(Exchange):
         if self.handles is None:
             (plan,) = self.planned.plans
             folder = Folder(self.limits.file_mb << 20) if plan.files else None
-            self.handles = Handles(self.operate, bool(plan.methods), folder)
+            of_classes = bool(plan.methods)
+            self.handles = Handles(self.operate, of_classes, of_classes or self._speaks_of_classes, folder)
             self.handles.take_over(self._known.cells, self._gone)
             self._known, self._gone = Common(0), []
         return self.handles
@@ -203,12 +189,12 @@ class Program(Exchange):
         if kind == "raised" and len(rest) == 2:
             (handle,) = self._hold().arrived(rest.pop())
             raised = self._raised(rest)
+            if isinstance(handle, Exception) and not is_handle(handle):
+                raise handle  # one of the tests' own, from a function that they had passed
             if handle is None or raised.is_known(self.space):
                 raise raised.rebuild(self.space, self.job.tests)
             raise exception(handle, raised)
         raise self._no_value(kind, rest)
-
-    # -- calls ----------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the program's function and return a copy of its value.
@@ -222,6 +208,13 @@ class Program(Exchange):
         """
         with self._turn:
             return self._counted(self._ask, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the program's function, such as what a cache around it can do."""
+        if name.startswith("_") and name not in READABLE:
+            raise AttributeError(name)
+        (function,) = self._hold().do("names", self.job.entry_point)
+        return getattr(function, name)
 
     def _counted(self, ask: Callable[..., Any], *args: Any) -> Any:
         """Return what ``ask`` does, and remember what it raised instead if the tests may lose it."""
@@ -237,7 +230,7 @@ class Program(Exchange):
             raise
 
     def _ask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self.alive:
+        if self._channel is None:
             if self._restarts >= RESTARTS:
                 raise NoAnswer("skipped", "the program was given up after too many failures")
             self._restarts += 1
@@ -252,18 +245,15 @@ class Program(Exchange):
                 request = calls.request(self._calls + 1, list(args), kwargs, self._known, self._gone)
             if request is None:
                 return self._hold().do("call", None, args, tuple(kwargs.items()))
-            frame, self._gone = framed(request), []
+            frame, self._gone = messages.framed(request), []
         self._calls += 1
-        self._asked = True
+        self.asked = True
         reply = self._ahead.kept() or self.exchange(frame)
-        number = reply.number if isinstance(reply, Settled) else reply[0]
-        if number != self._calls:
-            raise self.failed("output_limit", "the program answered a call that was not made")
         if isinstance(reply, Settled):
-            if reply.error is not None:
-                raise reply.error
-            return reply.value
-        _, kind, *rest = reply
+            return self._unsettled(reply)
+        number, kind, *rest = reply
+        if number != self._calls:
+            raise self._unasked()
         try:
             if kind == "value" and len(rest) in (1, 3):
                 return calls.value(rest, self._known)
@@ -275,6 +265,16 @@ class Program(Exchange):
         except BadValue as error:
             raise self.failed("output_limit", f"a reply that is no value: {error}") from None
         raise self._no_value(kind, rest)
+
+    def _unsettled(self, reply: Settled) -> Any:
+        if reply.number != self._calls:
+            raise self._unasked()
+        if reply.error is not None:
+            raise reply.error
+        return reply.value
+
+    def _unasked(self) -> NoAnswer:
+        return self.failed("output_limit", "the program answered a call that was not made")
 
     def _raised(self, rest: list[Any]) -> calls.Raised:
         raised = calls.exception(rest)

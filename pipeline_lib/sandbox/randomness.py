@@ -31,11 +31,9 @@ def seed_of_tests(job: Job) -> int:
 
 
 def _digest(person: bytes, *parts: str) -> int:
-    digest = hashlib.blake2b(digest_size=8, person=person)
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "big") + data)
-    return int.from_bytes(digest.digest(), "big")
+    lengths = ",".join([str(len(part)) for part in parts])
+    data = f"{lengths}:{''.join(parts)}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8, person=person).digest(), "big")
 
 
 def seed_tests(job: Job) -> None:

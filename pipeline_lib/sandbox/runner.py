@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal
 import builtins
 import contextvars
 import io
@@ -16,7 +17,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from pipeline_lib.sandbox.bounds import bounded
-from pipeline_lib.sandbox.calls import printable
+from pipeline_lib.sandbox.calls import printable, results
 from pipeline_lib.sandbox.imports import imported
 from pipeline_lib.sandbox.inside.recorder import CallFailed, NoAnswer, Recorder
 from pipeline_lib.sandbox.jobs import Case, Job, Limits, Status, Verdict
@@ -57,7 +58,8 @@ def judge(planned: Planned, limits: Limits, worker: Worker, name: str) -> Verdic
     if job.visible_tests:
         alone = replace(job, tests=job.visible_tests, visible_tests="")
         other, visible = _judge_plan(Planned(alone, plans[1:]), limits, worker)
-    program, hidden = _judge_plan(Planned(replace(job, visible_tests=""), plans[:1]), limits, worker)
+        planned = Planned(replace(job, visible_tests=""), plans[:1])
+    program, hidden = _judge_plan(planned, limits, worker)
     if other is not None:
         program.clocks.cpu_s += other.clocks.cpu_s
         program.peak_mb = max(program.peak_mb, other.peak_mb)
@@ -80,7 +82,7 @@ def _judge_plan(planned: Planned, limits: Limits, worker: Worker) -> tuple[Progr
         with bounded(limits, alarm):
             if program.load():
                 if planned.job.mode == "inline":
-                    outcome = program.inline_results()
+                    outcome = _inline_results(program)
                 else:
                     with _restored():
                         contextvars.copy_context().run(_run, planned.job, plan, recorder, program)
@@ -92,23 +94,36 @@ def _judge_plan(planned: Planned, limits: Limits, worker: Worker) -> tuple[Progr
     for failure in program.failures:
         if not failure.recorded:  # the tests went on without an answer, and nobody has heard of it
             recorder.stop(failure)
-    results = enumerate(outcome or recorder.outcome())
+    cases = enumerate(outcome or recorder.outcome())
     most = limits.error_kb << 10
     return program, tuple(
-        Case(index, result, printable(text[:most])[:most], plan.sources[index]) for index, (result, text) in results
+        Case(index, result, printable(text[:most])[:most] if text else "", plan.sources[index])
+        for index, (result, text) in cases
     )
+
+
+def _inline_results(program: Program) -> list[tuple[str, str]] | None:
+    """Return what the program says of the tests that it ran itself, or None if it said nothing usable."""
+    try:
+        found = results(program.exchange(b"", program.limits.cpu_s)[2:], program.planned.total)
+        if found is None:
+            program.failed("output_limit", "a reply that is no list of results")
+        return found
+    except NoAnswer:
+        return None
 
 
 @contextmanager
 def _restored() -> Iterator[None]:
     """Put back what tests may change of this process, which goes on to other jobs; modules they must leave alone."""
     recursion, digits = sys.getrecursionlimit(), sys.get_int_max_str_digits()
-    alarm = signal.getsignal(signal.SIGALRM)
+    alarm = _signal.getsignal(signal.SIGALRM)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, alarm)
+        if _signal.getsignal(signal.SIGALRM) is not alarm:
+            signal.signal(signal.SIGALRM, alarm)
         sys.setrecursionlimit(recursion)
         sys.set_int_max_str_digits(digits)
 

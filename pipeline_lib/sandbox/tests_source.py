@@ -40,7 +40,7 @@ class TestPlan:
         sources: the assert of each case as text.
         unreached: cases that hold when they are not reached (``assert False``).
         once: cases that stand outside of loops and helpers, so that they are reached once at most.
-        foreseen: arguments and requests of the calls that the tests begin with, as far as their text alone tells them.
+        foreseen: arguments and frames of the calls that the tests begin with, as far as their text alone tells them.
         methods: class and name of every test method, if the tests are ``unittest`` classes; each is one case.
         names: what the tests read and bind nowhere: imports and classes of the program, perhaps.
         files: the tests may have to do with files.

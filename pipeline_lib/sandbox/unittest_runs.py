@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import unittest
 from typing import Any
 from unittest import case
 
+from pipeline_lib.sandbox.handle_classes import is_handle
 from pipeline_lib.sandbox.inside.recorder import CallFailed, Recorder
 from pipeline_lib.sandbox.proxy import Program
 from pipeline_lib.sandbox.tests_source import TestPlan
@@ -20,6 +22,22 @@ class _NoDiff:
 
 
 case.difflib = _NoDiff  # type: ignore[attr-defined]
+
+
+def _among_equals(method: Any) -> Any:
+    """Return an assertion that fails on a number and an object of the program, which would be told the number."""
+
+    @functools.wraps(method)
+    def assertion(self: unittest.TestCase, first: Any, second: Any, *args: Any, **kwargs: Any) -> None:
+        if is_handle(first) != is_handle(second):
+            self.fail(f"{first!r} and {second!r} cannot be subtracted here")
+        method(self, first, second, *args, **kwargs)
+
+    return assertion
+
+
+for _name_of_assertion in ("assertAlmostEqual", "assertNotAlmostEqual"):
+    setattr(unittest.TestCase, _name_of_assertion, _among_equals(getattr(unittest.TestCase, _name_of_assertion)))
 
 
 class _Result(unittest.TestResult):

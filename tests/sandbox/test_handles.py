@@ -230,3 +230,47 @@ def test_a_program_that_dies_in_one_test_is_there_for_the_next(executor):
 def test_unittest_classes_cannot_be_judged_inline():
     with pytest.raises(BadTests, match="isolated"):
         plan_job(Job("job", SOLUTION, TESTS, "Cart", mode="inline"))
+
+
+SUBTRACTED = """
+class Cart:
+    def area(self): return Cart()
+    def __sub__(self, other): return 0
+    __rsub__ = __sub__
+    def __abs__(self): return 0
+    def __round__(self, digits=0): return 0
+"""
+ALMOST = """
+import unittest
+class CartTest(unittest.TestCase):
+    def test_places(self): self.assertAlmostEqual(Cart().area(), 78.5)
+    def test_turned_round(self): self.assertAlmostEqual(3.25, Cart().area(), places=3)
+    def test_delta(self): self.assertAlmostEqual(Cart().area(), 78.5, delta=0.1)
+"""
+HANDLERS = """
+class Cart:
+    def __init__(self): self.handlers = []
+    def on(self, handler): self.handlers.append(handler)
+    def fire(self, *args):
+        for handler in self.handlers: handler(*args)
+"""
+RAISING = """
+import unittest
+class Own(Exception): pass
+class CartTest(unittest.TestCase):
+    def test_own_exception_passes_through(self):
+        def bad(x): raise Own("no", x)
+        cart = Cart()
+        cart.on(bad)
+        with self.assertRaises(Own) as caught: cart.fire(1)
+        self.assertEqual(caught.exception.args, ("no", 1))
+"""
+
+
+def test_nothing_is_almost_equal_by_what_a_program_makes_of_the_difference(executor):
+    assert judge(executor, SUBTRACTED, ALMOST).passed == 0
+
+
+def test_an_exception_of_the_tests_comes_through_the_program_as_itself(executor):
+    verdict = judge(executor, HANDLERS, RAISING)
+    assert verdict.status is Status.PASSED, verdict.error

@@ -137,7 +137,7 @@ def test_an_expected_exception_is_not_a_dead_program() -> None:
 def foreseen(*lines: str, around: str = "") -> list[list[object]]:
     """Return the arguments of the calls that are foreseen in a check with these lines."""
     tests = around + "def check(candidate):\n" + "".join(f"    {line}\n" for line in lines)
-    requests = [messages.read_request(request) for _, request in plan_tests(tests, "f").foreseen]
+    requests = [messages.read_request(frame[4:]) for _, frame in plan_tests(tests, "f").foreseen]
     assert [number for number, *_ in requests] == list(range(1, len(requests) + 1))
     return [args if plain else values.decode(args) for _, _, plain, args, _ in requests]
 

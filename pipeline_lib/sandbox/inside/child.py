@@ -9,16 +9,14 @@ from __future__ import annotations
 import builtins
 import math
 import os
-import struct
 import sys
 import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import common, messages, objects, recorder, values
+from . import channel, common, messages, objects, raised, recorder, values
 from .plain import ATOMS, BadValue
 
-CHANNEL = 3
 NAME = "program"  # not "__main__": a main guard must not fire
 _SLACK = 1 << 16  # bytes of a reply that is not a value
 
@@ -30,33 +28,35 @@ def serve(limits: dict[str, Any], probe: Callable[[int], dict[str, bool]]) -> No
         limits: what the job may use.
         probe: tries what must not work; for the first child of a fork server only.
     """
-    values.bound(math.inf, math.inf)  # the tests may pass whatever they like
-    values.keep_iterators()
     try:
-        kind, job = messages.read_request(receive())
+        kind, job = messages.read_request(channel.receive())
         if kind == "probe":
-            send(_SLACK, 0, "probe", probe(job))
+            channel.write(channel.frame(_SLACK, 0, "probe", probe(job)))
             os._exit(0)
-        space = load(job)
+        space, reply = load(job)
+        channel.write(reply)
         if space is None:
             os._exit(0)
         if job["plan"]:
-            send(1 << 24, 0, "results", _run_inline(job, limits, space))
+            channel.write(channel.frame(1 << 24, 0, "results", _run_inline(job, limits, space)))
         else:
-            function, limit = space[job["entry_point"]], limits["reply_kb"] << 10
-            known = common.Common(1)
-            host = objects.Host(space, function, limit, known, Channel)
-            host.answer = lambda request: _answer(function, request, limit, known, host)
+            program = Program(space, space[job["entry_point"]], limits["reply_kb"] << 10)
             while True:
-                write(_answer(function, messages.read_request(receive()), limit, known, host))
+                channel.write(program.answer(messages.read_request(channel.receive())))
     except EOFError:
         pass
     finally:
         os._exit(0)
 
 
-def load(job: dict[str, Any]) -> dict[str, Any] | None:
-    """Run the program's source; return its namespace, or None after reporting why there is none."""
+def settle() -> None:
+    """Say before any fork that the tests may pass what they like, and that iterators stay here."""
+    values.bound(math.inf, math.inf)
+    values.keep_iterators()
+
+
+def load(job: dict[str, Any]) -> tuple[dict[str, Any] | None, bytes]:
+    """Run the program's source; return its namespace, None if there is none, and what to tell the judge."""
     seed(job["seed"])
     module = types.ModuleType(NAME)
     sys.modules[NAME] = module
@@ -69,10 +69,10 @@ def load(job: dict[str, Any]) -> dict[str, Any] | None:
         if not callable(space.get(job["entry_point"])):
             raise NameError("the program defines no function " + job["entry_point"])
     except BaseException as error:
-        send(_SLACK, 0, "load_error", _describe(error))
-        return None
-    send(_SLACK, 0, "loaded", *(["class"] if isinstance(space[job["entry_point"]], type) else []))
-    return space
+        return None, channel.frame(_SLACK, 0, "load_error", raised.describe(error))
+    return space, channel.frame(
+        _SLACK, 0, "loaded", *(["class"] if isinstance(space[job["entry_point"]], type) else [])
+    )
 
 
 def seed(number: int) -> None:
@@ -84,57 +84,105 @@ def seed(number: int) -> None:
         sys.modules["numpy"].random.seed(number % (1 << 32))
 
 
-def _answer(function: Callable[..., Any], call: Any, limit: int, known: common.Common, host: objects.Host) -> bytes:
-    """Call the function; return the reply: its value, the exception it raised, or why the value cannot leave.
+class Program:
+    """A program that is loaded, and what the tests know of it.
 
-    A call that the judge has foreseen brings copies and takes copies; any other comes with what ``known`` has to know.
+    Args:
+        space, entry: its namespace, and what the tests call.
+        limit: most bytes of a reply.
     """
-    if len(call) == 3:
-        return host.operate(call)
-    number, news, plain, args, kwargs = call
-    raised = None
-    value: list[Any] = []
-    try:
+
+    def __init__(self, space: dict[str, Any], entry: Any, limit: int) -> None:
+        self.space = space
+        self.entry = entry
+        self.limit = limit
+        self.known: Any = None  # made when something is to be known, for each page that is written costs time
+        self.host: Any = None
+
+    def answer(self, call: Any) -> bytes:
+        """Call the function; return the reply: its value, the exception it raised, or why the value cannot leave.
+
+        A call that the judge has foreseen brings copies and takes copies; any other comes with what has to be known.
+        """
+        if len(call) == 3:
+            return self._hosting().operate(call)
+        number, news, plain, args, kwargs = call
         if news is not None:
+            return self._share(number, news, plain, args, kwargs)
+        try:
+            if not plain:
+                args, kwargs = values.decode(args), values.decode(kwargs)
+            value = self.entry(*args, **kwargs)
+        except BaseException as error:
+            return self._raised(number, error)
+        try:
+            return channel.frame(self.limit, number, "value", values.encode(value))
+        except BadValue as error:
+            return self._hosting().value(number, value) if error.kind == "type" else _refused(number, error)
+        except BaseException as error:  # what runs while the value is read
+            return self._raised(number, error)
+
+    def _share(self, number: int, news: Any, plain: bool, args: Any, kwargs: Any) -> bytes:
+        """Answer a call whose arguments and value keep their identity."""
+        self._hosting()
+        known, fault = self.known, None
+        value: list[Any] = []
+        try:
             known.forget(news[1])
             known.change(news[0])
-        if not plain:
-            args, kwargs = values.decode(args, known), values.decode(kwargs, known)
-        if news is not None:
+            if not plain:
+                args, kwargs = values.decode(args, known), values.decode(kwargs, known)
             known.note()
-        value.append(function(*args, **kwargs))
-        if news is None or (not known.cells and type(value[0]) in ATOMS):
-            return frame(limit, number, "value", values.encode(value[0]))  # nothing to share: the common case
-    except BadValue as error:
-        if error.kind == "type" and value:
-            return host.value(number, value[0])
-        known.clear()
-        return frame(_SLACK, number, "bad", error.kind, str(error)[:300])
-    except BaseException as error:
+            value.append(self.entry(*args, **kwargs))
+            if not known.cells and type(value[0]) in ATOMS:
+                return channel.frame(
+                    self.limit, number, "value", values.encode(value[0])
+                )  # nothing to share: the common case
+        except BadValue as error:
+            known.clear()
+            return _refused(number, error)
+        except BaseException as error:
+            if getattr(error, "__dict__", None):
+                return self._raised(number, error)
+            fault = raised.describe(error)
+        held = set(known.cells)
+        try:
+            if fault is not None:
+                form = fault
+            else:
+                form = values.encode(value[0], 0, known if common.shared(value) else None)
+            value.clear()
+            del args, kwargs
+            changes = known.changes()
+            known.prune()
+            known.note()  # now, for a thread may go on
+            rest = [changes, list(known.cells)] if changes or known.cells else []
+            return channel.frame(self.limit, number, "value" if fault is None else "raised", form, *rest)
+        except BaseException as error:
+            if isinstance(error, BadValue) and error.kind == "type" and value:
+                known.forget([cell for cell in known.cells if cell not in held])
+                return self._hosting().value(number, value[0])
+            known.clear()
+            if isinstance(error, BadValue):
+                return _refused(number, error)
+            return channel.frame(_SLACK, number, "raised", raised.describe(error))
+
+    def _raised(self, number: int, error: BaseException) -> bytes:
         if getattr(error, "__dict__", None):
-            return host.raised(number, error)  # tests may ask for more than its class and text
-        raised = _describe(error)
-    held = set(known.cells)
-    try:
-        if raised is not None:
-            form = raised
-        else:
-            form = values.encode(value[0], 0, known if common.shared(value) else None)
-        value.clear()
-        del args, kwargs
-        changes = known.changes()
-        known.prune()
-        known.note()  # now, for a thread may go on
-        rest = [changes, list(known.cells)] if changes or known.cells else []
-        return frame(limit, number, "value" if raised is None else "raised", form, *rest)
-    except BaseException as error:  # a generator runs while its values are read
-        if isinstance(error, BadValue) and error.kind == "type" and value:
-            known.forget([cell for cell in known.cells if cell not in held])
-            return host.value(number, value[0])
-        known.clear()
-        if isinstance(error, BadValue):
-            return frame(_SLACK, number, "bad", error.kind, str(error)[:300])
-        return frame(_SLACK, number, "raised", _describe(error))
+            return self._hosting().raised(number, error)  # tests may ask for more than its class and text
+        return channel.frame(_SLACK, number, "raised", raised.describe(error))
+
+    def _hosting(self) -> objects.Host:
+        if self.host is None:
+            self.known = common.Common(1)
+            self.host = objects.Host(self.space, self.entry, self.limit, self.known)
+            self.host.answer = self.answer
+        host: objects.Host = self.host
+        return host
+
+
+def _refused(number: int, error: BadValue) -> bytes:
+    return channel.frame(_SLACK, number, "bad", error.kind, str(error)[:300])
 
 
 def _run_inline(job: dict[str, Any], limits: dict[str, Any], space: dict[str, Any]) -> list[Any]:
@@ -155,66 +203,22 @@ def _run_inline(job: dict[str, Any], limits: dict[str, Any], space: dict[str, An
     return [list(result) for result in record.outcome()]
 
 
-def _describe(error: BaseException) -> list[Any]:
-    """Return an exception's classes with their modules, its text, the program's line where it arose, its arguments."""
-    try:
-        text = str.__getitem__(str(error), slice(500))  # even of a subclass
-    except BaseException:
-        text = ""
-    line, trace = 0, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == "<program>":
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    if isinstance(error, SyntaxError) and error.filename == "<program>":
-        text, line = str(error.msg), error.lineno or 0
-    names = [
-        kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-        for kind in type(error).__mro__[:12]
-    ]
-    return [[name[:100] for name in names], text, line, _arguments(error)]
-
-
-def _arguments(error: BaseException) -> Any:
-    """Return the form of the exception's arguments, None if they have none or a long one."""
-    try:
-        form = values.encode(list(error.args))
-        return form if len(messages.write_reply(_SLACK // 2, form)) else None
-    except BaseException:
-        return None
-
-
-class Channel:
-    """What `objects` needs of this module."""
-
-    @staticmethod
-    def frame(limit: int, *parts: Any) -> bytes:
-        """Return a reply."""
-        return frame(limit, *parts)
-
-    @staticmethod
-    def ask(data: bytes) -> Any:
-        """Send a reply and return the request that comes next."""
-        write(data)
-        return messages.read_request(receive())
-
-    @staticmethod
-    def describe(error: BaseException) -> list[Any]:
-        """Return what the judge is told of an exception."""
-        return _describe(error)
-
-
 def warm_up() -> None:
     """Do before any fork, and so often that the interpreter has adapted to it, what every program does after one."""
+    reader, writer = os.pipe()
+    job = {"prelude": "", "code": _WARM_UP, "entry_point": "f"}
     for number in range(_WARM_ROUNDS):
-        space: dict[str, Any] = {"__builtins__": builtins}
-        exec(compile(_WARM_UP, "<warm-up>", "exec", dont_inherit=True), space)
+        space, reply = load(job | {"seed": number})
+        assert space is not None
+        channel.write(reply, writer)
+        channel.receive(reader)
         news: Any
         for news in (None, ([], [])):  # of a call that was foreseen, and of another
             request = messages.read_request(messages.write_request(number, news, news is None, [[1, 2]], {}))
-            known = common.Common(1)
-            _answer(space["f"], request, 1 << 10, known, objects.Host(space, None, 0, known, Channel))
-        seed(number)
+            Program(space, space["f"], 1 << 10).answer(request)
+    del sys.modules[NAME]
+    os.close(reader)
+    os.close(writer)
 
 
 _WARM_ROUNDS = 64
@@ -228,43 +232,3 @@ def f(numbers: List[int]) -> List[int]:
             found.append(number + 1)
     return sorted(found)
 """
-
-
-def frame(limit: int, *parts: Any) -> bytes:
-    """Return a reply with four bytes of length before it."""
-    data = messages.write_reply(limit, *parts)
-    return struct.pack("!I", len(data)) + data
-
-
-def send(limit: int, *parts: Any) -> None:
-    """Send a reply to the judge."""
-    write(frame(limit, *parts))
-
-
-def receive() -> bytes:
-    """Return the next frame from the judge; raises EOFError when the channel is closed."""
-    _fill(4)
-    end = 4 + struct.unpack_from("!I", _arrived)[0]
-    _fill(end)
-    with memoryview(_arrived) as view:
-        data = bytes(view[4:end])  # a large message is held twice, not three times
-    del _arrived[:end]
-    return data
-
-
-_arrived = bytearray()
-
-
-def _fill(length: int) -> None:
-    """Read until there are ``length`` bytes that have arrived and were not taken."""
-    while len(_arrived) < length:
-        part = os.read(CHANNEL, 1 << 15)
-        if not part:
-            raise EOFError
-        _arrived.extend(part)
-
-
-def write(data: bytes) -> None:
-    """Write all of ``data`` to the channel."""
-    while data:
-        data = data[os.write(CHANNEL, data) :]

@@ -8,7 +8,6 @@ or raises `BadValue`.
 
 from __future__ import annotations
 
-import binascii
 import os
 import stat
 from typing import Any
@@ -54,7 +53,7 @@ class Folder:
                 elif stat.S_ISDIR(mode):
                     os.makedirs(name, exist_ok=True)
                 else:
-                    self._write(name, mode, binascii.a2b_base64(content.encode("ascii")))
+                    self._write(name, mode, _bytes(content))
             self._known = dict(_entries("", 0))
         except (*BROKEN, OSError) as error:
             raise BadValue("form", f"not a change of files: {type(error).__name__}") from None
@@ -88,7 +87,15 @@ def _entries(below: str, depth: int) -> Any:
                 yield path, (facts.st_mode, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
 
 
+def _bytes(content: str) -> bytes:
+    import binascii  # not above, for every fork would copy it
+
+    return binascii.a2b_base64(content.encode("ascii"))
+
+
 def _read(name: str) -> str:
+    import binascii
+
     with open(name, "rb") as file:
         return binascii.b2a_base64(file.read(), newline=False).decode("ascii")
 

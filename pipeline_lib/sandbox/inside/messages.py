@@ -10,6 +10,7 @@ import itertools
 import json
 import marshal
 import re
+import struct
 import sys
 from typing import Any
 
@@ -53,6 +54,11 @@ def write_call(
     return write_request(number, news, plain, forms, {} if plain else named)
 
 
+def framed(data: bytes) -> bytes:
+    """Return a message with four bytes of length before it."""
+    return struct.pack("!I", len(data)) + data
+
+
 def read_request(data: bytes) -> Any:
     """Return the parts of a request.  Only for bytes from the judge: ``marshal`` must not read a program's."""
     return marshal.loads(data)
@@ -74,17 +80,21 @@ def read_reply(data: bytes) -> list[Any]:
     Raises:
         BadValue: the bytes are no such thing.
     """
-    if data.count(b"[") + data.count(b"{") > _MOST_NESTED and _nested_too_deep(data):
-        raise BadValue("form", "nested too deep")
-    values.bound(values.MOST_ITEMS, values.MOST_DIGITS)
-    allowed = sys.get_int_max_str_digits()
-    try:
+    allowed = 0
+    if len(data) > _MOST_NESTED:
+        if data.count(b"[") + data.count(b"{") > _MOST_NESTED and _nested_too_deep(data):
+            raise BadValue("form", "nested too deep")
+        allowed = sys.get_int_max_str_digits()
         sys.set_int_max_str_digits(_USUAL_DIGITS)  # tests may have raised it
+    if b"{" in data:  # what has no tag makes no more of itself than it is
+        values.bound(values.MOST_ITEMS, values.MOST_DIGITS)
+    try:
         parts = _from_json(data.decode())
     except BROKEN as error:
         raise BadValue("form", f"not JSON: {type(error).__name__}") from None
     finally:
-        sys.set_int_max_str_digits(allowed)
+        if len(data) > _MOST_NESTED:
+            sys.set_int_max_str_digits(allowed)
     if type(parts) is not list or len(parts) < 2 or type(parts[0]) is not int or type(parts[1]) is not str:
         raise BadValue("form", "not a reply")
     return parts

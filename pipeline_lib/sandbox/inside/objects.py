@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import folder, shared, values
+from . import channel, folder, raised, shared, values
 from .common import Common
 from .plain import BadValue
 
@@ -37,7 +37,8 @@ class Objects(shared.Shared):
         self._objects: dict[int, Any] = {}
         self._object_numbers: dict[int, int] = {}
         self._callbacks: dict[int, Any] = {}
-        self._callback_numbers: dict[int, int] = {}
+        self._callback_numbers: dict[int, int] = {}  # and those of exceptions that callbacks have raised
+        self._thrown: list[BaseException] = []
         self._classes: list[Any] = []
         self._loop: Any = None  # of asyncio, for all that the tests await
         self.folder: folder.Folder | None = None  # if the tests have one, too
@@ -118,7 +119,7 @@ class Objects(shared.Shared):
         if isinstance(value, type):
             known = getattr(builtins, value.__name__, None) is value
             return {"builtin": value.__name__} if known else {"class": self._class(value)}
-        if type(value) is type(_stub) and id(value) in self._callback_numbers:
+        if id(value) in self._callback_numbers:
             return {"callback": self._callback_numbers[id(value)]}
         return {"object": [self._known(value), self._class(type(value))]}
 
@@ -139,6 +140,16 @@ class Objects(shared.Shared):
                 self._callback_numbers[id(stub)] = number
             return self._callbacks[number]
         return values.decode({tag: body})
+
+    def thrown(self, error: BaseException, number: int) -> BaseException:
+        """Return an exception that stands for one of the tests, whose number it is."""
+        self._callback_numbers[id(error)] = number
+        self._thrown.append(error)
+        return error
+
+    def is_thrown(self, error: BaseException) -> bool:
+        """Return whether an exception stands for one of the tests."""
+        return id(error) in self._callback_numbers
 
     def _known(self, value: Any) -> int:
         number = self._object_numbers.get(id(value))
@@ -177,17 +188,15 @@ class Host:
         space, entry: the program's namespace, and what the tests call the candidate.
         limit: most bytes of a reply.
         known: the containers that both sides know already; they are taken over by the first message.
-        channel: makes replies, sends them, and describes exceptions.
 
     Attributes:
         answer: answers requests of any kind.
     """
 
-    def __init__(self, space: dict[str, Any], entry: Any, limit: int, known: Common, channel: Any) -> None:
+    def __init__(self, space: dict[str, Any], entry: Any, limit: int, known: Common) -> None:
         self.objects = Objects(space, entry, self._ask)
         self.limit = limit
         self.known = known
-        self.channel = channel
         self.answer: Callable[[Any], bytes] = self.operate
 
     def operate(self, request: Any) -> bytes:
@@ -213,17 +222,17 @@ class Host:
         return self._raised(number, error)
 
     def _reply(self, number: int, kind: str, value: Any, *before: Any) -> bytes:
-        reply: bytes = self.channel.frame(self.limit, number, kind, *before, self.objects.message(value))
+        reply: bytes = channel.frame(self.limit, number, kind, *before, self.objects.message(value))
         return reply
 
     def _raised(self, number: int, error: BaseException) -> bytes:
         try:
             if isinstance(error, BadValue):
                 raise error
-            known = getattr(builtins, type(error).__name__, None) is type(error)
-            return self._reply(number, "raised", None if known else error, self.channel.describe(error))
+            known = getattr(builtins, type(error).__name__, None) is type(error) and not self.objects.is_thrown(error)
+            return self._reply(number, "raised", None if known else error, raised.describe(error))
         except BadValue as fault:
-            reply: bytes = self.channel.frame(1 << 12, number, "bad", fault.kind, str(fault)[:300])
+            reply: bytes = channel.frame(1 << 12, number, "bad", fault.kind, str(fault)[:300])
             return reply
 
     def _adopt(self) -> None:
@@ -232,11 +241,13 @@ class Host:
             self.known.clear()
 
     def _ask(self, callback: int, parts: Any) -> Any:
-        request = self.channel.ask(self._reply(0, "callback", tuple(parts), callback))
+        request = channel.ask(self._reply(0, "callback", tuple(parts), callback))
         while not (len(request) == 3 and request[1] == "return"):
-            request = self.channel.ask(self.answer(request))
+            request = channel.ask(self.answer(request))
         value, failure, text = self.objects.arrived(request[2])
         if failure is None:
             return value
         kind = getattr(builtins, failure, None)
-        raise (kind if isinstance(kind, type) and issubclass(kind, Exception) else Exception)(text)
+        raise self.objects.thrown(
+            (kind if isinstance(kind, type) and issubclass(kind, Exception) else Exception)(text), value
+        )

@@ -107,7 +107,7 @@ class Recorder:
             asked: whether they have called the program; None if nobody knows.
         """
         self.finished = True
-        if all(result is None for result in self.results):
+        if not any(self.results):
             judged = len(self.unreached) == len(self.results) if asked is None else asked
             if not judged:
                 self.stop(CallFailed("error", "the tests ended without having asked the program anything"))
@@ -118,7 +118,7 @@ class Recorder:
         A case that was not reached holds if the tests ran to their end and every case that they reached held: then it
         was right not to reach it.  Otherwise it is skipped, but for one that must not be reached.
         """
-        clean = self.finished and all(result is None or result == _OK for result in self.results)
+        clean = self.finished and {None, _OK}.issuperset(self.results)
         outcome = []
         for index, result in enumerate(self.results):
             if result is None:

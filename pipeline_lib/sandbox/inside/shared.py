@@ -35,11 +35,11 @@ _SCALARS = (int, float, str, complex, bytes)
 # Special methods that the tests' side forwards for objects whose class has them.
 _SPECIAL = """
 bool len iter next reversed contains getitem setitem delitem missing call enter exit str repr format int float complex
-index round floor ceil trunc eq ne lt le gt ge abs neg pos invert add radd iadd sub rsub isub mul rmul imul matmul
-rmatmul imatmul truediv rtruediv itruediv floordiv rfloordiv ifloordiv mod rmod imod divmod rdivmod pow rpow ipow lshift
-rlshift ilshift rshift rrshift irshift and rand iand or ror ior xor rxor ixor await aiter anext aenter aexit
+index round floor ceil trunc eq ne lt le gt ge abs neg pos invert await aiter anext aenter aexit
 """
-SPECIAL = frozenset(f"__{name}__" for name in _SPECIAL.split())
+_OPERATORS = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor"
+OPERATORS = frozenset(f"__{side}{name}__" for name in _OPERATORS.split() for side in ("", "r", "i"))
+SPECIAL = OPERATORS | {f"__{name}__" for name in _SPECIAL.split()}
 
 
 class Shared:

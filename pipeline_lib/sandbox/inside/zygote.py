@@ -24,6 +24,7 @@ import time
 from typing import Any
 
 from . import child, confine, huge_pages, messages, probe, scratch
+from .channel import CHANNEL
 
 PRELOAD = (
     *("bisect", "collections", "copy", "functools", "heapq", "itertools", "math", "operator", "random", "re", "string"),
@@ -107,8 +108,8 @@ class Zygote:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                os.dup2(channel.fileno(), child.CHANNEL)
-                os.closerange(child.CHANNEL + 1, 64)
+                os.dup2(channel.fileno(), CHANNEL)
+                os.closerange(CHANNEL + 1, 64)
                 if not self.alone:
                     confine.die_with_parent()
                 if self.alone or os.getppid() == parent:
@@ -225,6 +226,7 @@ def main() -> None:
         gc.freeze()
         zygote = Zygote(control, config)
         facts: dict[str, Any] = {"python": sys.version.split()[0], "pid": os.getpid(), **zygote.probe()}
+        child.settle()
         control.send(json.dumps(facts).encode())
     except Exception as error:
         control.send(json.dumps({"error": type(error).__name__ + ": " + str(error)}).encode())

@@ -1,0 +1,38 @@
+"""What the judge is told of an exception."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import messages, values
+
+_MOST_BYTES = 1 << 15  # of its arguments
+
+
+def describe(error: BaseException) -> list[Any]:
+    """Return an exception's classes with their modules, its text, the program's line where it arose, its arguments."""
+    try:
+        text = str.__getitem__(str(error), slice(500))  # even of a subclass
+    except BaseException:
+        text = ""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<program>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError) and error.filename == "<program>":
+        text, line = str(error.msg), error.lineno or 0
+    names = [
+        kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+        for kind in type(error).__mro__[:12]
+    ]
+    return [[name[:100] for name in names], text, line, _arguments(error)]
+
+
+def _arguments(error: BaseException) -> Any:
+    """Return the form of the exception's arguments, None if they have none or a long one."""
+    try:
+        form = values.encode(list(error.args))
+        return form if len(messages.write_reply(_MOST_BYTES, form)) else None
+    except BaseException:
+        return None
