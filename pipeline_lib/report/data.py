@@ -28,6 +28,8 @@ class ReportData:
         settings: all settings, as JSON.
         notes: what a reader must know of the teams compared, a paragraph each.
         metrics: the environment's metrics: how they are named and shown.
+        examples: episodes of the test (`EpisodeRecord.to_json`), the first of each of the first problems, by team:
+            ``base``, and ``selected`` of the first training seed.
     """
 
     name: str
@@ -43,6 +45,7 @@ class ReportData:
     settings: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     metrics: Metrics = field(default_factory=dict)
+    examples: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     @property
     def metric(self) -> str:

@@ -13,7 +13,7 @@ from pipeline_lib.report.series import write_plots
 from pipeline_lib.seam.registry import find
 from tasks.experiment.arms import IDENTITIES, PROBLEMS, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.experiment.comparisons import SINGLE_AGENT, notes
-from tasks.experiment.episode_files import TESTED, swept
+from tasks.experiment.episode_files import TESTED, read_episodes, swept, tested_file
 from tasks.identity.run import identity_tags
 from tasks.identity.stages import whole
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tasks.runtime.stage import StageRun
 
 REPORT = Path("report")
+
+#: Problems of which the page may show what a team did.
+EXAMPLES = 3
 
 
 def make_report(params: Params, run: StageRun) -> None:
@@ -69,7 +72,17 @@ def gather(params: Params, name: str) -> ReportData:
         },
         settings=whole(params).model_dump(mode="json"),
         notes=notes(params),
+        examples=examples(params),
     )
+
+
+def examples(params: Params) -> dict[str, list[dict[str, Any]]]:
+    """Return the first test episode of each of the first `EXAMPLES` problems, of the base and of a selected team."""
+    files = {"base": tested_file(TEAM, "base"), "selected": tested_file(TEAM, "selected", seeds_of(params, TEAM)[0])}
+    return {
+        name: [episode.to_json() for episode in read_episodes(path) if episode.sample == 0][:EXAMPLES]
+        for name, path in files.items()
+    }
 
 
 def training_rows(arm: str, seed: int) -> list[dict[str, float]]:

@@ -100,6 +100,12 @@ class WritingTask(Task):
 
         return WritingExaminer()
 
+    def figures(self, data: Any) -> Sequence[Any]:
+        """Return texts before and after, where the test kept some."""
+        from pipeline_lib.environments.writing.figures import texts
+
+        return texts(data)
+
     def reward_code(self, settings: WritingEnvironment) -> str:
         """Return where the reward is; the built-in ones depend on how texts are read."""
         reward = settings.reward

@@ -1,8 +1,8 @@
 """Generated posts and abstracts of which it is known what they say.
 
-A text says six facts (a post) or seven (an abstract).  Each writer of a pair is shown a part of them: neither sees all,
-together they see everything, and one fact is shown to both.  Who tells that one is a matter of agreement: told by both
-it is told once too often, and by the first the lengths do not fit; told by neither it is missing.
+A text says six facts (a post) or seven (an abstract).  Each writer of a pair is shown a part of them: neither sees
+all, together they see everything, and one fact is shown to both.  Who tells that one is a matter of agreement: told by
+both it is told once too often, told by neither it is missing.
 
 Splits are kept apart by family: what somebody did to what, what they ask and who was touched (posts), or by which
 method, with which aim, against what and for whom (abstracts); the combination of a test text never occurs in training,
@@ -30,15 +30,15 @@ FAMILY_SHARES = {"train": 0.7, "validation": 0.8, "test": 1.0}
 #: Facts that the first writer alone sees, that both see, that the second alone sees.
 POST_PARTS, PAPER_PARTS = (2, 1, 3), (3, 1, 3)
 
-#: The facts of a post: its gist, with what both writers see last, and the details, of which a post lacks one.
-POST_GIST, POST_DETAILS = ("deed", "ask", "mood"), ("cause", "place", "month", "price")
+#: The facts of a post: what was done and asked, whom it touched, and the details.
+POST_ORDER = ("deed", "ask", "mood", "cause", "place", "month")
 
 #: The facts of an abstract in the order of an introduction: background, motivation, aim, method, implications.
 PAPER_ORDER = ("field", "problem", "gap", "aim", "method", "data", "use")
 
 LIMITS = {
-    "summary": Limits((8, 12), (17, 28), (1.5, 3.2)),
-    "introduction": Limits((12, 19), (18, 26), (1.0, 1.8)),
+    "summary": Limits((8, 18), (15, 26), (1.05, 3.0)),
+    "introduction": Limits((13, 22), (13, 22), (0.65, 1.6)),
 }
 
 #: What the writers are asked for; short, because the embedded model reads it on a CPU.
@@ -90,8 +90,7 @@ def split_of(family: str, seed: int) -> str:
 def draw_post(rng: random.Random) -> WritingProblem:
     """Return a post: what was done and asked, which the first writer alone sees, and what else there is to say."""
     world = WORLDS["posts"]
-    missing = rng.choice(POST_DETAILS)
-    facts = world.draw([*POST_GIST, *(name for name in POST_DETAILS if name != missing)], rng)
+    facts = world.draw(POST_ORDER, rng)
     told = dict(facts)
     family = "-".join([*told["deed"], *told["ask"], *told["mood"][:1]])
     return _problem(world, "summary", family, facts, POST_PARTS, rng)

@@ -15,7 +15,6 @@ POSTS = World(
         "other": ("sister", "brother", "boss", "neighbor", "landlord", "cousin"),
         "mood": ("angry", "sad", "proud", "worried", "glad", "jealous"),
         "act": ("apologize", "pay", "leave", "wait", "call", "explain"),
-        "sum": ("ten", "twenty", "thirty", "forty", "fifty", "sixty"),
     },
     verbs={
         "deed": (
@@ -63,12 +62,6 @@ POSTS = World(
             ("other", "mood"),
             ("the {other} of {hero} was/is {mood}", "the {other} was/is {mood}"),
             ("my {other} got {mood}", "{mood} says my {other}"),
-        ),
-        Kind(
-            "price",
-            ("sum",),
-            ("it cost/costs {hero} {sum} dollars", "the price was/is {sum} dollars"),
-            ("{sum} dollars gone", "that makes {sum} dollars"),
         ),
     ),
     entities=frozenset({"hero", "thing", "other"}),

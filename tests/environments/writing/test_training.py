@@ -1,0 +1,58 @@
+"""A shortened training from nothing: with the shipped presets a team that leaves out and invents learns not to."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+from pipeline_lib.environments.make import make_environment
+from pipeline_lib.evaluation.run import evaluate_team
+from pipeline_lib.policies.load import load_team
+from pipeline_lib.policies.warm_start import build_base
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
+from pipeline_lib.rollouts import make_engine
+from pipeline_lib.rollouts.engine import Sampling
+from pipeline_lib.settings import load_params
+from pipeline_lib.training.trainer import train
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_some_updates_from_warm_start_tell_more_and_invent_less(tmp_path: Path):
+    (tmp_path / "params.yaml").write_text("environment: writing\n")
+    params = load_params(tmp_path / "params.yaml", ROOT / "conf")
+    problems = tmp_path / "problems"
+    prepare(params.environment.kind, params.problems, problems)
+    build_base(params.policy, problems, tmp_path / "base")
+    held_out = load_split(problems, "validation")
+    sampling = Sampling(max_new_tokens=params.rollouts.max_new_tokens)
+    with contextlib.closing(make_environment(params.environment, params.sandbox)) as environment:
+        team = load_team(params.policy, tmp_path / "base", environment.agents(held_out[0]))
+
+        def played(metric: str) -> float:
+            with contextlib.closing(make_engine(params.rollouts)) as engine:
+                engine.load(team.policies)
+                records = evaluate_team(team, environment, held_out, engine, sampling, 2, 1000)
+            return mean(record.metrics[metric] for record in records)
+
+        told, invented = played("coverage"), played("inventions")
+        assert told < 0.6 and invented > 0.1
+        with contextlib.closing(make_engine(params.rollouts)) as engine:
+            train(
+                settings=params.train.model_copy(update={"steps": 15, "checkpoint_every": 15}),
+                sampling=sampling,
+                environment=environment,
+                team=team,
+                engine=engine,
+                problems=load_split(problems, "train"),
+                seed=0,
+                scratch=tmp_path / "run",
+            )
+        assert played("coverage") > told + 0.15
+        assert played("inventions") < 0.7 * invented
