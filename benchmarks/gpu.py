@@ -34,7 +34,7 @@ from pipeline_lib.policies.lora import attach
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.rollouts.engine import Action, Counters, Request, Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
-from pipeline_lib.training.batch import Weighted, build, normaliser
+from pipeline_lib.training.batch import WeightedAction, build, normaliser
 from pipeline_lib.training.learners import make_learners
 from pipeline_lib.training.update import update_policy
 
@@ -209,7 +209,7 @@ def update(
                 for _ in range(request.n):
                     ids = tuple(rng.integers(1, vocabulary - 1, options.new).tolist())
                     action = Action(ids, (0.0,) * len(ids), "", "length")
-                    rows.append(Weighted(request.prompt, action.ids, action.logprobs, float(rng.normal()), 1.0))
+                    rows.append(WeightedAction(request.prompt, action.ids, action.logprobs, float(rng.normal()), 1.0))
         batches.append(build(rows, normaliser(rows, "batch_tokens"), settings.loss))
     reports: list[Any] = []
 

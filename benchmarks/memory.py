@@ -27,7 +27,7 @@ from pipeline_lib.policies.embedded import ATTENTION, make_config
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.settings import load_params
-from pipeline_lib.training.batch import PolicyBatch, Weighted, build, normaliser
+from pipeline_lib.training.batch import PolicyBatch, WeightedAction, build, normaliser
 from pipeline_lib.training.learners import make_learners
 from pipeline_lib.training.update import Learner, update_policy
 
@@ -81,7 +81,7 @@ def batch_of(group: int, length: int) -> PolicyBatch:
     rng = np.random.default_rng(group * length)
     prompt = tuple(rng.integers(4, 500, PROMPT).tolist())
     rows = [
-        Weighted(prompt, tuple(rng.integers(4, 500, length).tolist()), (-6.0,) * length, advantage, 1.0)
+        WeightedAction(prompt, tuple(rng.integers(4, 500, length).tolist()), (-6.0,) * length, advantage, 1.0)
         for advantage in rng.standard_normal(group).tolist()
     ]
     settings = load_params(Path("params.yaml")).train.loss

@@ -7,7 +7,7 @@ from tasks.identity.stages import settings_of
 from tasks.runtime.arguments import arm_and_seed
 from tasks.runtime.endings import end
 from tasks.runtime.stage import main, stage
-from tasks.services.companions import is_companion
+from tasks.services.ranks import is_first_rank
 from tasks.stages.training import train_along, train_arm, training_identity
 
 
@@ -30,7 +30,7 @@ def along(arm: str, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    if is_companion():
-        along(**arm_and_seed(__doc__))
-    else:
+    if is_first_rank():
         main(train, **arm_and_seed(__doc__))
+    else:
+        along(**arm_and_seed(__doc__))

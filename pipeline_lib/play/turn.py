@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from pipeline_lib.seam.environment import Environment
 ENCODED = 2**14
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Node:
     """A state in which ``n`` joint actions are sampled.
 
@@ -58,14 +57,8 @@ class Prompts:
         return self._ids[key]
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """One action on record, with the policy, the prompt and the round it belongs to."""
-
-    policy: str
-    prompt: tuple[int, ...]
-    action: Action
-    round: int
+#: One action on record: the policy, its prompt, what it said, and in which round.
+_Said = tuple[str, tuple[int, ...], Action, int]
 
 
 class Turn:
@@ -101,7 +94,7 @@ class Turn:
             self.seats += [Seat(node.agents, numbers, tuple(observations))] * node.n
             self._places += [(place, j) for j in range(node.n)]
         self._rounds = 0
-        self._times: Counter[tuple[int, int]] = Counter()
+        self._times: dict[tuple[int, int], int] = {}  # how often an agent of a seat has spoken
         self._said: list[list[_Said]] = [[] for _ in self.seats]
         self._unread = [0] * len(self.seats)
 
@@ -109,8 +102,9 @@ class Turn:
         """Sample one answer per question; see `pipeline_lib.protocols.protocol.Speak`."""
         alike: dict[tuple[int, int, int, str], list[int]] = {}
         for number, ask in enumerate(asks):
-            times = self._times[ask.seat, ask.agent]
-            self._times[ask.seat, ask.agent] += 1
+            speaker = ask.seat, ask.agent
+            times = self._times.get(speaker, 0)
+            self._times[speaker] = times + 1
             alike.setdefault((self._places[ask.seat][0], ask.agent, times, ask.prompt), []).append(number)
         asked: list[list[int]] = []
         requests: list[Request] = []
@@ -134,27 +128,22 @@ class Turn:
         for numbers, request, actions in zip(asked, requests, found, strict=True):
             for number, action in zip(numbers, actions, strict=True):
                 texts[number] = action.text
-                self._said[asks[number].seat].append(_Said(request.policy, request.prompt, action, self._rounds))
+                self._said[asks[number].seat].append((request.policy, request.prompt, action, self._rounds))
         self._rounds += 1
         return texts
 
     def decisions(self) -> list[Decision]:
         """Return the joint actions as decisions, in the order of ``seats``, before they are executed."""
-        return [
-            Decision(
-                problem=self._nodes[place].root.problem.id,
-                turn=self._number,
-                group=self._nodes[place].group,
-                parent=self._nodes[place].parent,
-                weight=self._nodes[place].weight,
-                policies=tuple(one.policy for one in said),
-                prompts=tuple(one.prompt for one in said),
-                actions=tuple(one.action for one in said),
-                rounds=tuple(one.round for one in said),
-                unread=unread,
+        found = []
+        for (place, _), said, unread in zip(self._places, self._said, self._unread, strict=True):
+            node = self._nodes[place]
+            policies, prompts, actions, rounds = zip(*said, strict=True) if said else ((), (), (), ())
+            decision = Decision(
+                node.root.problem.id, self._number, node.group, node.parent, node.weight, policies, prompts, actions
             )
-            for (place, _), said, unread in zip(self._places, self._said, self._unread, strict=True)
-        ]
+            decision.rounds, decision.unread = rounds, unread
+            found.append(decision)
+        return found
 
 
 def _full(policy: Policy, prompt: Sequence[int]) -> bool:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 #: Most of a text that is passed on to an agent, in characters.
 MAX_QUOTE = 4000
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
+class Seat(NamedTuple):
     """An episode that waits for a joint action.
 
     Attributes:
@@ -31,8 +29,7 @@ class Seat:
     observations: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """One agent of one seat is to answer one prompt.
 
     Attributes:

@@ -18,8 +18,8 @@ import torch
 from torch.nn import functional
 
 from pipeline_lib.rollouts.cuda_graphs import StepGraphs
-from pipeline_lib.rollouts.decoder_weights import Shape, Weights, fuse, turns, unsupported
-from pipeline_lib.rollouts.kernels import PLAIN_TOKENS, causal_attention, kernels_for, plain_attention, turn
+from pipeline_lib.rollouts.decoder_weights import Shape, Weights, fuse, rotations, unsupported
+from pipeline_lib.rollouts.kernels import PLAIN_TOKENS, causal_attention, kernels_for, plain_attention, rotate
 from pipeline_lib.rollouts.prefix_tree import PrefixTree
 from pipeline_lib.rollouts.rollout_model import Ints, Prefill, RolloutModel
 from pipeline_lib.rollouts.slot_cache import SlotCache
@@ -52,7 +52,7 @@ class FusedDecoder(RolloutModel):
         self.context, self.vocabulary = self.shape.context, self.shape.vocabulary
         self.device, self.dtype = model.device, dtype
         self._kernels = kernels_for(self.device, dtype, self.shape.eps, (self.shape.width, self.shape.head_size))
-        self._turns = turns(model, self.device)
+        self._rotations = rotations(model, self.device)
         self._cache = SlotCache(self.shape, self.device, dtype)
         self._weights: Weights | None = None
         self._graphs = StepGraphs(self._step) if graphs and self.device.type == "cuda" else None
@@ -87,7 +87,7 @@ class FusedDecoder(RolloutModel):
             return causal_attention(query, key, value).transpose(1, 2).reshape(count * longest, -1)
 
         tokens = torch.from_numpy(ids.ravel()).to(self.device)
-        hidden = self._forward(tokens, self._turns[:longest].repeat(count, 1), attend)
+        hidden = self._forward(tokens, self._rotations[:longest].repeat(count, 1), attend)
         logits = self._logits(hidden[torch.from_numpy(last).to(self.device)])
         return Prefill(logits[:given], kept)
 
@@ -110,7 +110,9 @@ class FusedDecoder(RolloutModel):
             return plain_attention(query[None], key[None], value[None], hidden)[0].transpose(0, 1).reshape(count, -1)
 
         tokens = torch.from_numpy(ids).to(self.device)
-        logits = self._logits(self._forward(tokens, self._turns.index_select(0, where), attend).index_select(0, last))
+        logits = self._logits(
+            self._forward(tokens, self._rotations.index_select(0, where), attend).index_select(0, last)
+        )
         return Prefill(logits, kept)
 
     def reserve(self, slots: int, length: int) -> None:
@@ -160,14 +162,14 @@ class FusedDecoder(RolloutModel):
             weights = weights.softmax(-1, dtype=torch.float32).to(self.dtype)
             return torch.bmm(weights, values).view(active, -1)
 
-        return self._logits(self._forward(ids, self._turns.index_select(0, where), attend))
+        return self._logits(self._forward(ids, self._rotations.index_select(0, where), attend))
 
     def _forward(self, ids: Tensor, rotations: Tensor, attend: Attend) -> Tensor:
         """Run all layers on ``[tokens]`` and return ``[tokens, width]``.
 
         Args:
             ids: token ids.
-            rotations: ``[tokens, head size / 2]`` complex64, what turns each token's queries and keys.
+            rotations: ``[tokens, head size / 2]`` complex64, by which each token's queries and keys are rotated (RoPE).
             attend: mixes values; takes the layer's number and ``[tokens, heads + 2 kv heads, head size]``.
         """
         ops, rotated, rotations = self._kernels, self.shape.heads + self.shape.kv_heads, rotations[:, None]
@@ -176,9 +178,9 @@ class FusedDecoder(RolloutModel):
         for number, layer in enumerate(weights.layers):
             qkv = ops.linear(ops.normed(hidden, layer.attention_norm), layer.qkv, layer.qkv_bias)
             states = qkv.view(len(ids), -1, self.shape.head_size)
-            turning = states[:, :rotated]
-            straight = turning if layer.heads_norm is None else ops.normed(turning, layer.heads_norm)
-            turn(straight, rotations, turning)
+            heads = states[:, :rotated]
+            normed = heads if layer.heads_norm is None else ops.normed(heads, layer.heads_norm)
+            rotate(normed, rotations, heads)
             hidden = ops.linear_add(attend(number, states), layer.out, layer.out_bias, hidden)
             mlp = ops.linear(ops.normed(hidden, layer.mlp_norm), layer.gate_up, layer.gate_up_bias)
             gate, up = mlp.chunk(2, dim=-1)

@@ -1,7 +1,7 @@
 """Weights of a Llama-family model (Llama, Qwen2, Qwen3), laid out for decoding.
 
 Query, key and value are one matrix, gate and up another.  The rows of the query and key weights are reordered so that
-the two numbers a rotary embedding turns together lie side by side; inner products of queries and keys stay as they
+the two numbers a rotary embedding rotates together lie side by side; inner products of queries and keys stay as they
 were.  Where asked to (fp32 on the CPU), the weight of a norm is multiplied into the matrix behind it, which is exact
 up to rounding of the last bit.
 
@@ -105,7 +105,7 @@ def unsupported(model: PreTrainedModel) -> str | None:
     return None
 
 
-def turns(model: PreTrainedModel, device: torch.device) -> Tensor:
+def rotations(model: PreTrainedModel, device: torch.device) -> Tensor:
     """Return the rotations of every position as ``[context, head size / 2]`` complex64, attention scaling included."""
     rotary: Any = model.get_submodule("model.rotary_emb")
     positions = torch.arange(Shape.of(model.config).context, dtype=torch.float32)

@@ -142,22 +142,22 @@ def on_intel() -> bool:
     return False
 
 
-def turn(pairs: Tensor, turns: Tensor, out: Tensor) -> None:
-    """Rotate neighbouring pairs of the last dimension.
+def rotate(pairs: Tensor, rotations: Tensor, out: Tensor) -> None:
+    """Apply rotary position embeddings (arXiv 2104.09864) to neighbouring pairs of the last dimension.
 
     Args:
         pairs: ``[tokens, heads, head size]`` real.
-        turns: ``[tokens, 1, head size / 2]`` complex64.
+        rotations: ``[tokens, 1, head size / 2]`` complex64.
         out: where the result goes, shaped like ``pairs`` (may be ``pairs`` itself).
     """
     if pairs.dtype == torch.float32:
         shape = (*pairs.shape[:-1], -1, 2)
         torch.mul(
-            torch.view_as_complex(pairs.view(shape)), turns, out=torch.view_as_complex(out.unflatten(-1, (-1, 2)))
+            torch.view_as_complex(pairs.view(shape)), rotations, out=torch.view_as_complex(out.unflatten(-1, (-1, 2)))
         )
     else:
-        turned = torch.view_as_complex(pairs.float().unflatten(-1, (-1, 2))) * turns
-        out.copy_(torch.view_as_real(turned).flatten(-2))
+        rotated = torch.view_as_complex(pairs.float().unflatten(-1, (-1, 2))) * rotations
+        out.copy_(torch.view_as_real(rotated).flatten(-2))
 
 
 def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighted:
+class WeightedAction:
     """One action with its advantage, before anything is merged.
 
     Attributes:
@@ -68,8 +68,8 @@ class PolicyBatch:
         prompts, actions: ids per row.
         offsets: shape (rows + 1,); tokens of row i are ``offsets[i]:offsets[i + 1]`` of the arrays below.
         behaviour: shape (tokens,), log-probabilities in the engine (mean over merged rows).
-        gain: shape (tokens,), >= 0, sum of positive advantages times weight, divided by the normaliser.
-        cost: shape (tokens,), >= 0, the same for negative advantages, without their sign.
+        positive: shape (tokens,), >= 0, sum of positive advantages times weight, divided by the normaliser.
+        negative: shape (tokens,), >= 0, the same for negative advantages, without their sign.
         weight: shape (tokens,), > 0, the same with 1 for the advantage (for KL and entropy).
         counts: see `Counts`.
     """
@@ -78,20 +78,20 @@ class PolicyBatch:
     actions: list[tuple[int, ...]]
     offsets: NDArray[np.int64]
     behaviour: NDArray[np.float64]
-    gain: NDArray[np.float64]
-    cost: NDArray[np.float64]
+    positive: NDArray[np.float64]
+    negative: NDArray[np.float64]
     weight: NDArray[np.float64]
     counts: Counts
 
 
 def actions_of(
     experience: Experience, advantages: Sequence[float | None], mask_truncated: bool
-) -> dict[str, tuple[list[Weighted], int]]:
+) -> dict[str, tuple[list[WeightedAction], int]]:
     """Return the actions to train on, and the number of truncated ones left out, by policy.
 
     A decision without an advantage (infrastructure failure) is left out.
     """
-    found: dict[str, list[Weighted]] = {}
+    found: dict[str, list[WeightedAction]] = {}
     truncated: dict[str, int] = {}
     for decision, advantage in zip(experience.decisions, advantages, strict=True):
         if advantage is None:
@@ -102,11 +102,11 @@ def actions_of(
                 truncated[policy] = truncated.get(policy, 0) + 1
                 continue
             version = experience.versions.get(policy, 0)
-            rows.append(Weighted(prompt, action.ids, action.logprobs, advantage, decision.weight, version))
+            rows.append(WeightedAction(prompt, action.ids, action.logprobs, advantage, decision.weight, version))
     return {policy: (rows, truncated.get(policy, 0)) for policy, rows in found.items()}
 
 
-def normaliser(actions: Sequence[Weighted], kind: str) -> float:
+def normaliser(actions: Sequence[WeightedAction], kind: str) -> float:
     """Return the number that the summed loss is divided by: weighted tokens, or weighted sequences.
 
     Args:
@@ -118,7 +118,7 @@ def normaliser(actions: Sequence[Weighted], kind: str) -> float:
     return float(sum(action.weight for action in actions))
 
 
-def build(actions: Sequence[Weighted], divisor: float, settings: LossSettings, truncated: int = 0) -> PolicyBatch:
+def build(actions: Sequence[WeightedAction], divisor: float, settings: LossSettings, truncated: int = 0) -> PolicyBatch:
     """Merge equal actions, drop those without effect, and lay the rest out token by token.
 
     Args:
@@ -148,15 +148,15 @@ def build(actions: Sequence[Weighted], divisor: float, settings: LossSettings, t
         sums[3] += 1
         behaviours.setdefault((item.prompt, item.action), []).append(item.behaviour)
     keep_all = settings.kl > 0 or settings.entropy > 0
-    # With a ratio, gains and costs are clipped differently and do not cancel; without one only their difference counts.
+    # With a ratio, both parts are clipped differently and do not cancel; without one only their difference counts.
     cancel = settings.epochs == 1
     kept, skipped, collapsed = [], 0, 0
-    for key, (gain, cost, weight, copies) in merged.items():
-        if not keep_all and (gain == cost if cancel else gain == cost == 0.0):
+    for key, (positive, negative, weight, copies) in merged.items():
+        if not keep_all and (positive == negative if cancel else positive == negative == 0.0):
             skipped += int(copies)
             continue
         collapsed += int(copies) - 1
-        kept.append((key, gain, cost, weight))
+        kept.append((key, positive, negative, weight))
     lengths = [len(key[1]) for key, *_ in kept]
     repeat = np.array(lengths, dtype=np.int64)
     counts = Counts(
@@ -172,8 +172,8 @@ def build(actions: Sequence[Weighted], divisor: float, settings: LossSettings, t
         actions=[key[1] for key, *_ in kept],
         offsets=np.concatenate([[0], np.cumsum(repeat)]).astype(np.int64),
         behaviour=np.array([value for key, *_ in kept for value in np.mean(behaviours[key], axis=0)], dtype=np.float64),
-        gain=np.repeat(np.array([row[1] for row in kept], dtype=np.float64), repeat),
-        cost=np.repeat(np.array([row[2] for row in kept], dtype=np.float64), repeat),
+        positive=np.repeat(np.array([row[1] for row in kept], dtype=np.float64), repeat),
+        negative=np.repeat(np.array([row[2] for row in kept], dtype=np.float64), repeat),
         weight=np.repeat(np.array([row[3] for row in kept], dtype=np.float64), repeat),
         counts=counts,
     )

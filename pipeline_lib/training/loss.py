@@ -36,7 +36,7 @@ class Tokens:
     Attributes:
         logprobs: log p, with gradient.
         behaviour: log-probability in the engine.
-        gain, cost, weight: see `PolicyBatch`; ``gain - cost`` is w A / Z, ``weight`` is w / Z.
+        positive, negative, weight: see `PolicyBatch`; ``positive - negative`` is w A / Z, ``weight`` is w / Z.
         old: log p before the first update of this batch; None in the first pass.
         reference: log p under the base policy; None without a KL term.
         entropy: entropy at the position, with gradient; None without an entropy bonus.
@@ -44,8 +44,8 @@ class Tokens:
 
     logprobs: torch.Tensor
     behaviour: torch.Tensor
-    gain: torch.Tensor
-    cost: torch.Tensor
+    positive: torch.Tensor
+    negative: torch.Tensor
     weight: torch.Tensor
     old: torch.Tensor | None = None
     reference: torch.Tensor | None = None
@@ -81,12 +81,12 @@ def policy_loss(tokens: Tokens, settings: LossSettings) -> LossParts:
     correction = torch.where(differs, gap.exp().clamp(max=settings.importance_cap), 1.0)
     clipped = 0
     if tokens.old is None:
-        objective = (tokens.gain - tokens.cost) * logprobs
+        objective = (tokens.positive - tokens.negative) * logprobs
     else:
         ratio = (logprobs - collected).exp()
         up, down = ratio.clamp(max=1 + settings.clip), ratio.clamp(min=1 - settings.clip)
-        objective = tokens.gain * up - tokens.cost * down
-        held = ((tokens.gain > 0) & (up < ratio)) | ((tokens.cost > 0) & (down > ratio))
+        objective = tokens.positive * up - tokens.negative * down
+        held = ((tokens.positive > 0) & (up < ratio)) | ((tokens.negative > 0) & (down > ratio))
         clipped = int(held.sum())
     loss = -(correction * objective).sum()
     kl = 0.0

@@ -38,7 +38,8 @@ class MicroBatch:
         positions: shape (edges,), int64, index into the flattened (rows * length) of the node an edge starts from.
         targets: shape (edges,), int64, the token it leads to.
         behaviour: shape (edges,), float32, log-probability of that token in the engine (mean over actions).
-        gain, cost, weight: shape (edges,), float32, sums over the actions that run through an edge; see `PolicyBatch`.
+        positive, negative, weight: shape (edges,), float32, sums over the actions that run through an edge; see
+            `PolicyBatch`.
         tokens: shape (tokens,), int64, index (in the batch's flat order) of every action token in this pass.
         edges: shape (tokens,), int64, the edge each of them is.
     """
@@ -49,8 +50,8 @@ class MicroBatch:
     positions: torch.Tensor
     targets: torch.Tensor
     behaviour: torch.Tensor
-    gain: torch.Tensor
-    cost: torch.Tensor
+    positive: torch.Tensor
+    negative: torch.Tensor
     weight: torch.Tensor
     tokens: torch.Tensor
     edges: torch.Tensor
@@ -216,8 +217,8 @@ def _micro_batch(batch: PolicyBatch, rows: list[_Row]) -> MicroBatch:
         positions=torch.from_numpy(np.concatenate(positions)),
         targets=torch.tensor([target for pack in packs for target in pack.targets], dtype=torch.int64),
         behaviour=_float(total(batch.behaviour) / copies),
-        gain=_float(total(batch.gain)),
-        cost=_float(total(batch.cost)),
+        positive=_float(total(batch.positive)),
+        negative=_float(total(batch.negative)),
         weight=_float(total(batch.weight)),
         tokens=torch.from_numpy(tokens),
         edges=torch.from_numpy(token_edges),

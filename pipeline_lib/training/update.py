@@ -203,8 +203,8 @@ def _forward_backward(
         Tokens(
             logprobs=logprobs,
             behaviour=cut.behaviour,
-            gain=cut.gain,
-            cost=cut.cost,
+            positive=cut.positive,
+            negative=cut.negative,
             weight=cut.weight,
             old=cut.of_edges(memory["old"]) if epoch > 0 else None,
             reference=cut.of_edges(memory["reference"]) if learner.reference is not None else None,

@@ -23,8 +23,8 @@ from tasks.experiment.sampling import compute_dtype, protocol_of, sampling_of
 from tasks.experiment.teams import base_team
 from tasks.identity.files import dvc_has_taken
 from tasks.identity.stages import contents, settings_of, work_digest
-from tasks.services.companions import companions
 from tasks.services.process_environment import places
+from tasks.services.ranks import other_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +92,7 @@ def train_arm(params: Params, arm: str, seed: int, run: StageRun) -> dict[str, f
         target = trained_folder(arm, seed) / folder.name
         run.tracked.checkpoint(f"{arm}-{seed}-step-{step}", step, record["team"], str(target.absolute()))
 
-    with companions(params.train.processes, "-m", "flows.train", "--arm", arm, "--seed", str(seed)):
+    with other_ranks(params.train.processes, "-m", "flows.train", "--arm", arm, "--seed", str(seed)):
         result = _train(params, arm, seed, on_step=on_step, on_checkpoint=on_checkpoint)
     publish(scratch, trained_folder(arm, seed), planned_steps(params.train))
     rows = list(storage.read_jsonl(result.metrics))

@@ -8,12 +8,14 @@ import pytest
 from pipeline_lib.play import Decision, Experience
 from pipeline_lib.rollouts.engine import Action
 from pipeline_lib.settings.train import LossSettings
-from pipeline_lib.training.batch import Weighted, actions_of, build, normaliser
+from pipeline_lib.training.batch import WeightedAction, actions_of, build, normaliser
 from tests.training.conftest import END
 
 
-def action(prompt: tuple[int, ...], ids: tuple[int, ...], advantage: float = 1.0, weight: float = 1.0) -> Weighted:
-    return Weighted(prompt, ids, tuple(-0.1 * (k + 1) for k in range(len(ids))), advantage, weight)
+def action(
+    prompt: tuple[int, ...], ids: tuple[int, ...], advantage: float = 1.0, weight: float = 1.0
+) -> WeightedAction:
+    return WeightedAction(prompt, ids, tuple(-0.1 * (k + 1) for k in range(len(ids))), advantage, weight)
 
 
 def loss(**changes: object) -> LossSettings:
@@ -25,7 +27,7 @@ def test_equal_actions_become_one_row_with_the_sum_of_advantages() -> None:
     batch = build(rows, 2.0, loss())
     assert batch.counts.rows == 2
     assert batch.counts.collapsed == 1
-    assert (batch.gain - batch.cost).tolist() == pytest.approx([0.25, 0.25, 0.5, 0.5])
+    assert (batch.positive - batch.negative).tolist() == pytest.approx([0.25, 0.25, 0.5, 0.5])
     assert batch.weight.tolist() == pytest.approx([1.0, 1.0, 0.5, 0.5])
 
 
@@ -49,7 +51,7 @@ def test_rows_without_advantage_stay_when_kl_or_entropy_need_them() -> None:
 def test_with_a_ratio_opposite_advantages_do_not_cancel() -> None:
     rows = [action((5,), (9,), 1.0), action((5,), (9,), -1.0)]
     batch = build(rows, 1.0, loss(epochs=2, clip=0.2))
-    assert batch.gain.tolist() == batch.cost.tolist() == [1.0]
+    assert batch.positive.tolist() == batch.negative.tolist() == [1.0]
 
 
 def test_divisors() -> None:
@@ -62,14 +64,14 @@ def test_sequence_mean_divides_by_the_length_of_each_action() -> None:
     batch = build(
         [action((5,), (8, 9), 1.0), action((5,), (8, 9, 10, 11), 1.0)], 2.0, loss(normalisation="sequence_mean")
     )
-    assert batch.gain.tolist() == pytest.approx([0.25] * 2 + [0.125] * 4)
+    assert batch.positive.tolist() == pytest.approx([0.25] * 2 + [0.125] * 4)
 
 
 def test_an_action_without_tokens_or_log_probabilities_is_refused() -> None:
     with pytest.raises(ValueError, match="equally long"):
-        build([Weighted((5,), (), (), 1.0, 1.0)], 1.0, loss())
+        build([WeightedAction((5,), (), (), 1.0, 1.0)], 1.0, loss())
     with pytest.raises(ValueError, match="equally long"):
-        build([Weighted((5,), (8, 9), (-0.1,), 1.0, 1.0)], 1.0, loss())
+        build([WeightedAction((5,), (8, 9), (-0.1,), 1.0, 1.0)], 1.0, loss())
 
 
 def experience() -> Experience:

@@ -10,15 +10,15 @@ from torch import nn
 
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.settings.train import LossSettings
-from pipeline_lib.training.batch import Weighted, build
+from pipeline_lib.training.batch import WeightedAction, build
 from pipeline_lib.training.learners import make_learners, without_dropout
 from pipeline_lib.training.update import Learner, update_policy
 from tests.training.conftest import SAMPLING, add_lora, make_model, make_settings, make_tokenizer
 
 ROWS = [
-    Weighted((2, 3), (8, 9, 10, 1), (-2.0,) * 4, 1.0, 1.0),
-    Weighted((2, 3), (8, 9, 1), (-2.0,) * 3, -0.5, 1.0),
-    Weighted((5, 2, 4), (9, 1), (-2.0,) * 2, 0.25, 1.0),
+    WeightedAction((2, 3), (8, 9, 10, 1), (-2.0,) * 4, 1.0, 1.0),
+    WeightedAction((2, 3), (8, 9, 1), (-2.0,) * 3, -0.5, 1.0),
+    WeightedAction((5, 2, 4), (9, 1), (-2.0,) * 2, 0.25, 1.0),
 ]
 
 

@@ -24,7 +24,7 @@ from pipeline_lib.rollouts.engine import Request, Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.settings.train import LossSettings
 from pipeline_lib.training import logprobs as module
-from pipeline_lib.training.batch import Weighted, build
+from pipeline_lib.training.batch import WeightedAction, build
 from pipeline_lib.training.logprobs import TokenScorer
 from pipeline_lib.training.packing import MicroBatch, micro_batches
 from tests.training.conftest import add_lora, make_model, make_team
@@ -72,7 +72,7 @@ ROWS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 
 
 def passes(rows: list[tuple[tuple[int, ...], tuple[int, ...]]], budget: int, share: bool) -> list[MicroBatch]:
-    batch = build([Weighted(p, a, (0.0,) * len(a), 1.0, 1.0) for p, a in rows], 1.0, LossSettings())
+    batch = build([WeightedAction(p, a, (0.0,) * len(a), 1.0, 1.0) for p, a in rows], 1.0, LossSettings())
     return micro_batches(batch, budget, share)
 
 
@@ -193,7 +193,7 @@ def test_engine_and_trainer_agree(lora: bool) -> None:
         engine = TransformersEngine(rows=8)
         engine.load(team.policies)
         (actions,) = engine.generate([Request("one", (2, 3), 16, 1)], sampling)
-        batch = build([Weighted((2, 3), a.ids, a.logprobs, 1.0, 1.0) for a in actions], 1.0, LossSettings())
+        batch = build([WeightedAction((2, 3), a.ids, a.logprobs, 1.0, 1.0) for a in actions], 1.0, LossSettings())
         for cut in micro_batches(batch, 64):
             values, _ = TokenScorer(policy.model, sampling)(cut)
             assert (values - cut.behaviour).abs().max() < 1e-4

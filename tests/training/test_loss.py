@@ -20,8 +20,8 @@ def settings(**changes: object) -> LossSettings:
 def tokens(logprobs: torch.Tensor, advantage: torch.Tensor, **changes: torch.Tensor | None) -> Tokens:
     values: dict[str, torch.Tensor | None] = {
         "behaviour": logprobs.detach(),
-        "gain": advantage.clamp(min=0),
-        "cost": (-advantage).clamp(min=0),
+        "positive": advantage.clamp(min=0),
+        "negative": (-advantage).clamp(min=0),
         "weight": torch.ones_like(advantage),
     }
     return Tokens(logprobs=logprobs, **(values | changes))  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ def trained(batch: PolicyBatch, budget: int, share: bool = True) -> dict[tuple[t
     """Return the weight of every trained (context, token) pair, read off the passes as the model sees them."""
     found: dict[tuple[tuple[int, ...], int], float] = {}
     for cut in micro_batches(batch, budget, share):
-        for place, target, net in zip(cut.positions, cut.targets, cut.gain - cut.cost, strict=True):
+        for place, target, net in zip(cut.positions, cut.targets, cut.positive - cut.negative, strict=True):
             key = (context(cut, int(place)), int(target))
             found[key] = found.get(key, 0.0) + float(net)
     return found

@@ -14,7 +14,7 @@ import torch
 
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.settings.train import LossSettings
-from pipeline_lib.training.batch import Weighted, build, normaliser
+from pipeline_lib.training.batch import WeightedAction, build, normaliser
 from pipeline_lib.training.optimiser import TrainingError
 from pipeline_lib.training.parallel import Processes
 from pipeline_lib.training.update import update_policy
@@ -30,12 +30,12 @@ ROWS: list[tuple[tuple[int, ...], tuple[int, ...], float]] = [
 ]
 
 
-def weighted(model: Bigram, sampling: Sampling) -> list[Weighted]:
+def weighted(model: Bigram, sampling: Sampling) -> list[WeightedAction]:
     rows = []
     for prompt, action, advantage in ROWS:
         logits = model.table.detach()[list((prompt + action)[len(prompt) - 1 : -1])] / sampling.temperature
         behaviour = logits.log_softmax(-1)[range(len(action)), list(action)]
-        rows.append(Weighted(prompt, action, tuple(behaviour.tolist()), advantage, 1.0))
+        rows.append(WeightedAction(prompt, action, tuple(behaviour.tolist()), advantage, 1.0))
     return rows
 
 
@@ -137,7 +137,7 @@ def test_a_batch_without_effect_is_a_zero_gradient() -> None:
     """Leaving rows out is exact also for the optimiser: momentum goes on as it would with a gradient of zero."""
     learner, other = bigram_learner(), bigram_learner()
     settings = LossSettings()
-    flat = [Weighted((2,), (3, 1), (-1.0, -1.0), 0.0, 1.0)]
+    flat = [WeightedAction((2,), (3, 1), (-1.0, -1.0), 0.0, 1.0)]
     for one, kept in ((learner, settings), (other, LossSettings(entropy=1e-30))):
         rows = weighted(one.policy.model, Sampling())  # type: ignore[arg-type]
         update_policy(one, build(rows, 12.0, settings), settings, 1e-2, lambda: None)

@@ -25,13 +25,13 @@ _FAILED = "one of the processes that train together failed; the others end\n"
 _NOTICED_S = 1.0  # so much later than its connections' end, a process has ended
 
 
-def is_companion() -> bool:
-    """Return whether another process of this training run is the first, which reports and writes."""
-    return int(os.environ.get("RANK", "0")) > 0
+def is_first_rank() -> bool:
+    """Return whether this process is rank 0 of its training run, which reports and writes."""
+    return int(os.environ.get("RANK", "0")) == 0
 
 
 @contextlib.contextmanager
-def companions(processes: int, *command: str) -> Iterator[None]:
+def other_ranks(processes: int, *command: str) -> Iterator[None]:
     """Have ``processes - 1`` further processes run ``python <command>`` for as long as the block lasts.
 
     When one of them fails this process is ended: it would wait for the other's part for ever.  Nothing is started when

@@ -79,11 +79,11 @@ def test_two_processes_train_an_arm(prefect: str, project: Path):
 ALONE = """
 import sys, time
 from pathlib import Path
-from tasks.services.companions import companions
+from tasks.services.ranks import other_ranks
 
 flag = Path(sys.argv[1])
 other = f"import pathlib, sys, time; pathlib.Path({str(flag)!r}).touch(); time.sleep(0.2); sys.exit({sys.argv[2]})"
-with companions(2, "-c", other):
+with other_ranks(2, "-c", other):
     while not flag.exists():
         time.sleep(0.001)
     raise ConnectionError("the other end is closed")
@@ -122,9 +122,9 @@ def test_when_one_is_killed_all_end_and_another_number_of_processes_goes_on(
             assert process.poll() is None
             time.sleep(0.01)
         (log,) = new  # a step is done
-        companions = [child for child in psutil.Process(process.pid).children() if is_companion(child)]
-        assert len(companions) == count - 1
-        (*companions, psutil.Process(process.pid))[0].send_signal(signal.SIGKILL)
+        others = [child for child in psutil.Process(process.pid).children() if is_other_rank(child)]
+        assert len(others) == count - 1
+        (*others, psutil.Process(process.pid))[0].send_signal(signal.SIGKILL)
         said, _ = process.communicate(timeout=200)
         assert process.returncode != 0
         assert ("one of the processes that train together failed" in said) == (count == 2)
@@ -168,7 +168,7 @@ def logs(memory: Path) -> list[Path]:
     return list((memory / "scratch").glob("train/*/metrics.jsonl"))
 
 
-def is_companion(process: psutil.Process) -> bool:
+def is_other_rank(process: psutil.Process) -> bool:
     try:
         return "flows.train" in process.cmdline()
     except psutil.Error:
