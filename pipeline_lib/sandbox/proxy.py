@@ -213,6 +213,8 @@ class Program(Exchange):
         """Return an attribute of the program's function, such as what a cache around it can do."""
         if name.startswith("_") and name not in READABLE:
             raise AttributeError(name)
+        if self._channel is None:
+            raise NoAnswer("error", "the program's process has ended")
         (function,) = self._hold().do("names", self.job.entry_point)
         return getattr(function, name)
 

@@ -23,6 +23,7 @@ skip_test_of_the_framework own_skip_test exception_named_like_a_builtin
 changes_an_argument aliased_rows shared_default_argument cached_list honest_cache in_place_with_a_value
 random_numbers_drawn_again range_of_a_thousand_million counter_of_a_thousand_million
 decimal_with_a_large_exponent integer_of_200000_digits brackets_without_end
+arithmetic_zero three_hundred_lists_kept callback_own_exception_passes_through
 argument_that_holds_itself goes_on_changing_what_it_returned_after_an_object
 """
 #: One program for each way in which a verdict was once earned by not being judged, or taken from an honest program.

@@ -20,7 +20,7 @@ from typing import Any
 from . import values
 from .plain import CELLS, BadValue
 
-MOST = 2048  # containers that are known from one call to the next
+MOST = 1024  # containers that are known from one call to the next
 _MOST_PARTS = 1 << 20  # of a value, what it holds twice counted twice
 _SEQUENCES = (list, tuple, collections.deque)
 _COMPARED = (bytearray, set)
