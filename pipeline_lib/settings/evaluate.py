@@ -34,7 +34,7 @@ class Guard(Section):
 class EvaluateSettings(Section):
     """Sweep on the validation split, selection by a rule fixed here, one test on the held-out split."""
 
-    metric: str = Field("reward", description="primary metric, one of the environment; by default what it names itself")
+    metric: str = Field("reward", description="primary metric, one of the environment's; by default the one it names")
     validation: SampleSettings = SampleSettings(samples=4, seed=1000)
     test: SampleSettings = SampleSettings(samples=8, seed=2000)
     select: Literal["best_mean", "one_standard_error"] = Field(
@@ -43,11 +43,14 @@ class EvaluateSettings(Section):
     )
     guards: tuple[Guard, ...] = Field(
         (),
-        description="format, activity and behaviour that a checkpoint must keep to be selected; by default the "
-        "environment's own",
+        description="what a checkpoint must keep to be selected (form, activity, behaviour); by default what the "
+        "environment asks",
     )
     identical_share: float = Field(
-        0.95, gt=0, le=1, description="largest share of episodes that may be the same in every recorded respect"
+        0.95,
+        gt=0,
+        le=1,
+        description="largest share of episodes that may be equal in all that is recorded, whatever the problem",
     )
     pass_k: tuple[int, ...] = Field((1, 4, 8), description="for which k pass@k, pass^k and accuracy@k are given")
     baselines: tuple[Literal["naive_concatenation", "sequential_pipeline", "one_round_discussion"], ...] = Field(

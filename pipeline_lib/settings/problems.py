@@ -11,5 +11,5 @@ class SplitSizes(Section):
     """How many problems each split holds."""
 
     train: int = Field(1024, ge=1, description="problems to learn from")
-    validation: int = Field(64, ge=1, description="problems on which checkpoints are compared")
+    validation: int = Field(64, ge=1, description="problems on which checkpoints are compared and one is selected")
     test: int = Field(128, ge=1, description="problems for the verdict; every look at them is counted")
