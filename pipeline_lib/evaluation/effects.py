@@ -110,13 +110,6 @@ def hedges_g(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Effect:
     )
 
 
-def hedges_variance(effect: Effect, n1: int, n2: int) -> float | None:
-    """Return the large-sample variance of g, J^2 [(n1+n2)/(n1 n2) + d^2 / (2 (n1+n2))] (Borenstein 2009, ch. 4)."""
-    if effect.d is None or effect.correction is None:
-        return None
-    return effect.correction**2 * ((n1 + n2) / (n1 * n2) + effect.d**2 / (2 * (n1 + n2)))
-
-
 def no_effect(reason: str, level: float) -> Effect:
     """Return an effect size that does not exist, with the reason."""
     return Effect(None, None, None, level, None, None, None, None, "Hedges' g", reason)

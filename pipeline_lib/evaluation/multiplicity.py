@@ -1,4 +1,4 @@
-"""Several tests at once: Holm for the verdicts, Benjamini-Hochberg for exploratory tables, Dunnett for all against one.
+"""Several tests at once: Holm for the verdicts, Dunnett for all against one.
 
 A test without an answer (p is None) stays in the family as p = 1: leaving it out would make the others easier.
 """
@@ -33,15 +33,6 @@ def rejections(p_values: Sequence[float | None], alpha: float) -> int:
         if p > alpha / (len(p_values) + 1 - count):
             return count
     return len(p_values)
-
-
-def benjamini_hochberg(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return Benjamini & Hochberg's (1995) adjusted p values, which control the false-discovery rate."""
-    filled = _filled(p_values)
-    if not filled.size:
-        return []
-    adjusted = stats.false_discovery_control(filled, method="bh")
-    return [None if p is None else float(q) for p, q in zip(p_values, adjusted, strict=True)]
 
 
 def dunnett(treatments: Mapping[str, ArrayLike], control: ArrayLike, seed: int) -> dict[str, float | None]:

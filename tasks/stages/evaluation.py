@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pipeline_lib.environments.make
@@ -171,8 +170,3 @@ def evaluator(params: Params, arm: str, split: str, samples: SampleSettings) -> 
 def checkpoint_steps(arm: str, seed: int) -> list[int]:
     """Return the steps of a run's checkpoints, step 0 (the untrained team) first."""
     return steps_in(trained_folder(arm, seed))
-
-
-def episodes_file(folder: Path, name: str) -> Path:
-    """Return the file in which a team's episodes lie."""
-    return folder / f"{name}.jsonl"

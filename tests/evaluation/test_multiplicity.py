@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from pipeline_lib.evaluation.multiplicity import benjamini_hochberg, dunnett, family_wise_error, holm
+from pipeline_lib.evaluation.multiplicity import dunnett, family_wise_error, holm
 from pipeline_lib.evaluation.results import EvaluationError
 
 BH_1995 = [
@@ -27,28 +27,10 @@ BH_1995 = [
     0.7590,
     1,
 ]
-BH_ADJUSTED = [
-    0.0015,
-    0.003,
-    0.0095,
-    0.035625,
-    0.0603,
-    0.063857,
-    0.063857,
-    0.0645,
-    0.0765,
-    0.486,
-    0.581182,
-    0.714875,
-    0.753231,
-    0.813214,
-    1,
-]
 
 
 def test_small_example() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert benjamini_hochberg([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.02, 0.04, 0.04, 0.02])
 
 
 def test_fifteen_p_values_of_benjamini_and_hochberg() -> None:
@@ -56,9 +38,6 @@ def test_fifteen_p_values_of_benjamini_and_hochberg() -> None:
     assert adjusted[:9] == pytest.approx([0.0015, 0.0056, 0.0247, 0.114, 0.2211, 0.278, 0.278, 0.278, 0.3213])
     assert adjusted[9:] == [1.0] * 6
     assert sum(p <= 0.05 for p in adjusted) == 3
-    found = benjamini_hochberg(BH_1995)
-    assert found == pytest.approx(BH_ADJUSTED, abs=5e-7)
-    assert sum(p <= 0.05 for p in found) == 4
 
 
 def test_a_test_without_answer_stays_in_the_family() -> None:
