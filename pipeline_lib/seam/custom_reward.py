@@ -10,10 +10,11 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, TypeVar
 
 from pydantic import ConfigDict, ValidationError, create_model
+
+from pipeline_lib.seam.named import import_named
 
 R = TypeVar("R")
 
@@ -33,7 +34,7 @@ def custom_reward(path: str, options: Mapping[str, Any], base: type[R], given: M
     expected = f"expected 'package.module:ClassName' of a subclass of {base.__module__}.{base.__qualname__}"
     module_name, _, class_name = path.partition(":")
     try:
-        cls = getattr(import_module(module_name), class_name)
+        cls = getattr(import_named(module_name), class_name)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"environment.reward.path: cannot find {path!r}: {error}; {expected}") from error
     if not (isinstance(cls, type) and issubclass(cls, base)):

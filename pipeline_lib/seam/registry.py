@@ -14,6 +14,7 @@ import importlib.metadata
 import importlib.util
 import pkgutil
 
+from pipeline_lib.seam.named import import_named
 from pipeline_lib.seam.task import Task
 
 BUILT_IN = "pipeline_lib.environments"
@@ -57,7 +58,7 @@ def task_class(kind: str) -> type[Task]:
         )
     module_name, _, class_name = place.partition(":")
     try:
-        module = importlib.import_module(module_name)
+        module = import_named(module_name)
         if not class_name and hasattr(module, "__path__") and importlib.util.find_spec(f"{module_name}.task"):
             module = importlib.import_module(f"{module_name}.task")
     except ImportError as error:

@@ -4,6 +4,9 @@ A team becomes champion when it was tested and its run's verdict against the bas
 fails a guard), when the run followed its plan, and when there is no champion yet, or one that was tested on the same
 problems by the same metric and is not as good.  Champions that were never tested do not count as champions.  In every
 other case the champion stays: figures on other problems, or by another metric, cannot be compared.
+
+A team is its weights: a run that is made again under its name with other weights is a contender like any other.  The
+champion's own weights, tested again on the same problems by the same metric, keep the newest figure.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ class Contender:
         problems: digest of the test problems' content.
         metric: what it was tested by; greater is better.
         value: mean of the metric on the test problems, over the run's training seeds.
+        weights: digest of the team's weights; empty: unknown.
     """
 
     team: str
@@ -36,6 +40,12 @@ class Contender:
     problems: str
     metric: str
     value: float
+    weights: str = ""
+
+    def tests_again(self, other: Contender) -> bool:
+        """Return whether the same weights were tested on the same problems by the same metric."""
+        same = (self.weights, self.problems, self.metric) == (other.weights, other.problems, other.metric)
+        return same and bool(self.weights)
 
     def tags(self) -> dict[str, str]:
         """Return the test as tags of a model version, from which `from_tags` reads it back."""
@@ -66,10 +76,10 @@ def decide(candidate: Contender, present: Contender | None) -> tuple[bool, str]:
         return False, f"{stays}: the verdict is {candidate.verdict}, not {IMPROVED}"
     if candidate.plan_faults:
         return False, f"{stays}: the plan was not followed ({candidate.plan_faults})"
+    if present is not None and candidate.tests_again(present):
+        return True, f"{candidate} is the champion already: {by} on the test problems now, {present.value:.4f} before"
     if present is None:
         return True, f"{candidate} is the first champion: {candidate.verdict}, {by} on the test problems"
-    if (present.run, present.team) == (candidate.run, candidate.team):
-        return True, f"{candidate} is the champion already"
     if present.problems != candidate.problems:
         return False, f"{stays}: it was tested on other problems, so the two cannot be compared"
     if present.metric != candidate.metric:

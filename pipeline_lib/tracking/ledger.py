@@ -29,6 +29,7 @@ from pipeline_lib.tracking.registry import crown
 from pipeline_lib.tracking.states import TAG_CONDUCTOR, TAG_ENDED, TAG_PROCESS, TAG_STARTER, state_of_whole
 
 TAG_RUN, TAG_PART, TAG_MODEL = "symposium.run", "symposium.part", "symposium.model"
+TAG_DIGEST, TAG_WEIGHTS = "symposium.digest", "symposium.model.weights"
 TAG_NOT_RECORDED = "symposium.not_recorded"
 TAG_SELECTED, TAG_CHAMPION = "symposium.selected", "symposium.champion"
 _LONGEST_PARAM = 6000
@@ -147,30 +148,51 @@ class Ledger:
         self._client.log_inputs(self.ids(key)[1], datasets=inputs)
 
     def model(self, key: RunKey, name: str, step: int, tags: dict[str, str]) -> None:
-        """Make a checkpoint known as a logged model of the run: pointers in tags, no bytes."""
+        """Make a checkpoint known as a logged model of the run: pointers in tags, no bytes.
+
+        A checkpoint of the same name with other weights is another model, and the one that is meant by the name from
+        now on: its weights have taken the others' place, which have no name any more.
+        """
         experiment, run = self.ids(key)
+        mine = f"{key.run}/{name}"
+        weights = f"{mine}/{tags.get(TAG_DIGEST, '')}"
         with as_default(self.uri, self._home):
-            if self._model_id(experiment, key.run, name):
+            present = self._models(experiment, TAG_MODEL, mine)
+            if len(present) == 1 and present[0].tags.get(TAG_WEIGHTS) == weights:
                 return
-            model = self._create_model(experiment, run, key.run, name, tags)
-        self._client.log_outputs(run, [LoggedModelOutput(model_id=model, step=step)])
+            known = self._models(experiment, TAG_WEIGHTS, weights)
+            tags = {**tags, TAG_RUN: key.run, TAG_MODEL: mine, TAG_WEIGHTS: weights}
+            model = known[0].model_id if known else self._create_model(experiment, run, name, tags)
+            if known:
+                self._client.set_logged_model_tags(model, {TAG_MODEL: mine})
+            for other in present:
+                if other.model_id != model:
+                    self._client.set_logged_model_tags(other.model_id, {TAG_MODEL: f"{mine}, before"})
+                    if TAG_SELECTED in other.tags:
+                        self._client.delete_logged_model_tag(other.model_id, TAG_SELECTED)
+        if not known:
+            self._client.log_outputs(run, [LoggedModelOutput(model_id=model, step=step)])
 
     def model_metrics(
         self, key: RunKey, name: str, step: int, values: dict[str, float], dataset: tuple[str, str], when: int
     ) -> None:
-        """Attach metrics, measured by the run on a data set (name, digest), to a checkpoint made known before."""
+        """Attach metrics, measured by the run on a data set (name, digest), to a checkpoint made known before.
+
+        What was measured before stays; where it was another value, the newest is what MLflow shows.
+        """
         experiment, run = self.ids(key)
         model = self._known_model(experiment, key.run, name)
         data_name, data_digest = dataset[0], dataset[1][:36]
+        measured = sorted(self._client.get_logged_model(model).metrics or [], key=lambda metric: metric.timestamp)
         present = {
-            (metric.key, metric.step)
-            for metric in self._client.get_logged_model(model).metrics or []
+            (metric.key, metric.step): metric.value
+            for metric in measured
             if (metric.dataset_name, metric.dataset_digest) == (data_name, data_digest)
         }
         fresh = [
             Metric(k, v, when, step, model_id=model, dataset_name=data_name, dataset_digest=data_digest)
             for k, v in values.items()
-            if (k, step) not in present
+            if present.get((k, step)) != v
         ]
         self._client.log_batch(run, metrics=fresh)
 
@@ -189,7 +211,11 @@ class Ledger:
         experiment, run = self.ids(key)
         with as_default(self.uri, self._home):
             model = self._known_model(experiment, key.run, name)
-            why = crown(self._client, model, run, registered, Contender(**tested))
+            contender = Contender(**tested)
+            present = self._client.get_logged_model(model).tags.get(TAG_DIGEST, "")
+            if contender.weights not in ("", present):
+                raise LookupError(f"{name} of run {key.run} has other weights by now than those that were tested")
+            why = crown(self._client, model, run, registered, contender)
         self.tags(key, {TAG_CHAMPION: why})
         self.champions[key] = why
 
@@ -264,24 +290,23 @@ class Ledger:
                 known[name] = {metric.step for metric in self._client.get_metric_history(run, name)}
         return known
 
-    def _model_id(self, experiment: str, run: str, name: str) -> str | None:
-        found = self._client.search_logged_models(
-            [experiment], filter_string=f"tags.`{TAG_MODEL}` = '{run}/{name}'", max_results=1
-        )
-        return str(found[0].model_id) if found else None
+    def _models(self, experiment: str, tag: str, value: str) -> list[Any]:
+        """Return the logged models with this value of a tag, the newest first."""
+        found = self._client.search_logged_models([experiment], filter_string=f"tags.`{tag}` = '{value}'")
+        return sorted(found, key=lambda model: int(model.creation_timestamp), reverse=True)
 
     def _known_model(self, experiment: str, run: str, name: str) -> str:
-        found = self._model_id(experiment, run, name)
-        if found is None:
+        found = self._models(experiment, TAG_MODEL, f"{run}/{name}")
+        if not found:
             raise LookupError(f"no logged model {name} in run {run}")
-        return found
+        return str(found[0].model_id)
 
-    def _create_model(self, experiment: str, run: str, owner: str, name: str, tags: dict[str, str]) -> str:
+    def _create_model(self, experiment: str, run: str, name: str, tags: dict[str, str]) -> str:
         model = mlflow.create_external_model(
             name=name,
             source_run_id=run,
             experiment_id=experiment,
             model_type="checkpoint",
-            tags={**tags, TAG_RUN: owner, TAG_MODEL: f"{owner}/{name}"},
+            tags=tags,
         )
         return str(model.model_id)

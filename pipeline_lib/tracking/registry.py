@@ -32,8 +32,12 @@ def crown(client: MlflowClient, model: str, run: str, registered: str, tested: C
         What was decided and why, as a sentence.
     """
     present = _champion(client, registered)
-    won, why = decide(tested, Contender.from_tags(present.tags) if present else None)
-    if won and not (present and present.source == f"models:/{model}"):
+    champion = Contender.from_tags(present.tags) if present else None
+    won, why = decide(tested, champion)
+    if champion and tested.tests_again(champion):
+        for name, value in tested.tags().items():
+            client.set_model_version_tag(registered, present.version, name, value)
+    elif won:
         version = _version(client, model, run, registered, tested)
         client.set_registered_model_alias(registered, CHAMPION, version)
     return why

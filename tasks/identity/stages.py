@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from pipeline_lib.identity.code import Code, code_of, named_code
+from pipeline_lib.identity.code import Code, code_of, named_code, version
 from pipeline_lib.identity.content import Contents
 from pipeline_lib.identity.syntax import SyntaxMemory
 from pipeline_lib.seam.registry import task_class
@@ -29,6 +29,7 @@ RUNTIME = (
     # Settings count by their resolved values.
     "pipeline_lib.settings",
     # What only remembers, names, starts, shows and records.  A test holds that none of it computes.
+    "pipeline_lib.bytecode",
     "pipeline_lib.identity",
     "pipeline_lib.locks",
     "pipeline_lib.tracking",
@@ -181,8 +182,10 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
         found["versions"] |= own.versions
     if spec.arm:
         found["left_out"] = sorted(set(planned_seeds(spec.arm)) - set(seeds_of(params, spec.arm)))
-    if "sandbox" in spec.reads and (image := _image(params)):
-        found["image"] = image
+    if "sandbox" in spec.reads:
+        found["versions"] |= {name: version(name) for name in getattr(params.sandbox, "packages", ())}
+        if image := _image(params):
+            found["image"] = image
     return found
 
 

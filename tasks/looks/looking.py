@@ -48,7 +48,8 @@ def begin_sweep(arm: str, seed: int, checkpoints: Mapping[int, str], run: str) -
     plan, who = read_plan(PLAN_FILE).to_json(), when_and_who(run)
     made_of = {"plan": plan, "checkpoints": {str(step): digest for step, digest in checkpoints.items()}}
     storage.write_json(sweep_folder(arm, seed) / MADE_OF, made_of)
-    sweep = Sweep(plan, f"{arm} {seed}", tuple(checkpoints.values()), run, who["time"])
+    problems = tuple(load_manifest(PROBLEMS)["splits"]["validation"]["hashes"])
+    sweep = Sweep(plan, f"{arm} {seed}", tuple(checkpoints.values()), run, who["time"], problems)
     _keep(SWEEPS, sweep.identity, sweep.to_json())
 
 

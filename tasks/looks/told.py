@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
-from pipeline_lib.evaluation.looks import Look, Sweep, changed_plans
+from pipeline_lib.evaluation.looks import Look, Sweep, changed_plans, seen_in_validation
 from pipeline_lib.evaluation.price_of_looks import not_counted, told
 from tasks.experiment.arms import ARMS, TEAM, seeds_of, sweep_folder
 from tasks.experiment.episode_files import TESTED
@@ -58,7 +58,8 @@ def looks_told(params: Params, done: Plan, run: str, result: Mapping[str, Any]) 
         return not_counted(str(error)), []
     folders = [sweep_folder(arm, seed) for arm in ARMS for seed in seeds_of(params, arm)]
     swept = {digest for folder in folders for digest in _made_of(folder)["checkpoints"].values()}
-    return told(known, look, result, done.alpha), changed_plans(known, sweeps, look, swept)
+    said = [*changed_plans(known, sweeps, look, swept), *seen_in_validation(problems, sweeps)]
+    return told(known, look, result, done.alpha), said
 
 
 def _made_of(folder: Path) -> dict[str, Any]:

@@ -71,7 +71,8 @@ class CachedTask:
 
     Args:
         name: what the task is called, in the UI and in the key.
-        modules: the library modules that compute the value; what they import is covered (see `code_of`).
+        modules: those that compute the value, with whoever calls the task: what it hands over decides too.  What they
+            import is covered (see `code_of`).
         retries: how often a computation that raised is tried again.
         retry_delay_s: seconds before each new try.
     """

@@ -29,14 +29,16 @@ def crown(params: Params, run: StageRun) -> None:
     result = storage.read_json(RESULTS / "verdict.json")
     selection = storage.read_json(RESULTS / "selection.json")[TEAM]
     metric = str(result["metric"])
+    seed, step = int(selection["champion_seed"]), int(selection["champion_step"])
     tested = Contender(
-        team=make_known(run, TEAM, int(selection["champion_seed"]), int(selection["champion_step"])),
+        team=make_known(run, TEAM, seed, step),
         run=run.name,
         verdict=str(result["verdict"]),
         plan_faults="; ".join((*result["plan"]["deviations"], *result["plan"]["changed"])),
         problems=str(result["design"]["test_content"]),
         metric=metric,
         value=float(result["teams"]["selected"]["metrics"][metric]),
+        weights=str(read_record(step_folder(trained_folder(TEAM, seed), step) / RECORD)["team"]),
     )
     run.tracked.champion(f"symposium-{params.environment.kind.replace(':', '.')}", tested)
     why = run.tracked.champion_decided() or _AWAY

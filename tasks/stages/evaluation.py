@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pipeline_lib.environments.make
-import pipeline_lib.evaluation.run
-import pipeline_lib.policies.load
-import pipeline_lib.rollouts.make
 from pipeline_lib import storage
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.episodes import EpisodeRecord
@@ -36,13 +33,7 @@ if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Team
     from pipeline_lib.rollouts.engine import Engine
 
-EVALUATE = CachedTask(
-    "evaluate",
-    pipeline_lib.evaluation.run,
-    pipeline_lib.environments.make,
-    pipeline_lib.rollouts.make,
-    pipeline_lib.policies.load,
-)
+EVALUATE = CachedTask("evaluate", sys.modules[__name__])
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline_lib.evaluation.looks import Look, Sweep, changed_plans, history, looks_at
+from pipeline_lib.evaluation.looks import Look, Sweep, changed_plans, history, looks_at, seen_in_validation
 from pipeline_lib.evaluation.plan import Plan, make_plan
 from pipeline_lib.evaluation.plan_check import check_plan
 from pipeline_lib.evaluation.price_of_looks import not_counted, told
@@ -125,6 +125,20 @@ def test_a_plan_changed_after_the_sweep_is_told_once_and_only_of_these_checkpoin
     assert changed_plans([this], sweeps, this, {"y1"}) == [], "a new training is swept for the first time"
     later = sweep(before, "team 0", "w1", "w2")
     assert changed_plans([this], [sweeps[2], later], this, {"w1"}) == [], "this plan was there before"
+
+
+def test_test_problems_that_a_sweep_saw_as_validation_problems_are_told() -> None:
+    def sweep(run: str, *problems: str) -> Sweep:
+        return Sweep(PLAN.to_json(), "team 0", ("w1",), run, look().time, problems)
+
+    sweeps = [sweep("brave-owl", "a", "b"), sweep("brave-owl", "b", "c"), sweep("calm-fox", "z"), sweep("old")]
+    assert seen_in_validation(("a", "b", "c", "d"), sweeps) == [
+        "3 of the 4 test problems were validation problems of run brave-owl, which its sweep saw"
+    ]
+    assert seen_in_validation(("d", "e"), sweeps) == []
+    assert Sweep.from_json(sweeps[0].to_json()) == sweeps[0]
+    before = {key: value for key, value in sweeps[3].to_json().items() if key != "problems"}
+    assert Sweep.from_json(before).problems == (), "records of an earlier time hold none"
 
 
 def test_a_verdict_without_p_value_or_without_repository_says_so() -> None:

@@ -154,6 +154,7 @@ def test_of_an_installed_package_every_file_counts(package: Path, monkeypatch: p
         'import importlib\nother = importlib.import_module("sample_package.other")\n',
         'from importlib import import_module\ndef run():\n    return import_module("sample_package.other").VALUE\n',
         'other = __import__("sample_package.other")\n',
+        'import importlib\nother = importlib.import_module(name="sample_package.other")\n',
     ],
 )
 def test_imports_by_a_name_that_is_written_there_are_reached(package: Path, way: str) -> None:
@@ -161,6 +162,37 @@ def test_imports_by_a_name_that_is_written_there_are_reached(package: Path, way:
     before = code_of("sample_package.top").digest
     (package / "other.py").write_text("VALUE = 2\n")
     assert code_of("sample_package.top").digest != before
+
+
+CALLS = """
+class Task:
+    def play(self):
+        return {call}
+
+    @classmethod
+    def _build(cls):
+        from sample_package import helped
+        return helped
+{beside}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "beside"),
+    [
+        ("self._build()", ""),
+        ("Task._build()", ""),
+        ("type(self)._build()", ""),
+        ("getattr(self, '_build')()", ""),
+        ("made()", "def made():\n    return Task._build()\n"),
+        ("Other().made()", "class Other:\n    def made(self):\n        return Task._build()\n"),
+        ("self.alias()", "    alias = _build\n"),
+    ],
+)
+def test_a_method_counts_however_it_is_called(package: Path, call: str, beside: str) -> None:
+    (package / "task.py").write_text(CALLS.format(call=call, beside=beside))
+    (package / "helped.py").write_text("NAME = 'x'\n")
+    assert "sample_package.helped" in named_code("sample_package.task:Task", ("play",)).files
 
 
 def test_of_a_package_that_finds_its_modules_when_they_are_asked_for_all_count(package: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from pipeline_lib.identity.code import code_of
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
@@ -17,6 +18,8 @@ from pipeline_lib.settings.evaluate import SampleSettings
 from pipeline_lib.training.checkpoints import write_checkpoint
 from tasks.experiment.arms import BASE, PROBLEMS, TEAM, environment_section, trained_folder
 from tasks.experiment.teams import base_team
+from tasks.identity.stages import RUNTIME
+from tasks.runtime.caching import CachedTask, Identity
 from tasks.stages import evaluation
 from tasks.stages.evaluation import Evaluated, evaluator
 
@@ -27,6 +30,7 @@ problems: {kind: scenarios, sizes: {train: 4, validation: 2, test: 2}}
 policy: {warm_start: {steps: 1, batch: 2}, adapter: ADAPTER}
 """
 SAMPLES = SampleSettings(samples=2, seed=1000)
+NOTHING = Identity("a" * 64, "b" * 64, 0, {})
 
 
 @pytest.fixture(params=["{kind: none}", "{kind: lora, rank: 2, targets: [q_proj, down_proj]}"])
@@ -81,3 +85,24 @@ def test_one_engine_and_one_base_serve_a_whole_stage(params: Params, monkeypatch
         assert calls == ["base_team", "make_engine", "load"]
         assert played(team.base()) == alone[0], "the base after a checkpoint has the checkpoint's weights"
     assert calls.count("make_engine") == 1
+
+
+#: What a sweep or the test runs beside playing: it decides what is asked for, and reads and records what came.
+BESIDE_PLAYING = {
+    "flows", "flows.sweep", "flows.test", "tasks.stages.sweeping", "tasks.stages.testing", "tasks.stages.crowning",
+    "tasks.experiment.left_out", "tasks.experiment.episode_files", "tasks.looks", "tasks.looks.looking",
+    "tasks.looks.records", "pipeline_lib.evaluation.clusters", "pipeline_lib.evaluation.looks",
+    "pipeline_lib.evaluation.metrics", "pipeline_lib.evaluation.plan", "pipeline_lib.evaluation.plan_check",
+    "pipeline_lib.evaluation.results", "pipeline_lib.evaluation.table", "pipeline_lib.seam.metrics",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flow", ["flows.sweep", "flows.test"])
+def test_kept_episodes_depend_on_all_code_by_which_a_stage_gets_them(flow: str) -> None:
+    kept = code_of(evaluation.__name__, without=RUNTIME)
+    assert CachedTask("evaluate", evaluation).key(NOTHING) == evaluation.EVALUATE.key(NOTHING)
+    assert set(code_of(flow, without=RUNTIME).files) - set(kept.files) <= BESIDE_PLAYING
+    for name in ("tasks.stages.evaluation", "tasks.experiment.sampling", "tasks.experiment.teams"):
+        assert name in kept.files
+    for name in ("training.checkpoints", "policies.store", "problems.splits", "play.player", "sandbox.judge"):
+        assert f"pipeline_lib.{name}" in kept.files

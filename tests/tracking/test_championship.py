@@ -9,11 +9,16 @@ import pytest
 
 from pipeline_lib.tracking.championship import Contender, decide
 
-CHAMPION = Contender("team-0-step-80", "brave-owl", "IMPROVED", "", "a" * 64, "tests_passed", 0.5)
+CHAMPION = Contender("team-0-step-80", "brave-owl", "IMPROVED", "", "a" * 64, "tests_passed", 0.5, "e" * 64)
+
+
+def _other(changes: dict[str, Any]) -> dict[str, str]:
+    """Another run trained other weights; the champion's own run has the champion's, if nothing else is said."""
+    return {} if changes.get("run") == CHAMPION.run else {"weights": "d" * 64}
 
 
 def contender(**changes: Any) -> Contender:
-    return dataclasses.replace(CHAMPION, **{"run": "calm-fox", "value": 0.9, **changes})
+    return dataclasses.replace(CHAMPION, **{"run": "calm-fox", "value": 0.9, **_other(changes), **changes})
 
 
 @pytest.mark.parametrize(
@@ -28,7 +33,15 @@ def contender(**changes: Any) -> Contender:
         ({"plan_faults": "another metric"}, False, "the plan was not followed (another metric)"),
         ({"problems": "b" * 64}, False, "it was tested on other problems, so the two cannot be compared"),
         ({"metric": "reward"}, False, "it was tested by tests_passed, so the two cannot be compared"),
-        ({"run": "brave-owl", "value": 0.1}, True, "is the champion already"),
+        (
+            {"run": "brave-owl", "value": 0.1},
+            True,
+            "is the champion already: tests_passed 0.1000 on ",
+        ),
+        ({"run": "brave-owl", "weights": "f" * 64, "value": 0.1}, False, "tests_passed 0.1000 is not above its 0.5000"),
+        ({"run": "brave-owl", "weights": "f" * 64}, True, "is the new champion: tests_passed 0.9000"),
+        ({"run": "brave-owl", "problems": "b" * 64}, False, "it was tested on other problems"),
+        ({"weights": "", "value": 0.1}, False, "tests_passed 0.1000 is not above its 0.5000"),
     ],
 )
 def test_against_a_champion(changes: dict[str, Any], won: bool, words: str) -> None:

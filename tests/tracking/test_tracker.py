@@ -98,7 +98,7 @@ def test_checkpoints_are_pointers_with_metrics_and_one_champion(home: Path, read
             )
         sweep.selected("seed-0-step-10")
         sweep.selected("seed-0-step-20")
-        sweep.champion("coding-pair", contender())
+        sweep.champion("coding-pair", contender(weights="20" * 32))
         train.finish()
         sweep.finish()
         tracking.close(60)
@@ -124,19 +124,19 @@ def test_checkpoints_are_pointers_with_metrics_and_one_champion(home: Path, read
 
 
 def contender(run: str = "brave-owl", **changes: Any) -> Contender:
-    return dataclasses.replace(Contender("seed-0-step-20", run, "IMPROVED", "", A, "tests_passed", 0.5), **changes)
+    return dataclasses.replace(Contender("seed-0-step-20", run, "IMPROVED", "", A, "tests_passed", 0.5, A), **changes)
 
 
 def test_the_champion_moves_to_a_better_team_and_stays_otherwise(home: Path, reader: Reader) -> None:
-    for run, value, champion, words in (
-        ("first", 0.5, "first", "is the first champion"),
-        ("worse", 0.4, "first", "0.4000 is not above its 0.5000"),
-        ("better", 0.6, "better", "0.6000, above the 0.5000 of seed-0-step-20 of first"),
+    for run, weights, value, champion, words in (
+        ("first", "1" * 64, 0.5, "first", "is the first champion"),
+        ("worse", "2" * 64, 0.4, "first", "0.4000 is not above its 0.5000"),
+        ("better", "3" * 64, 0.6, "better", "0.6000, above the 0.5000 of seed-0-step-20 of first"),
     ):
         tracking = tracker(home, run)
         child = tracking.start_run("verdict")
-        child.checkpoint("seed-0-step-20", 20, A, "models/x")
-        child.champion("coding-pair", contender(run, value=value))
+        child.checkpoint("seed-0-step-20", 20, weights, "models/x")
+        child.champion("coding-pair", contender(run, value=value, weights=weights))
         decided = child.champion_decided(60)
         assert words in decided
         ids = child.ids(60)
@@ -282,3 +282,63 @@ def test_flat_settings() -> None:
         "e": "[1, 2]",
         "f": "{}",
     }
+
+
+def test_a_run_made_again_with_other_weights_has_other_models_and_its_champion_stays_true(
+    home: Path, reader: Reader
+) -> None:
+    """The name of a run is commit and settings: code that is not committed can change the weights behind it."""
+    old, new = "d" * 64, "e" * 64
+
+    def made(weights: str, score: float, value: float, problems: str = A) -> str:
+        tracking = tracker(home)
+        child = tracking.start_run("sweep", 0, weights)
+        child.checkpoint("seed-0-step-20", 20, weights, "models/x")
+        child.checkpoint_metrics("seed-0-step-20", 20, {"tests_passed": score}, ("validation", "d" * 64))
+        child.selected("seed-0-step-20")
+        child.champion("coding-pair", contender(weights=weights, value=value, problems=problems))
+        decided = child.champion_decided(60)
+        tracking.close(60)
+        return decided
+
+    def shown() -> dict[str, tuple[list[float], bool]]:
+        experiment = reader.client.get_experiment_by_name("team")
+        assert experiment is not None
+        models = reader.client.search_logged_models([experiment.experiment_id])
+        return {
+            model.tags["symposium.digest"]: ([m.value for m in model.metrics or []], "symposium.selected" in model.tags)
+            for model in models
+        }
+
+    def champion() -> tuple[str, str]:
+        version = reader.client.get_model_version_by_alias("coding-pair", "champion")
+        model = reader.client.get_logged_model(version.source.removeprefix("models:/"))
+        assert version.tags["symposium.test.weights"] == model.tags["symposium.digest"], "not the weights tested"
+        return model.tags["symposium.digest"], version.tags["symposium.test.value"]
+
+    assert "first champion" in made(old, 0.1, 0.5)
+    assert "0.3000 is not above its 0.5000" in made(new, 0.3, 0.3)
+    assert shown() == {old: ([0.1], False), new: ([0.3], True)}
+    assert champion() == (old, "0.5")
+    assert "tested on other problems" in made(new, 0.3, 0.9, "b" * 64)
+    assert champion() == (old, "0.5")
+    assert "new champion" in made(new, 0.3, 0.6)
+    assert champion() == (new, "0.6")
+    assert "0.5500 is not above" in made(old, 0.1, 0.55)
+    assert shown() == {old: ([0.1], True), new: ([0.3], False)}, "the first weights are back, and no third model"
+    assert "is the champion already: tests_passed 0.2000" in made(new, 0.3, 0.2)
+    assert champion() == (new, "0.2"), "the champion's figure is the newest"
+
+
+def test_other_values_of_the_same_weights_are_measured_anew(home: Path, reader: Reader) -> None:
+    for value in (0.1, 0.3, 0.3):
+        tracking = tracker(home)
+        child = tracking.start_run("sweep", 0, str(value))
+        child.checkpoint("seed-0-step-20", 20, A, "models/x")
+        child.checkpoint_metrics("seed-0-step-20", 20, {"tests_passed": value}, ("validation", "d" * 64))
+        tracking.close(60)
+    experiment = reader.client.get_experiment_by_name("team")
+    assert experiment is not None
+    (model,) = reader.client.search_logged_models([experiment.experiment_id])
+    newest = max(model.metrics or [], key=lambda metric: metric.timestamp)
+    assert (newest.value, len(model.metrics or [])) in {(0.3, 1), (0.3, 2)}

@@ -1,0 +1,42 @@
+"""Imports code that settings name: what runs is what its source says, whatever bytecode lies beside it.
+
+Bytecode is found old as for the project's own packages (`pipeline_lib.bytecode`), everywhere below the folder from
+which the module comes, since it may import others that lie there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import itertools
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from pipeline_lib.bytecode import forget_old_bytecode_of
+
+_LIBRARIES = {"site-packages", "dist-packages", "node_modules"}
+_MOST_FOLDERS = 5_000  # a module beside a large heap of data must not cost minutes
+
+
+def import_named(name: str) -> ModuleType:
+    """Return the module ``name``, imported now if it was not before.
+
+    Raises:
+        ImportError: there is none, or it cannot be imported.
+    """
+    if name not in sys.modules:
+        spec = importlib.util.find_spec(name.partition(".")[0])
+        if spec is not None and spec.origin is not None:
+            origin = Path(spec.origin)
+            folder = origin.parent.parent if origin.name == "__init__.py" else origin.parent
+            if not _LIBRARIES & set(folder.parts):
+                _forget_below(folder)
+    return importlib.import_module(name)
+
+
+def _forget_below(folder: Path) -> None:
+    for place, folders, files in itertools.islice(os.walk(folder), _MOST_FOLDERS):
+        folders[:] = [name for name in folders if not name.startswith((".", "__pycache__")) and name not in _LIBRARIES]
+        forget_old_bytecode_of(Path(place, name) for name in files if name.endswith(".py"))
