@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jinja2
-import yaml
 
 from pipeline_lib.report.page import TEMPLATES
 from pipeline_lib.seam.metrics import Metric
@@ -78,16 +76,6 @@ def model_card(team: Exported, verdict: Mapping[str, Any], manifest: Mapping[str
         ),
     )
     return text
-
-
-def check_card(path: Path) -> dict[str, Any]:
-    """Return the head of a card, as a hub reads it.
-
-    Raises:
-        ValueError: it has none.
-    """
-    _, head, _ = path.read_text(encoding="utf-8").split("---\n", 2)
-    return dict(yaml.safe_load(head))
 
 
 def _looks(looks: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +69,35 @@ def test_it_ends_in_a_verdict_and_a_report(finished: Path):
     assert [path.name for path in sorted((finished / "models/trained/team-0").iterdir())] == [
         f"step-{step:05d}" for step in (0, 3, 6, 9, 12)
     ]
+
+
+def test_the_team_is_exported_with_a_card_from_its_verdict_and_loads_without_this_project(
+    finished: Path, tmp_path: Path
+):
+    said = call(finished, "python", "-m", "symposium", "export", str(tmp_path / "team"))
+    assert f"{tmp_path / 'team/helper'}: full weights" in said
+    card = (tmp_path / "team/README.md").read_text()
+    _, head, text = card.split("---\n", 2)
+    assert yaml.safe_load(head)["library_name"] == "transformers"
+    verdict = json.loads((finished / "results/verdict.json").read_text())
+    assert verdict["sentence"] in text and verdict["other_runs"] in text
+    assert all(found["sentence"] in text for found in verdict["comparisons"].values())
+    assert "The test split was looked at once." in text
+    seed, best = max(
+        json.loads((finished / "results/selection.json").read_text())["team"]["seeds"].items(),
+        key=lambda item: item[1]["mean"],
+    )
+    assert f"training seed {seed} after {best['step']} updates" in text
+    program = (tmp_path / "team/load.py").read_text()
+    assert program.strip() in text
+    loads = [sys.executable, "-I", "load.py"]
+    done = subprocess.run(loads, cwd=tmp_path / "team", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    again = call(finished, "python", "-m", "symposium", "export", str(tmp_path / "team"), status=1)
+    assert "exists already" in again
+    other = call(finished, "python", "-m", "symposium", "export", str(tmp_path / "other"), "--seed", "0", "--step", "0")
+    assert "full weights" in other
+    assert "**This checkpoint was not tested.**" in (tmp_path / "other/README.md").read_text()
 
 
 def traced(finished: Path) -> Iterator[tuple[str, str, str]]:
