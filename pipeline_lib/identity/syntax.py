@@ -81,8 +81,9 @@ def parse(content: bytes, name: str = "<unknown>") -> Syntax:
     calls = tuple(sorted(known & _called(rest, names=True)))
     methods = {method: tuple(name for name in names if name in known) for method, names in methods.items()}
     lazy = any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body)
-    # Where somebody asks a class or a function for its docstring, docstrings are code.
-    if not any(isinstance(node, ast.Attribute) and node.attr == "__doc__" for node in ast.walk(tree)):
+    # Where somebody asks a class or a function for its docstring, docstrings are code; to give one is not to ask.
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    if not any(node.attr == "__doc__" and isinstance(node.ctx, ast.Load) for node in attributes):
         for node in ast.walk(tree):
             _drop_docstring(node)
     return Syntax(digest(ast.dump(tree)), tuple(dict.fromkeys(found)), methods, lazy, calls)

@@ -210,6 +210,14 @@ def test_docstrings_that_the_code_asks_for_are_code(package: Path) -> None:
     assert code_of("sample_package.top").digest != before
 
 
+def test_docstrings_stay_no_code_where_one_is_only_given(package: Path) -> None:
+    text = 'def run():\n    """One."""\n    def made(): ...\n    made.__doc__ = "x"\n'
+    (package / "top.py").write_text(text)
+    before = code_of("sample_package.top").digest
+    (package / "top.py").write_text(text.replace("One.", "Two."))
+    assert code_of("sample_package.top").digest == before
+
+
 def test_a_module_of_the_project_that_hides_one_of_pythons_is_reached(
     package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
