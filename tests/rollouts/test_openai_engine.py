@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from pipeline_lib.identity.code import Code
 from pipeline_lib.policies.policy import PolicyError
-from pipeline_lib.rollouts import EngineError, Request, Sampling
+from pipeline_lib.rollouts import EngineError, Request, Sampling, openai_engine
 from pipeline_lib.rollouts.http_client import HttpClient
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
 from pipeline_lib.rollouts.remote_policy import remote_team
@@ -290,3 +291,16 @@ def test_what_cannot_be_served_is_said(server: Server, monkeypatch: pytest.Monke
     monkeypatch.delenv("TEAM_KEY")
     with pytest.raises(EngineError, match="environment variable TEAM_KEY is not set"):
         OpenAIEngine(OpenAIServer("http://127.0.0.1:9/v1", ("m",), key_variable="TEAM_KEY"))
+
+
+def test_answers_that_other_code_read_are_asked_for_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make(server, monkeypatch, cache=str(tmp_path)).generate(requests(2), Sampling())
+    same = make(server, monkeypatch, cache=str(tmp_path))
+    same.generate(requests(2), Sampling())
+    assert same.counters.extra["asked"] == 0
+    monkeypatch.setattr(openai_engine, "code_of", lambda name: Code({name: "another"}, {}))
+    other = make(server, monkeypatch, cache=str(tmp_path))
+    other.generate(requests(2), Sampling())
+    assert other.counters.extra["asked"] == 4, "two actions a request"

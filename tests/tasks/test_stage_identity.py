@@ -15,6 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from pipeline_lib.environments.coding.settings import CodingEnvironment
+from pipeline_lib.identity import code
 from pipeline_lib.identity.differences import differences
 from pipeline_lib.seam.registry import names
 from pipeline_lib.settings import Params, SettingsError, load_params
@@ -195,6 +196,20 @@ def test_code_and_files_that_settings_name_count_by_content(project: Path, monke
     assert differences(before_model, identity_of("train", pretrained)) == [
         f"content: {model}.model.safetensors: changed"
     ]
+
+
+def test_packages_that_programs_may_use_count_by_their_version(monkeypatch: pytest.MonkeyPatch):
+    def versions(number: str) -> dict[str, Any]:
+        code.version.cache_clear()
+        monkeypatch.setattr(code.importlib.metadata, "version", lambda name: number if name == "pandas" else "1")
+        params = params_of(sandbox={"kind": "process", "packages": ["numpy", "pandas"]})
+        return {stage: identity_of(stage, params)["versions"].get("pandas") for stage in ("train", "test", "verdict")}
+
+    try:
+        assert versions("2.1") == {"train": "2.1", "test": "2.1", "verdict": None}
+        assert versions("2.2") == {"train": "2.2", "test": "2.2", "verdict": None}
+    finally:
+        code.version.cache_clear()
 
 
 def test_a_stage_cannot_read_what_it_does_not_depend_on():
