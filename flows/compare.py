@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from pipeline_lib.settings.environment import DEFAULT
-from tasks.runtime.arguments import program
+from tasks.runtime.arguments import program_parser
 from tasks.runtime.endings import end
 from tasks.services.process_environment import places
 from tasks.stages.comparing import compare_runs
@@ -17,9 +17,7 @@ from tasks.stages.comparing import compare_runs
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = argparse.ArgumentParser(
-        prog=program("compare"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    found = program_parser("compare", __doc__)
     found.add_argument("runs", nargs="*", metavar="run", help="names of runs (default: all that have a verdict)")
     found.add_argument("--experiment", default=DEFAULT, help="MLflow experiment: the kind of environment")
     found.add_argument("--output", type=Path, default=Path("compare.html"), help="page to write")

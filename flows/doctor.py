@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tasks.runtime.arguments import program
+from tasks.runtime.arguments import program_parser
 from tasks.runtime.endings import end
 from tasks.services.doctor import MISSING, OK, OPTIONAL, examine
 
@@ -21,9 +21,7 @@ _COLOURS = {OK: "green", MISSING: "red", OPTIONAL: "yellow"}
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line, which takes no arguments."""
-    return argparse.ArgumentParser(
-        prog=program("doctor"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    return program_parser("doctor", __doc__)
 
 
 def main() -> None:

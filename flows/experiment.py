@@ -17,7 +17,7 @@ from pipeline_lib.storage import read_json
 from tasks.chain.graph import chain_and_stale
 from tasks.experiment.arms import RESULTS
 from tasks.identity.run import run_name
-from tasks.runtime.arguments import program
+from tasks.runtime.arguments import program_parser
 from tasks.runtime.endings import end, explain_in_logs
 from tasks.services.preloaded import preloaded
 from tasks.services.servers import starting_prefect_server
@@ -35,9 +35,7 @@ def outcome(project: Path) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = argparse.ArgumentParser(
-        prog=program("experiment"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    found = program_parser("experiment", __doc__)
     found.add_argument("targets", nargs="*", metavar="stage", help="only these stages and what they need")
     found.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="stages side by side (default: cores)")
     found.add_argument("--plain", action="store_true", help="lines instead of a table, also on a terminal")

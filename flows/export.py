@@ -10,15 +10,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tasks.runtime.arguments import program
+from tasks.runtime.arguments import program_parser
 from tasks.runtime.endings import end
 
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = argparse.ArgumentParser(
-        prog=program("export"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    found = program_parser("export", __doc__)
     found.add_argument("output", type=Path, help="folder to write; it must not exist")
     found.add_argument("--seed", type=int, help="training seed")
     found.add_argument("--step", type=int, help="updates done at the checkpoint")

@@ -12,15 +12,13 @@ from pathlib import Path
 
 from tasks.identity.files import changed_identities, write_identities
 from tasks.identity.stages import STAGES
-from tasks.runtime.arguments import program
+from tasks.runtime.arguments import program_parser
 from tasks.runtime.endings import end
 
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = argparse.ArgumentParser(
-        prog=program("identity"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    found = program_parser("identity", __doc__)
     found.add_argument("stage", nargs="?", choices=STAGES, help="the stage; without one, all that have changed")
     found.add_argument("--seed", type=int, help="of a stage that there is once per training seed")
     found.add_argument("--compare", nargs="+", metavar="RUN", help="one run with the working tree, or two runs")

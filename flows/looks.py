@@ -9,7 +9,7 @@ from pipeline_lib.evaluation.looks import Look, history
 from pipeline_lib.problems.splits import load_manifest
 from tasks.experiment.arms import PROBLEMS
 from tasks.looks.records import LOOKS, PLANS, records
-from tasks.runtime.arguments import program
+from tasks.runtime.arguments import program_parser
 from tasks.runtime.endings import end
 
 
@@ -34,9 +34,7 @@ def listing() -> str:
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line, which takes no arguments."""
-    return argparse.ArgumentParser(
-        prog=program("looks"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    return program_parser("looks", __doc__)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from pipeline_lib.settings import Params, load_params
 from tasks.experiment.arms import TEAM, seeds_of
 from tasks.experiment.comparisons import family_size
 from tasks.experiment.episode_files import read_episodes, tested_file
-from tasks.runtime.arguments import program
+from tasks.runtime.arguments import program_parser
 from tasks.runtime.endings import end
 
 
@@ -95,9 +95,7 @@ def _text(value: float | int | None) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    found = argparse.ArgumentParser(
-        prog=program("plan"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    found = program_parser("plan", __doc__)
     found.add_argument("--difference", type=float, nargs="+", default=[0.02, 0.05, 0.1], help="wanted true differences")
     found.add_argument("--samples", type=int, nargs="+", default=[1, 4, 16], help="episodes per problem")
     found.add_argument("--seeds", type=int, nargs="+", default=[1, 3, 5], help="training runs")

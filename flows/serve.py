@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from tasks.runtime.arguments import program
+from tasks.runtime.arguments import program_parser
 from tasks.runtime.endings import end
 from tasks.services.process_environment import child_environment, places, server_url
 from tasks.services.processes import start
@@ -29,9 +29,7 @@ from tasks.services.servers import (
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line, which takes no arguments."""
-    return argparse.ArgumentParser(
-        prog=program("serve"), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    return program_parser("serve", __doc__)
 
 
 def main() -> None:

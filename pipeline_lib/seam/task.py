@@ -149,3 +149,14 @@ class Task(ABC):
             `pipeline_lib.report.style.Figure` objects; their tables are written for ``dvc plots`` too.
         """
         return ()
+
+
+def check_steps(params: Any) -> None:
+    """Refuse steps of training that need more problems than are generated; for `Task.check` of whoever generates.
+
+    Raises:
+        ValueError: they do.
+    """
+    wanted, made = params.train.problems_per_step, params.problems.sizes.train
+    if wanted > made:
+        raise ValueError(f"train.problems_per_step ({wanted}) is more than problems.sizes.train ({made})")

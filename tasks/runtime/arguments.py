@@ -20,3 +20,9 @@ def arm_and_seed(description: str | None) -> dict[str, Any]:
 def program(name: str) -> str:
     """Return how a program of `flows` was called: ``symposium <command>``, or as a module."""
     return sys.argv[0] if sys.argv[0].startswith("symposium ") else f"python -m flows.{name}"
+
+
+def program_parser(name: str, description: str | None) -> argparse.ArgumentParser:
+    """Return a parser for a program of `flows`, whose description is shown as it is written, examples included."""
+    raw = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(prog=program(name), description=description, formatter_class=raw)

@@ -107,7 +107,7 @@ def test_a_broken_connection_is_put_down_to_the_process_that_failed(tmp_path: Pa
 
 @pytest.mark.service
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [2, pytest.param(1, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", [2, 1])
 def test_when_one_is_killed_all_end_and_another_number_of_processes_goes_on(
     prefect: str, project: Path, tmp_path: Path, count: int
 ):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environments.coding.settings import CodingEnvironment, DatasetProblems, GeneratedProblems
-from pipeline_lib.seam.task import Task
+from pipeline_lib.seam.task import Task, check_steps
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.coding.problems.problem import CodingProblem
@@ -77,12 +77,8 @@ class CodingTask(Task):
 
     def check(self, params: Any) -> None:
         """Refuse steps of training that need more problems than are generated."""
-        problems = params.problems
-        if problems.kind == "generated" and params.train.problems_per_step > problems.sizes.train:
-            raise ValueError(
-                f"train.problems_per_step ({params.train.problems_per_step}) is more than "
-                f"problems.sizes.train ({problems.sizes.train})"
-            )
+        if params.problems.kind == "generated":
+            check_steps(params)
 
     def notes(self, settings: CodingEnvironment) -> list[str]:
         """Say which baseline the base is."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environments.writing.settings import GeneratedTexts, PublishedTexts, WritingEnvironment
-from pipeline_lib.seam.task import Task
+from pipeline_lib.seam.task import Task, check_steps
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.writing.problems.problem import WritingProblem
@@ -75,12 +75,8 @@ class WritingTask(Task):
 
     def check(self, params: Any) -> None:
         """Refuse steps of training that need more texts than are generated."""
-        problems = params.problems
-        if problems.kind == "world" and params.train.problems_per_step > problems.sizes.train:
-            raise ValueError(
-                f"train.problems_per_step ({params.train.problems_per_step}) is more than "
-                f"problems.sizes.train ({problems.sizes.train})"
-            )
+        if params.problems.kind == "world":
+            check_steps(params)
 
     def notes(self, settings: WritingEnvironment) -> list[str]:
         """Say which baseline the base is."""
