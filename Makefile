@@ -37,8 +37,9 @@ check: environment ## lint, format, types, import directions, pictures of the co
 	$(BIN)/python -m scripts.draw_map --check
 
 # In several processes; a file's tests stay together, because they share servers. PYTEST_ARGS="tests/flows -n 0": in one.
+# A few that fail run once more, alone: scripts/run_tests.py says why.
 test: check ## everything that `check` does, and the tests
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m scripts.run_tests $(PYTEST_ARGS)
 
 test-all: ## the tests, and those that `test` takes a sample of (an hour or two)
 	$(MAKE) test PYTEST_ARGS="-m '' $(PYTEST_ARGS)"

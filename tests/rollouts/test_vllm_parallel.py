@@ -68,7 +68,7 @@ def test_adapters_of_two_agents_share_an_engine_that_sleeps_and_wakes(ranks: int
         assert len(files) == (1 if ranks == 1 else 3)  # weights; and where ranks add up, one each
     finally:
         engine.close()
-    assert len(started) >= (1 if ranks == 1 else 3) and not psutil.wait_procs(started, timeout=10)[1]
+    assert len(started) >= (1 if ranks == 1 else 3) and not psutil.wait_procs(started, timeout=120)[1]
     assert not [file for file in files if file.exists()]
 
 
@@ -104,7 +104,7 @@ def test_ranks_take_new_weights_and_end_with_a_killed_trainer() -> None:
         trainer.send_signal(signal.SIGKILL)
         assert trainer.communicate()[0] == ""
     assert trainer.returncode == -signal.SIGKILL
-    assert not psutil.wait_procs(processes, timeout=20)[1]
+    assert not psutil.wait_procs(processes, timeout=120)[1]
     assert not [file for file in files if file.exists()]
 
 

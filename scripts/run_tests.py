@@ -1,0 +1,51 @@
+"""Run the tests in several processes; a few that fail there run once more, alone, and both results are told.
+
+The tests start servers, containers, jails and kill them, side by side on whatever machine there is. One that fails
+beside the others and passes alone shows that the machine was too busy for it, or that two tests disturb each other: it
+does not fail the run, but it is named at the end as UNSTEADY, to be mended. A fault in the product fails both times.
+
+Usage: ``python -m scripts.run_tests [arguments for pytest]``.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+MOST_AGAIN = 3
+"""More failures than this are no accident of a busy machine: nothing runs again, the run has failed."""
+
+_BESIDE = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
+_LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
+_SOME_FAILED = 1  # pytest's exit status; the others are for interruptions, wrong usage and internal errors
+
+
+def failed_tests(cache: Path = _LAST_FAILED) -> list[str]:
+    """Return the ids of the tests that failed in the last run, as pytest has noted them; files that did not load too."""
+    return sorted(json.loads(cache.read_text())) if cache.exists() else []
+
+
+def run(arguments: list[str]) -> int:
+    """Run the tests that ``arguments`` of pytest select. Return the exit status: 0 if each passed, at last alone."""
+    pytest = [sys.executable, "-m", "pytest"]
+    _LAST_FAILED.unlink(missing_ok=True)
+    status = subprocess.run([*pytest, *_BESIDE, *arguments], check=False).returncode
+    failed = failed_tests()
+    if status != _SOME_FAILED or not 0 < len(failed) <= MOST_AGAIN:
+        return status
+    _say("These failed beside other tests and run once more, alone:", failed)
+    # Whatever markers selected them, they run now.
+    status = subprocess.run([*pytest, "-n", "0", "-m", "", *failed], check=False).returncode
+    if status == 0:
+        _say("UNSTEADY: failed beside other tests, passed alone (what they printed stands above):", failed)
+    return status
+
+
+def _say(first: str, names: list[str]) -> None:
+    print("\n" + "\n    ".join([first, *names]) + "\n", flush=True)  # noqa: T201  (a command's output)
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))
