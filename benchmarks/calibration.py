@@ -83,7 +83,9 @@ differences lean to one side, as skewed fractions do, and equivalence takes the 
 Exact tests of rates (Boschloo, McNemar) cannot use up their 5 % on few episodes; that is the price of being exact. The
 stratified bootstrap is right for runs that were trained per task. Where one trained team answers all problems, whole
 runs must be drawn, and below about eight runs that interval too is narrow (92 % with five runs, 88 % with three): the
-report then gives intervals for the runs at hand and leaves other runs to the t test of `training_runs`.
+report then gives intervals for the runs at hand and leaves other runs to the t test of `training_runs`. The interval of
+a team's own mean holds near floor and ceiling from few families on; the price is that with fewer than about twelve it
+is wider than 95 % asks for.
 
 ![measured rates beside what they should be](figures/calibration.svg)
 """

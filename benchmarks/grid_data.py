@@ -32,21 +32,23 @@ def lopsided(rng: Rng, codes: np.ndarray, runs: int) -> tuple[np.ndarray, float]
     return 0.3 * (shared + math.sqrt(0.6) * rng.standard_normal(codes.size)), 0.0
 
 
+def shares_passed(rng: Rng, rates: np.ndarray) -> np.ndarray:
+    """Return a team's mean fraction of tests passed, mostly all or nothing, on problems that it passes at ``rates``."""
+    rates = np.clip(rates, 1e-9, 1 - 1e-9)
+    problem = np.clip(rng.beta(3 * rates, 3 * (1 - rates)), 1e-9, 1 - 1e-9)[:, None]
+    episode = rng.beta(0.4 * problem, 0.4 * (1 - problem), (rates.size, SAMPLES))
+    return np.asarray(rng.binomial(TESTS, np.nan_to_num(episode, nan=0.5)).mean(axis=1) / TESTS)
+
+
 def _rates(before: float, after: float) -> Callable[[Rng, np.ndarray, int], tuple[np.ndarray, float]]:
     """Fractions of tests passed, mostly all or nothing; the selected team's several runs against one base."""
-
-    def team(rng: Rng, rates: np.ndarray) -> np.ndarray:
-        rates = np.clip(rates, 1e-9, 1 - 1e-9)
-        problem = np.clip(rng.beta(3 * rates, 3 * (1 - rates)), 1e-9, 1 - 1e-9)[:, None]
-        episode = rng.beta(0.4 * problem, 0.4 * (1 - problem), (rates.size, SAMPLES))
-        return np.asarray(rng.binomial(TESTS, np.nan_to_num(episode, nan=0.5)).mean(axis=1) / TESTS)
 
     def draw(rng: Rng, codes: np.ndarray, runs: int) -> tuple[np.ndarray, float]:
         families = codes.max() + 1
         base = rng.beta(4 * before, 4 * (1 - before), families)
         selected = base if after == before else rng.beta(4 * after, 4 * (1 - after), families)
-        means = np.mean([team(rng, selected[codes]) for _ in range(runs)], axis=0)
-        return means - team(rng, base[codes]), after - before
+        means = np.mean([shares_passed(rng, selected[codes]) for _ in range(runs)], axis=0)
+        return means - shares_passed(rng, base[codes]), after - before
 
     return draw
 

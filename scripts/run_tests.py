@@ -23,7 +23,7 @@ _SOME_FAILED = 1  # pytest's exit status; the others are for interruptions, wron
 
 
 def failed_tests(cache: Path = _LAST_FAILED) -> list[str]:
-    """Return the ids of the tests that failed in the last run, as pytest has noted them; files that did not load too."""
+    """Return the ids of the tests (and of files that did not load) that pytest noted as failed in its last run."""
     return sorted(json.loads(cache.read_text())) if cache.exists() else []
 
 

@@ -184,7 +184,7 @@ def measure(
         evidence=found,
         runs=(len(pairing.a) if pairing.trained[0] else 0, len(pairing.b) if pairing.trained[1] else 0),
         episodes=pairing.episodes,
-        means=(mean_interval(left, clusters, level), mean_interval(right, clusters, level)),
+        means=(mean_interval(left, clusters, level, info), mean_interval(right, clusters, level, info)),
         difference=difference,
         bootstrap=interval(draws[:, 0], mean_d, level, "clustered bootstrap, percentiles"),
         permutation=sign_flips(d, clusters, settings.resamples, settings.seed, level),

@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
-from pipeline_lib.evaluation.clusters import Codes, clustered_mean, t_interval
+from pipeline_lib.evaluation.clusters import ClusteredMean, Codes, clustered_mean, t_interval
 from pipeline_lib.evaluation.results import Estimate, Result, TestResult
 from pipeline_lib.evaluation.skewness import upper_critical, upper_tail
 from pipeline_lib.evaluation.tests_of_difference import equivalence, paired
+from pipeline_lib.seam.metrics import Metric
 
 #: Fewest families that must carry the variation of a difference before a t test of it is trusted (calibrated).
 LEAST_CARRYING = 3.0
@@ -129,19 +130,48 @@ def critical(df: float, found: Families, alpha: float) -> float:
     return (upper_critical(alpha / 2, df, found.skewness) + upper_critical(alpha / 2, df, -found.skewness)) / 2
 
 
-def mean_interval(values: ArrayLike, clusters: Codes, level: float) -> Estimate:
-    """Return a team's own mean with its interval, widened where the families lean to one side.
+def mean_interval(values: ArrayLike, clusters: Codes, level: float, info: Metric) -> Estimate:
+    """Return a team's own mean with its interval.
 
-    Near a ceiling most do: at 94 % of 24 families Student's interval covers 84 to 88 %, this one 90 to 93 %; at 98 %
-    of 66 families it is 85 to 90 and 92 to 95 %.  With fewer families than that, neither is good enough.
+    A metric with a range is taken as a proportion of it: the exact binomial interval with the number of trials that
+    would vary as much as the clustered mean does (Korn & Graubard 1998).  At a ceiling few families show that they
+    fail, and the variation seen is too small; so one family more is added, with the greatest variance that values of
+    this mean can have.  Where no family varies, the families are the trials.  A metric without a range has Student's
+    interval, widened where its families lean to one side.
+
+    Args:
+        values: (problems,) in the metric's unit.
+        clusters: (problems,) code of the family of each.
+        level: coverage, in (0, 1).
+        info: the metric, for its range.
     """
     plain, known = t_interval(values, clusters, level), clustered_mean(values, clusters)
+    tail = (1 - level) / 2
+    if known.clusters < 2:
+        return plain
+    if info.low is not None and info.high is not None:
+        width = info.high - info.low
+        share = min(1.0, max(0.0, (known.mean - info.low) / width))
+        trials = _trials(share, known.se / width, known, len(np.asarray(values)), tail)
+        low = float(special.betaincinv(share * trials, (1 - share) * trials + 1, tail)) if share > 0 else 0.0
+        high = float(special.betaincinv(share * trials + 1, (1 - share) * trials, 1 - tail)) if share < 1 else 1.0
+        method = "mean, exact binomial interval of as many trials, and one family more"
+        return Estimate(known.mean, info.low + width * low, info.low + width * high, level, method, known.clusters)
     if plain.degenerate:
         return plain
-    tail = (1 - level) / 2
     low = known.mean - upper_critical(tail, known.df, known.skewness) * known.se
     high = known.mean + upper_critical(tail, known.df, -known.skewness) * known.se
     return dataclasses.replace(plain, low=low, high=high, method=f"{plain.method}, widened for skewness")
+
+
+def _trials(share: float, se: float, known: ClusteredMean, problems: int, tail: float) -> float:
+    """Return how many trials of probability ``share`` vary as a clustered mean with standard error ``se`` does."""
+    variance, families = share * (1 - share), known.clusters
+    if known.degenerate or variance == 0:
+        return float(families)
+    trials = (families + 1) / (families * se**2 / variance + 1 / families)
+    quantiles = special.stdtrit(max(problems - 1, 1), tail) / special.stdtrit(known.df, tail)
+    return float(trials * quantiles**2)
 
 
 def _limits(test: TestResult, found: Families, tail: float) -> tuple[float, float]:
