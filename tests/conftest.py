@@ -12,7 +12,11 @@ import signal
 import tempfile
 from collections import Counter
 
+import hypothesis
 import pytest
+
+# Whoever wants other examples than everybody has asks for them: --hypothesis-profile=default
+hypothesis.settings.load_profile("ci")  # the same ones in every run, however long they take
 
 _home = tempfile.mkdtemp(prefix="symposium-tests-")
 os.environ["SYMPOSIUM_HOME"] = _home

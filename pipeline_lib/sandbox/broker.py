@@ -199,12 +199,12 @@ class Broker:
                 self._lost_idle(head["idle_death"])
                 slot.ready = slot.ready and (head["ready"] or slot.entry is not None)
                 if not slot.ready:
-                    slot.deadline = time.monotonic() + START_S
+                    slot.allow(START_S)
             elif slot.entry is not None:
                 entry, slot.entry = slot.entry, None
                 if "died" in head:
                     slot.ready = head["ready"]
-                    slot.deadline = time.monotonic() + START_S
+                    slot.allow(START_S)
                     if head["began"]:
                         self.restarts += 1
                         self._retry(entry, slot, head["outside"], head["died"])
@@ -274,7 +274,7 @@ class Broker:
                     reason = f"no worker could be started for {_BROKEN_S:g} s: {self.reason or 'each was killed'}"
                     self._end(waiting.popleft(), "infra_error", reason)
         for slot in self.slots:
-            if slot.pid and (slot.entry is not None or not slot.ready) and now > slot.deadline:
+            if slot.pid and (slot.entry is not None or not slot.ready) and slot.is_stuck():
                 entry = slot.entry
                 os.kill(slot.pid, signal.SIGKILL)
                 slot.stop(self.selector)

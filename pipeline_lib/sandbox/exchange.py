@@ -81,11 +81,11 @@ class Exchange:
         """
         if not request and (frame := self._frame()) is not None:
             return self._parse(frame)  # it was there when it was asked for
-        self.clocks.run()  # the tests' own time is not the program's
+        watch = Watch(self.clocks, cpu_s or self.limits.call_cpu_s)  # the tests' own time is not the program's
         try:
-            return self._wait(memoryview(request), Watch(self.clocks, cpu_s or self.limits.call_cpu_s))
+            return self._wait(memoryview(request), watch)
         finally:
-            self.clocks.stop()
+            watch.end()
 
     def failed(self, kind: str, text: str) -> NoAnswer:
         """End the process for what it did; return what to raise."""
@@ -96,7 +96,11 @@ class Exchange:
     def _wait(self, outgoing: memoryview, watch: Watch) -> list[Any]:
         """Send what is outgoing and wait for the next reply, for as long as ``watch`` allows."""
         while True:
-            if not outgoing and (frame := self._frame()) is not None:
+            frame = None if outgoing else self._frame()
+            late = watch.look(frame is not None)
+            if late:
+                raise self.failed(*late)
+            if frame is not None:
                 return self._parse(frame)
             if outgoing:
                 try:
@@ -121,9 +125,6 @@ class Exchange:
                 self._buffer += part or b""
                 if len(self._buffer) > (self.limits.reply_kb << 10) + 2 * _FRAME_SLACK:
                     raise self.failed("output_limit", "more than one reply at a time")
-            late = watch.look()
-            if late:
-                raise self.failed(*late)
 
     def _frame(self) -> bytes | None:
         """Take a whole frame out of what the program has sent; None if there is none yet."""

@@ -14,9 +14,11 @@ from typing import Any
 
 from pipeline_lib.sandbox import judge, wire
 from pipeline_lib.sandbox.entry import Entry
+from pipeline_lib.sandbox.starvation import at_work
 
 START_S = 60.0  # a judge that takes longer to start its jail is stuck
-_OVERTIME = 10.0  # a judge that takes so many times a job's wall limit is stuck
+_OVERTIME, _LEAST_S = 10.0, 30.0  # a judge that takes so many times a job's wall limit, and so long, may be stuck
+_LOOK_S = 2.0  # it is if it does not work for most of such a time
 _END_S = 3.0  # a judge that takes longer to end is killed
 
 
@@ -30,7 +32,7 @@ class Slot:
         connection: to the judge.
         ready: its jail has started.
         entry: the job it has.
-        deadline: when it is stuck, on the monotonic clock.
+        deadline: when to look whether it is stuck, on the monotonic clock.
         start_at: when it may be started again.
         broken: failed starts in a row.
     """
@@ -44,6 +46,7 @@ class Slot:
     deadline: float = 0.0
     start_at: float = 0.0
     broken: int = 0
+    _worked: float | None = None
 
     def start(self, config: dict[str, Any], selector: selectors.BaseSelector) -> None:
         """Fork a judge, and have the selector tell when it says something."""
@@ -64,7 +67,7 @@ class Slot:
         theirs.close()
         self.connection, self.ready, self.entry = ours, False, None
         self.frames = wire.Frames()
-        self.deadline = time.monotonic() + START_S
+        self.allow(START_S)
         selector.register(ours, selectors.EVENT_READ, self)
 
     def give(self, entry: Entry) -> bool:
@@ -72,12 +75,30 @@ class Slot:
         assert self.connection is not None
         entry.attempts += 1
         self.entry = entry
-        self.deadline = time.monotonic() + _OVERTIME * entry.wall_s + 10
+        self.allow(_OVERTIME * entry.wall_s + _LEAST_S)
         try:
             self.connection.sendall(wire.pack({"n": entry.number}, entry.body))
         except OSError:
             return False
         return True
+
+    def allow(self, seconds: float) -> None:
+        """Let the judge take so long for what it does now."""
+        self.deadline = time.monotonic() + seconds
+        self._worked = None
+
+    def is_stuck(self) -> bool:
+        """Return whether the judge has taken longer than it may and does nothing.
+
+        One that runs or waits for a processor comes to an end: by itself, or, of too much CPU time, by the kernel.
+        """
+        if time.monotonic() <= self.deadline:
+            return False
+        before, self._worked = self._worked, at_work(self.pid)
+        if self._worked is None or (before is not None and self._worked - before < _LOOK_S / 2):
+            return True
+        self.deadline = time.monotonic() + _LOOK_S
+        return False
 
     def hear(self) -> list[tuple[wire.Head, bytes]] | None:
         """Return the frames that have come from the judge, None if it is gone; it is told of once alone."""
@@ -90,8 +111,9 @@ class Slot:
         return self.frames.feed(data) if data else None
 
     def stop(self, selector: selectors.BaseSelector) -> int:
-        """End the judge and wait for it; return its wait status."""
+        """End the judge and wait for it; return its wait status, 0 if it had to be killed here."""
         status = 0
+        killed = False
         if self.connection is not None:
             selector.unregister(self.connection)
             self.connection.close()
@@ -101,8 +123,11 @@ class Slot:
             end = time.monotonic() + _END_S
             while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
                 if time.monotonic() > end:
+                    killed = True
                     os.kill(self.pid, signal.SIGKILL)
                 time.sleep(0.002)
             _, status = os.waitpid(self.pid, 0)
+            if killed and status == signal.SIGKILL:
+                status = 0
         self.pid, self.ready, self.entry = 0, False, None
         return status

@@ -1,6 +1,6 @@
-"""How long a program has waited for a processor, so that a busy machine does not make it late.
+"""What a busy machine costs: how long a program has waited for a processor, and whether a judge has been at work.
 
-Promises nothing where the kernel does not count it, or the program's process is not to be seen: then None.
+Promises nothing where the kernel does not count it, or the process is not to be seen: then None.
 """
 
 from __future__ import annotations
@@ -22,6 +22,15 @@ def waited_for_processor(jail: int) -> float | None:
         tasks = (Path("/proc") / str(program) / "task").iterdir()
         return max(int((task / "schedstat").read_text().split()[1]) for task in tasks) / 1e9
     except (OSError, ValueError, IndexError):
+        return None
+
+
+def at_work(pid: int) -> float | None:
+    """Return the seconds that a process of one thread has run or been ready to run since it was forked."""
+    try:
+        ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+        return (int(ran) + int(waited)) / 1e9
+    except (OSError, ValueError):
         return None
 
 

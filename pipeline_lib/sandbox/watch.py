@@ -1,4 +1,9 @@
-"""Decides when a program has taken too long to answer, or too much of anything else."""
+"""Decides when a program has taken too long to answer, or too much of anything else.
+
+CPU time is the measure; the wall clock ends only what waits for nothing.  It stands still while the program waits for a
+processor, and while the judge itself does not run: then the machine stood still, or was so busy that nobody can say
+what the program would have done.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from pipeline_lib.sandbox.worker import Worker
 _FIRST_LOOK_S = 0.05  # answers quicker than this cost no look at the CPU clock
 _LONGEST_NAP_S = 0.25
 _SHORTEST_NAP_S = 0.002
-_WALL_PER_CPU = 3.0  # seconds of wall clock for each second of CPU that an answer may take
+_WALL_PER_CPU, _LEAST_WALL_S = 3.0, 1.0  # seconds of wall clock for each of CPU that an answer may take, and at least
 _MOST_GRACE = 3.0  # wall limits by which a busy machine may put off the end of a job
 _LEAST_GRACE_S = 0.005
 
@@ -29,22 +34,24 @@ class Clocks:
         self.limits = limits
         self.worker = worker
         self.cpu_s = 0.0
-        self.wall_end = time.monotonic() + limits.wall_s
         self._graced = 0.0
         self._waited = 0.0
         self._stopped = time.monotonic()
+        self.wall_end = self._stopped + limits.wall_s
 
     def begin(self) -> None:
         """Take note of a new process."""
         self._waited = 0.0
 
-    def run(self) -> None:
-        """Let time run for the program."""
-        self.wall_end += time.monotonic() - self._stopped
+    def run(self) -> float:
+        """Let time run for the program; return when that is."""
+        now = time.monotonic()
+        self.wall_end += now - self._stopped
+        return now
 
-    def stop(self) -> None:
+    def stop(self, now: float) -> None:
         """Let it stand: what comes is the tests' own time."""
-        self._stopped = time.monotonic()
+        self._stopped = now
 
     def grace(self) -> float:
         """Return the seconds by which to put the end off: those in which the process was kept from running."""
@@ -57,6 +64,10 @@ class Clocks:
         self.wall_end += grace
         return grace
 
+    def put_off(self, seconds: float) -> None:
+        """Put the end off by seconds in which the judge did not run, however many: no program can cause them."""
+        self.wall_end += seconds
+
 
 class Watch:
     """Follows one exchange with a program, which may take ``cpu_s`` seconds of its CPU time."""
@@ -64,8 +75,8 @@ class Watch:
     def __init__(self, clocks: Clocks, cpu_s: float) -> None:
         self.clocks = clocks
         self.cpu_s = cpu_s
-        self.started = time.monotonic()
-        self.wall_end = min(self.started + _WALL_PER_CPU * cpu_s, clocks.wall_end)
+        self.started = clocks.run()
+        self.wall_end = min(self.started + max(_WALL_PER_CPU * cpu_s, _LEAST_WALL_S), clocks.wall_end)
         first = min(_FIRST_LOOK_S, cpu_s / 2, max(self.wall_end - self.started, _SHORTEST_NAP_S))
         self.next_look = self.started + first
         self.base: float | None = None
@@ -74,10 +85,14 @@ class Watch:
         """Return how long to wait for an answer before looking at the clocks, in milliseconds."""
         return max(0.0, self.next_look - time.monotonic()) * 1000 + 0.5
 
-    def look(self) -> tuple[str, str] | None:
-        """Return the event if the program has used up what it may use, else None."""
+    def look(self, answered: bool) -> tuple[str, str] | None:
+        """Return the event if the program has used up what it may use, else None.
+
+        Args:
+            answered: its answer is there, so that it is not late, whenever this process came to look.
+        """
         now = time.monotonic()
-        if now < self.next_look:
+        if not self._overslept(now):
             return None
         limits = self.clocks.limits
         load = self.clocks.worker.load()
@@ -90,7 +105,7 @@ class Watch:
             return "timeout", f"the program took more than {limits.cpu_s:g} s of CPU time"
         if load.entries > scratch.MOST_ENTRIES or load.scratch_mb > 1.5 * limits.file_mb:
             return "output_limit", "the program wrote more temporary files than it may"
-        if now >= self.wall_end:
+        if now >= self.wall_end and not answered:
             grace = self.clocks.grace()
             if grace < _LEAST_GRACE_S:
                 return "timeout", f"no answer within {now - self.started:.1f} s"
@@ -98,3 +113,18 @@ class Watch:
         rest = min(self.cpu_s - used, limits.cpu_s - total, self.wall_end - now)
         self.next_look = now + min(max(rest, _SHORTEST_NAP_S), _LONGEST_NAP_S)
         return None
+
+    def end(self) -> None:
+        """Stop the clocks."""
+        now = time.monotonic()
+        self._overslept(now)
+        self.clocks.stop(now)
+
+    def _overslept(self, now: float) -> bool:
+        """Return whether it is time to look; leave out the time since it was."""
+        overslept = now - self.next_look
+        if overslept < 0:
+            return False
+        self.wall_end += overslept
+        self.clocks.put_off(overslept)
+        return True

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 _PATIENCE_S = 20.0  # a fork server that does not answer for so long is dead
+_END_S = 5.0  # a jail that has said that it ends takes no longer until it has
 
 
 class WorkerDied(BaseException):
@@ -223,6 +224,6 @@ class ProcessJail:
     def killed_from_outside(self) -> bool:
         """Return whether the process died of SIGKILL: programs cannot send it, and the sandbox has not."""
         try:
-            return self.process.wait(timeout=0.5) in (-signal.SIGKILL, 128 + signal.SIGKILL)
+            return self.process.wait(timeout=_END_S) in (-signal.SIGKILL, 128 + signal.SIGKILL)
         except subprocess.TimeoutExpired:
             return False

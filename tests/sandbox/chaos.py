@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import random
 import signal
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 
 import psutil
 
-from pipeline_lib.sandbox import Executor, Job, Status
+from pipeline_lib.sandbox import Executor, Job, Status, Verdict
 
 TESTS = """
 def check(candidate):
@@ -51,28 +50,27 @@ def programs(count: int, seed: int = 0) -> list[tuple[Job, Status]]:
     return jobs
 
 
-class Killer(threading.Thread):
-    """Kills a random process of the sandbox now and then, ``most`` times in all, until stopped.
+class Killer:
+    """Kills a random process of the sandbox, one at each call.
+
+    Args:
+        executor: whose processes.
+        also: may kill something else instead; returns what, or None.
 
     Attributes:
-        killed: what was killed, by kind: ``broker``, ``judge``, ``jail``.
+        killed: what was killed, by kind: ``broker``, ``judge``, ``jail``, and what ``also`` says.
     """
 
-    def __init__(
-        self, executor: Executor, period_s: float, also: Callable[[random.Random], str | None], most: int = 10_000
-    ) -> None:
-        super().__init__(daemon=True)
+    def __init__(self, executor: Executor, also: Callable[[random.Random], str | None]) -> None:
         self.executor = executor
-        self.period_s = period_s
         self.also = also
-        self.most = most
         self.killed: list[str] = []
-        self.ended = threading.Event()
         self.chance = random.Random(1)
 
-    def run(self) -> None:
-        """Kill until `ended` is set."""
-        while len(self.killed) < self.most and not self.ended.wait(self.chance.uniform(0.5, 1.5) * self.period_s):
+    def __call__(self) -> None:
+        """Kill, however often a process that was chosen has ended before."""
+        before = len(self.killed)
+        while len(self.killed) == before:
             other = self.also(self.chance)
             if other is not None:
                 self.killed.append(other)
@@ -92,22 +90,24 @@ class Killer(threading.Thread):
 
 
 def wrong_verdicts(
-    executor: Executor,
-    count: int,
-    period_s: float,
-    also: Callable[[random.Random], str | None] = lambda chance: None,
-    most: int = 10_000,
+    executor: Executor, count: int, each: int, also: Callable[[random.Random], str | None] = lambda chance: None
 ) -> tuple[list[str], list[str]]:
-    """Run ``count`` programs under fire; return what is wrong with the verdicts, and what was killed."""
+    """Run ``count`` programs, and kill something after ``each`` verdicts, while the next programs run.
+
+    Returns:
+        What is wrong with the verdicts, and what was killed.
+    """
     jobs = programs(count)
-    killer = Killer(executor, period_s, also, most)
-    killer.start()
-    verdicts = executor.run([job for job, _ in jobs])
-    killer.ended.set()
-    killer.join()
+    kill = Killer(executor, also)
+    found: dict[str, Verdict] = {}
+    for verdict in executor.stream([job for job, _ in jobs]):
+        found[verdict.id] = verdict
+        if len(found) % each == 0 and len(found) < count:
+            kill()
+    verdicts = [found[job.id] for job, _ in jobs]
     wrong = [
         f"{verdict.id}: {verdict.status} instead of {status} after {verdict.attempts} attempts: {verdict.error}"
         for (job, status), verdict in zip(jobs, verdicts, strict=True)
         if verdict.status is not status or verdict.id != job.id or (status is Status.PASSED and verdict.passed != 3)
     ]
-    return wrong, killer.killed
+    return wrong, kill.killed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -244,12 +243,12 @@ def test_text_that_moves_from_one_part_of_a_job_to_another_makes_another_job() -
 
 def test_use_is_measured(executor: Executor) -> None:
     code = "def f(x):\n    a = bytearray(b'a') * (50 << 20)\n    return x + sum(range(2_000_000)) * 0 + 1\n"
-    (verdict,) = executor.run([job(code, "def check(candidate):\n    assert candidate(1) == 2\n")])
+    ample = replace(LIMITS, cpu_s=60.0, call_cpu_s=60.0, wall_s=600.0)
+    (verdict,) = executor.run([job(code, "def check(candidate):\n    assert candidate(1) == 2\n", limits=ample)])
     assert verdict.status is Status.PASSED
-    assert 0.005 < verdict.cpu_s <= LIMITS.cpu_s
+    assert 0.005 < verdict.cpu_s <= ample.cpu_s
     assert 50 < verdict.peak_mb < 100
     assert verdict.wall_s > 0
-    assert verdict.attempts == 1
 
 
 def test_threads_of_the_caller_share_an_executor(executor: Executor) -> None:
@@ -288,10 +287,20 @@ def test_human_eval_gets_full_marks_with_any_number_of_slots(slots: int) -> None
 
 def test_one_long_step_of_the_tests_is_late_and_not_the_end_of_their_process() -> None:
     """The interpreter can be interrupted after it only; the kernel must not have ended the process by then."""
-    started = time.process_time()
-    sum(range(10_000_000))
-    count = int(10_000_000 * 2.5 / (time.process_time() - started))  # two seconds and a half
-    tests = f"def check(candidate):\n    assert candidate(1) == 2\n    assert sum(range({count})) == 0\n"
+    tests = """
+import signal, time
+
+def step_of(seconds):  # a signal is heard after it, as it is after a step of C code, however fast the machine
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPROF])
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGPROF])
+
+def check(candidate):
+    assert candidate(1) == 2
+    assert step_of(2.0)
+"""
     brief = Limits(cpu_s=0.05, call_cpu_s=0.02, wall_s=5.0)
     with Executor("process", slots=1, limits=brief) as executor:
         (verdict,) = executor.run([Job("long", "def f(x):\n    return x + 1\n", tests, "f")])

@@ -51,11 +51,10 @@ def test_programs_with_tests_of_their_own(jail: str) -> None:
     ],
 )
 def test_limits_hold_for_many_short_calls_and_with_numpy(code: str, status: Status) -> None:
-    tests = "def check(candidate):\n    for n in range(150):\n        assert candidate(n) == n + 1\n"
+    tests = "def check(candidate):\n    for n in range(1000):\n        assert candidate(n) == n + 1\n"
     with Executor(slots=1, limits=Limits(wall_s=2.0)) as executor:
         (verdict,) = executor.run([Job("job", code, tests, "f")])
-    assert verdict.status is status
-    assert verdict.wall_s < 4.0
+    assert verdict.status is status  # without limits it would sleep for 45 seconds, and then pass
 
 
 def test_nothing_of_a_program_is_left_on_its_first_descriptors() -> None:
@@ -175,7 +174,8 @@ def check(candidate):
 """
     with Executor(slots=1) as executor:
         (verdict,) = executor.run([Job("job", "def f(x):\n    return x\n", tests, "f")])
-    assert (verdict.status, verdict.passed, verdict.attempts) == (Status.FAILED, 1, 1)
+        assert executor.health()["restarts"] == 0
+    assert (verdict.status, verdict.passed) == (Status.FAILED, 1)
     assert "DID NOT RAISE" in verdict.cases[1].message
 
 

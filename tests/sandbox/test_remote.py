@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from pipeline_lib.sandbox.server import Bounds, SandboxServer
 
 TOKEN = "a-token-for-the-tests"
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(2) == 3\n"
-BOUNDS = Bounds(request_mb=1, jobs=50, rate=100.0, burst=200, silence_s=1.0)
+BOUNDS = Bounds(request_mb=1, jobs=50, rate=100.0, burst=200, silence_s=120.0)
 
 
 def jobs(count: int) -> list[Job]:
@@ -43,7 +44,7 @@ def address(server: SandboxServer) -> str:
 
 
 def ask(server: SandboxServer, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=120)
     connection.request(method, path, body, {"Authorization": f"Bearer {TOKEN}"} | headers)
     response = connection.getresponse()
     text = response.read().decode()
@@ -120,16 +121,19 @@ def test_unknown_paths_and_missing_lengths(server: SandboxServer) -> None:
     assert ask(server, "GET", "/etc/passwd")[0] == 404
     assert ask(server, "POST", "/v2/jobs", encoded())[0] == 404
     assert ask(server, "DELETE", "/v1/jobs")[0] == 501
-    with socket.create_connection(server.server_address[:2], timeout=10) as plain:  # type: ignore[arg-type]
+    with socket.create_connection(server.server_address[:2], timeout=120) as plain:  # type: ignore[arg-type]
         plain.sendall(f"POST /v1/jobs HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
         assert plain.recv(1000).startswith(b"HTTP/1.0 411")
 
 
 def test_a_slow_sender_is_cut_off(server: SandboxServer) -> None:
     head = f"POST /v1/jobs HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 1000\r\n\r\n"
-    with socket.create_connection(server.server_address[:2], timeout=20) as slow:  # type: ignore[arg-type]
-        slow.sendall(head.encode() + b"{")
-        assert slow.recv(1000) == b""
+    with SandboxServer(server.executor, TOKEN, port=0, bounds=replace(BOUNDS, silence_s=1.0)) as strict:
+        threading.Thread(target=strict.serve_forever, args=(0.05,), daemon=True).start()
+        with socket.create_connection(strict.server_address[:2], timeout=120) as slow:  # type: ignore[arg-type]
+            slow.sendall(head.encode() + b"{")
+            assert slow.recv(1000) == b""
+        strict.shutdown()
 
 
 def test_too_many_requests(server: SandboxServer) -> None:
@@ -146,7 +150,7 @@ def test_a_server_that_goes_away_and_comes_back(server: SandboxServer) -> None:
     port = int(first.server_address[1])
     thread = threading.Thread(target=first.serve_forever, args=(0.05,))
     thread.start()
-    client = Executor("remote", address=f"http://127.0.0.1:{port}", token=TOKEN, patience_s=30)
+    client = Executor("remote", address=f"http://127.0.0.1:{port}", token=TOKEN, patience_s=120)
     first.shutdown()
     thread.join()
     first.server_close()
@@ -188,4 +192,4 @@ def test_the_command(tmp_path: Path) -> None:
     ) as executor:
         assert [verdict.passed for verdict in executor.run(jobs(4))] == [0, 2] * 2
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=120) == 0

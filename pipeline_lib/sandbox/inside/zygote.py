@@ -149,7 +149,8 @@ class Zygote:
         if pid == 0:
             os.kill(self.pid, _SIGKILL)  # it has not been waited for, so the number is its own
             _, status, usage = os.wait4(self.pid, 0)
-        return struct.pack("=iidd", status, pid == 0, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+        forced = pid == 0 and status & 0x7F == _SIGKILL  # another status says that it was about to end by itself
+        return struct.pack("=iidd", status, forced, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
 
 
 def preload(names: list[str]) -> None:

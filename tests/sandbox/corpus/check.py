@@ -17,7 +17,7 @@ from typing import Any
 from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict
 from tests.sandbox.corpus import TESTS, Program, corpus
 
-LIMITS = Limits(cpu_s=2.0, call_cpu_s=1.0, wall_s=8.0, memory_mb=256)
+LIMITS = Limits(cpu_s=12.0, call_cpu_s=6.0, wall_s=60.0, memory_mb=256)  # for programs that end by themselves
 SHORT = Limits(cpu_s=0.3, call_cpu_s=0.1, wall_s=0.4, memory_mb=256)
 
 # Passes only on a worker that nobody has left anything on.
@@ -58,8 +58,8 @@ def canary(executor: Executor, after: str) -> str:
     return "" if verdict.status is Status.PASSED else f"canary after {after}: {verdict.status} {verdict.error}"
 
 
-def processes(executor: Executor) -> Counter[str]:
-    """Return how many processes of each name the sandbox has."""
+def processes(executor: Executor) -> dict[int, str]:
+    """Return the processes that the sandbox has, and their names."""
     parents, names = {}, {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -77,24 +77,36 @@ def processes(executor: Executor) -> Counter[str]:
             pid = parents[pid]
         return pid == broker
 
-    return Counter(names[pid] for pid in parents if pid != broker and below(pid))
+    return {pid: names[pid] for pid in parents if pid != broker and below(pid)}
+
+
+def _filters(process: int | str) -> int:
+    """Return how many filters of system calls a process has, 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return int(next(line for line in lines if line.startswith("Seccomp_filters")).split()[1])
 
 
 def at_rest(executor: Executor) -> Counter[str]:
-    """Return the processes of a sandbox that waits for a job: the most seen in a while, for one is forked just now."""
-    seen = []
-    for _ in range(50):
-        seen.append(processes(executor))
+    """Return the processes of a sandbox that waits for a job, once every fork server has a program on offer.
+
+    A fork server has one filter of its own, a program that and another.
+    """
+    before = _filters("self")
+    while True:
+        found = processes(executor)
+        more = Counter(_filters(pid) - before for pid in found)
+        if more[1] == more[2]:
+            return Counter(found.values())
         time.sleep(0.02)
-    return max(seen, key=Counter.total)
 
 
 def settled(executor: Executor, wanted: Counter[str]) -> Counter[str]:
-    """Return the processes once they are as wanted, or what they still are after a while."""
-    for _ in range(100):
-        found = processes(executor)
-        if found == wanted:
-            break
+    """Return the processes once they are as wanted, or what they still are after a minute."""
+    end = time.monotonic() + 60
+    while (found := Counter(processes(executor).values())) != wanted and time.monotonic() < end:
         time.sleep(0.02)
     return found
 
