@@ -31,6 +31,7 @@ def make_config(settings: EmbeddedPolicy, vocabulary: int, **tokens: Any) -> Qwe
         num_key_value_heads=settings.kv_heads,
         head_dim=settings.hidden_size // settings.heads,
         max_position_embeddings=settings.context,
+        initializer_range=settings.initializer_range,
         tie_word_embeddings=True,
         **tokens,
     )

@@ -55,6 +55,9 @@ class EmbeddedPolicy(Section):
     mlp_size: int = Field(320, ge=16, description="width of the feed-forward layer")
     vocabulary: int = Field(512, ge=280, le=4096, description="size of the byte-level BPE vocabulary")
     context: int = Field(1024, ge=64, description="most tokens of prompt and action together")
+    initializer_range: float = Field(
+        0.02, gt=0, le=1, description="standard deviation of the weights before the warm start"
+    )
     adapter: Adapter = NoAdapter()
     warm_start: WarmStart = WarmStart()
 

@@ -53,6 +53,15 @@ def test_the_note_beside_it_has_facts_and_no_times(base: Path, problems_folder: 
     assert check_base(TINY, base) == facts
 
 
+@pytest.mark.parametrize("spread", [0.02, 0.088])
+def test_first_weights_are_as_wide_as_set(spread: float):
+    settings = EmbeddedPolicy(initializer_range=spread)
+    model = make_model(settings, train_tokenizer(["a"], settings.vocabulary, settings.context))
+    for name, weights in model.named_parameters():
+        if weights.ndim == 2:
+            assert weights.std().item() == pytest.approx(spread, rel=0.05), name
+
+
 def test_the_default_has_at_most_a_million_parameters():
     settings = EmbeddedPolicy()
     tokenizer = train_tokenizer(["def aux(xs):\n    return xs"], settings.vocabulary, settings.context)

@@ -35,6 +35,15 @@ def test_a_preset_brings_everything_that_goes_with_it(tmp_path: Path, preset: st
     assert [guard.metric for guard in params.evaluate.guards] == ["inventions", "complete"]
 
 
+@pytest.mark.parametrize("task", ["summary", "introduction"])
+def test_every_arm_has_as_many_tokens_as_the_longest_text_that_is_asked_for(tmp_path: Path, task: str):
+    """A token for each word and each full stop, and one for the end; a fact takes a sentence of its own."""
+    most = params_of(tmp_path, "environment: writing\n").rollouts.max_new_tokens
+    longest = max(problems(task)[0].limits.first[1], problems(task)[0].limits.second[1])
+    facts = max(len(part) for part in problems(task)[0].parts)
+    assert longest + facts + 1 <= most < 2 * longest
+
+
 def test_settings_that_do_not_go_together_are_refused(tmp_path: Path):
     text = "environment: {kind: writing}\nproblems: {sizes: {train: 8}}\ntrain: {problems_per_step: 32}\n"
     with pytest.raises(SettingsError, match=r"train.problems_per_step \(32\) is more than problems.sizes.train \(8\)"):

@@ -45,7 +45,7 @@ PAPERS = World(
         Kind(
             "method",
             ("method",),
-            ("a {method} helped/helps the {hero}", "the method was/is a {method}"),
+            ("the {hero} got/gets help from a {method}", "the method was/is a {method}"),
             ("we propose a {method}", "via a {method}"),
         ),
         Kind(

@@ -42,7 +42,7 @@ POSTS = World(
         Kind(
             "cause",
             ("cause",),
-            ("the {cause} made/makes {hero} do it", "the reason was/is the {cause}"),
+            ("{hero} did/does it because of the {cause}", "the reason was/is the {cause}"),
             ("blame the {cause}", "all because of the {cause}"),
         ),
         Kind(
@@ -60,7 +60,7 @@ POSTS = World(
         Kind(
             "mood",
             ("other", "mood"),
-            ("the {other} of {hero} was/is {mood}", "the {other} was/is {mood}"),
+            ("{hero} made/makes the {other} {mood}", "it made/makes the {other} {mood}"),
             ("my {other} got {mood}", "{mood} says my {other}"),
         ),
     ),
