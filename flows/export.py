@@ -29,7 +29,8 @@ def main() -> None:
     asked = parser().parse_args()
     try:
         from pipeline_lib.settings import load_params
-        from tasks.stages.exporting import ExportError, export, selected
+        from tasks.use.choosing import selected
+        from tasks.use.exporting import ExportError, export
 
         if (asked.seed is None) != (asked.step is None):
             raise ExportError("give both --seed and --step, or neither")

@@ -22,6 +22,7 @@ PROGRAMS = {
     "compare": ("flows.compare", "Compare runs that have a verdict on one page."),
     "identity": ("flows.identity", "What a result depends on, and why a stage is stale."),
     "looks": ("flows.looks", "Every look at the test split that git remembers."),
+    "play": ("flows.play", "Watch a team play one problem, beside another team if you like."),
     "export": ("flows.export", "Write a trained team as folders that transformers and peft load by themselves."),
     "doctor": ("flows.doctor", "What works on this machine, and what to install for what does not."),
 }

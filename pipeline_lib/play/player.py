@@ -21,6 +21,7 @@ from typing import Any
 from pipeline_lib.play.experience import Experience
 from pipeline_lib.play.roots import Root
 from pipeline_lib.play.turn import Node, Prompts, Turn
+from pipeline_lib.play.watching import Watcher
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.protocols import Decentralised, Protocol
 from pipeline_lib.rollouts.engine import Engine, Sampling
@@ -41,6 +42,7 @@ class Player:
         check: called between turns and parts; raises to stop.
         overlap: parts of a turn; with more than one, the next is sampled in a thread of its own while the
             environment executes the last.
+        watcher: is told what happens.
     """
 
     environment: Environment[Any, Any]
@@ -51,6 +53,7 @@ class Player:
     tree: bool = False
     check: Callable[[], None] = lambda: None
     overlap: int = 1
+    watcher: Watcher | None = None
     _prompts: Prompts = field(default_factory=Prompts)
 
     def play(self, roots: Sequence[Root]) -> Experience:
@@ -112,13 +115,15 @@ class Player:
         def sample(part: Sequence[Node]) -> tuple[list[Any], list[list[str]]]:
             self.check()
             began = time.perf_counter()
-            turn = Turn(self.environment, self.team, self.engine, self.sampling, part, number, self._prompts)
+            speaking = self.environment, self.team, self.engine, self.sampling
+            turn = Turn(*speaking, part, number, self._prompts, self.watcher)
             joint_actions = self.protocol.act(turn.seats, turn.speak)
             experience.decisions += turn.decisions()
             experience.generation_s += time.perf_counter() - began
             return [node.state for node in part for _ in range(node.n)], joint_actions
 
         outcomes: list[Outcome[Any]] = []
+        executed_actions: list[list[str]] = []
         states, joint_actions = sample(parts[0])
         # The environment stays in this thread: processes it starts may be bound to the life of the thread.
         with ThreadPoolExecutor(1, thread_name_prefix="sampling") as executor:
@@ -126,6 +131,7 @@ class Player:
                 ahead = executor.submit(sample, part) if part else None
                 executed = time.perf_counter()
                 outcomes += self.environment.step(states, joint_actions)
+                executed_actions += joint_actions
                 experience.execution_s += time.perf_counter() - executed
                 if ahead is not None:
                     states, joint_actions = ahead.result()
@@ -137,4 +143,8 @@ class Player:
             decision.metrics = outcome.metrics
             decision.details = outcome.details
             decision.last = ended or outcome.done or outcome.reward is None
+        if self.watcher is not None:
+            roots = [node.root for node in nodes for _ in range(node.n)]
+            for root, joint_action, outcome in zip(roots, executed_actions, outcomes, strict=True):
+                self.watcher.judged(root, number, joint_action, outcome)
         return [outcome.state for outcome in outcomes]

@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeline_lib.play.experience import Decision
 from pipeline_lib.play.roots import Root
+from pipeline_lib.play.watching import Listening, Speech, Watcher
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.protocols import Ask, Seat
 from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
@@ -80,9 +81,10 @@ class Turn:
         nodes: Sequence[Node],
         number: int,
         prompts: Prompts,
+        watcher: Watcher | None = None,
     ) -> None:
         self._team, self._engine, self._sampling, self._nodes = team, engine, sampling, nodes
-        self._number, self._prompts = number, prompts
+        self._number, self._prompts, self._watcher = number, prompts, watcher
         self.seats: list[Seat] = []
         self._places: list[tuple[int, int]] = []  # of every seat: its node, and which of the node's joint actions
         for place, node in enumerate(nodes):
@@ -108,6 +110,7 @@ class Turn:
             alike.setdefault((self._places[ask.seat][0], ask.agent, times, ask.prompt), []).append(number)
         asked: list[list[int]] = []
         requests: list[Request] = []
+        speeches: list[list[Speech]] = []
         for (place, agent, times, text), numbers in alike.items():
             seat, node = asks[numbers[0]].seat, self._nodes[place]
             j = self._places[seat][1]
@@ -123,14 +126,29 @@ class Turn:
             seed = node.root.chance.action(self._number, node.path, agent, *again)
             asked.append(numbers)
             requests.append(Request(policy.name, prompt, len(numbers), seed))
+            speech = Speech(node.root, self._number, self._rounds, node.agents[agent], text)
+            speeches.append([speech] * len(numbers))
         texts = [""] * len(asks)
-        found = self._engine.generate(requests, self._sampling) if requests else []
+        found = self._generate(requests, speeches) if requests else []
         for numbers, request, actions in zip(asked, requests, found, strict=True):
             for number, action in zip(numbers, actions, strict=True):
                 texts[number] = action.text
                 self._said[asks[number].seat].append((request.policy, request.prompt, action, self._rounds))
         self._rounds += 1
         return texts
+
+    def _generate(self, requests: Sequence[Request], speeches: Sequence[Sequence[Speech]]) -> list[list[Action]]:
+        if self._watcher is None:
+            return self._engine.generate(requests, self._sampling)
+        policies = [self._team.policies[request.policy] for request in requests]
+        listening = Listening(self._watcher, speeches, policies)
+        self._engine.listener = listening.token
+        try:
+            found = self._engine.generate(requests, self._sampling)
+        finally:
+            self._engine.listener = None
+        listening.finished(found)
+        return found
 
     def decisions(self) -> list[Decision]:
         """Return the joint actions as decisions, in the order of ``seats``, before they are executed."""

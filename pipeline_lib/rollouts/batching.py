@@ -90,7 +90,10 @@ class Batch:
         leaf: ``[members]`` the member whose ids are equal and stand for this one's.
         prompt_tokens: tokens prefilled.
         computed_tokens: tokens that went through the model one by one.
+        heard: is told which members drew which ids, as soon as they did.
     """
+
+    heard: Callable[[Ints, Ints], None] | None = None
 
     def __init__(
         self,
@@ -191,6 +194,8 @@ class Batch:
         self._flat_tokens[places] = ids
         self._flat_logprobs[places] = logprobs
         self.lengths[members] += 1
+        if self.heard is not None:
+            self.heard(members, ids)
 
         groups = self._group(rows, ids, members, parted=len(rows) == len(logits))
         first, counts, tokens = groups.first(), groups.counts, groups.tokens

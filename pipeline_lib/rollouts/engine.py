@@ -8,7 +8,7 @@ was sampled from* (temperature, top-p and top-k included), so that training can 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -88,10 +88,21 @@ class EngineError(RuntimeError):
     """The engine cannot serve a request (prompt too long, server down, weights of another shape); says what to do."""
 
 
+#: Is told each token as it is drawn: number of the request within the call, number of the action, id of the token.
+Listener = Callable[[int, int, int], None]
+
+
 class Engine(ABC):
-    """Samples actions from named policies."""
+    """Samples actions from named policies.
+
+    Attributes:
+        counters: what was done.
+        listener: is told of tokens by an engine that draws in this process; others never call it, and the actions are
+            all there is to hear.
+    """
 
     counters: Counters
+    listener: Listener | None = None
 
     @abstractmethod
     def load(self, policies: Mapping[str, Policy]) -> None:

@@ -34,7 +34,7 @@ from pipeline_lib.rollouts.engine import (
 from pipeline_lib.rollouts.generic_model import GenericModel
 from pipeline_lib.rollouts.plain_weights import plain_model, plain_state
 from pipeline_lib.rollouts.random_draws import uniforms
-from pipeline_lib.rollouts.rollout_model import RolloutModel
+from pipeline_lib.rollouts.rollout_model import Ints, RolloutModel
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -124,9 +124,8 @@ class TransformersEngine(Engine):
         for name, indices in by_policy.items():
             copy = self._loaded(name)
             require_current(copy.policy, copy.version)
-            for index, actions in zip(
-                indices, self._serve(copy, [requests[i] for i in indices], sampling), strict=True
-            ):
+            served = self._serve(copy, [requests[i] for i in indices], sampling, indices)
+            for index, actions in zip(indices, served, strict=True):
                 results[index] = actions
         self.counters.requests += len(requests)
         self.counters.seconds += time.perf_counter() - started
@@ -141,8 +140,10 @@ class TransformersEngine(Engine):
             raise unknown_policy(name, self._copies)
         return self._copies[name]
 
-    def _serve(self, copy: _Copy, requests: list[Request], sampling: Sampling) -> list[list[Action]]:
-        """Draw the actions of requests to one policy."""
+    def _serve(
+        self, copy: _Copy, requests: list[Request], sampling: Sampling, places: Sequence[int]
+    ) -> list[list[Action]]:
+        """Draw the actions of requests to one policy; ``places``: their numbers among all requests of the call."""
         known: dict[tuple[int, ...], int] = {}
         owners = [known.setdefault(request.prompt, len(known)) for request in requests]
         prompts, context = list(known), copy.model.context
@@ -167,7 +168,16 @@ class TransformersEngine(Engine):
         limit = FIRST_LOGITS_BYTES // (4 * copy.model.vocabulary)
         if len(copy.first_logits) + len(prompts) > limit:
             copy.first_logits.clear()
-        batch = Batch(copy.model, work, sampling, self.rows, copy.first_logits).run()
+        batch = Batch(copy.model, work, sampling, self.rows, copy.first_logits)
+        if (listener := self.listener) is not None:
+            owners_of = np.repeat(np.array(places), counts)
+
+            def heard(members: Ints, drawn: Ints) -> None:
+                for member, token in zip(members.tolist(), drawn.tolist(), strict=True):
+                    listener(int(owners_of[member]), int(numbers[member]), token)
+
+            batch.heard = heard
+        batch.run()
         leaves = _actions(copy, batch)
         actions = [leaves[m] for m in batch.leaf.tolist()]
         self.counters.actions += len(actions)

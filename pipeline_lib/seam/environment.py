@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from pipeline_lib.seam.exhibit import Exhibit
+
 P = TypeVar("P")  # the problem type
 S = TypeVar("S")  # the state type
 
@@ -75,6 +77,15 @@ class Environment(ABC, Generic[P, S]):
         Untrusted text is only ever executed by the sandbox.  Problems of the infrastructure become outcomes with
         ``reward=None``; they do not raise.
         """
+
+    def exhibit(self, state: S, actions: Sequence[str]) -> Exhibit:
+        """Return for people what a joint action amounts to.
+
+        Args:
+            state: the state in which it was taken, or the one that `step` led to, which may know what came of it.
+            actions: a text per agent; empty for those that did not act.
+        """
+        return Exhibit("\n\n".join(text.strip("\n") for text in actions if text.strip()))
 
     def close(self) -> None:
         """Free what the environment holds (worker processes); calling it twice is fine."""

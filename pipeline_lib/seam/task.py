@@ -82,6 +82,14 @@ class Task(ABC):
     def read_problem(self, row: Mapping[str, Any]) -> Problem:
         """Rebuild a problem from its JSON object; unknown or missing keys raise TypeError."""
 
+    def type_problem(self, text: str) -> Problem:
+        """Return the problem that somebody typed, in the words that are natural here.
+
+        Raises:
+            ValueError: it cannot be understood, or problems of this environment are given as JSON only.
+        """
+        raise ValueError("problems of this environment are given as JSON, as they stand in data/problems/*.jsonl")
+
     def prompts(self, problems: Sequence[Any]) -> list[str]:
         """Return what agents are prompted with at first, as far as problems alone say it: the tokenizer is made of it.
 

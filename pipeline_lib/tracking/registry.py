@@ -31,7 +31,7 @@ def crown(client: MlflowClient, model: str, run: str, registered: str, tested: C
     Returns:
         What was decided and why, as a sentence.
     """
-    present = _champion(client, registered)
+    present = champion_version(client, registered)
     champion = Contender.from_tags(present.tags) if present else None
     won, why = decide(tested, champion)
     if champion and tested.tests_again(champion):
@@ -43,7 +43,7 @@ def crown(client: MlflowClient, model: str, run: str, registered: str, tested: C
     return why
 
 
-def _champion(client: MlflowClient, registered: str) -> Any:
+def champion_version(client: MlflowClient, registered: str) -> Any:
     """Return the version that is champion, or None."""
     try:
         return client.get_model_version_by_alias(registered, CHAMPION)

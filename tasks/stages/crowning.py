@@ -24,6 +24,11 @@ def make_known(run: StageRun, arm: str, seed: int, step: int) -> str:
     return name
 
 
+def registered_name(params: Params) -> str:
+    """Return the name in MLflow's registry under which the champions of an environment are versions."""
+    return f"symposium-{params.environment.kind.replace(':', '.')}"
+
+
 def crown(params: Params, run: StageRun) -> None:
     """Let the tested team become champion by the rule of `pipeline_lib.tracking.championship`; show what came of it."""
     result = storage.read_json(RESULTS / "verdict.json")
@@ -40,6 +45,6 @@ def crown(params: Params, run: StageRun) -> None:
         value=float(result["teams"]["selected"]["metrics"][metric]),
         weights=str(read_record(step_folder(trained_folder(TEAM, seed), step) / RECORD)["team"]),
     )
-    run.tracked.champion(f"symposium-{params.environment.kind.replace(':', '.')}", tested)
+    run.tracked.champion(registered_name(params), tested)
     why = run.tracked.champion_decided() or _AWAY
     run.table("champion", [{"team": tested.team, metric: tested.value, "champion": why}], "Who is champion, and why")

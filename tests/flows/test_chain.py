@@ -16,9 +16,11 @@ import pytest
 import yaml
 
 from flows.experiment import outcome
-from pipeline_lib.storage import file_digest, folder_digest
+from pipeline_lib.settings import load_params
+from pipeline_lib.storage import file_digest, folder_digest, read_jsonl
 from tasks.identity.stages import RUNTIME, STAGES
 from tasks.services.hand_over import ITSELF
+from tasks.use.choosing import ChoiceError, choose_problem, choose_team
 from tests.flows.project import SMALL, call, change_settings, environment, make_project
 from tests.human_eval import HUMAN_EVAL
 
@@ -98,6 +100,52 @@ def test_the_team_is_exported_with_a_card_from_its_verdict_and_loads_without_thi
     other = call(finished, "python", "-m", "symposium", "export", str(tmp_path / "other"), "--seed", "0", "--step", "0")
     assert "full weights" in other
     assert "**This checkpoint was not tested.**" in (tmp_path / "other/README.md").read_text()
+
+
+def test_a_team_and_its_base_play_a_problem(finished: Path):
+    found = json.loads(call(finished, "python", "-m", "symposium", "play", "--beside", "base", "--json"))
+    manifest = json.loads((finished / "data/problems/manifest.json").read_text())["splits"]
+    chosen = json.loads((finished / "results/selection.json").read_text())["team"]["seeds"]["0"]["step"]
+    assert [episode["team"] for episode in found] == [
+        f"the team of training seed 0 after {chosen} updates",
+        "the base, untrained",
+    ]
+    for episode in found:
+        assert episode["problem"] == manifest["validation"]["ids"][0]
+        turn = episode["turns"][0]
+        assert [said["agent"] for said in turn["said"]] == ["helper", "main"]
+        assert sum(turn["terms"].values()) == pytest.approx(turn["reward"]) == pytest.approx(episode["reward"])
+        assert turn["details"]["status"] == "missing" or len(turn["exhibit"]["checks"]) == 6
+
+
+def test_teams_and_problems_are_chosen_by_name_and_no_test_problem_is_played(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(finished)
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(finished / ".symposium"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    params = load_params()
+    splits = json.loads((finished / "data/problems/manifest.json").read_text())["splits"]
+    rows = {split: read_jsonl(finished / f"data/problems/{split}.jsonl") for split in ("train", "test")}
+    assert choose_problem(params, splits["train"]["ids"][1]).id == splits["train"]["ids"][1]
+    assert choose_problem(params, json.dumps(rows["train"][2])).id == rows["train"][2]["id"]
+    for words in (splits["test"]["ids"][0], json.dumps({**rows["test"][0], "id": "renamed"})):
+        with pytest.raises(ChoiceError, match="is a problem of the test split"):
+            choose_problem(params, words)
+    for words in ("no-such-problem", '{"id": 1}', "two\nlines"):
+        with pytest.raises(ChoiceError):
+            choose_problem(params, words)
+    third = choose_team(params, "models/trained/team-0/step-00003")
+    assert third.title == "the team of training seed 0 after 3 updates"
+    assert choose_team(params, "base").folder is None
+    for words in ("single", "models/base", "nobody"):
+        with pytest.raises(ChoiceError):
+            choose_team(params, words)
+    if json.loads((finished / "results/verdict.json").read_text())["verdict"] == "IMPROVED":
+        assert choose_team(params, "champion").folder == choose_team(params, "selected").folder
+    else:
+        with pytest.raises(ChoiceError, match="has no champion yet"):
+            choose_team(params, "champion")
 
 
 def traced(finished: Path) -> Iterator[tuple[str, str, str]]:

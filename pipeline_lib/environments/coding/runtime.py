@@ -19,6 +19,7 @@ from pipeline_lib.environments.coding.rewards import Facts, make_reward, total
 from pipeline_lib.environments.coding.schemes import convention, schemes
 from pipeline_lib.sandbox import Executor, Job, Status, Verdict
 from pipeline_lib.seam.environment import Environment, Outcome
+from pipeline_lib.seam.exhibit import Check, Exhibit
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
@@ -34,10 +35,11 @@ _TOLERANCE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What happened in one turn: every agent's text, and what each was told of it afterwards."""
+    """What happened in one turn: every agent's text, what each was told of it afterwards, and the hidden verdict."""
 
     actions: tuple[str, ...]
     notes: tuple[tuple[str, ...], ...]
+    verdict: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,8 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
     def step(self, states: Sequence[CodingState], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[CodingState]]:
         """Join, run and reward; see the class for metrics.
 
-        ``details`` holds ``status`` (of the program on the hidden tests; ``missing`` without an entry point),
+        ``details`` holds ``status`` (of the program on the hidden tests; ``missing`` without an entry point; a problem
+        without hidden tests is ``untested`` and earns no reward),
         ``error`` (a line, may quote hidden tests: for people, never for agents), ``schemes``, ``convention`` and
         ``conflicts``.
 
@@ -150,6 +153,18 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         self._run([(attempt, kind, job) for attempt in attempts for kind, job in self._programs(attempt)])
         self._run([(attempt, kind, job) for attempt in attempts for kind, job in _ablations(attempt)])
         return [self._outcome(attempt) for attempt in attempts]
+
+    def exhibit(self, state: CodingState, actions: Sequence[str]) -> Exhibit:
+        """Return the joined program and, of a state that it led to, how each hidden test went: for people only."""
+        program = build_program(tuple(actions), state.problem.entry_point)
+        last = state.turns[-1] if state.turns else None
+        cases = last.verdict.cases if last is not None and last.verdict is not None else ()
+        if last is not None and last.actions != tuple(actions):
+            cases = ()
+        checks = tuple(
+            Check(case.source or f"case {case.index}", case.result == "ok", one_line(case.message)) for case in cases
+        )
+        return Exhibit(program.code, "python", checks)
 
     def close(self) -> None:
         """End the sandbox's processes; a later step starts new ones."""
@@ -165,9 +180,9 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
 
     def _programs(self, attempt: _Attempt) -> Iterator[tuple[str, Job]]:
         """Yield the jobs of the first batch."""
-        if not attempt.program.main.defined:
-            return
         problem = attempt.state.problem
+        if not attempt.program.main.defined or not problem.hidden_tests:
+            return
         job = attempt.job(attempt.program.code)
         yield "hidden", job
         if self._feedback == "tests" and not attempt.last and problem.visible_tests:
@@ -193,10 +208,13 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         told = self._feedback == "tests" and not attempt.last
         visible = attempt.verdicts.get("visible")
         notes = tuple(notes_for(role, program, visible) if told else () for role in program.roles)
-        state = replace(attempt.state, turns=(*attempt.state.turns, Turn(attempt.actions, notes)))
+        turn = Turn(attempt.actions, notes, attempt.verdicts.get("hidden"))
+        state = replace(attempt.state, turns=(*attempt.state.turns, turn))
         if attempt.failure is not None:
             details = {"status": Status.INFRA_ERROR.value, "error": one_line(attempt.failure)}
             return Outcome(None, {}, {}, state, done=True, details=details)
+        if not attempt.state.problem.hidden_tests:  # somebody typed a problem without any
+            return Outcome(None, {}, {}, state, done=True, details={"status": "untested"})
         facts = attempt.facts()
         terms = self._reward.terms(facts)
         reward = total(terms)

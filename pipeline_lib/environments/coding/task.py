@@ -41,6 +41,12 @@ class CodingTask(Task):
 
         return CodingProblem.from_json(row)
 
+    def type_problem(self, text: str) -> CodingProblem:
+        """Read a function with its docstring, and asserts below it."""
+        from pipeline_lib.environments.coding.problems.typed import typed_problem
+
+        return typed_problem(text)
+
     def prompts(self, problems: Sequence[CodingProblem]) -> list[str]:
         """Return the first observation of every role."""
         return [text for problem in problems for text in problem.observations.values()]

@@ -34,6 +34,7 @@ from pipeline_lib.environments.philosophers.summary import metrics, summarise
 from pipeline_lib.environments.philosophers.table import WAIT
 from pipeline_lib.seam.custom_reward import custom_reward
 from pipeline_lib.seam.environment import Environment, Outcome
+from pipeline_lib.seam.exhibit import Exhibit
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.philosophers.settings import MealsReward, PhilosophersEnvironment
@@ -121,6 +122,12 @@ class Philosophers(Environment[Scenario, State]):
             for index, outcome in zip(indices, moved, strict=True):
                 outcomes[index] = outcome
         return [outcome for outcome in outcomes if outcome is not None]
+
+    def exhibit(self, state: State, actions: Sequence[str]) -> Exhibit:
+        """Return how everybody sits at the table: who eats, who holds what."""
+        seats = range(state.scenario.philosophers)
+        lines = [f"P{seat}: {text.snapshot(self._view(state, seat))}" for seat in seats]
+        return Exhibit("\n".join(lines))
 
     def _move(self, states: list[State], joint_actions: list[Sequence[str]]) -> list[Outcome[State]]:
         before = side_by_side(states)

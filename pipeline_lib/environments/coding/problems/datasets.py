@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
@@ -64,25 +65,42 @@ def _problem(row: Row, settings: DatasetProblems) -> CodingProblem:
 
 def _humaneval_problem(row: Row, settings: DatasetProblems) -> CodingProblem:
     prompt, name = _field(row, "prompt"), _field(row, "entry_point")
+    problem, definition = problem_of_prompt(str(_field(row, "task_id")), settings.kind, prompt, name)
+    visible, hidden = split_tests(as_check(_field(row, "test"), name), name, settings.visible_tests)
+    solution = row.get("canonical_solution")
+    reference = {name: definition + solution} if solution else {}
+    return replace(problem, visible_tests=visible, hidden_tests=hidden, reference=reference)
+
+
+def problem_of_prompt(identifier: str, source: str, prompt: str, name: str) -> tuple[CodingProblem, str]:
+    """Return the problem of a prompt that begins a program, without tests, and the prompt's source from ``name`` on.
+
+    Args:
+        identifier: the problem's id, and its family.
+        source: where it comes from.
+        prompt: imports, what else the problem defines, and the function that is asked for, with or without a body.
+        name: that function.
+
+    Raises:
+        ProblemsError: the prompt is not Python, or does not define the function.
+    """
     tree = _parse(prompt, "the prompt") if _parses(prompt) else _parse(f"{prompt.rstrip()}\n    pass\n", "the prompt")
     function = _definition(tree, name, "the prompt")
     lines = prompt.splitlines(keepends=True)
     first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)]) - 1
     before, after = "".join(lines[:first]), "".join(lines[function.end_lineno or len(lines) :])
-    visible, hidden = split_tests(as_check(_field(row, "test"), name), name, settings.visible_tests)
-    solution = row.get("canonical_solution")
-    return CodingProblem(
-        id=str(_field(row, "task_id")),
-        source=settings.kind,
-        family=str(_field(row, "task_id")),
+    problem = CodingProblem(
+        id=identifier,
+        source=source,
+        family=identifier,
         level=1,
         entry_point=name,
         observations=observations(prompt, function),
         prelude=f"{before.strip()}\n\n{after.strip()}".strip(),
-        visible_tests=visible,
-        hidden_tests=hidden,
-        reference={name: "".join(lines[first:]) + solution} if solution else {},
+        visible_tests="",
+        hidden_tests="",
     )
+    return problem, "".join(lines[first:])
 
 
 def _mbpp_problem(row: Row, settings: DatasetProblems) -> CodingProblem:

@@ -46,20 +46,6 @@ class ExportError(RuntimeError):
     """There is nothing to export; the message says what is missing."""
 
 
-def selected() -> tuple[int, int]:
-    """Return seed and step of the selected checkpoint that did best on validation problems.
-
-    Raises:
-        ExportError: nothing was selected yet.
-    """
-    path = RESULTS / "selection.json"
-    if not path.exists():
-        raise ExportError(f"{path}: nothing was selected yet; run `symposium run` first, or name --seed and --step")
-    rows = [(row["mean"], -int(seed), row["step"]) for seed, row in read_json(path)[TEAM]["seeds"].items()]
-    _, seed, step = max(rows)
-    return -seed, int(step)
-
-
 def export(params: Params, output: Path, seed: int, step: int, form: Form) -> dict[str, str]:
     """Write a checkpoint of the team and its card to ``output``; return what each agent's folder holds.
 

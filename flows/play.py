@@ -1,0 +1,66 @@
+"""A team plays one problem while you watch: what each agent is told and writes, the result, its tests, its reward.
+
+symposium play                                     # the selected team on the first validation problem
+symposium play --beside base                       # and the base beside it, with the same draws
+symposium play generated/even-square-max-17        # a problem by its name; a file works, and - reads what you type
+symposium play --team models/trained/team-0/step-00010
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from tasks.runtime.arguments import program_parser
+from tasks.runtime.endings import end
+
+TEAM = "selected (default), champion, base, single, single-base, or the folder of a checkpoint"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
+    found = program_parser("play", __doc__)
+    found.add_argument("problem", nargs="?", default="", help="name of a problem, a file, or - for standard input")
+    found.add_argument("--team", default="selected", help=TEAM)
+    found.add_argument("--beside", help="another team that plays the same problem")
+    found.add_argument("--seed", type=int, default=0, help="of all draws; another seed, another episode")
+    found.add_argument("--json", action="store_true", help="print the episodes as JSON and nothing else")
+    return found
+
+
+def main() -> None:
+    """Play, or say what is missing."""
+    asked = parser().parse_args()
+    try:
+        from rich.console import Console
+
+        from pipeline_lib.seam.metrics import describe
+        from pipeline_lib.seam.registry import find
+        from pipeline_lib.settings import load_params
+        from tasks.use.choosing import choose_problem, choose_team, opened
+        from tasks.use.playing import Show, as_json, play, typed_on_terminal
+        from tasks.use.showing import TerminalShow, side_by_side
+
+        params = load_params()
+        choices = [choose_team(params, words) for words in (asked.team, asked.beside) if words]
+        problem = choose_problem(params, typed_on_terminal() if asked.problem == "-" else asked.problem)
+        metrics = find(params.environment.kind).metrics()
+        console, told, found = Console(highlight=False), set[str](), []
+        for choice in choices:
+            if not asked.json:
+                console.print(f"\n{choice.title} plays {problem.id}", style="bold", markup=False)
+            show = Show() if asked.json else TerminalShow(console, metrics, told)
+            with opened(params, choice, problem) as player:
+                found.append(play(player, choice.title, problem, asked.seed, show))
+        if asked.json:
+            labels = {name: describe(name, metrics).label for played in found for name in played.turns[-1].metrics}
+            print(json.dumps([as_json(played, labels) for played in found], indent=1))
+        elif len(found) > 1:
+            console.print()
+            console.print(side_by_side(found, metrics))
+    except BaseException as error:
+        end(error)
+
+
+if __name__ == "__main__":
+    main()

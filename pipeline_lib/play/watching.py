@@ -1,0 +1,84 @@
+"""Who watches a team play is told what each agent was asked, writes and said, and what came of it, as it happens.
+
+Watching changes nothing: the same episodes are played, with the same draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.rollouts.streaming import TextStream
+
+if TYPE_CHECKING:
+    from pipeline_lib.play.roots import Root
+    from pipeline_lib.policies.policy import Policy
+    from pipeline_lib.rollouts.engine import Action
+    from pipeline_lib.seam.environment import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """One agent's answer to one prompt.
+
+    Attributes:
+        root: where the episode began.
+        turn: number of the turn, from 0.
+        round: number of the round within the turn, from 0.
+        agent: name of the agent.
+        prompt: the text it was prompted with, before any chat template.
+    """
+
+    root: Root
+    turn: int
+    round: int
+    agent: str
+    prompt: str
+
+
+class Watcher:
+    """Is told; each method does nothing unless it is overridden.  They are called in the thread that samples."""
+
+    def asked(self, speech: Speech) -> None:
+        """An agent is about to answer; those asked at the same time are told one after the other."""
+
+    def wrote(self, speech: Speech, text: str) -> None:
+        """The agent wrote some more; an engine that draws elsewhere gives the whole text at once."""
+
+    def said(self, speech: Speech, action: Action) -> None:
+        """The agent has finished."""
+
+    def judged(self, root: Root, turn: int, joint_action: Sequence[str], outcome: Outcome[Any]) -> None:
+        """The environment has executed the joint action of a turn."""
+
+
+class Listening:
+    """Turns the tokens of one call of an engine into calls of a watcher.
+
+    Args:
+        watcher: who is told.
+        speeches: of each request, the speeches that its actions are, in the order of the actions.
+        policies: of each request.
+    """
+
+    def __init__(self, watcher: Watcher, speeches: Sequence[Sequence[Speech]], policies: Sequence[Policy]) -> None:
+        self._watcher = watcher
+        self._speeches = speeches
+        self._streams = [[TextStream(policy) for _ in own] for policy, own in zip(policies, speeches, strict=True)]
+        for own in speeches:
+            for speech in own:
+                watcher.asked(speech)
+
+    def token(self, request: int, action: int, token: int) -> None:
+        """Pass on what a token adds (`pipeline_lib.rollouts.engine.Listener`)."""
+        if text := self._streams[request][action].add(token):
+            self._watcher.wrote(self._speeches[request][action], text)
+
+    def finished(self, found: Sequence[Sequence[Action]]) -> None:
+        """Pass on what is left, and the actions."""
+        for streams, speeches, actions in zip(self._streams, self._speeches, found, strict=True):
+            for stream, speech, action in zip(streams, speeches, actions, strict=True):
+                if text := stream.end(action.text):
+                    self._watcher.wrote(speech, text)
+                self._watcher.said(speech, action)

@@ -1,0 +1,50 @@
+"""From tokens, one by one, to the text that they add: what is shown while an action is still being written.
+
+Promise: the pieces together are the action's text, as `actions` decides it: no special tokens, cut before a stop
+string.  What may still change is held back: bytes of an unfinished letter, and what may become a stop string.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline_lib.rollouts.actions import cut_at_stop
+
+if TYPE_CHECKING:
+    from pipeline_lib.policies.policy import Policy
+
+_UNFINISHED = "\ufffd"
+
+
+class TextStream:
+    """The text of one action as it grows."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._ids: list[int] = []
+        self._given = ""
+
+    def add(self, token: int) -> str:
+        """Take the next token and return the text that is certain now and was not given yet."""
+        self._ids.append(token)
+        text = self._policy.decode(self._ids).rstrip(_UNFINISHED)
+        whole = cut_at_stop(text, self._policy.stop_strings)
+        if whole == text:
+            whole = text[: len(text) - self._may_become_stop(text)]
+        return self._give(whole)
+
+    def end(self, text: str) -> str:
+        """Return what is left of the finished action's text."""
+        return self._give(text)
+
+    def _give(self, text: str) -> str:
+        if not text.startswith(self._given):  # a decoder that looks back changed its mind; the end will tell
+            return ""
+        new = text[len(self._given) :]
+        self._given = text if new else self._given
+        return new
+
+    def _may_become_stop(self, text: str) -> int:
+        """Return how many letters at the end of ``text`` a stop string may begin with."""
+        beginnings = {stop[:length] for stop in self._policy.stop_strings for length in range(1, len(stop))}
+        return max((len(piece) for piece in beginnings if text.endswith(piece)), default=0)

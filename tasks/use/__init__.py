@@ -1,0 +1,1 @@
+"""A trained team in use: watched, asked over HTTP, taken elsewhere."""

@@ -1,0 +1,174 @@
+"""A team plays one problem while somebody watches, and what happened is kept as data."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.play import Player
+from pipeline_lib.play.roots import paired
+from pipeline_lib.play.watching import Speech, Watcher
+
+if TYPE_CHECKING:
+    from pipeline_lib.play.roots import Root
+    from pipeline_lib.rollouts.engine import Action
+    from pipeline_lib.seam.environment import Outcome
+    from pipeline_lib.seam.exhibit import Exhibit
+
+
+@dataclass(slots=True)
+class Said:
+    """One agent's answer: what it was told, what it wrote, in how many tokens, and why it ended."""
+
+    agent: str
+    round: int
+    prompt: str
+    text: str
+    tokens: int
+    finish: str
+
+
+@dataclass(slots=True)
+class PlayedTurn:
+    """One turn: all that was said, what it amounts to, and what it earned."""
+
+    said: list[Said] = field(default_factory=list)
+    exhibit: Exhibit | None = None
+    reward: float | None = None
+    terms: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Played:
+    """An episode that was watched.
+
+    Attributes:
+        team: what people call the team.
+        problem: id of the problem.
+        turns: in order.
+    """
+
+    team: str
+    problem: str
+    turns: list[PlayedTurn] = field(default_factory=list)
+
+    @property
+    def reward(self) -> float | None:
+        """Return the reward of the whole episode, None where the sandbox failed or nothing could be tested."""
+        rewards = [turn.reward for turn in self.turns]
+        return None if not rewards or None in rewards else float(sum(r for r in rewards if r is not None))
+
+
+class Show:
+    """Is told what to show, in order; each method does nothing unless it is overridden."""
+
+    def asked(self, speech: Speech) -> None:
+        """An agent was told something and is about to write."""
+
+    def wrote(self, speech: Speech, text: str) -> None:
+        """It wrote some more."""
+
+    def said(self, speech: Speech, said: Said) -> None:
+        """It has finished."""
+
+    def turned(self, number: int, turn: PlayedTurn) -> None:
+        """A turn was executed."""
+
+
+def play(player: Player, title: str, problem: Any, seed: int, show: Show | None = None) -> Played:
+    """Play one episode on a problem, and return what happened.
+
+    Args:
+        player: the team.
+        title: what people call it.
+        problem: of the team's environment.
+        seed: of all draws; the same seed, the same episode.
+        show: is told while it happens.
+    """
+    recording = _Recording(player, Played(title, problem.id), show or Show())
+    replace(player, watcher=recording).play(paired([problem], 1, seed))
+    return recording.played
+
+
+class _Recording(Watcher):
+    """Keeps what happens, and passes it on in an order that can be read: one agent after the other.
+
+    Agents of one round may be drawn at the same time; what others write meanwhile waits for its turn.
+    """
+
+    def __init__(self, player: Player, played: Played, show: Show) -> None:
+        self._environment, self.played, self._show = player.environment, played, show
+        self._turns: dict[int, PlayedTurn] = {}
+        self._open: list[Speech] = []
+        self._waiting: dict[int, list[Callable[[], None]]] = {}
+
+    def asked(self, speech: Speech) -> None:
+        self._open.append(speech)
+        self._waiting[id(speech)] = []
+        self._tell(speech, lambda: self._show.asked(speech))
+
+    def wrote(self, speech: Speech, text: str) -> None:
+        self._tell(speech, lambda: self._show.wrote(speech, text))
+
+    def said(self, speech: Speech, action: Action) -> None:
+        said = Said(speech.agent, speech.round, speech.prompt, action.text, len(action.ids), action.finish)
+        self._turn(speech.turn).said.append(said)
+        self._tell(speech, lambda: self._show.said(speech, said))
+        if self._open and self._open[0] is speech:
+            self._close()
+        else:
+            self._waiting[id(speech)].append(self._close)
+
+    def judged(self, root: Root, turn: int, joint_action: Sequence[str], outcome: Outcome[Any]) -> None:
+        found = self._turn(turn)
+        found.exhibit = self._environment.exhibit(outcome.state, joint_action)
+        found.reward, found.terms = outcome.reward, dict(outcome.terms)
+        found.metrics, found.details = dict(outcome.metrics), dict(outcome.details)
+        self._show.turned(turn, found)
+
+    def _turn(self, number: int) -> PlayedTurn:
+        if number not in self._turns:
+            self._turns[number] = PlayedTurn()
+            self.played.turns.append(self._turns[number])
+        return self._turns[number]
+
+    def _tell(self, speech: Speech, tell: Callable[[], None]) -> None:
+        if self._open and self._open[0] is speech:
+            tell()
+        else:
+            self._waiting[id(speech)].append(tell)
+
+    def _close(self) -> None:
+        """End the speech that is being shown, and show what the next one has been waiting to show."""
+        del self._waiting[id(self._open.pop(0))]
+        if self._open:
+            waiting = self._waiting[id(self._open[0])]
+            while waiting:
+                waiting.pop(0)()
+
+
+def harmless(text: str) -> str:
+    """Return untrusted text without what a terminal would obey; line ends and tabs stay."""
+    return "".join(
+        letter if letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn") else "�"
+        for letter in text
+    )
+
+
+def as_json(played: Played, labels: dict[str, str]) -> dict[str, Any]:
+    """Return an episode for machines."""
+    import dataclasses
+
+    return {**dataclasses.asdict(played), "reward": played.reward, "labels": labels}
+
+
+def typed_on_terminal() -> str:
+    """Return what somebody types, until the end of input (Ctrl-D)."""
+    if sys.stdin.isatty():
+        sys.stderr.write("Type the problem; Ctrl-D on a line of its own ends it.\n")
+    return sys.stdin.read()
