@@ -126,7 +126,7 @@ def test_teams_and_problems_are_chosen_by_name_and_no_test_problem_is_played(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     params = load_params()
     splits = json.loads((finished / "data/problems/manifest.json").read_text())["splits"]
-    rows = {split: read_jsonl(finished / f"data/problems/{split}.jsonl") for split in ("train", "test")}
+    rows = {split: list(read_jsonl(finished / f"data/problems/{split}.jsonl")) for split in ("train", "test")}
     assert choose_problem(params, splits["train"]["ids"][1]).id == splits["train"]["ids"][1]
     assert choose_problem(params, json.dumps(rows["train"][2])).id == rows["train"][2]["id"]
     for words in (splits["test"]["ids"][0], json.dumps({**rows["test"][0], "id": "renamed"})):
