@@ -39,7 +39,7 @@ WAY = (
     ("train", "reward", "pipeline_lib.seam.environment:Environment.step"),
     ("train", "experience", "pipeline_lib.play.player:Player.play"),
     ("train", "return", "pipeline_lib.training.advantages:returns_to_go"),
-    ("train", "advantage", "pipeline_lib.training.advantages:advantages"),
+    ("train", "advantage", "pipeline_lib.training.credit:credit"),
     ("train", "batch", "pipeline_lib.training.batch:build"),
     ("train", "gradient and step", "pipeline_lib.training.update:update_policy"),
     ("train", "checkpoint", "pipeline_lib.training.checkpoints:write_checkpoint"),

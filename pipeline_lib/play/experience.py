@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pipeline_lib.rollouts.engine import Action
 
 
@@ -58,6 +61,29 @@ class Decision:
     unread: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """What the combinations of one group's actions earned (`pipeline_lib.credit`), beside its sampled joint actions.
+
+    Nothing was sampled for them, and no episode goes on from one that was not sampled as a joint action.
+
+    Attributes:
+        first: index (in `Experience.decisions`) of the first of the group's decisions, which stand in a row.
+        chosen: shape (cells, agents): whose action each acting agent takes, as a number in the group; the sampled joint
+            actions (g, ..., g) are among them.
+        rewards: shape (cells,), of this turn alone; NaN where the infrastructure failed.
+    """
+
+    first: int
+    chosen: NDArray[np.int64]
+    rewards: NDArray[np.float64]
+
+    @property
+    def size(self) -> int:
+        """Return the number of actions per agent (G)."""
+        return int(self.chosen.max()) + 1
+
+
 @dataclass(slots=True)
 class Experience:
     """All decisions, in the order they were made (a parent before its children).
@@ -68,6 +94,9 @@ class Experience:
         generation_s: wall seconds in the engine.
         execution_s: wall seconds in the environment.
         waiting_s: wall seconds in which nothing was sampled because the environment was not done.
+        cells: combinations that were executed to credit actions, a table for each group that has any.
+        executed: joint actions that the environment was given, each combination of equal texts in one state once.
+        lost: those of them that the infrastructure failed at.
     """
 
     decisions: list[Decision] = field(default_factory=list)
@@ -75,6 +104,9 @@ class Experience:
     generation_s: float = 0.0
     execution_s: float = 0.0
     waiting_s: float = 0.0
+    cells: list[Cells] = field(default_factory=list)
+    executed: int = 0
+    lost: int = 0
 
     def episodes(self) -> list[list[Decision]]:
         """Return the decisions of each episode, turn by turn, in the order in which episodes began.
@@ -113,10 +145,13 @@ def join(parts: Sequence[Experience]) -> Experience:
         generation_s=max(part.generation_s for part in parts),
         execution_s=max(part.execution_s for part in parts),
         waiting_s=max(part.waiting_s for part in parts),
+        executed=sum(part.executed for part in parts),
+        lost=sum(part.lost for part in parts),
     )
     groups = 0
     for part in parts:
         first = len(whole.decisions)
+        whole.cells += [replace(cells, first=cells.first + first) for cells in part.cells]
         for decision in part.decisions:
             parent = None if decision.parent is None else decision.parent + first
             whole.decisions.append(replace(decision, parent=parent, group=decision.group + groups))

@@ -3,7 +3,10 @@
 In every turn each round of the protocol is one call of the engine for all episodes and agents, and all joint actions
 are one call of the environment; or, with ``overlap``, a few parts, of which one is executed while the next is sampled.
 Joint actions pair the g-th actions of the agents ("align" in MAGRPO), so a group of G costs G actions per agent and
-round, whatever the number of agents.
+round, whatever the number of agents.  A plan of credit (`pipeline_lib.credit`) adds combinations of these actions,
+which are executed in the same call and serve comparison alone.  Episodes go on from the sampled joint actions and from
+no combination: which actions meet there was settled before anything was executed, so the states that are visited are
+those that the team itself visits, not those that turned out well.
 
 What follows an unfinished joint action depends on ``tree``: in a tree (the paper) a fresh group of G actions is sampled
 below it; otherwise each of the G episodes just goes on, and at every turn the episodes of a problem form a group.  A
@@ -18,6 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeline_lib.credit import Aligned, Plan
+from pipeline_lib.play.combining import Execution, combine
 from pipeline_lib.play.experience import Experience
 from pipeline_lib.play.roots import Root
 from pipeline_lib.play.turn import Node, Prompts, Turn
@@ -39,6 +44,8 @@ class Player:
         sampling: the distribution actions are drawn from.
         protocol: how the team comes by a joint action.
         tree: sample a fresh group below every joint action; else continue episodes.
+        plan: which combinations of a group's actions are executed; beyond ``aligned`` it needs a protocol in which
+            agents act independently of each other.
         check: called between turns and parts; raises to stop.
         overlap: parts of a turn; with more than one, the next is sampled in a thread of its own while the
             environment executes the last.
@@ -51,6 +58,7 @@ class Player:
     sampling: Sampling
     protocol: Protocol = field(default_factory=Decentralised)
     tree: bool = False
+    plan: Plan = field(default_factory=Aligned)
     check: Callable[[], None] = lambda: None
     overlap: int = 1
     watcher: Watcher | None = None
@@ -112,7 +120,7 @@ class Player:
         parts = [nodes[first : first + size] for first in range(0, len(nodes), size)]
         first = len(experience.decisions)
 
-        def sample(part: Sequence[Node]) -> tuple[list[Any], list[list[str]]]:
+        def sample(part: Sequence[Node]) -> Execution:
             self.check()
             began = time.perf_counter()
             speaking = self.environment, self.team, self.engine, self.sampling
@@ -120,21 +128,25 @@ class Player:
             joint_actions = self.protocol.act(turn.seats, turn.speak)
             experience.decisions += turn.decisions()
             experience.generation_s += time.perf_counter() - began
-            return [node.state for node in part for _ in range(node.n)], joint_actions
+            return combine(self.plan, part, turn.seats, joint_actions)
 
         outcomes: list[Outcome[Any]] = []
-        executed_actions: list[list[str]] = []
-        states, joint_actions = sample(parts[0])
+        executed_actions: list[Sequence[str]] = []
+        execution = sample(parts[0])
         # The environment stays in this thread: processes it starts may be bound to the life of the thread.
         with ThreadPoolExecutor(1, thread_name_prefix="sampling") as executor:
             for part in [*parts[1:], None]:
                 ahead = executor.submit(sample, part) if part else None
                 executed = time.perf_counter()
-                outcomes += self.environment.step(states, joint_actions)
-                executed_actions += joint_actions
+                found = self.environment.step(execution.states, execution.joint_actions)
+                executed_actions += execution.joint_actions[: execution.sampled]
                 experience.execution_s += time.perf_counter() - executed
+                experience.cells += execution.cells(found, first + len(outcomes))
+                experience.executed += len(found)
+                experience.lost += sum(outcome.reward is None for outcome in found)
+                outcomes += found[: execution.sampled]
                 if ahead is not None:
-                    states, joint_actions = ahead.result()
+                    execution = ahead.result()
         experience.waiting_s += time.perf_counter() - started - (experience.generation_s - before)
         ended = self.protocol.turns is not None and number + 1 >= self.protocol.turns
         for decision, outcome in zip(experience.decisions[first:], outcomes, strict=True):

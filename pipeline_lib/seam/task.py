@@ -128,6 +128,19 @@ class Task(ABC):
         """Return why a baseline protocol makes no sense here; empty if it does."""
         return ""
 
+    def unrepeatable(self, settings: Any) -> str:
+        """Return why two joint actions cannot be compared in one and the same state; empty if they can.
+
+        Credit beyond ``aligned`` steps several times from a state, and compares what came of it: `Environment.step`
+        leaves the state as it was, and all chance is in the state.  An environment of which that is not true (a
+        running service, a draw without a seed) says so here.
+        """
+        return ""
+
+    def acting_together(self, params: Any) -> int | None:
+        """Return the most agents that act in one turn, as far as the settings say it; None if they do not."""
+        return None
+
     def check(self, params: Any) -> None:
         """Raise ValueError where the settings of several sections do not go with this environment."""
 

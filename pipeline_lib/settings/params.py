@@ -79,3 +79,25 @@ class Params(Section):
             if reason := task.senseless(name, self.environment):
                 raise ValueError(f"evaluate.baselines: {name} makes no sense here: {reason}; leave it out")
         return self
+
+    @model_validator(mode="after")
+    def _credit_can_be_given(self) -> Params:
+        credit = self.train.credit
+        if credit.kind == "aligned":
+            return self
+        from pipeline_lib.credit import make_plan
+
+        if self.rollouts.protocol != "decentralised":
+            raise ValueError(
+                f"train.credit: {credit.kind} combines actions that were chosen independently, and in "
+                f"{self.rollouts.protocol} agents read each other; set train.credit to {{kind: aligned}}"
+            )
+        task = find(self.environment.kind)
+        if reason := task.unrepeatable(self.environment):
+            raise ValueError(f"train.credit: {credit.kind} plays on from one state several times: {reason}")
+        agents = task.acting_together(self)
+        if agents is not None and agents > 1:
+            plan = make_plan(**credit.model_dump())
+            if reason := plan.refuse(agents, self.train.group_size):
+                raise ValueError(f"train.credit: {credit.kind} of {agents} agents: {reason}")
+        return self

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pipeline_lib.settings.base import Machine, Section
+from pipeline_lib.settings.credit import AlignedCredit, Credit
 
 
 class AdvantageSettings(Section):
@@ -105,6 +106,9 @@ class TrainSettings(Section):
         ),
     )
     curriculum: Curriculum = Field(Epochs(), description="which problems come next")
+    credit: Credit = Field(
+        AlignedCredit(), description="which combinations of sampled actions are executed, to find out who earned it"
+    )
     advantage: AdvantageSettings = AdvantageSettings()
     loss: LossSettings = LossSettings()
 
@@ -114,6 +118,16 @@ class TrainSettings(Section):
             raise ValueError(
                 f"checkpoint_every ({self.checkpoint_every}) is longer than the run ({self.steps} steps): "
                 "no checkpoint would be written"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _credit_needs_a_common_state(self) -> TrainSettings:
+        if self.credit.kind != "aligned" and self.groups == "episodes":
+            raise ValueError(
+                f"credit {self.credit.kind} combines actions that were sampled in one state, and with groups: "
+                "episodes there is one joint action in each state after the first turn; set groups: tree, or credit: "
+                "{kind: aligned}"
             )
         return self
 

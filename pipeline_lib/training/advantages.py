@@ -65,7 +65,9 @@ def returns_to_go(
     return returns
 
 
-def group_advantages(returns: NDArray[np.float64], settings: AdvantageSettings) -> NDArray[np.float64]:
+def group_advantages(
+    returns: NDArray[np.float64], settings: AdvantageSettings, spread: float | None = None
+) -> NDArray[np.float64]:
     """Return the advantages of one group.
 
     With n returns R and m = mean(R):  ``mean`` R - m;  ``leave_one_out`` (n R - sum R) / (n - 1), the distance to the
@@ -76,6 +78,7 @@ def group_advantages(returns: NDArray[np.float64], settings: AdvantageSettings) 
     Args:
         returns: shape (n,), finite.
         settings: baseline and scale.
+        spread: what ``group_std`` divides by instead of the standard deviation of ``returns``; > 0.
 
     Returns:
         Shape (n,).
@@ -95,7 +98,7 @@ def group_advantages(returns: NDArray[np.float64], settings: AdvantageSettings) 
     else:
         advantages = returns - returns.max()
     if settings.scale == "group_std" and not flat:
-        advantages = advantages / returns.std()
+        advantages = advantages / (returns.std() if spread is None else spread)
     return advantages
 
 
@@ -106,23 +109,26 @@ def is_flat(returns: NDArray[np.float64]) -> bool:
 
 def advantages(
     returns: Sequence[float | None], groups: Sequence[int], settings: AdvantageSettings
-) -> tuple[list[float | None], float]:
-    """Return the advantage of every decision, and the share of groups whose returns are all equal.
+) -> tuple[list[float | None], dict[int, bool]]:
+    """Return the advantage of every joint action by itself, and for every group whether its returns are all equal.
 
     Args:
         returns: R per decision, or None (left out of its group; its advantage is None).
         groups: number of the group of each decision.
         settings: baseline and scale.
+
+    Returns:
+        An advantage per decision; by group, whether it is flat (groups without any return are left out).
     """
     members: dict[int, list[int]] = {}
     for index, (value, group) in enumerate(zip(returns, groups, strict=True)):
         if value is not None:
             members.setdefault(group, []).append(index)
     result: list[float | None] = [None] * len(returns)
-    flat = 0
-    for indices in members.values():
+    flat = {}
+    for group, indices in members.items():
         values = np.array([returns[i] for i in indices], dtype=np.float64)
-        flat += is_flat(values)
+        flat[group] = is_flat(values)
         for index, advantage in zip(indices, group_advantages(values, settings), strict=True):
             result[index] = float(advantage)
-    return result, (flat / len(members) if members else 0.0)
+    return result, flat

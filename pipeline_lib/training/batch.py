@@ -85,18 +85,22 @@ class PolicyBatch:
 
 
 def actions_of(
-    experience: Experience, advantages: Sequence[float | None], mask_truncated: bool
+    experience: Experience, advantages: Sequence[Sequence[float | None]], mask_truncated: bool
 ) -> dict[str, tuple[list[WeightedAction], int]]:
     """Return the actions to train on, and the number of truncated ones left out, by policy.
 
-    A decision without an advantage (infrastructure failure) is left out.
+    Args:
+        experience: what was played.
+        advantages: for each decision one per action; an action without one (infrastructure failure) is left out.
+        mask_truncated: leave truncated actions out.
     """
     found: dict[str, list[WeightedAction]] = {}
     truncated: dict[str, int] = {}
-    for decision, advantage in zip(experience.decisions, advantages, strict=True):
-        if advantage is None:
-            continue
-        for policy, prompt, action in zip(decision.policies, decision.prompts, decision.actions, strict=True):
+    for decision, row in zip(experience.decisions, advantages, strict=True):
+        said = zip(decision.policies, decision.prompts, decision.actions, row, strict=True)
+        for policy, prompt, action, advantage in said:
+            if advantage is None:
+                continue
             rows = found.setdefault(policy, [])
             if mask_truncated and action.finish == "length":
                 truncated[policy] = truncated.get(policy, 0) + 1

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pipeline_lib.play import Player, Problem, groups, join
-from pipeline_lib.training.advantages import advantages, returns_to_go
+from pipeline_lib.training.advantages import returns_to_go
 from pipeline_lib.training.batch import actions_of, build, normaliser
 from pipeline_lib.training.counters import flops_per_token, memory_peaks
+from pipeline_lib.training.credit import credit
 from pipeline_lib.training.optimiser import TrainingError, learning_rate
 from pipeline_lib.training.parallel import Processes
 from pipeline_lib.training.summary import experience_metrics, update_metrics
@@ -54,8 +55,8 @@ def train_step(
     roots = groups([problems[i] for i in slots], settings.group_size, seed, step, slots)
     experience = join(processes.gather(player.play(roots)))
     decisions = experience.decisions
-    counters["executed"] += len(decisions)
-    counters["lost"] += sum(decision.reward is None for decision in decisions)
+    counters["executed"] += experience.executed
+    counters["lost"] += experience.lost
     if counters["lost"] > infra_error_share * max(counters["executed"], LEAST_JUDGED):
         raise TrainingError(
             f"{counters['lost']} of {counters['executed']} joint actions got no reward because the infrastructure "
@@ -63,7 +64,7 @@ def train_step(
             "errors, then run the same command to continue from the last checkpoint"
         )
     returns = returns_to_go([d.reward for d in decisions], [d.parent for d in decisions], settings.discount)
-    compared, flat_share = advantages(returns, [d.group for d in decisions], settings.advantage)
+    compared, flat_share = credit(experience, returns, player.plan, settings.advantage)
     collected = time.perf_counter()
     actions = actions_of(experience, compared, settings.loss.mask_truncated)
     rate = learning_rate(settings, step - 1)

@@ -1,11 +1,12 @@
 """The numbers of one step that go into the log: what was earned, how groups differed, what was trained on.
 
 Names are grouped by slash: ``reward/``, ``terms/``, ``metrics/``, ``groups/``, ``actions/``, ``update/``,
-``mismatch/``, ``memory/``, ``time/``.
+``executions/``, ``mismatch/``, ``memory/``, ``time/``.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -18,18 +19,19 @@ from pipeline_lib.training.update import UpdateReport
 
 
 def experience_metrics(
-    experience: Experience, advantages: Sequence[float | None], flat_share: float
+    experience: Experience, advantages: Sequence[Sequence[float | None]], flat_share: float
 ) -> dict[str, float]:
     """Return reward, terms, environment metrics and counters of what was collected.
 
     ``reward/mean`` and ``reward/std`` are of the undiscounted return of whole episodes; terms are summed over turns,
     environment metrics are those of last turns; in a tree both are averages over what followed each joint action.
+    Combinations executed for credit are in none of these; ``executions/`` counts them.
+    ``groups/advantage_std`` is the mean over the agents' places in the joint action.
     """
     decisions = experience.decisions
     scored = [decision for decision in decisions if decision.reward is not None]
     totals = returns_to_go([d.reward for d in decisions], [d.parent for d in decisions], 1.0)
     whole = [value for d, value in zip(decisions, totals, strict=True) if d.parent is None and value is not None]
-    kept = [value for value in advantages if value is not None]
     actions = [action for decision in decisions for action in decision.actions]
     tokens = sum(len(action.ids) for action in actions)
     found = {
@@ -37,11 +39,14 @@ def experience_metrics(
         "groups/masked_share": 1 - len(scored) / max(1, len(decisions)),
         "actions/count": float(len(actions)),
         "actions/tokens": float(tokens),
+        "executions/count": float(experience.executed),
+        "executions/cells": float(len(decisions) + sum(len(c.chosen) - c.size for c in experience.cells)),
     }
     if whole:
         found |= {"reward/mean": float(np.mean(whole)), "reward/std": float(np.std(whole))}
-    if kept:
-        found["groups/advantage_std"] = float(np.std(kept))
+    places = itertools.zip_longest(*advantages)
+    if spreads := [np.std(kept) for place in places if (kept := [value for value in place if value is not None])]:
+        found["groups/advantage_std"] = float(np.mean(spreads))
     if actions:
         found |= {
             "actions/length_mean": tokens / len(actions),

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pipeline_lib.credit import make_plan
 from pipeline_lib.play import Player, Problem
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
@@ -132,6 +133,7 @@ def train(
             sampling=sampling,
             protocol=protocol or Decentralised(),
             tree=settings.groups == "tree",
+            plan=make_plan(**settings.credit.model_dump()),
             check=check if processes.world == 1 else lambda: None,
             overlap=settings.overlap,
         )

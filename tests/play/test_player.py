@@ -9,13 +9,15 @@ from typing import Any, ClassVar
 
 import pytest
 
+from pipeline_lib.credit import Aligned
 from pipeline_lib.play import Player, Root, groups
 from pipeline_lib.play.seeds import derive
 from pipeline_lib.policies.policy import Policy
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.rollouts.engine import Action, Counters, Engine, EngineError, Request, Sampling
-from pipeline_lib.training.advantages import advantages, returns_to_go
+from pipeline_lib.training.advantages import returns_to_go
 from pipeline_lib.training.batch import actions_of
+from pipeline_lib.training.credit import credit
 from pipeline_lib.training.draws import problem_order
 from tests.training.conftest import SAMPLING, TOYS, Agree, ToyState, make_settings, make_team
 
@@ -64,12 +66,12 @@ def test_joint_actions_pair_the_gth_actions() -> None:
     assert len(experience.decisions) == 9
     for decision in experience.decisions:
         assert len({action.ids for action in decision.actions}) == 1  # the recorder's g-th action for everyone
-    compared, _ = advantages(
-        [d.reward for d in experience.decisions], [d.group for d in experience.decisions], make_settings().advantage
-    )
+    returns = [d.reward for d in experience.decisions]
+    compared, _ = credit(experience, returns, Aligned(), make_settings().advantage)
     rows = actions_of(experience, compared, False)
     assert {name: len(found) for name, (found, _) in rows.items()} == {"one": 9, "two": 9, "three": 9}
-    assert [a.advantage for a in rows["one"][0]] == compared == [a.advantage for a in rows["three"][0]]
+    expected = [row[1] for row in compared]
+    assert [a.advantage for a in rows["one"][0]] == expected == [a.advantage for a in rows["three"][0]]
 
 
 def test_every_agent_sees_its_own_observation_only() -> None:
@@ -129,7 +131,7 @@ def test_drafts_are_actions_of_the_decision_that_they_led_to() -> None:
     for decision in experience.decisions:
         assert decision.policies == ("one", "two", "one", "two")
         assert decision.rounds == (0, 0, 1, 1)
-    compared = [1.0, -1.0, 0.0]
+    compared = [(1.0,) * 4, (-1.0,) * 4, (0.0,) * 4]
     assert [len(rows) for rows, _ in actions_of(experience, compared, False).values()] == [6, 6]
 
 

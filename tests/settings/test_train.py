@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from pipeline_lib.environments.coding.task import CodingTask
 from pipeline_lib.settings import Params
+from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.train import TrainSettings
 
 
@@ -33,3 +35,58 @@ def test_kl_needs_full_support() -> None:
     Params.model_validate({"train": {"loss": {"kl": 0.1}}})
     with pytest.raises(ValidationError, match="distributions of full support"):
         Params.model_validate({"train": {"loss": {"kl": 0.1}}, "rollouts": {"kind": "transformers", "top_k": 5}})
+
+
+PHILOSOPHERS = {"kind": "philosophers", "prompt": "compact"}
+WITHOUT = {"evaluate": {"baselines": []}}
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"train": {"credit": {"kind": "crossed"}}}, "'aligned', 'pairings', 'latin', 'cross', 'column'"),
+        ({"train": {"credit": {"kind": "cross", "per_action": 2}}}, "Extra inputs"),
+        ({"train": {"credit": {"kind": "pairings", "per_action": 1}}}, "greater than or equal to 2"),
+        ({"train": {"credit": {"kind": "pairings", "per_action": 9}}}, "per_action .9. is more than the 8 actions"),
+        ({"train": {"credit": {"kind": "latin"}, "groups": "episodes"}}, "set groups: tree, or credit"),
+        (
+            {
+                "train": {"credit": {"kind": "latin"}},
+                "rollouts": {"kind": "transformers", "protocol": "sequential_pipeline"},
+            },
+            "agents read each other",
+        ),
+        ({"train": {"credit": {"kind": "cross"}}, "environment": PHILOSOPHERS}, "cross of 5 agents: 32768 executions"),
+        (
+            {"train": {"credit": {"kind": "latin"}, "group_size": 6}, "environment": PHILOSOPHERS},
+            r"latin of 5 agents: no balanced array is known here .* choose group_size 5, 7, 8",
+        ),
+    ],
+)
+def test_credit_that_cannot_be_given_is_refused_with_the_reason(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        Params.model_validate(given | WITHOUT)
+
+
+def test_credit_that_can_be_given_is_taken() -> None:
+    for kind in ("aligned", "pairings", "latin", "cross", "column"):
+        Params.model_validate({"train": {"credit": {"kind": kind}}})
+        Params.model_validate(
+            {"train": {"credit": {"kind": kind}}, "environment": {**PHILOSOPHERS, "mode": "sequential"}} | WITHOUT
+        )
+
+
+def test_an_environment_that_cannot_repeat_a_state_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CodingTask, "unrepeatable", lambda task, settings: "it is a running service")
+    Params.model_validate({"train": {"credit": {"kind": "aligned"}}})
+    with pytest.raises(ValidationError, match="cross plays on from one state several times: it is a running service"):
+        Params.model_validate({"train": {"credit": {"kind": "cross"}}})
+
+
+def test_credit_decides_results() -> None:
+    assert result_settings(TrainSettings.model_validate({"credit": {"kind": "pairings", "per_action": 3}}))[
+        "credit"
+    ] == {
+        "kind": "pairings",
+        "per_action": 3,
+    }

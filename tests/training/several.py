@@ -17,6 +17,7 @@ from tests.training.conftest import Agree, make_settings, make_team, run_trainin
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "replicated": ({}, {}),
     "replicated-epochs": ({"shared": True}, {"loss": {"epochs": 2, "clip": 0.2}}),
+    "replicated-cross": ({}, {"credit": {"kind": "cross"}}),
     "replicated-lora-kl": ({"lora": True}, {"loss": {"kl": 0.1}}),
     "sharded": ({}, {"weights": "sharded"}),
     "sharded-lora": ({"lora": True}, {"weights": "sharded"}),

@@ -72,14 +72,14 @@ def test_relative_baselines_ignore_a_constant(returns: list[float], shift: float
 def test_groups_do_not_mix() -> None:
     result, flat = advantages([1.0, 3.0, 10.0, 10.0], [0, 0, 1, 1], AdvantageSettings())
     assert result == pytest.approx([-1.0, 1.0, 0.0, 0.0])
-    assert flat == 0.5
+    assert flat == {0: False, 1: True}
 
 
 def test_infrastructure_failures_are_neither_scored_nor_part_of_the_baseline() -> None:
     result, _ = advantages([1.0, None, 3.0], [0, 0, 0], AdvantageSettings())
     assert result[1] is None
     assert [result[0], result[2]] == pytest.approx([-1.0, 1.0])  # with None as 0 the mean would be 4/3
-    assert advantages([None, None], [0, 0], AdvantageSettings()) == ([None, None], 0.0)
+    assert advantages([None, None], [0, 0], AdvantageSettings()) == ([None, None], {})
 
 
 def test_return_to_go_of_an_episode_uses_the_discount() -> None:

@@ -88,18 +88,24 @@ def experience() -> Experience:
 
 
 def test_every_agent_gets_the_advantage_of_its_joint_action_once() -> None:
-    found = actions_of(experience(), [1.0, -1.0, 0.5], mask_truncated=False)
+    found = actions_of(experience(), [(1.0, 1.0), (-1.0, -1.0), (0.5,)], mask_truncated=False)
     assert [(a.prompt, a.advantage) for a in found["one"][0]] == [((5,), 1.0), ((5,), -1.0), ((7,), 0.5)]
     assert [(a.prompt, a.advantage, a.version) for a in found["two"][0]] == [((6,), 1.0, 4), ((6,), -1.0, 4)]
 
 
 def test_decisions_without_a_reward_are_left_out() -> None:
-    found = actions_of(experience(), [1.0, None, None], mask_truncated=False)
+    found = actions_of(experience(), [(1.0, 1.0), (None, None), (None,)], mask_truncated=False)
     assert [len(rows) for rows, _ in found.values()] == [1, 1]
 
 
+def test_agents_of_a_joint_action_may_have_advantages_of_their_own_or_none() -> None:
+    found = actions_of(experience(), [(1.0, -0.5), (None, 0.25), (0.5,)], mask_truncated=False)
+    assert [a.advantage for a in found["one"][0]] == [1.0, 0.5]
+    assert [a.advantage for a in found["two"][0]] == [-0.5, 0.25]
+
+
 def test_truncated_actions_can_be_left_out_and_are_counted() -> None:
-    found = actions_of(experience(), [1.0, -1.0, 0.5], mask_truncated=True)
+    found = actions_of(experience(), [(1.0, 1.0), (-1.0, -1.0), (0.5,)], mask_truncated=True)
     assert (len(found["one"][0]), found["one"][1]) == (2, 1)
     assert (len(found["two"][0]), found["two"][1]) == (2, 0)
 

@@ -107,7 +107,7 @@ def test_metrics_of_every_step(tmp_path: Path) -> None:
     assert [{k: v for k, v in line.items() if k != "step"} for line in lines] == steps
     for name in [
         *("reward/mean", "reward/std", "terms/agreement", "metrics/solved"),
-        *("groups/flat_share", "groups/advantage_std", "groups/masked_share"),
+        *("groups/flat_share", "groups/advantage_std", "groups/masked_share", "executions/count", "executions/cells"),
         *("actions/count", "actions/tokens", "actions/length_mean", "actions/truncated_share", "actions/entropy"),
         *("update/loss", "update/learning_rate", "update/rows", "update/skipped", "update/collapsed"),
         *("update/stale", "update/refused", "update/gradient_norm/one", "update/gradient_norm/two"),
@@ -150,6 +150,10 @@ def test_weights_of_this_step_are_sampled_from_in_the_next(tmp_path: Path) -> No
     [
         {"discount": 0.5},
         {"groups": "episodes"},
+        {"credit": {"kind": "cross"}},
+        {"credit": {"kind": "column"}},
+        {"credit": {"kind": "pairings"}},
+        {"credit": {"kind": "pairings", "per_action": 3}},
         {"advantage": {"scale": "group_std"}},
         {"advantage": {"baseline": "leave_one_out"}},
         {"advantage": {"baseline": "max"}},

@@ -81,6 +81,10 @@ class CodingTask(Task):
             return "with environment.turns 1 it is what the base plays anyway"
         return ""
 
+    def acting_together(self, params: Any) -> int:
+        """Return the size of the team."""
+        return 1 if params.environment.team == "single" else 2
+
     def check(self, params: Any) -> None:
         """Refuse steps of training that need more problems than are generated."""
         if params.problems.kind == "generated":

@@ -63,6 +63,12 @@ class PhilosophersTask(Task):
             return "environment.mode is sequential, one philosopher acts at a time and there is nobody to read"
         return ""
 
+    def acting_together(self, params: Any) -> int:
+        """Return the size of the largest table; one where they move, and speak, one after the other."""
+        environment = params.environment
+        alone = environment.mode == "sequential" and environment.message_rounds < 2
+        return 1 if alone else max(params.problems.family.philosophers)
+
     def check(self, params: Any) -> None:
         """Refuse prompts that the embedded model cannot read."""
         prompt = params.environment.prompt

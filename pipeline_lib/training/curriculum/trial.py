@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.credit import Aligned
 from pipeline_lib.play import Experience, Player, groups, join
 from pipeline_lib.training.curriculum.gates import Mastery
 from pipeline_lib.training.curriculum.samplers import Epochs, Levels, Sampler, Trial
@@ -46,7 +47,7 @@ def try_out(
         return {}
     slots = processes.share(range(len(chosen)))
     roots = groups([validation[chosen[slot]] for slot in slots], sampler.episodes, seed, step, slots)
-    parts = processes.gather(replace(player, tree=False).play(roots))
+    parts = processes.gather(replace(player, tree=False, plan=Aligned()).play(roots))
     return sampler.judge(read_trial(join(parts)))
 
 

@@ -1,0 +1,28 @@
+"""MAGRPO's own way: the g-th actions of all agents are one joint action, and all share its advantage.
+
+    cells  (g, g, ..., g)                 Q_i(g) = r(g, ..., g) for every agent i
+    cost   G executions per group
+
+The other agents' luck stays in every advantage in full.  Source: MAGRPO, arXiv 2508.04652.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline_lib.credit.plan import Plan, aligned_cells
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned(Plan):
+    """Only what was sampled together is executed."""
+
+    name: ClassVar[str] = "aligned"
+
+    def combine(self, agents: int, size: int) -> NDArray[np.int64]:
+        """Return (g, ..., g) for every g."""
+        return aligned_cells(agents, size)

@@ -1,0 +1,35 @@
+"""Every combination of the sampled actions.
+
+    cells  all of {0..G-1}^N              Q_i(g) = mean of r over the G^(N-1) cells with c_i = g
+    cost   G^N executions per group
+
+The gradient is an N-sample U-statistic, of which aligned is the diagonal and this the whole: its variance is never
+higher.  Main effects of the other agents cancel; what is left of them are interactions, divided by the number of
+partners.  Source: the joint mode "cross" of MAGRPO (arXiv 2508.04652), as a mean: a sum over the cells, as in the
+public implementation, would scale the gradient by G^(N-1).  Complete against incomplete U-statistics: Lee 1990.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline_lib.credit.plan import Plan, too_many
+
+
+@dataclass(frozen=True, slots=True)
+class Cross(Plan):
+    """The whole table."""
+
+    name: ClassVar[str] = "cross"
+
+    def refuse(self, agents: int, size: int) -> str:
+        """Return why the table is too large; empty if it is not."""
+        return too_many(size**agents)
+
+    def combine(self, agents: int, size: int) -> NDArray[np.int64]:
+        """Return all of {0..size-1}^agents."""
+        return np.indices((size,) * agents, dtype=np.int64).reshape(agents, -1).T.copy()

@@ -1,0 +1,91 @@
+"""Combines the actions of a group into further joint actions, so that each agent's part in the reward shows.
+
+A combination whose texts were said together already, in a joint action or in another combination of the same state, is
+not executed again: one state and the same texts have one outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline_lib.credit import Plan
+from pipeline_lib.play.experience import Cells
+from pipeline_lib.play.turn import Node
+from pipeline_lib.protocols import Seat
+from pipeline_lib.seam.environment import Outcome
+
+
+@dataclass(slots=True)
+class Execution:
+    """What the environment is to be given: joint actions as sampled, then combinations.
+
+    Attributes:
+        states: a state per joint action.
+        joint_actions: a text per agent, for each of ``states``.
+        sampled: how many of them were sampled; the rest are combinations.
+        tables: for each group with combinations, the index of its first joint action, its cells (shape (cells,
+            agents), see `Cells.chosen`), and which of ``joint_actions`` each cell is.
+    """
+
+    states: list[Any]
+    joint_actions: list[Sequence[str]]
+    sampled: int
+    tables: list[tuple[int, NDArray[np.int64], list[int]]]
+
+    def cells(self, outcomes: Sequence[Outcome[Any]], first: int) -> list[Cells]:
+        """Return what every cell earned; ``first`` is the index of the first decision of these joint actions."""
+        rewards = np.array([np.nan if o.reward is None else o.reward for o in outcomes], dtype=np.float64)
+        return [Cells(first + start, chosen, rewards[places]) for start, chosen, places in self.tables]
+
+
+def combine(
+    plan: Plan, nodes: Sequence[Node], seats: Sequence[Seat], joint_actions: Sequence[Sequence[str]]
+) -> Execution:
+    """Return all there is to execute.
+
+    Args:
+        plan: which combinations.
+        nodes: the states, each with as many joint actions as it has.
+        seats: one for each joint action, node by node.
+        joint_actions: what was said, a text per agent, for each seat.
+
+    Raises:
+        ValueError: there is no such plan for the agents and actions of a node.
+    """
+    states = [node.state for node in nodes for _ in range(node.n)]
+    found = Execution(states, list(joint_actions), len(states), [])
+    start = 0
+    for node in nodes:
+        acting = seats[start].acting
+        chosen = plan.cells(len(acting), node.n) if acting else np.empty((0, 0), dtype=np.int64)
+        if len(chosen) > node.n:
+            found.tables.append((start, chosen, _places(found, node, start, acting, chosen)))
+        start += node.n
+    return found
+
+
+def _places(found: Execution, node: Node, start: int, acting: Sequence[int], chosen: NDArray[np.int64]) -> list[int]:
+    """Return which joint action each cell is, after adding those that are new."""
+    said = found.joint_actions[start : start + node.n]
+    known: dict[tuple[str, ...], int] = {}
+    for j, texts in enumerate(said):
+        known.setdefault(tuple(texts), start + j)
+    places = []
+    for numbers in chosen.tolist():
+        if all(number == numbers[0] for number in numbers):
+            places.append(start + numbers[0])
+            continue
+        texts = [""] * len(node.agents)
+        for agent, number in zip(acting, numbers, strict=True):
+            texts[agent] = said[number][agent]
+        place = known.setdefault(tuple(texts), len(found.joint_actions))
+        if place == len(found.joint_actions):
+            found.states.append(node.state)
+            found.joint_actions.append(texts)
+        places.append(place)
+    return places

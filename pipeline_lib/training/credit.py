@@ -1,0 +1,91 @@
+"""From what was executed to one advantage per action: where a plan of credit meets returns and baselines.
+
+A joint action that was only executed as sampled gives its advantage to all of its actions (`advantages`).  Where a plan
+had combinations executed (`pipeline_lib.credit`), every action k of agent i gets a return of its own,
+
+    R_i(k) = Q_i(k) + (R_k - r_k)
+
+Q_i(k) is its worth by the cells it is in, this turn's reward only; R_k - r_k is what followed joint action k, the only
+cell with action k from which an episode went on.  Both parts have the right mean given the action, since in each the
+other agents' actions are draws from their policies that do not depend on it; so the sum has.  The returns of an agent's
+actions are then compared like those of a group.
+
+A lost cell is missing in the means that it belongs to.  Where episodes went on, an action whose own joint action was
+lost has no known future and gets no advantage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline_lib.credit import Plan
+from pipeline_lib.play.experience import Cells, Experience
+from pipeline_lib.training.advantages import advantages, group_advantages, is_flat
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.train import AdvantageSettings
+
+
+def credit(
+    experience: Experience, returns: Sequence[float | None], plan: Plan, settings: AdvantageSettings
+) -> tuple[list[tuple[float | None, ...]], float]:
+    """Return the advantage of every action, and the share of groups in which everything that was executed earned alike.
+
+    Args:
+        experience: what was played.
+        returns: R of every decision (`advantages.returns_to_go`), None where unknown.
+        plan: the plan it was played by.
+        settings: baseline and scale.
+
+    Returns:
+        For each decision the advantages of its actions, None where unknown; and the share.
+    """
+    groups = [decision.group for decision in experience.decisions]
+    together, flat = advantages(returns, groups, settings)
+    result = [
+        (advantage,) * len(decision.actions) for decision, advantage in zip(experience.decisions, together, strict=True)
+    ]
+    for cells in experience.cells:
+        members = range(cells.first, cells.first + cells.size)
+        following = _following(experience, returns, members)
+        # A cell that was not continued is taken to be followed by what followed the group on average.
+        earned = cells.rewards + (np.nanmean(following) if not np.isnan(following).all() else 0.0)
+        earned = earned[~np.isnan(earned)]
+        if earned.size:
+            flat[groups[cells.first]] = is_flat(earned)
+        found = _compare(plan, cells, following, settings, float(earned.std()) if earned.size else 0.0)
+        for place, row in zip(members, found.T, strict=True):
+            result[place] = tuple(None if np.isnan(value) else float(value) for value in row)
+    return result, (sum(flat.values()) / len(flat) if flat else 0.0)
+
+
+def _following(experience: Experience, returns: Sequence[float | None], members: Sequence[int]) -> NDArray[np.float64]:
+    """Return R - r of a group's joint actions, shape (G,); NaN where unknown, 0 in a turn after which all ended."""
+    ended = all(experience.decisions[place].last for place in members)
+    found = np.full(len(members), 0.0 if ended else np.nan)
+    for k, place in enumerate(members):
+        reward, value = experience.decisions[place].reward, returns[place]
+        if reward is not None and value is not None:
+            found[k] = value - reward
+    return found
+
+
+def _compare(
+    plan: Plan, cells: Cells, following: NDArray[np.float64], settings: AdvantageSettings, spread: float
+) -> NDArray[np.float64]:
+    """Return the advantage of every action, shape (agents, G), NaN where unknown."""
+    table = plan.compare(cells.chosen, cells.rewards, len(following)) + following
+    found = np.full((table.shape[0], table.shape[2]), np.nan)
+    for agent, comparisons in enumerate(table):
+        for judged, values in enumerate(comparisons):
+            known = ~np.isnan(values)
+            compared = np.full(len(values), np.nan)
+            compared[known] = group_advantages(values[known], settings, spread)
+            # A row judges all of its actions, a column the one that it was made for.
+            own = slice(None) if len(comparisons) == 1 else judged
+            found[agent, own] = compared[own]
+    return found
