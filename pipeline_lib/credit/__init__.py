@@ -13,28 +13,3 @@ Plans differ in how much of the other agents' luck is left in an agent's advanta
 One file per plan, with its formula; this package is arithmetic on indices and rewards and knows nothing of anything
 else in the library.
 """
-
-from __future__ import annotations
-
-from typing import Any
-
-from pipeline_lib.credit.aligned import Aligned
-from pipeline_lib.credit.column import Column
-from pipeline_lib.credit.cross import Cross
-from pipeline_lib.credit.latin import Latin
-from pipeline_lib.credit.pairings import Pairings
-from pipeline_lib.credit.plan import Plan
-
-PLANS: dict[str, type[Plan]] = {plan.name: plan for plan in (Aligned, Pairings, Latin, Cross, Column)}
-
-__all__ = ["PLANS", "Aligned", "Column", "Cross", "Latin", "Pairings", "Plan", "make_plan"]
-
-
-def make_plan(kind: str, **options: Any) -> Plan:
-    """Return the plan called ``kind``.
-
-    Args:
-        kind: a name in `PLANS`.
-        options: the plan's own settings.
-    """
-    return PLANS[kind](**options)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline_lib.credit import Plan
+from pipeline_lib.credit.plan import Plan
 from pipeline_lib.play.experience import Cells
 from pipeline_lib.play.turn import Node
 from pipeline_lib.protocols import Seat

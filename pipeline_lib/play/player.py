@@ -21,7 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline_lib.credit import Aligned, Plan
+from pipeline_lib.credit.aligned import Aligned
+from pipeline_lib.credit.plan import Plan
 from pipeline_lib.play.combining import Execution, combine
 from pipeline_lib.play.experience import Experience
 from pipeline_lib.play.roots import Root

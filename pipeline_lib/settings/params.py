@@ -85,7 +85,7 @@ class Params(Section):
         credit = self.train.credit
         if credit.kind == "aligned":
             return self
-        from pipeline_lib.credit import make_plan
+        from pipeline_lib.credit.make import make_plan
 
         if self.rollouts.protocol != "decentralised":
             raise ValueError(

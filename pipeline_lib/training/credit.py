@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline_lib.credit import Plan
+from pipeline_lib.credit.plan import Plan
 from pipeline_lib.play.experience import Cells, Experience
 from pipeline_lib.training.advantages import advantages, group_advantages, is_flat
 

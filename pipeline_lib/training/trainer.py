@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pipeline_lib.credit import make_plan
+from pipeline_lib.credit.make import make_plan
 from pipeline_lib.play import Player, Problem
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest

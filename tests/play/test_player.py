@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from pipeline_lib.credit import Aligned
+from pipeline_lib.credit.aligned import Aligned
 from pipeline_lib.play import Player, Root, groups
 from pipeline_lib.play.seeds import derive
 from pipeline_lib.policies.policy import Policy

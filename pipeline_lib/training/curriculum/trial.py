@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.credit import Aligned
+from pipeline_lib.credit.aligned import Aligned
 from pipeline_lib.play import Experience, Player, groups, join
 from pipeline_lib.training.curriculum.gates import Mastery
 from pipeline_lib.training.curriculum.samplers import Epochs, Levels, Sampler, Trial
