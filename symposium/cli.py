@@ -23,6 +23,7 @@ PROGRAMS = {
     "identity": ("flows.identity", "What a result depends on, and why a stage is stale."),
     "looks": ("flows.looks", "Every look at the test split that git remembers."),
     "play": ("flows.play", "Watch a team play one problem, beside another team if you like."),
+    "serve": ("flows.endpoint", "Serve a team on 127.0.0.1 with an OpenAI-compatible API."),
     "export": ("flows.export", "Write a trained team as folders that transformers and peft load by themselves."),
     "doctor": ("flows.doctor", "What works on this machine, and what to install for what does not."),
 }

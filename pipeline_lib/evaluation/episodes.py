@@ -23,6 +23,8 @@ class EpisodeRecord:
         metrics: the last turn's metrics (``tests_passed``, ``all_passed``, ``cooperation``, ...).
         tokens: tokens sampled by all agents.
         details: JSON-like facts for the report (scheme, status).
+        shown: what people read, of the first episode on each problem where the evaluation was asked to keep it
+            (`pipeline_lib.evaluation.shown`); else None.
     """
 
     problem: str
@@ -34,10 +36,12 @@ class EpisodeRecord:
     metrics: Mapping[str, float]
     tokens: int
     details: Mapping[str, Any] = field(default_factory=dict)
+    shown: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as a JSON object with one key per attribute."""
-        return dataclasses.asdict(self)
+        """Return the record as a JSON object with one key per attribute; ``shown`` only where there is something."""
+        row = dataclasses.asdict(self)
+        return row if self.shown is not None else {key: value for key, value in row.items() if key != "shown"}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> EpisodeRecord:

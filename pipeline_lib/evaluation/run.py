@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.shown import Keeper
 from pipeline_lib.play import Decision, Player, paired
 
 
@@ -27,7 +29,9 @@ class Problem(Protocol):
         """Return the cluster that statistics resample."""
 
 
-def evaluate_team(player: Player, problems: Sequence[Problem], samples: int, seed: int) -> list[EpisodeRecord]:
+def evaluate_team(
+    player: Player, problems: Sequence[Problem], samples: int, seed: int, keep_texts: bool = False
+) -> list[EpisodeRecord]:
     """Play ``samples`` episodes on every problem.
 
     Args:
@@ -35,6 +39,7 @@ def evaluate_team(player: Player, problems: Sequence[Problem], samples: int, see
         problems: problems with distinct ids.
         samples: episodes per problem, > 0.
         seed: of everything drawn.
+        keep_texts: keep of the first episode on each problem what people read (`pipeline_lib.evaluation.shown`).
 
     Returns:
         One record per episode, all of a problem's together and in the order of ``problems``.  ``details`` holds, beside
@@ -50,8 +55,14 @@ def evaluate_team(player: Player, problems: Sequence[Problem], samples: int, see
         raise ValueError(f"samples is {samples}; it must be at least 1")
     if repeated := [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]:
         raise ValueError(f"problem {repeated[0]!r} occurs more than once; its episodes could not be told apart")
-    episodes = player.play(paired(problems, samples, seed)).episodes()
-    return [_record(problems[i // samples], i % samples, decisions) for i, decisions in enumerate(episodes)]
+    roots = paired(problems, samples, seed)
+    keeper = Keeper(player.environment, roots[::samples]) if keep_texts else None
+    episodes = replace(player, watcher=keeper).play(roots).episodes()
+    records = [_record(problems[i // samples], i % samples, decisions) for i, decisions in enumerate(episodes)]
+    if keeper is not None:
+        for number, shown in enumerate(keeper.kept):
+            records[number * samples] = replace(records[number * samples], shown=shown)
+    return records
 
 
 def _record(problem: Problem, sample: int, decisions: Sequence[Decision]) -> EpisodeRecord:

@@ -138,7 +138,7 @@ class Turn:
         return texts
 
     def _generate(self, requests: Sequence[Request], speeches: Sequence[Sequence[Speech]]) -> list[list[Action]]:
-        if self._watcher is None:
+        if self._watcher is None or not self._watcher.listens:
             return self._engine.generate(requests, self._sampling)
         policies = [self._team.policies[request.policy] for request in requests]
         listening = Listening(self._watcher, speeches, policies)

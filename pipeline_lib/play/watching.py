@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pipeline_lib.rollouts.streaming import TextStream
 
@@ -38,7 +38,13 @@ class Speech:
 
 
 class Watcher:
-    """Is told; each method does nothing unless it is overridden.  They are called in the thread that samples."""
+    """Is told; each method does nothing unless it is overridden.
+
+    Attributes:
+        listens: it wants to be told what is asked and said, in the thread that samples; else only what is `judged`.
+    """
+
+    listens: ClassVar[bool] = True
 
     def asked(self, speech: Speech) -> None:
         """An agent is about to answer; those asked at the same time are told one after the other."""

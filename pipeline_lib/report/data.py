@@ -8,6 +8,9 @@ from typing import Any
 
 from pipeline_lib.seam.metrics import Metric, Metrics, describe
 
+#: Problems of which figures may show what a team did.
+EXAMPLES = 3
+
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
@@ -28,8 +31,9 @@ class ReportData:
         settings: all settings, as JSON.
         notes: what a reader must know of the teams compared, a paragraph each.
         metrics: the environment's metrics: how they are named and shown.
-        examples: episodes of the test (`EpisodeRecord.to_json`), the first of each of the first problems, by team:
-            ``base``, and ``selected`` of the first training seed.
+        first_episodes: episodes of the test (`EpisodeRecord.to_json`), the first of each problem, by team: ``base``,
+            and ``selected`` of the first training seed.
+        about: task, model, data, date and machine, a sentence.
     """
 
     name: str
@@ -45,7 +49,13 @@ class ReportData:
     settings: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     metrics: Metrics = field(default_factory=dict)
-    examples: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    first_episodes: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    about: str = ""
+
+    @property
+    def examples(self) -> dict[str, Sequence[Mapping[str, Any]]]:
+        """The first episodes of the first few problems, by team."""
+        return {name: rows[:EXAMPLES] for name, rows in self.first_episodes.items()}
 
     @property
     def metric(self) -> str:

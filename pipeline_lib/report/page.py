@@ -17,6 +17,7 @@ from pipeline_lib.report import cost_tables, result_figures, training_figures
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.style import Figure, Table
 from pipeline_lib.report.text import cell, sentence_only, typeset
+from pipeline_lib.report.to_read import RULE, STYLE, to_read
 from pipeline_lib.seam.metrics import Metric, describe
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -56,6 +57,9 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         "problems": result_figures.problems(data),
         "behaviour": result_figures.behaviour(data),
         "own": own,
+        "about": typeset(data.about),
+        "to_read": to_read(data.first_episodes, data.metric, info),
+        "rule": RULE,
         "faults": [
             f"Step {point['step']} of seed {seed}: {'; '.join(point['faults'])}"
             for seed, chosen in data.selection["seeds"].items()
@@ -90,7 +94,7 @@ def render(template: str, context: Mapping[str, Any]) -> str:
     )
     environment.filters["cell"] = cell
     css = (TEMPLATES / "style.css").read_text(encoding="utf-8")
-    return environment.get_template(template).render(css=css, **context)
+    return environment.get_template(template).render(css=f"{css}\n{STYLE}", **context)
 
 
 def _findings(data: ReportData) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any
 
 POWER = re.compile(r"(\d(?:\.\d+)?)e([+−-]?)0*(\d+)")
@@ -43,3 +44,11 @@ def sentence_only(text: str) -> str:
     """Drop the verdict word from a sentence, for places that show the word by itself."""
     rest = re.sub(r"^[A-Z]{5,}: ", "", text)
     return f"{rest[:1].upper()}{rest[1:]}"
+
+
+def harmless(text: str) -> str:
+    """Return untrusted text without control characters, which a terminal would obey; line ends and tabs stay."""
+    return "".join(
+        letter if letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn") else "�"
+        for letter in text
+    )

@@ -55,12 +55,13 @@ class Evaluator:
         arm: which arm.
         split: ``validation`` or ``test``.
         samples: episodes per problem, and their seed.
+        keep_texts: keep of the first episode on each problem what people read.
     """
 
-    def __init__(self, params: Params, arm: str, split: str, samples: SampleSettings) -> None:
+    def __init__(self, params: Params, arm: str, split: str, samples: SampleSettings, keep_texts: bool = False) -> None:
         self._params = params
         self._arm = arm
-        self._samples = samples
+        self._samples, self._keep_texts = samples, keep_texts
         self._protocol = protocol_of(params, arm)
         self._section = environment_section(params, arm)
         self.problems: Sequence[Any] = load_split(PROBLEMS, split)
@@ -123,7 +124,7 @@ class Evaluator:
             put()
             engine = self._engine_with_team()
             player = Player(self._environment, self._team, engine, sampling_of(params), protocol)
-            records = evaluate_team(player, self.problems, samples.samples, samples.seed)
+            records = evaluate_team(player, self.problems, samples.samples, samples.seed, self._keep_texts)
             return {
                 "episodes": [record.to_json() for record in records],
                 "seconds": round(time.perf_counter() - started, 3),
@@ -135,6 +136,7 @@ class Evaluator:
             seed=samples.seed,
             settings={
                 "samples": samples.samples,
+                "texts": self._keep_texts,
                 "protocol": protocol.name,
                 "environment": result_settings(self._section),
                 "playing": playing(params),
@@ -149,9 +151,11 @@ class Evaluator:
 
 
 @contextlib.contextmanager
-def evaluator(params: Params, arm: str, split: str, samples: SampleSettings) -> Iterator[Evaluator]:
+def evaluator(
+    params: Params, arm: str, split: str, samples: SampleSettings, keep_texts: bool = False
+) -> Iterator[Evaluator]:
     """Yield an `Evaluator` and stop its engine and sandbox afterwards."""
-    made = Evaluator(params, arm, split, samples)
+    made = Evaluator(params, arm, split, samples, keep_texts)
     try:
         yield made
     finally:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
 from pipeline_lib.evaluation.metrics import summarise_team
+from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.page import build_report
 from pipeline_lib.report.series import write_plots
@@ -14,6 +15,7 @@ from pipeline_lib.seam.registry import find
 from tasks.experiment.arms import IDENTITIES, PROBLEMS, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.experiment.comparisons import SINGLE_AGENT, notes
 from tasks.experiment.episode_files import TESTED, read_episodes, swept, tested_file
+from tasks.experiment.machine import machine
 from tasks.identity.run import identity_tags
 from tasks.identity.stages import whole
 
@@ -22,9 +24,6 @@ if TYPE_CHECKING:
     from tasks.runtime.stage import StageRun
 
 REPORT = Path("report")
-
-#: Problems of which the page may show what a team did.
-EXAMPLES = 3
 
 
 def make_report(params: Params, run: StageRun) -> None:
@@ -72,17 +71,42 @@ def gather(params: Params, name: str) -> ReportData:
         },
         settings=whole(params).model_dump(mode="json"),
         notes=notes(params),
-        examples=examples(params),
+        first_episodes=first_episodes(params),
+        about=about(params),
     )
 
 
-def examples(params: Params) -> dict[str, list[dict[str, Any]]]:
-    """Return the first test episode of each of the first `EXAMPLES` problems, of the base and of a selected team."""
+def first_episodes(params: Params) -> dict[str, list[dict[str, Any]]]:
+    """Return the first test episode of each problem, of the base and of a selected team."""
     files = {"base": tested_file(TEAM, "base"), "selected": tested_file(TEAM, "selected", seeds_of(params, TEAM)[0])}
     return {
-        name: [episode.to_json() for episode in read_episodes(path) if episode.sample == 0][:EXAMPLES]
+        name: [episode.to_json() for episode in read_episodes(path) if episode.sample == 0]
         for name, path in files.items()
     }
+
+
+def about(params: Params) -> str:
+    """Return in a sentence what was trained, on what, when it was tested, and on what machine this page was made."""
+    manifest = load_manifest(PROBLEMS)
+    sizes = ", ".join(f"{entry['count']:,} {split}" for split, entry in manifest["splits"].items())
+    policy = params.policy
+    model = (
+        f"the embedded model ({policy.layers} layers of width {policy.hidden_size}, made from nothing)"
+        if policy.kind == "embedded"
+        else " and ".join(policy.models)
+    )
+    weights = (
+        "one set of weights for all agents" if policy.parameters == "shared" else "weights of its own for each agent"
+    )
+    adapter = f", {policy.adapter.kind} adapters" if policy.adapter.kind != "none" else ""
+    looks = storage.read_json(RESULTS / "verdict.json").get("looks") or {}
+    history = looks.get("history") or [{}]
+    day = str(history[-1].get("time", ""))[:10]
+    tested = f"Tested on {day} (UTC); this" if day else "This"
+    return (
+        f"Task: {params.environment.kind}. Model: {model}, {weights}{adapter}. "
+        f"Problems: {params.problems.kind} ({sizes}). {tested} page was made on {machine()}."
+    )
 
 
 def training_rows(arm: str, seed: int) -> list[dict[str, float]]:

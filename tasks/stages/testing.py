@@ -47,7 +47,7 @@ def test_teams(params: Params, run: StageRun) -> None:
     for arm in ARMS:
         if not seeds_of(params, arm):
             continue
-        with evaluator(params, arm, "test", params.evaluate.test) as team:
+        with evaluator(params, arm, "test", params.evaluate.test, keep_texts=True) as team:
             entry = team.manifest
             run.tracked.dataset("test", entry["digest"], {"path": str(PROBLEMS / entry["file"])}, "test")
             keep(tested_file(arm, "base"), team.base())

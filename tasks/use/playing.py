@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -150,14 +149,6 @@ class _Recording(Watcher):
             waiting = self._waiting[id(self._open[0])]
             while waiting:
                 waiting.pop(0)()
-
-
-def harmless(text: str) -> str:
-    """Return untrusted text without what a terminal would obey; line ends and tabs stay."""
-    return "".join(
-        letter if letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn") else "�"
-        for letter in text
-    )
 
 
 def as_json(played: Played, labels: dict[str, str]) -> dict[str, Any]:

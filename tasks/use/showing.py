@@ -16,8 +16,9 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from pipeline_lib.report.text import harmless
 from pipeline_lib.seam.metrics import Metrics, describe
-from tasks.use.playing import Played, PlayedTurn, Said, Show, harmless
+from tasks.use.playing import Played, PlayedTurn, Said, Show
 
 if TYPE_CHECKING:
     from pipeline_lib.play.watching import Speech

@@ -1,5 +1,6 @@
 """Episodes are played side by side, paired by seed, and accounted for; with a real model and engine."""
 
+import dataclasses
 import json
 
 import pytest
@@ -162,3 +163,20 @@ def test_mistakes_are_named(team):
 
 def test_no_problems_no_records(team):
     assert play(team, []) == []
+
+
+def test_texts_are_kept_of_the_first_episode_on_each_problem_and_change_nothing_else(team):
+    plain = play(team)
+    player = Player(Talking(), team, Listening(), SAMPLING)
+    player.engine.load(team.policies)
+    kept = evaluate_team(player, PROBLEMS, 3, 1, keep_texts=True)
+    assert [dataclasses.replace(record, shown=None) for record in kept] == plain
+    assert [record.shown is not None for record in kept] == [record.sample == 0 for record in kept]
+    for record, problem in zip(kept[::3], PROBLEMS, strict=True):
+        shown = record.shown
+        assert shown["turns"] == [list(turn) for turn in record.details["said"]]
+        assert len(shown["told"]) == len(shown["agents"]) == len(Talking().agents(problem))
+        assert shown["text"] == "\n\n".join(text.strip("\n") for text in shown["turns"][-1] if text.strip())
+    assert "shown" not in plain[0].to_json()
+    for record in (plain[0], kept[0]):
+        assert EpisodeRecord.from_json(json.loads(json.dumps(record.to_json()))) == record

@@ -12,10 +12,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import openai
 import pytest
 import yaml
 
 from flows.experiment import outcome
+from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import file_digest, folder_digest, read_jsonl
 from tasks.identity.stages import RUNTIME, STAGES
@@ -66,6 +68,7 @@ def test_it_ends_in_a_verdict_and_a_report(finished: Path):
         assert numbers[key] == pytest.approx(verdict["teams"][name]["metrics"]["tests_passed"], abs=1e-6)
     page = (finished / "report/index.html").read_text()
     assert verdict["verdict"] in page
+    assert "Episodes to read" in page and "Task: coding. Model: the embedded model" in page
     assert "against untrained one-round discussion" in page and "does not read it" in page
     assert "http://" not in re.sub(r"http://www\.w3\.org/\S+|xmlns\S+", "", page)
     assert [path.name for path in sorted((finished / "models/trained/team-0").iterdir())] == [
@@ -116,6 +119,32 @@ def test_a_team_and_its_base_play_a_problem(finished: Path):
         assert [said["agent"] for said in turn["said"]] == ["helper", "main"]
         assert sum(turn["terms"].values()) == pytest.approx(turn["reward"]) == pytest.approx(episode["reward"])
         assert turn["details"]["status"] == "missing" or len(turn["exhibit"]["checks"]) == 6
+
+
+def test_a_team_is_served_to_the_standard_client_until_it_is_interrupted(finished: Path):
+    command = [sys.executable, "-m", "symposium", "serve", "--port", "0", "--team", "base"]
+    serving = subprocess.Popen(
+        command, cwd=finished, env=environment() | {"SYMPOSIUM_API_KEY": "k"}, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert serving.stdout is not None
+        first = serving.stdout.readline()
+        assert first.startswith("the base, untrained at http://127.0.0.1:") and "models: team, helper, main" in first
+        client = openai.OpenAI(base_url=first.split(" at ")[1].split(";")[0], api_key="k", max_retries=0)
+        row = next(iter(read_jsonl(finished / "data/problems/train.jsonl")))
+
+        def ask(model: str, text: str) -> str:
+            message = {"role": "user", "content": text}
+            said = client.chat.completions.create(model=model, messages=[message], seed=1, temperature=0)  # type: ignore[list-item]
+            return said.choices[0].message.content or ""
+
+        texts = [ask(role, row["observations"][role]) for role in ("helper", "main")]
+        assert ask("team", json.dumps(row)) == build_program(tuple(texts), row["entry_point"]).code
+        serving.send_signal(signal.SIGINT)
+        assert serving.wait(120) == 0
+    finally:
+        serving.kill()
+        serving.wait()
 
 
 def test_teams_and_problems_are_chosen_by_name_and_no_test_problem_is_played(

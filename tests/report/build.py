@@ -71,6 +71,18 @@ def episodes(
     return records
 
 
+def shown(text: str, passed: bool) -> dict[str, Any]:
+    """What is kept of an episode to be read."""
+    return {
+        "agents": ["helper", "main"],
+        "told": ["write aux", "write main"],
+        "turns": [[text, f"def main(xs):\n    return aux(xs)  # {text}"]],
+        "text": f"{text}\n\ndef main(xs): ...",
+        "language": "python",
+        "checks": [["assert candidate([1]) == 1", passed, "" if passed else f"got {text}"]],
+    }
+
+
 def overall(records: list[EpisodeRecord]) -> dict[str, float]:
     return dict(summarise_team(records, metrics=METRICS)["overall"])
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from selenium import webdriver
@@ -16,8 +17,9 @@ from pipeline_lib.environments.coding.metrics import METRICS
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.page import build_report
+from pipeline_lib.report.to_read import RULE, to_read
 from tests.evaluation.build import constant_team, summarise_test, team
-from tests.report.build import EVALUATE, VERDICT, experiment
+from tests.report.build import EVALUATE, VERDICT, experiment, shown
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 
@@ -253,3 +255,53 @@ def test_on_paper_plan_and_identity_are_unfolded_and_links_are_gone(folder: Path
     assert len(on_paper) == 4
     assert all(on_paper) and not any(on_screen)
     assert not navigation
+
+
+def first_episodes(count: int = 9) -> dict[str, list[dict[str, Any]]]:
+    """Episodes of a base that fails everything and of a team that differs from problem to problem."""
+    made: dict[str, list[dict[str, Any]]] = {"base": [], "selected": []}
+    passed = [0.5, 1.0, 0.0, 0.5, 0.5, 0.5, 1.0, 0.5, 0.5]
+    for place in range(count):
+        for team_name, value in (("base", 0.25 if place == 2 else 0.0), ("selected", passed[place])):
+            text = f"def aux(xs):\n    return '<script>{team_name} {place}\x1b'"
+            details = {"status": "passed" if value == 1 else "timeout" if place == 4 else "failed"}
+            details |= {"schemes": ["fallback"]} if place >= 7 else {}
+            made[team_name].append(
+                {
+                    "problem": f"p{place}", "family": "f", "sample": 0, "reward": 1.0 + value - place / 100, "turns": 1,
+                    "terms": {"tests": value}, "metrics": {"tests_passed": value}, "tokens": 9, "details": details,
+                    "shown": shown(text, value == 1),
+                }
+            )  # fmt: skip
+    return made
+
+
+def test_episodes_to_read_are_picked_by_the_rule_that_the_page_states(tmp_path: Path):
+    data = dataclasses.replace(experiment(1), first_episodes=first_episodes(), about="Task: x. Tested on a day.")
+    found = {
+        title: item.problem for item in to_read(data.first_episodes, "tests_passed", data.info) for title in item.titles
+    }
+    assert found == {
+        "greatest gain": "p1",
+        "greatest loss": "p2",
+        "best": "p1",
+        "worst": "p2",
+        "typical": "p0",
+        "fails: failed": "p0",
+        "fails: timeout": "p4",
+        "scheme: fallback": "p7",
+    }
+    _, document = build(data, tmp_path)
+    assert RULE in document.text and "Task: x. Tested on a day." in document.text
+    for problem in set(found.values()):
+        assert f": {problem}, " in document.text
+    assert "p3" not in document.text and "p8" not in document.text
+    assert "greatest gain, best: p1, 0.0 % \u2192 100.0 %" in " ".join(document.text.split())
+
+
+def test_what_agents_wrote_stays_text_on_the_page(tmp_path: Path):
+    page, document = build(dataclasses.replace(experiment(1), first_episodes=first_episodes()), tmp_path)
+    assert document.tags["script"] == 0 and "<script>selected 1" in document.text
+    assert "\x1b" not in page and '<span class="k">def</span>' in page
+    without, _ = build(experiment(1), tmp_path)
+    assert "Episodes to read" not in without

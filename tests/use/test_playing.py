@@ -20,6 +20,7 @@ from pipeline_lib.play.roots import paired
 from pipeline_lib.play.watching import Speech
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.protocols import make_protocol
+from pipeline_lib.report.text import harmless
 from pipeline_lib.rollouts.engine import Action, Counters, Engine
 from pipeline_lib.rollouts.streaming import TextStream
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
@@ -29,7 +30,7 @@ from pipeline_lib.seam.metrics import describe
 from pipeline_lib.seam.registry import find, names
 from pipeline_lib.settings.load import validate_params
 from pipeline_lib.settings.sandbox import ProcessSandbox
-from tasks.use.playing import Played, PlayedTurn, Said, Show, as_json, harmless, play
+from tasks.use.playing import Played, PlayedTurn, Said, Show, as_json, play
 from tasks.use.showing import TerminalShow, side_by_side
 from tests.training.conftest import SAMPLING, TOYS, Agree, make_team
 

@@ -1,0 +1,153 @@
+"""Episodes to read: which ones the page shows, by a rule that it states, and how.
+
+Of every test problem the first episode is kept with its texts, of the base and of the selected team of one training
+run; the rule picks among these, so nobody chose what is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+from pipeline_lib.report.text import harmless
+from pipeline_lib.seam.metrics import Metric
+
+RULE = (
+    "Of every test problem the first episode of the base and of the selected team of the first training run is kept "
+    "with its texts. Shown are, by rule and not by choice: greatest gain and greatest loss, the selected team's "
+    "best and worst by reward, the one whose value is nearest to its median, and the first of each way to fail and of "
+    "each cooperation scheme; where several are alike, the first in the order of the problems."
+)
+#: Ways to fail and schemes that are shown, of each kind.
+MOST_KINDS = 6
+#: Longest text shown, in characters; what is longer is cut.
+MOST_TEXT = 6000
+
+_FORMAT = HtmlFormatter(nowrap=True, style="friendly")
+STYLE = _FORMAT.get_style_defs(".code")
+
+Episode = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class ToRead:
+    """One problem on the page.
+
+    Attributes:
+        problem: its id.
+        titles: why it is shown.
+        before, after: values of the metric.
+        told: each agent and what it was told, with markup.
+        sides: the base and the selected team: what each agent wrote, the result, checks, and what was earned.
+    """
+
+    problem: str
+    titles: list[str]
+    before: str
+    after: str
+    told: list[tuple[str, str]]
+    sides: list[dict[str, Any]] = field(default_factory=list)
+
+
+def to_read(episodes: Mapping[str, Sequence[Episode]], metric: str, info: Metric) -> list[ToRead]:
+    """Return the episodes that the page shows, by `RULE`, in the order of the rule.
+
+    Args:
+        episodes: of ``base`` and ``selected``, one per problem, in the same order of problems
+            (`EpisodeRecord.to_json`); those without texts are left out.
+        metric: the primary metric.
+        info: how it is named and shown.
+    """
+    pairs = [
+        (base, selected)
+        for base, selected in zip(episodes.get("base", ()), episodes.get("selected", ()), strict=True)
+        if base.get("shown") and selected.get("shown")
+        if base["reward"] is not None and selected["reward"] is not None
+    ]
+    titles: dict[int, list[str]] = {}
+    for place, title in _chosen(pairs, metric):
+        titles.setdefault(place, []).append(title)
+    found = []
+    for place, why in titles.items():
+        base, selected = pairs[place]
+        told = zip(selected["shown"]["agents"], selected["shown"]["told"], strict=True)
+        found.append(
+            ToRead(
+                problem=str(selected["problem"]),
+                titles=why,
+                before=info.text(_value(base, metric)),
+                after=info.text(_value(selected, metric)),
+                told=[(agent, harmless(text)) for agent, text in told if text],
+                sides=[_side("base", base), _side("selected team", selected)],
+            )
+        )
+    return found
+
+
+def _chosen(pairs: Sequence[tuple[Episode, Episode]], metric: str) -> list[tuple[int, str]]:
+    """Return place and reason of every episode that the rule picks."""
+    if not pairs:
+        return []
+    places = range(len(pairs))
+    gains = [_value(selected, metric) - _value(base, metric) for base, selected in pairs]
+    values = [_value(selected, metric) for _, selected in pairs]
+    rewards = [float(selected["reward"]) for _, selected in pairs]
+    median = sorted(values)[(len(values) - 1) // 2]
+    found = []
+    if max(gains) > 0:
+        found.append((max(places, key=gains.__getitem__), "greatest gain"))
+    if min(gains) < 0:
+        found.append((min(places, key=gains.__getitem__), "greatest loss"))
+    found.append((max(places, key=rewards.__getitem__), "best"))
+    found.append((min(places, key=rewards.__getitem__), "worst"))
+    found.append((min(places, key=lambda place: abs(values[place] - median)), "typical"))
+    failures: dict[str, int] = {}
+    schemes: dict[str, int] = {}
+    for place, (_, selected) in enumerate(pairs):
+        status = str(selected["details"].get("status", ""))
+        if status not in ("", "passed"):
+            failures.setdefault(status, place)
+        for scheme in selected["details"].get("schemes", ()):
+            schemes.setdefault(str(scheme), place)
+    found += [(place, f"fails: {kind.replace('_', ' ')}") for kind, place in list(failures.items())[:MOST_KINDS]]
+    found += [(place, f"scheme: {kind.replace('_', ' ')}") for kind, place in list(schemes.items())[:MOST_KINDS]]
+    return found
+
+
+def _value(episode: Episode, metric: str) -> float:
+    return float(episode["reward"] if metric == "reward" else episode["metrics"][metric])
+
+
+def _side(title: str, episode: Episode) -> dict[str, Any]:
+    """Return what one team did, as the template shows it; everything that agents wrote is escaped."""
+    shown = episode["shown"]
+    language = str(shown.get("language", ""))
+    last = shown["turns"][-1] if shown["turns"] else []
+    return {
+        "title": title,
+        "turns": len(shown["turns"]),
+        "wrote": [(agent, _code(text, language)) for agent, text in zip(shown["agents"], last, strict=True) if text],
+        "result": _code(str(shown.get("text", "")), language),
+        "checks": [(harmless(what), passed, harmless(answer)) for what, passed, answer in shown.get("checks", ())],
+        "terms": [(name, f"{value:+.3f}") for name, value in episode["terms"].items()],
+        "reward": f"{episode['reward']:+.3f}",
+    }
+
+
+def _code(text: str, language: str) -> Markup | str:
+    """Return text with colours where its language is known, else as it is, for the template to escape."""
+    text = harmless(text)
+    if len(text) > MOST_TEXT:
+        text = f"{text[:MOST_TEXT]}\n... ({len(text) - MOST_TEXT:,} more characters)"
+    try:
+        lexer = get_lexer_by_name(language, stripnl=False)
+    except ClassNotFound:
+        return text
+    return Markup(highlight(text, lexer, _FORMAT))  # pygments escapes what it is given

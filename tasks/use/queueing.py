@@ -1,0 +1,210 @@
+"""Answers that were asked for together are drawn together: a queue in front of one engine, served by one thread.
+
+Whatever waits when the engine falls free becomes one batch: one call of the engine for all questions to agents with the
+same sampling, one play for all problems of the team.  A batch that fails is done again one by one, so that a question
+that cannot be answered spoils no other.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.play import Player, Root
+from pipeline_lib.play.roots import PairedChance
+from pipeline_lib.play.watching import Speech, Watcher
+from pipeline_lib.rollouts.engine import Request, Sampling
+from pipeline_lib.rollouts.streaming import TextStream
+
+if TYPE_CHECKING:
+    from pipeline_lib.rollouts.engine import Action
+    from pipeline_lib.seam.environment import Outcome
+
+
+class FullError(RuntimeError):
+    """As many questions wait as may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a question: texts, why each ended (``stop`` or ``length``), and tokens read and written."""
+
+    texts: tuple[str, ...]
+    finishes: tuple[str, ...]
+    prompt_tokens: int
+    completion_tokens: int
+
+
+@dataclass(eq=False, slots=True)
+class Question:
+    """Something to be answered.
+
+    Attributes:
+        sampling: the distribution it is drawn from.
+        seed: of its draws.
+        agent: who is asked; empty: the team.
+        prompt: token ids for an agent.
+        problem: for the team.
+        n: answers of an agent.
+        wrote: is told what an agent writes, by the number of the answer; called in the serving thread.
+        done: is told the answer, or the error; called in the serving thread.
+        gone: nobody waits for it any more.
+    """
+
+    sampling: Sampling
+    seed: int
+    done: Callable[[Answer | BaseException], None]
+    agent: str = ""
+    prompt: tuple[int, ...] = ()
+    problem: Any = None
+    n: int = 1
+    wrote: Callable[[int, str], None] = lambda number, text: None
+    gone: bool = False
+    begun: bool = field(default=False, init=False)
+
+
+class Desk:
+    """Takes questions and answers them in a thread of its own.
+
+    Args:
+        make: makes the team, in the serving thread, where the processes of its sandbox belong.
+        most_waiting: questions that may wait.
+    """
+
+    def __init__(self, make: Callable[[], Player], most_waiting: int) -> None:
+        self._make = make
+        self._waiting: queue.Queue[Question | None] = queue.Queue(most_waiting)
+        self._ready: queue.Queue[Player | BaseException] = queue.Queue(1)
+        self._thread = threading.Thread(target=self._serve, name="desk", daemon=True)
+        self.batches: list[int] = []
+        """How many questions each batch held."""
+
+    def open(self) -> Player:
+        """Start, and return the team once it is there; what keeps it from being there is raised."""
+        self._thread.start()
+        found = self._ready.get()
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def ask(self, question: Question) -> None:
+        """Put a question into the queue.
+
+        Raises:
+            FullError: as many wait as may.
+        """
+        try:
+            self._waiting.put_nowait(question)
+        except queue.Full:
+            raise FullError(f"{self._waiting.maxsize} requests wait already; try again in a moment") from None
+
+    def close(self) -> None:
+        """Answer what waits, then end."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _serve(self) -> None:
+        try:
+            player = self._make()
+        except BaseException as error:
+            self._ready.put(error)
+            return
+        self._ready.put(player)
+        open_ = True
+        while open_:
+            batch = [self._waiting.get()]
+            while not self._waiting.empty():
+                batch.append(self._waiting.get_nowait())
+            open_ = None not in batch
+            alike: dict[tuple[bool, Sampling], list[Question]] = {}
+            for question in batch:
+                if question is not None and not question.gone:
+                    alike.setdefault((bool(question.agent), question.sampling), []).append(question)
+            for (agents, sampling), questions in alike.items():
+                self._answer(_ask_agents if agents else _ask_team, player, sampling, questions)
+        player.engine.close()
+        player.environment.close()
+
+    def _answer(
+        self,
+        ask: Callable[[Player, Sampling, Sequence[Question]], list[Answer]],
+        player: Player,
+        sampling: Sampling,
+        questions: Sequence[Question],
+    ) -> None:
+        self.batches.append(len(questions))
+        try:
+            found: list[Any] = list(ask(player, sampling, questions))
+        except Exception as error:
+            found = [error]
+            if len(questions) > 1:
+                for question in questions:
+                    if question.begun:  # what was streamed cannot be taken back
+                        question.done(error)
+                    else:
+                        self._answer(ask, player, sampling, [question])
+                return
+        for question, answer in zip(questions, found, strict=True):
+            question.done(answer)
+
+
+def _ask_agents(player: Player, sampling: Sampling, questions: Sequence[Question]) -> list[Answer]:
+    policies = [player.team.policy_of(question.agent) for question in questions]
+    requests = [
+        Request(policy.name, question.prompt, question.n, question.seed)
+        for policy, question in zip(policies, questions, strict=True)
+    ]
+    streams = [[TextStream(p) for _ in range(q.n)] for p, q in zip(policies, questions, strict=True)]
+
+    def heard(request: int, number: int, token: int) -> None:
+        if text := streams[request][number].add(token):
+            questions[request].begun = True
+            questions[request].wrote(number, text)
+
+    player.engine.listener = heard
+    try:
+        found = player.engine.generate(requests, sampling)
+    finally:
+        player.engine.listener = None
+    answers = []
+    for question, own, actions in zip(questions, streams, found, strict=True):
+        for number, (stream, action) in enumerate(zip(own, actions, strict=True)):
+            if text := stream.end(action.text):
+                question.wrote(number, text)
+        texts, finishes = tuple(a.text for a in actions), tuple(a.finish for a in actions)
+        answers.append(Answer(texts, finishes, len(question.prompt), sum(len(action.ids) for action in actions)))
+    return answers
+
+
+class _Minutes(Watcher):
+    """Keeps the last joint action of each episode, and counts tokens."""
+
+    def __init__(self, roots: Sequence[Root]) -> None:
+        self._places = {id(root): place for place, root in enumerate(roots)}
+        self.results: list[tuple[Sequence[str], Outcome[Any]] | None] = [None] * len(roots)
+        self.cut = [False] * len(roots)
+
+    def said(self, speech: Speech, action: Action) -> None:
+        self.cut[self._places[id(speech.root)]] |= action.finish == "length"
+
+    def judged(self, root: Root, turn: int, joint_action: Sequence[str], outcome: Outcome[Any]) -> None:
+        self.results[self._places[id(root)]] = joint_action, outcome
+
+
+def _ask_team(player: Player, sampling: Sampling, questions: Sequence[Question]) -> list[Answer]:
+    roots = [Root(q.problem, 1, PairedChance(q.seed, q.problem.id, 0)) for q in questions]
+    minutes = _Minutes(roots)
+    episodes = replace(player, sampling=sampling, watcher=minutes).play(roots).episodes()
+    answers = []
+    for place, decisions in enumerate(episodes):
+        result = minutes.results[place]
+        assert result is not None, "every episode has a turn"
+        joint_action, outcome = result
+        text = player.environment.exhibit(outcome.state, joint_action).text
+        read = sum(len(prompt) for decision in decisions for prompt in decision.prompts)
+        written = sum(len(action.ids) for decision in decisions for action in decision.actions)
+        answers.append(Answer((text,), ("length" if minutes.cut[place] else "stop",), read, written))
+    return answers

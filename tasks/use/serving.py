@@ -1,0 +1,68 @@
+"""Starts the endpoint: the team in a thread of its own, HTTP by uvicorn on this machine only."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from pipeline_lib.play import Player
+from pipeline_lib.problems.splits import load_split
+from tasks.experiment.arms import PROBLEMS
+from tasks.use.choosing import Choice, opened, problem_from_text
+from tasks.use.endpoint import TEAM_MODEL, Limits, make_app
+from tasks.use.queueing import Desk
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings import Params
+
+HOST = "127.0.0.1"
+
+
+def serve(
+    params: Params,
+    choice: Choice,
+    port: int,
+    max_tokens: int,
+    body_kb: int,
+    waiting: int,
+    key: str,
+    ready: Callable[[str, list[str]], None],
+) -> None:
+    """Serve a team until the process is asked to end.
+
+    Args:
+        params: the settings.
+        choice: which team.
+        port: of 127.0.0.1; 0 takes a free one.
+        max_tokens: most tokens of an action.
+        body_kb: largest body of a request, kibibytes.
+        waiting: questions that may wait.
+        key: that requests must bring; empty: none.
+        ready: is told the address and the names of the models as soon as requests are taken.
+
+    Raises:
+        OSError: the port is taken.
+        ChoiceError, ProblemsError, PolicyError: the team cannot be opened.
+    """
+    with socket.create_server((HOST, port)) as listening, ExitStack() as stack:
+
+        def make() -> Player:
+            return stack.enter_context(opened(params, choice))
+
+        desk = Desk(make, waiting)
+        player = desk.open()
+        agents = max(map(player.environment.agents, load_split(PROBLEMS, "train")), key=len)
+        limits = Limits(max_tokens, body_kb)
+        app = make_app(player, agents, desk, lambda text: problem_from_text(params, text), limits, key)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5))
+        ready(f"http://{HOST}:{listening.getsockname()[1]}", [TEAM_MODEL, *agents])
+        try:
+            server.run(sockets=[listening])
+        except KeyboardInterrupt:  # the usual way to end it; uvicorn has let go of its connections by now
+            pass
+        finally:
+            desk.close()
