@@ -12,7 +12,7 @@ from typing import Any
 from pipeline_lib.sandbox.inside import messages, values
 from pipeline_lib.sandbox.inside.common import Common, too_many_parts
 from pipeline_lib.sandbox.inside.plain import ATOMS, BROKEN, BadValue
-from pipeline_lib.sandbox.inside.recorder import CallFailed, NoAnswer
+from pipeline_lib.sandbox.inside.recorder import SAID, CallFailed, NoAnswer
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, UNCATCHABLE, Planned, rewritten_source
 
 _RESULTS = ("ok", "fail", "error", "timeout", "skipped")
@@ -71,7 +71,7 @@ class Raised:
         if kind in (StopIteration, StopAsyncIteration) and kind.__name__ not in tests:
             kind = RuntimeError  # as in a generator (PEP 479): it would end what the tests iterate over
         error = _make(kind, (self.text,) if self.args is None else self.args, self.text)
-        error.__notes__ = [self.describe()]
+        setattr(error, SAID, self.describe())
         return error
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 import builtins
 import collections
 import operator
-import sys
 import types
 from typing import Any, Protocol
 
-from pipeline_lib.sandbox import calls
-from pipeline_lib.sandbox.inside.recorder import CallFailed
-from pipeline_lib.sandbox.inside.shared import OPERATORS
+from pipeline_lib.sandbox.handle_exceptions import was_raised
+from pipeline_lib.sandbox.imports import find
+from pipeline_lib.sandbox.inside.shared import OPERATORS, UNHASHABLE
 
 _WHERE = "__symposium_object__"  # owner and number, in every handle
 _OWN = object()  # what only this module creates classes with
@@ -26,7 +25,6 @@ READABLE = frozenset(f"__{name}__" for name in ("name", "qualname", "doc", "anno
 _COMPARISONS = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
 # What travels by itself: no handle may pass for one of these.
 _PLAIN = (int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, collections.deque)
-_UNTRUSTED = ("unittest", "test", "ctypes")  # whose exceptions and classes mean something to whoever runs tests
 
 
 class Owner(Protocol):
@@ -109,7 +107,9 @@ class Handle(metaclass=Kind, own=_OWN):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} object>"
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return where(self)[1]  # and no address, by which the order in sets would be another in every run
+
     __dict__ = property(lambda self: _do("get", self, "__dict__"))
 
 
@@ -240,17 +240,17 @@ def make_class(
     Args:
         name, module, path: of the class, as the program says.
         parents: the classes that stand for its bases.
-        special: names of the special methods that are the program's own.
+        special: names of the special methods that are the program's own; `UNHASHABLE` if its objects have no hash.
         flat: it derives from a container.
         strict: its operators work on objects of the program alone.  What tests of a function expect often is the other
             operand (``abs(f(x) - 0.5) < 1e-6``), and no program must be told.
         owner, number: as of `make_object`.
     """
-    space: dict[str, Any] = {method: _forwarder(method, flat, strict) for method in special}
+    space: dict[str, Any] = {method: _forwarder(method, flat, strict) for method in special if method != UNHASHABLE}
     if flat:
         space |= {method: _forwarder(method, True, strict) for method in _COMPARISONS}
     space |= {
-        "__hash__": object.__hash__,
+        "__hash__": None if UNHASHABLE in special else Handle.__hash__,
         "__module__": "program",
         "__doc__": _Text(),
         "__symposium_flat__": flat,
@@ -261,6 +261,8 @@ def make_class(
     bases: list[type] = [*parents] or [Handle]
     if isinstance(real, type) and issubclass(real, Exception):
         bases = [Handle, real]
+        space |= {name: _forwarded(name) for name in _fields(real)}
+        space |= {"args": property(_arguments), "__str__": _text_of(real)}
     elif isinstance(real, type) and real is not object and not issubclass(real, _PLAIN):
         space["__class__"] = property(lambda self: real)  # what isinstance believes
     if not (type(name) is str and name.isidentifier() and len(name) <= 100):
@@ -273,24 +275,20 @@ def make_class(
     return kind
 
 
-def find(module: Any, path: Any) -> Any:
-    """Return what a path in a module of the standard library or of numpy leads to, if it is loaded here; else None."""
-    if type(module) is not str or type(path) is not str or path.count(".") > 3:
-        return None
-    top = module.partition(".")[0]
-    if (top not in sys.stdlib_module_names and top != "numpy") or top in _UNTRUSTED:
-        return None
-    found: Any = sys.modules.get(module)
-    for name in path.split("."):
-        found = getattr(found, name, None)
-    return found
+def _fields(kind: type[Exception]) -> list[str]:
+    """Return the names of what an exception keeps outside of its ``__dict__``, such as ``errno``."""
+    kept = (types.MemberDescriptorType, types.GetSetDescriptorType)
+    return [name for base in kind.__mro__ for name, part in vars(base).items() if type(part) in kept and name[0] != "_"]
 
 
-def exception(handle: Any, raised: calls.Raised) -> BaseException:
-    """Return the exception to raise for one of a class of the program's own."""
-    if not isinstance(handle, Exception):
-        return CallFailed("error", raised.describe())
-    args = (raised.text,) if raised.args is None else raised.args
-    BaseException.args.__set__(handle, args)  # type: ignore[attr-defined]
-    object.__setattr__(handle, "__notes__", [raised.describe()])
-    return handle
+def _forwarded(name: str) -> property:
+    return property(lambda thing: _do("get", thing, name), lambda thing, value: _do("set", thing, name, value))
+
+
+def _arguments(error: Any) -> Any:
+    return BaseException.args.__get__(error) if was_raised(error) else _do("get", error, "args")  # type: ignore[attr-defined]
+
+
+def _text_of(kind: type[Exception]) -> Any:
+    """Return the ``__str__`` of an exception that stays in the program."""
+    return lambda error: kind.__str__(error) if was_raised(error) else _special(error, "__str__", ())

@@ -16,12 +16,13 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-from pipeline_lib.sandbox.handle_classes import Handle, Kind, find, make_class, make_object, where
+from pipeline_lib.sandbox.handle_classes import Handle, Kind, make_class, make_object, where
+from pipeline_lib.sandbox.imports import find
 from pipeline_lib.sandbox.inside import values
 from pipeline_lib.sandbox.inside.folder import Folder
 from pipeline_lib.sandbox.inside.plain import BROKEN, BadValue
 from pipeline_lib.sandbox.inside.recorder import CallFailed, NoAnswer
-from pipeline_lib.sandbox.inside.shared import SPECIAL, Shared, adopted
+from pipeline_lib.sandbox.inside.shared import SPECIAL, UNHASHABLE, Shared, adopted
 
 _MOST_CLASSES = 1000
 
@@ -133,7 +134,7 @@ class Handles(Shared):
         if tag == "class":
             return self._classes[body]
         if tag == "builtin":
-            found = vars(builtins)[body]
+            found = type(None) if body == "NoneType" else vars(builtins)[body]
             if not isinstance(found, type):
                 raise BadValue("form", "not a builtin class")
             return found
@@ -177,5 +178,5 @@ class Handles(Shared):
         if type(number) is not int or number in self._classes or len(self._classes) >= _MOST_CLASSES:
             raise BadValue("form", "not a new class")
         parents = list(dict.fromkeys(self._classes[base] for base in bases))
-        own = [name for name in special if name in self._special]
+        own = [name for name in special if name in self._special or name == UNHASHABLE]
         self._classes[number] = make_class(name, module, path, parents, own, flat is True, self._strict, self, number)

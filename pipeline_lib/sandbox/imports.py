@@ -27,6 +27,7 @@ _REFUSED = (
     "turtledemo",
     "unittest",
 )
+_UNTRUSTED = ("unittest", "test", "ctypes")  # whose exceptions and classes mean something to whoever runs tests
 _COMMON = (
     *("collections", "copy", "datetime", "decimal", "fractions", "functools", "heapq", "itertools", "json", "math"),
     *("operator", "random", "re", "statistics", "string", "time", "typing"),
@@ -87,3 +88,16 @@ def _part(path: str, name: str, packages: Sequence[str]) -> Any:
     """Return what ``from path import name`` gives, be it a module."""
     home = _module(path, packages)
     return None if home is None else getattr(home, name, None) or _module(f"{path}.{name}", packages)
+
+
+def find(module: Any, path: Any) -> Any:
+    """Return what a path in a module of the standard library or of numpy leads to, if it is loaded here; else None."""
+    if type(module) is not str or type(path) is not str or path.count(".") > 3:
+        return None
+    top = module.partition(".")[0]
+    if (top not in sys.stdlib_module_names and top != "numpy") or top in _UNTRUSTED:
+        return None
+    found: Any = sys.modules.get(module)
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found

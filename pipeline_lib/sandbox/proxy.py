@@ -12,8 +12,10 @@ from typing import Any
 
 from pipeline_lib.sandbox import calls
 from pipeline_lib.sandbox.ahead import ROOM, Ahead, Settled
+from pipeline_lib.sandbox.candidate import Candidate
 from pipeline_lib.sandbox.exchange import Exchange
-from pipeline_lib.sandbox.handle_classes import READABLE, exception, is_class, is_handle
+from pipeline_lib.sandbox.handle_classes import is_class, is_handle
+from pipeline_lib.sandbox.handle_exceptions import exception
 from pipeline_lib.sandbox.handles import Handles
 from pipeline_lib.sandbox.imports import is_well_known
 from pipeline_lib.sandbox.inside import messages
@@ -39,6 +41,7 @@ class Program(Exchange):
         space: the tests' namespace, in which exceptions are looked up.
         asked: the tests have called the program.
         handles: what the tests hold of the program's objects; None as long as they have been given values alone.
+        candidate: what the tests call.
     """
 
     def __init__(self, planned: Planned, limits: Limits, worker: Worker) -> None:
@@ -52,6 +55,7 @@ class Program(Exchange):
         self._calls = 0
         self._operations = 0
         self.asked = False
+        self.candidate = Candidate(self, self.job.entry_point)
         self._is_class = False
         self._speaks_of_classes = False
         self._restarts = 0
@@ -101,12 +105,12 @@ class Program(Exchange):
     def bind(self) -> None:
         """Give the tests what they know by name: the entry point, and the program's classes that they speak of."""
         entry_point, (plan,) = self.job.entry_point, self.planned.plans
-        self.space[entry_point] = self.space["candidate"] = self
+        self.space[entry_point] = self.space["candidate"] = self.candidate
         if not plan.names and not self._is_class and not plan.files:
             return
         names = sorted(name for name in plan.names if self._may_name(name))
         self._speaks_of_classes = self._speaks_of_classes or bool(names)
-        if not names and not self._is_class and not (plan.files and plan.methods):
+        if not names and not self._is_class and not plan.files:
             return
         found = self._hold().do("names", entry_point, *names)
         for name, value in zip((entry_point, *names), found if isinstance(found, tuple) else (), strict=False):
@@ -132,7 +136,7 @@ class Program(Exchange):
         """Have the program do something to objects of its own; return the value.
 
         Raises:
-            What `__call__` raises.
+            What a `Candidate` raises.
         """
         with self._turn:
             return self._counted(self._operate, operation, message)
@@ -196,27 +200,17 @@ class Program(Exchange):
             raise exception(handle, raised)
         raise self._no_value(kind, rest)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the program's function and return a copy of its value.
-
-        Arguments are copies, too, but what the program does to them is done to the tests' own: see `common`.
-
-        Raises:
-            Exception: the exception known to the tests that is nearest to the one that the program raised.
-            CallFailed: it raised one that no test may expect.
-            NoAnswer: there is no answer.
-        """
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the program's function; see `Candidate`."""
         with self._turn:
             return self._counted(self._ask, args, kwargs)
 
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the program's function, such as what a cache around it can do."""
-        if name.startswith("_") and name not in READABLE:
-            raise AttributeError(name)
+    def function(self) -> Any:
+        """Return a handle of the program's function, whose attributes tests may want, such as those of a cache."""
         if self._channel is None:
             raise NoAnswer("error", "the program's process has ended")
         (function,) = self._hold().do("names", self.job.entry_point)
-        return getattr(function, name)
+        return function
 
     def _counted(self, ask: Callable[..., Any], *args: Any) -> Any:
         """Return what ``ask`` does, and remember what it raised instead if the tests may lose it."""

@@ -105,7 +105,7 @@ def plan_tests(tests: str, entry_point: str) -> TestPlan:
         sources=tuple(sources),
         unreached=frozenset(rewriter.unreached),
         once=frozenset(range(len(sources)) if methods else rewriter.once),
-        foreseen=rewriter.foreseen,
+        foreseen=() if files else rewriter.foreseen,  # the program must hear of the tests' files first
         methods=methods,
         names=names,
         files=files,

@@ -30,6 +30,8 @@ def asked(known: Common, *args: Any) -> None:
         [{"cell": []}, [], []],
         [{"cell": [[]]}, [], []],
         [1, [[0, {"dict": []}]], []],  # a list becomes a dict
+        [1, [[0, {"array.array": ["i", [5]]}]], []],
+        [{"cell": [1, {"array.array": ["i", [1 << 40]]}]}, [], []],
         [1, [[9, []]], []],
         [1, [[0]], []],
         [1, [], [9]],
@@ -50,9 +52,9 @@ FORMS = st.recursive(
     st.none() | st.integers(-2, 9) | st.text(max_size=2),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.tuples(st.sampled_from(["cell", "dict", "tuple", "set", "deque"]), st.lists(inner, max_size=3)).map(
-            lambda pair: {pair[0]: pair[1]}
-        )
+        | st.tuples(
+            st.sampled_from(["cell", "dict", "tuple", "set", "deque", "array.array"]), st.lists(inner, max_size=3)
+        ).map(lambda pair: {pair[0]: pair[1]})
     ),
     max_leaves=8,
 )

@@ -171,7 +171,7 @@ def test_a_program_starts_afresh_when_the_tests_call_what_was_not_foreseen() -> 
     )
     program = Program(JOB, LIMITS, worker)
     assert program.load()
-    assert [program(0), program(5), program(2)] == [0, 5, 2]
+    assert [program.candidate(0), program.candidate(5), program.candidate(2)] == [0, 5, 2]
     assert len(worker.threads) == 2
     assert program.events == []
 
@@ -182,7 +182,7 @@ def test_a_program_is_given_up_after_three_restarts() -> None:
     assert program.load()
     for n in range(6):
         with pytest.raises(CallFailed):
-            program(n)
+            program.candidate(n)
     assert len(worker.threads) == 4
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from array import array
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -43,12 +44,14 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=5)
     | st.dictionaries(st.sampled_from([*"ab", "tuple", "dict", "set", "int", "bytes", "range", "complex", "Decimal",
                                        "Fraction", "deque", "iterator", "keys", "items", "values", "frozenset",
-                                       "bytearray", "date", "namedtuple"]), inner, max_size=2),
+                                       "bytearray", "date", "namedtuple", "array.array", "slice",
+                                       "constant"]), inner, max_size=2),
     max_leaves=20,
 )  # fmt: skip
 BUILTINS = (
     type(None), bool, int, float, str, bytes, bytearray, complex, list, tuple, dict, set, frozenset, range, deque,
-    date, Decimal, Fraction, type({}.keys()), type({}.values()), type({}.items()), type(iter([])),
+    date, Decimal, Fraction, type({}.keys()), type({}.values()), type({}.items()), type(iter([])), array,
+    slice, type(...), type(NotImplemented),
 )  # fmt: skip
 
 
@@ -108,6 +111,12 @@ class Colour(enum.IntEnum):
         (range(1, 9, 2), range(1, 9, 2)),
         (10**400, 10**400),
         (numpy.str_("ab"), "ab"),
+        (array("i", [1, -2]), array("i", [1, -2])),
+        (array("u", "ab"), array("u", "ab")),
+        (array("Q", [2**64 - 1]), array("Q", [2**64 - 1])),
+        (slice(1, None, 2), slice(1, None, 2)),
+        (..., ...),
+        (NotImplemented, NotImplemented),
         ("\ud800", "\ud800"),
     ],
 )
@@ -128,7 +137,7 @@ def test_iterators_and_views() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        *(object(), len, int, lambda: 0, Ellipsis, [object()], {1: print}),
+        *(object(), len, int, lambda: 0, slice([]), [object()], {1: print}),
         *(Sly(5), [Sly(5)], defaultdict(int, a=1), numpy.int64(4), numpy.float64(0.5), numpy.array([[1, 2]])),
         datetime(2024, 1, 2, tzinfo=ZoneInfo("UTC")),
     ],
@@ -207,6 +216,9 @@ def test_forged_replies(data: bytes) -> None:
         {"set": [[1]]}, {"dict": [[[1], 2]]}, {"dict": [[1]]}, {"dict": 3}, {"int": 5}, {"int": "zz"}, {"bytes": "g"},
         {"range": [1, 2, 0]}, {"range": [1.5]}, {"complex": ["a", 1]}, {"complex": []}, {"Fraction": [1, 0]},
         {"Decimal": "x"}, {"deque": [1, 2]}, {"os": "system"}, {"tuple": {}}, {}, {"a": 1, "b": 2}, {"iterator": 1},
+        {"array.array": ["i", [2**31]]}, {"array.array": ["ii", []]}, {"array.array": ["w", []]},
+        {"array.array": ["i", "ab"]}, {"array.array": ["u", [1]]}, {"array.array": ["i"]}, {"array.array": [1, []]},
+        {"constant": "print"}, {"constant": ["Ellipsis"]}, {"slice": []}, {"slice": [1, 2, 3, 4]},
     ],
 )  # fmt: skip
 def test_forged_values(form: Any) -> None:

@@ -12,6 +12,7 @@ a plain value; together with what they share, values are bounded in size.
 
 from __future__ import annotations
 
+import array
 import collections
 import operator
 import sys
@@ -187,6 +188,8 @@ def _content(cell: Any) -> Any:
         return cell[:]
     if isinstance(cell, dict):
         return list(cell), list(cell.values())
+    if type(cell) is array.array:
+        return cell.tobytes()
     return bytes(cell) if isinstance(cell, bytearray) else cell.copy() if isinstance(cell, set) else list(cell)
 
 
@@ -194,6 +197,8 @@ def _same(content: Any, cell: Any) -> bool:
     """Return whether a container still holds the very objects that it held."""
     if isinstance(cell, dict):
         return _same_items(content[0], list(cell)) and _same_items(content[1], list(cell.values()))
+    if type(cell) is array.array:
+        return bool(content == cell.tobytes())
     return bool(content == cell) if isinstance(cell, _COMPARED) else _same_items(content, cell)
 
 
@@ -205,7 +210,7 @@ def _replace(cell: Any, content: Any) -> None:
     """Give a container the content of another of its kind."""
     if type(cell) is not type(content):
         raise BadValue("form", "a container has become another")
-    if type(cell) in (list, bytearray):
+    if type(cell) in (list, bytearray, array.array):
         cell[:] = content
     else:
         cell.clear()

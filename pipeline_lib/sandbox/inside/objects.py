@@ -117,7 +117,7 @@ class Objects(shared.Shared):
     def leave(self, value: Any, depth: int) -> Any:
         """Return the form of an object, a class, or a function of the tests."""
         if isinstance(value, type):
-            known = getattr(builtins, value.__name__, None) is value
+            known = getattr(builtins, value.__name__, None) is value or value is type(None)
             return {"builtin": value.__name__} if known else {"class": self._class(value)}
         if id(value) in self._callback_numbers:
             return {"callback": self._callback_numbers[id(value)]}
@@ -167,6 +167,7 @@ class Objects(shared.Shared):
             mro = [base for base in kind.__mro__ if base not in (object, BaseException, Exception)]
             names = {name for base in mro for name in vars(base)}
             own = sorted(name for name in shared.SPECIAL & names if getattr(kind, name, None) is not None)
+            own += [shared.UNHASHABLE] if kind.__hash__ is None else []
             flat = any(issubclass(kind, base) for base in _FLAT)
             self._classes.append([number, kind.__name__, kind.__module__, kind.__qualname__, bases, own, flat])
         return number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import keyword
 import sys
@@ -10,7 +11,9 @@ from typing import Any
 
 SIMPLE = frozenset({type(None), bool, float, str})
 ATOMS = SIMPLE | {int}
-CELLS = frozenset({list, dict, set, bytearray, collections.deque, collections.OrderedDict, collections.Counter})
+CELLS = frozenset(
+    {list, dict, set, bytearray, array.array, collections.deque, collections.OrderedDict, collections.Counter}
+)
 VIEWS = {
     type(getattr(kind(), name)()): name
     for kind in (dict, collections.OrderedDict)
@@ -30,9 +33,11 @@ TIMES = {
     "time": ("hour", "minute", "second", "microsecond"),
     "timedelta": ("days", "seconds", "microseconds"),
 }
-_WHOLE = (*ATOMS, bytes, complex, range)
+CONSTANTS = {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}
+_WHOLE = (*ATOMS, bytes, complex, range, *map(type, CONSTANTS.values()))
 _WHOLE_NAMES = ("Decimal", "Fraction", *TIMES)
-WHOLE_TAGS = ("int", "bytes", "complex", "range", *_WHOLE_NAMES)
+WHOLE_TAGS = ("int", "bytes", "complex", "range", "constant", "slice", *_WHOLE_NAMES)
+_ENDS = {int, type(None)}
 BROKEN = (ValueError, TypeError, KeyError, IndexError, RecursionError, ArithmeticError, AttributeError, MemoryError)
 
 
@@ -60,9 +65,15 @@ def behaves_otherwise(kind: type) -> bool:
 
 
 def fields_of(kind: type) -> list[str] | None:
-    """Return the fields of a class made by ``collections.namedtuple`` or derived from one, else None."""
+    """Return the fields of a class made by ``collections.namedtuple`` or derived from one, else None.
+
+    The standard library's tuples with names, such as ``time.struct_time``, have some, too.
+    """
     if not issubclass(kind, tuple):
         return None
+    names = getattr(kind, "__match_args__", ())
+    if len(names) == getattr(kind, "n_sequence_fields", -1):
+        return list(names)
     fields = getattr(kind, "_fields", None)
     if not isinstance(fields, tuple) or not hasattr(kind, "_make"):
         return None
@@ -93,7 +104,16 @@ def flatten(value: Any, base: Any) -> Any:
 def is_whole(value: Any) -> bool:
     """Return whether a value has a plain form and holds no other values."""
     kind = type(value)
+    if kind is slice:
+        return _ENDS.issuperset(map(type, (value.start, value.stop, value.step)))
     return kind in _WHOLE or (stdlib_name(kind) in _WHOLE_NAMES and zone_of(value) is not None)
+
+
+def make_array(code: Any, items: Any) -> array.array[Any]:
+    """Return an array; raises one of `BROKEN` or `BadValue` for what is no such thing."""
+    if type(code) is not str or type(items) is not list:
+        raise BadValue("form", "not an array")
+    return array.array(code, items)
 
 
 def zone_of(value: Any) -> list[int] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import reprlib
 from typing import Any
 
+SAID = "__symposium_said__"  # of an exception: what to say of it
 _OK = ("ok", "")
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 120
@@ -75,8 +76,8 @@ class Recorder:
         if isinstance(error, CallFailed):
             self._bad(index, error.kind if error.kind in ("timeout", "skipped") else "error", str(error))
         else:
-            notes = getattr(error, "__notes__", None)
-            self._bad(index, "error", notes[0] if notes else type(error).__name__ + ": " + _text(error))
+            said = getattr(error, SAID, None)
+            self._bad(index, "error", said or type(error).__name__ + ": " + _text(error))
 
     def reached(self, index: int) -> None:
         """Record that a case was reached that must not be."""

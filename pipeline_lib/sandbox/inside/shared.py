@@ -11,7 +11,9 @@ or raises `BadValue`; nothing of the sender is ever run.
 
 from __future__ import annotations
 
+import array
 import collections
+from abc import ABC, abstractmethod
 from typing import Any
 
 from . import messages, packaged, plain, values
@@ -19,16 +21,15 @@ from .common import too_many_parts
 from .plain import BadValue
 
 MOST = 20_000  # containers that both sides know at a time
-_CONTAINERS = {
+_CONTAINERS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        *(list, dict, set, bytearray, collections.deque),
+        *(list, dict, set, bytearray, array.array, collections.deque),
         *(collections.OrderedDict, collections.Counter, collections.defaultdict),
     )
 }
 _KINDS = {kind: name for name, kind in _CONTAINERS.items()}
 _DICTS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
-_FACTORIES = {kind.__name__: kind for kind in (int, float, str, bool, list, tuple, dict, set)}
 _TUPLES: dict[type, str] = {tuple: "tuple", frozenset: "frozenset"}
 _SCALARS = (int, float, str, complex, bytes)
 
@@ -39,10 +40,11 @@ index round floor ceil trunc eq ne lt le gt ge abs neg pos invert await aiter an
 """
 _OPERATORS = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor"
 OPERATORS = frozenset(f"__{side}{name}__" for name in _OPERATORS.split() for side in ("", "r", "i"))
+UNHASHABLE = "no hash"  # among a class's special methods: that it has none is to be known, too
 SPECIAL = OPERATORS | {f"__{name}__" for name in _SPECIAL.split()}
 
 
-class Shared:
+class Shared(ABC):
     """One side's view of what both sides know.
 
     Args:
@@ -59,13 +61,13 @@ class Shared:
         self._content: dict[int, str] = {}  # what the other side holds them for
         self._new: list[int] = []
 
+    @abstractmethod
     def leave(self, value: Any, depth: int) -> Any:
         """Return the form of a value that only this side knows what to do with."""
-        raise NotImplementedError
 
+    @abstractmethod
     def arrive(self, tag: str, body: Any) -> Any:
         """Return what a form of the other side's `leave` stands for."""
-        raise NotImplementedError
 
     def number(self) -> int:
         """Return a number that nothing else has."""
@@ -187,10 +189,15 @@ class Shared:
                 raise BadValue("form", "a container has become another")
         elif type(number) is not int or number % 2 == self._next % 2:
             raise BadValue("form", "not a new number")
+        elif kind == "array":
+            self._keep(number, plain.make_array(body[0], []))
         elif kind == "deque":
             self._keep(number, collections.deque(maxlen=body[1]))
         elif kind == "defaultdict":
-            self._keep(number, collections.defaultdict(_FACTORIES.get(body[1])))
+            factory = self.value(body[1])
+            if factory is not None and not callable(factory):
+                raise BadValue("form", "not what makes values")
+            self._keep(number, collections.defaultdict(factory))
         else:
             self._keep(number, _CONTAINERS[kind]())
 
@@ -200,15 +207,19 @@ class Shared:
             return [self.form(item) for item in container]
         if kind in _DICTS:
             pairs = [[self.form(key), self.form(item)] for key, item in container.items()]
-            return [pairs, getattr(container.default_factory, "__name__", "")] if kind is _DICTS[3] else pairs
+            return [pairs, self.form(container.default_factory)] if kind is _DICTS[3] else pairs
         if kind is set:
             return sorted((self.form(item) for item in container), key=messages.text)  # the order is each side's own
+        if kind is array.array:
+            return [container.typecode, [self.form(item) for item in container]]
         return container.hex() if kind is bytearray else [[self.form(item) for item in container], container.maxlen]
 
     def _items(self, kind: str, body: Any) -> Any:
         """Return the content of a container: pairs, items or bytes."""
         if kind == "bytearray":
             return bytes.fromhex(body)
+        if kind == "array":
+            return plain.make_array(body[0], [self.value(item) for item in body[1]])
         if kind in ("defaultdict", "deque"):
             body = body[0]
         if issubclass(_CONTAINERS[kind], dict):
@@ -226,7 +237,7 @@ def adopted(number: int) -> int:
 
 def _fill(container: Any, items: Any) -> None:
     """Give a container its new content and let stay what is the same already: tests may be iterating over it."""
-    if isinstance(container, list | bytearray):
+    if isinstance(container, list | bytearray | array.array):
         container[:] = items
     elif isinstance(container, dict):
         if len(container) != len(items) or not all(map(_same, container, (key for key, _ in items))):

@@ -10,6 +10,7 @@ sender.
 
 from __future__ import annotations
 
+import array
 import collections
 import math
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from .plain import (
     BASES,
     BROKEN,
     CELLS,
+    CONSTANTS,
     MAPPINGS,
     SIMPLE,
     TIMES,
@@ -28,6 +30,8 @@ from .plain import (
     behaves_otherwise,
     fields_of,
     flatten,
+    is_whole,
+    make_array,
     namedtuple,
     stdlib_name,
     zone_of,
@@ -39,6 +43,7 @@ MOST_ITEMS = 1_000_000
 MOST_DIGITS = 100_000
 _PLAIN_INT = 1 << 63
 _INT = {int}
+_CONSTANTS = {type(constant): name for name, constant in CONSTANTS.items()}
 
 
 class Numbers(Protocol):
@@ -121,8 +126,14 @@ def encode_content(value: Any, depth: int = 0, common: Numbers | None = None) ->
         return {"complex": [value.real, value.imag]}
     if kind is range:
         return {"range": [encode(part, depth) for part in (value.start, value.stop, value.step)]}
+    if kind is array.array:
+        return {"array.array": [value.typecode, [encode(item) for item in value]]}
     if kind in VIEWS:
         return {VIEWS[kind]: [encode(item, depth, common) for item in value]}
+    if kind is slice and is_whole(value):
+        return {"slice": [encode(part) for part in (value.start, value.stop, value.step)]}
+    if kind in _CONSTANTS:
+        return {"constant": _CONSTANTS[kind]}
     return _encode_other(value, kind, depth, common)
 
 
@@ -183,7 +194,7 @@ def _decode(form: Any, depth: int, common: Numbers | None) -> Any:
 
 
 def _decode_tagged(tag: str, body: Any, depth: int, common: Numbers | None) -> Any:
-    if tag in ("int", "bytes", "bytearray", "Decimal"):
+    if tag in ("int", "bytes", "bytearray", "Decimal", "constant"):
         return _decode_text(tag, body)
     if type(body) is not list:
         raise BadValue("form", f"the tag {tag[:20]!r} needs a list")
@@ -195,6 +206,10 @@ def _decode_tagged(tag: str, body: Any, depth: int, common: Numbers | None) -> A
         found = range(*[_integer(_decode(part, depth, None)) for part in body])
         _use((found.stop - found.start) // found.step)
         return found
+    if tag == "slice":
+        return slice(*[_decode(part, depth, None) for part in body])
+    if tag == "array.array":
+        return make_array(body[0], _decode(body[1], depth, None))
     if tag == "Fraction":
         from fractions import Fraction
 
@@ -246,6 +261,8 @@ def _decode_text(tag: str, body: Any) -> Any:
         if number.is_finite() and len(body) + abs(number.adjusted()) > _digits:
             raise BadValue("size", f"a decimal number that is longer than {_digits} digits when it is written out")
         return number
+    if tag == "constant":
+        return CONSTANTS[body]
     return bytes.fromhex(body) if tag == "bytes" else bytearray.fromhex(body)
 
 
