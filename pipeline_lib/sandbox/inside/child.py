@@ -118,7 +118,9 @@ class Program:
         try:
             return channel.frame(self.limit, number, "value", values.encode(value))
         except BadValue as error:
-            return self._hosting().value(number, value) if error.kind == "type" else _refused(number, error)
+            if error.kind == "type" or common.holds_itself(value):
+                return self._hosting().value(number, value)
+            return _refused(number, error)
         except BaseException as error:  # what runs while the value is read
             return self._raised(number, error)
 
@@ -150,7 +152,10 @@ class Program:
             if fault is not None:
                 form = fault
             else:
-                form = values.encode(value[0], 0, known if common.shared(value) else None)
+                shares = common.shared(value)
+                if shares and common.holds_itself(value[0]):
+                    raise BadValue("type", "it holds itself")
+                form = values.encode(value[0], 0, known if shares else None)
             value.clear()
             del args, kwargs
             changes = known.changes()

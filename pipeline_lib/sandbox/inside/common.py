@@ -153,6 +153,25 @@ def shared(holder: list[Any]) -> bool:
     return False
 
 
+def holds_itself(value: Any) -> bool:
+    """Return whether there is a container in a value that holds itself, directly or in others."""
+    open_: set[int] = set()
+    done: set[int] = set()
+    pending = [(value, False)]
+    while pending:
+        container, left = pending.pop()
+        if left:
+            open_.discard(id(container))
+            done.add(id(container))
+        elif id(container) in open_:
+            return True
+        elif id(container) not in done:
+            open_.add(id(container))
+            pending.append((container, True))
+            pending += [(item, False) for item in _containers(_items(container))]
+    return False
+
+
 def too_many_parts(value: Any) -> bool:
     """Return whether a value is too large when what it holds twice is counted twice."""
     sizes: dict[int, int] = {}
