@@ -57,7 +57,7 @@ def credit(
         earned = earned[~np.isnan(earned)]
         if earned.size:
             flat[groups[cells.first]] = is_flat(earned)
-        found = _compare(plan, cells, following, settings, float(earned.std()) if earned.size else 0.0)
+        found = compare_actions(plan, cells, following, settings, float(earned.std()) if earned.size else 0.0)
         for place, row in zip(members, found.T, strict=True):
             result[place] = tuple(None if np.isnan(value) else float(value) for value in row)
     return result, (sum(flat.values()) / len(flat) if flat else 0.0)
@@ -74,10 +74,21 @@ def _following(experience: Experience, returns: Sequence[float | None], members:
     return found
 
 
-def _compare(
+def compare_actions(
     plan: Plan, cells: Cells, following: NDArray[np.float64], settings: AdvantageSettings, spread: float
 ) -> NDArray[np.float64]:
-    """Return the advantage of every action, shape (agents, G), NaN where unknown."""
+    """Return the advantage of every action of one group.
+
+    Args:
+        plan: the plan it was executed by.
+        cells: what its cells earned.
+        following: shape (G,), R - r of the joint actions; NaN where unknown.
+        settings: baseline and scale.
+        spread: what ``group_std`` divides by.
+
+    Returns:
+        Shape (agents, G), NaN where unknown.
+    """
     table = plan.compare(cells.chosen, cells.rewards, len(following)) + following
     found = np.full((table.shape[0], table.shape[2]), np.nan)
     for agent, comparisons in enumerate(table):
