@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 
 #: Command, the module of `flows` that is its program, and what it does.
 PROGRAMS = {
+    "init": ("flows.init", "Make a project in a folder: settings, presets, the chain, what git leaves out."),
     "run": ("flows.experiment", "Bring everything up to date: from data to a verdict and a page."),
     "ui": ("flows.serve", "Serve Prefect and MLflow on 127.0.0.1, with the experiment as a form."),
     "plan": ("flows.plan", "How many problems, samples and seeds does a wanted difference need?"),

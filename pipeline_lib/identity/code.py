@@ -39,6 +39,9 @@ LIBRARIES = {
 }
 """Imported packages whose version changes numbers, and the distributions that count with each."""
 
+OWN = ("pipeline_lib", "tasks", "flows")
+"""Packages of this project; they lie beside each other."""
+
 WHOLE = ("pipeline_lib.sandbox",)
 """Packages that start their own files in other processes: reached once, all of their files count."""
 
@@ -187,8 +190,8 @@ def _installed_files(module: str, origin: Path) -> dict[str, str]:
 def source_of(name: str) -> Path | None:
     """Return the source file of a module of the project, or None for a library's, a built-in's or no module's.
 
-    A module is of the project when its top-level package lies outside of the interpreter's folders.  Found by path:
-    nothing below the top-level package is imported.
+    A module is of the project when its top-level package is one of `OWN`, or lies outside of the interpreter's folders.
+    Found by path: nothing below the top-level package is imported.
     """
     top, *rest = name.split(".")
     base = _top(top, tuple(sys.path))
@@ -214,9 +217,11 @@ def _top(name: str, path: tuple[str, ...]) -> Path | None:
         if origin.suffix != ".py":
             return None
         found = origin.parent if origin.name == "__init__.py" else origin.with_suffix("")
-    if found is None or any(found.is_relative_to(folder) for folder in _library_folders()):
+    if found is None:
         return None
-    return found
+    if name in OWN and found.parent == Path(__file__).parents[2]:  # also where a wheel put it among the libraries
+        return found
+    return None if any(found.is_relative_to(folder) for folder in _library_folders()) else found
 
 
 def _spec(name: str) -> Any:

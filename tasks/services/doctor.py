@@ -65,7 +65,7 @@ def _git(project: Path) -> Finding:
 
 def _dvc(project: Path) -> Finding:
     if not (project / "dvc.yaml").exists():
-        return Finding("project", MISSING, f"no dvc.yaml in {project}; go to the project's folder")
+        return Finding("project", MISSING, f"no dvc.yaml in {project}; go to the project's folder, or `symposium init`")
     if not (project / ".dvc").is_dir():
         return Finding("project", MISSING, "no folder .dvc; run `dvc init`")
     return Finding("project", OK, str(project))

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import openai
 import pytest
 import yaml
 
@@ -122,6 +121,8 @@ def test_a_team_and_its_base_play_a_problem(finished: Path):
 
 
 def test_a_team_is_served_to_the_standard_client_until_it_is_interrupted(finished: Path):
+    import openai
+
     command = [sys.executable, "-m", "symposium", "serve", "--port", "0", "--team", "base"]
     serving = subprocess.Popen(
         command, cwd=finished, env=environment() | {"SYMPOSIUM_API_KEY": "k"}, stdout=subprocess.PIPE, text=True

@@ -1,0 +1,57 @@
+"""A new project: the files that people edit, and git leaves out, in a folder of their own.
+
+In a checkout they are taken from where they are; a wheel holds a copy (setup.py).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+
+FILES = ("params.yaml", "dvc.yaml", "conf", ".gitignore", ".dvcignore", ".dvc/config", ".dvc/.gitignore")
+
+
+class ProjectError(RuntimeError):
+    """The project cannot be made here; the message says why."""
+
+
+def make_project(folder: Path) -> list[str]:
+    """Copy the files into ``folder``, and make it a git repository if it is in none; return what was written.
+
+    Raises:
+        ProjectError: one of the files is there already, or git cannot make a repository.
+    """
+    source = _source()
+    if there := [name for name in FILES if (folder / name).exists()]:
+        raise ProjectError(f"{folder / there[0]} exists already; nothing was written")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (source / name).is_dir():
+            shutil.copytree(source / name, target)
+        else:
+            shutil.copyfile(source / name, target)
+    written = list(FILES)
+    if _git(folder, "rev-parse", "--git-dir").returncode != 0:
+        made = _git(folder, "init", "-q")
+        if made.returncode != 0:
+            raise ProjectError(f"git cannot make a repository in {folder}: {made.stderr.strip()}")
+        written.append(".git")
+    return written
+
+
+def _source() -> Path:
+    spec = importlib.util.find_spec("symposium")
+    assert spec is not None and spec.origin is not None, "this command belongs to it"
+    package = Path(spec.origin).parent
+    return package / "project" if (package / "project").is_dir() else package.parent
+
+
+def _git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise ProjectError("there is no program git; install it: looks, plans and experiments are kept by it") from None
