@@ -29,12 +29,13 @@ pipeline: environment ## from nothing to a verdict: prepare, warm-start, audit, 
 ui: environment ## Prefect and MLflow on 127.0.0.1, with the deployments served
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m flows.serve
 
-check: environment ## lint, format, types, import directions, pictures of the code
+check: environment ## lint, format, types, import directions, pictures of the code, reference of the settings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.draw_map --check
+	$(BIN)/python -m scripts.settings_reference --check
 
 # In several processes; a file's tests stay together, because they share servers. PYTEST_ARGS="tests/flows -n 0": in one.
 # A few that fail run once more, alone: scripts/run_tests.py says why.

@@ -44,6 +44,11 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
+def is_of_the_machine(field: FieldInfo) -> bool:
+    """Return whether a setting is one of the machine, not of the result."""
+    return _is(field, _MACHINE)
+
+
 def result_settings(section: BaseModel) -> dict[str, Any]:
     """Return the result settings of a section as JSON-like data, defaults included, machine settings left out."""
     plain = section.model_dump(mode="json")
