@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help pipeline test test-all ui check bench clean environment
+.PHONY: help pipeline test test-all ui check docs bench clean environment
 .DEFAULT_GOAL := help
 
 help: ## say what each target does
@@ -44,6 +44,9 @@ test: check ## everything that `check` does, and the tests
 
 test-all: ## the tests, and those that `test` takes a sample of (an hour or two)
 	$(MAKE) test PYTEST_ARGS="-m '' $(PYTEST_ARGS)"
+
+docs: environment ## the documentation as a site, in site/index.html; needs no network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: environment ## measure, and write tables to benchmarks/results/
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks

@@ -1,0 +1,46 @@
+"""What mkdocs does beside its own work: pages that lie outside of docs/ become pages of the site.
+
+README.md is its first page; CHANGELOG.md, CONTRIBUTING.md and what `make bench` wrote stand in it too.  Links are
+turned so that they lead to the same pages in the site as in the repository.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[1]
+PAGES = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
+
+_LINK = re.compile(r"(\]\()([^)\s#]+)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages of the repository's root, and the measurements."""
+    for source, target in PAGES.items():
+        text = _LINK.sub(_from_root, (ROOT / source).read_text(encoding="utf-8"))
+        files.append(File.generated(config, target, content=text))
+    for path in sorted((ROOT / "benchmarks/results").glob("*.*")):
+        name = path.relative_to(ROOT).as_posix()
+        files.append(File.generated(config, name, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Turn links of pages in docs/ that lead out of it, and of measurements that lead into it."""
+    if page.file.src_uri.startswith("benchmarks/"):
+        return _LINK.sub(lambda found: found[1] + found[2].replace("../../docs/", "../../"), markdown)
+    return markdown if page.file.generated_by else _LINK.sub(_from_docs, markdown)
+
+
+def _from_root(found: re.Match[str]) -> str:
+    link = found[2]
+    return found[1] + PAGES.get(link, link.removeprefix("docs/"))
+
+
+def _from_docs(found: re.Match[str]) -> str:
+    link = found[2]
+    return found[1] + (PAGES.get(link[3:], link[3:]) if link.startswith("../") else link)
