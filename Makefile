@@ -29,13 +29,12 @@ pipeline: environment ## from nothing to a verdict: prepare, warm-start, audit, 
 ui: environment ## Prefect and MLflow on 127.0.0.1, with the deployments served
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m flows.serve
 
-check: environment ## lint, format, types, import directions, pictures of the code, reference of the settings
+check: environment ## lint, format, types, import directions, pictures of the code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.draw_map --check
-	$(BIN)/python -m scripts.settings_reference --check
 
 # In several processes; a file's tests stay together, because they share servers. PYTEST_ARGS="tests/flows -n 0": in one.
 # A few that fail run once more, alone: scripts/run_tests.py says why.
@@ -46,7 +45,7 @@ test-all: ## the tests, and those that `test` takes a sample of (an hour or two)
 	$(MAKE) test PYTEST_ARGS="-m '' $(PYTEST_ARGS)"
 
 docs: environment ## the documentation as a site, in site/index.html; needs no network
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 bench: environment ## measure, and write tables to benchmarks/results/
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks

@@ -12,14 +12,25 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
+from scripts.settings_reference import page as settings_page
+
 ROOT = Path(__file__).parents[1]
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
 
 _LINK = re.compile(r"(\]\()([^)\s#]+)")
 
 
+def on_config(config: Any) -> Any:
+    """Add to the navigation what somebody wrote and did not put there."""
+    listed = set(re.findall(r"[\w.-]+\.md", str(config["nav"])))
+    if more := sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name not in listed):
+        config["nav"].append({"More": more})
+    return config
+
+
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages of the repository's root, and the measurements."""
+    """Add the pages of the repository's root, the reference of the settings, and the measurements."""
+    files.append(File.generated(config, "settings.md", content=settings_page()))
     for source, target in PAGES.items():
         text = _LINK.sub(_from_root, (ROOT / source).read_text(encoding="utf-8"))
         files.append(File.generated(config, target, content=text))

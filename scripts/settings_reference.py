@@ -1,16 +1,13 @@
-"""Writes docs/settings.md: every setting with its default, bounds and meaning, from the typed settings themselves.
+"""Every setting with its default, bounds and meaning, from the typed settings themselves: a page of the site.
 
-python -m scripts.settings_reference            # write it
-python -m scripts.settings_reference --check    # end with status 1 where it is not what the settings are now
+python -m scripts.settings_reference            # prints it, as Markdown
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -22,11 +19,9 @@ from pipeline_lib.settings.base import is_of_the_machine
 from pipeline_lib.settings.environment import environment_model, kinds_of
 from pipeline_lib.settings.params import Params
 
-PAGE = Path(__file__).parents[1] / "docs/settings.md"
-
 _HEAD = """# Every setting
 
-Made from the typed settings by `python -m scripts.settings_reference`; `make check` compares. A section of
+Made from the typed settings (`python -m scripts.settings_reference` prints it). A section of
 `params.yaml` is written out, or is the name of a preset in `conf/<section>/`. Where a section has a key `kind`, the
 kind decides which other keys there are. *machine*: a setting of how the machine does the work; it changes no result and
 makes nothing stale. All others are part of what a result depends on.
@@ -141,14 +136,8 @@ def _row(key: str, *cells: str) -> str:
 
 
 def main() -> None:
-    """Write the page, or compare it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    asked, made = parser.parse_args(), page()
-    if not asked.check:
-        PAGE.write_text(made, encoding="utf-8")
-    elif not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != made:
-        sys.exit(f"{PAGE}: not what the settings are now; run `python -m scripts.settings_reference`")
+    """Print the page."""
+    sys.stdout.write(page())
 
 
 if __name__ == "__main__":

@@ -33,15 +33,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_page_of_the_docs_is_in_the_site_and_the_readme_begins_it(site: Path):
+    first = (site / "index.html").read_text()
     for path in (ROOT / "docs").glob("*.md"):
         assert (site / f"{path.stem}.html").is_file(), path.name
-        assert path.name in (ROOT / "mkdocs.yml").read_text(), f"{path.name} is not in the navigation"
-    first = (site / "index.html").read_text()
-    assert "make pipeline" in first and 'href="using.html"' in first
-    assert (
-        "train.learning_rate" in (site / "settings.html").read_text()
-        or "learning_rate" in (site / "settings.html").read_text()
-    )
+        assert f'href="{path.stem}.html"' in first, f"{path.name} is not in the navigation"
+    assert "make pipeline" in first
+    assert "learning_rate" in (site / "settings.html").read_text()
 
 
 def test_pages_link_to_files_that_are_there_and_load_nothing_from_elsewhere(site: Path):

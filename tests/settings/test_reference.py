@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from pipeline_lib.settings import load_params
 from scripts import settings_reference
@@ -32,14 +28,3 @@ def test_every_setting_in_force_stands_in_the_reference_with_a_default():
         wanted = {key for key in leaves(values) if key.rpartition(".")[2] != "kind"}
         assert wanted <= told, section
     assert "| `learning_rate` | `" in sections["train"] and "*machine*" in sections["rollouts"]
-
-
-def test_a_page_that_is_out_of_date_ends_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(settings_reference, "PAGE", tmp_path / "settings.md")
-    monkeypatch.setattr(sys, "argv", ["settings_reference"])
-    settings_reference.main()
-    monkeypatch.setattr(sys, "argv", ["settings_reference", "--check"])
-    settings_reference.main()
-    (tmp_path / "settings.md").write_text("older")
-    with pytest.raises(SystemExit, match="not what the settings are now"):
-        settings_reference.main()
