@@ -11,7 +11,8 @@ each pair samples equally many actions of the same kind.
 Contestants run one after the other, for every seed.  The clock is process CPU seconds from the call of ``train``;
 giving rewards is counted for nobody.  Every contestant is held to exact
 float32 products: on processors with matrix units torch's faster mode rounds to bfloat16, and nobody uses it there.
-"Same return" is a mean training reward of 1.6 (of 2.0) over three updates.
+"Same return" is a mean training reward of 1.6 (of 2.0) over three updates.  `benchmarks.training_sizes` has larger
+models.
 """
 
 from __future__ import annotations
@@ -105,10 +106,17 @@ def main() -> None:
 
 
 def own_run(
-    params: Params, base: Path, environment: Any, problems: Sequence[Any], seed: int, updates: int, peer: None
+    params: Params,
+    base: Path,
+    environment: Any,
+    problems: Sequence[Any],
+    seed: int,
+    updates: int,
+    peer: None,
+    rate: float = RATE,
 ) -> Rows:
     """Return CPU and wall seconds since the start and the mean reward, per update of this project."""
-    changes = {"steps": updates, "problems_per_step": PROBLEMS, "group_size": GROUP, "learning_rate": RATE}
+    changes = {"steps": updates, "problems_per_step": PROBLEMS, "group_size": GROUP, "learning_rate": rate}
     settings = params.train.model_copy(update={**changes, "checkpoint_every": updates})
     team = load_team(params.policy, base, environment.agents(problems[0]))
     rows: Rows = []
@@ -151,7 +159,14 @@ def own_run(
 
 
 def peer_run(
-    params: Params, base: Path, environment: Any, problems: Sequence[Any], seed: int, updates: int, peer: str
+    params: Params,
+    base: Path,
+    environment: Any,
+    problems: Sequence[Any],
+    seed: int,
+    updates: int,
+    peer: str,
+    rate: float = RATE,
 ) -> Rows:
     """Return the same of a peer, whose joint actions are judged here."""
     agents = environment.agents(problems[0])
@@ -162,7 +177,7 @@ def peer_run(
     task = {"prompts": prompts, "ids": ids, "problems": PROBLEMS, "group": GROUP, "longest": LONGEST}
     own, theirs = socket.socketpair()
     with tempfile.TemporaryDirectory() as folder, Connection(own.detach()) as connection:
-        task |= {"updates": updates, "learning_rate": RATE, "seed": seed, "base": str(base), "folder": folder}
+        task |= {"updates": updates, "learning_rate": rate, "seed": seed, "base": str(base), "folder": folder}
         command = [str(PEERS), "-P", "-W", "ignore", str(ROOT / "benchmarks" / "peers.py"), peer, str(theirs.fileno())]
         settings = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled"}
         with (
@@ -203,6 +218,7 @@ def reached(rows: Rows) -> tuple[int, float] | None:
 def table(report: dict[str, Any]) -> str:
     """Return the figures as Markdown."""
     updates = report["updates"]
+    few = min(EARLY, updates)
     runs = {name: list(found.values()) for name, found in report["runs"].items()}
     seeds = len(next(iter(runs.values())))
     whole = {name: median(per_update(rows, 1, updates) for rows in found) for name, found in runs.items()}
@@ -212,14 +228,14 @@ def table(report: dict[str, Any]) -> str:
         f"{updates} updates of {PROBLEMS} problems x {GROUP} actions an agent, one thread (medians; seeds: {seeds}).",
         f"`benchmarks/training.py` says what is measured. Float32 products: `{report['precision']}` for all.",
         "",
-        f"| | CPU s per update | first {EARLY} | last {EARLY} | wall s per update | actions/CPU s | ours faster by |",
+        f"| | CPU s per update | first {few} | last {few} | wall s per update | actions/CPU s | ours faster by |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for name, found in runs.items():
         kind, peer = CONTESTANTS[name]
         actions = PROBLEMS * GROUP * (2 if kind == "pair" else 1)
-        early = median(per_update(rows, 1, EARLY) for rows in found)
-        late = median(per_update(rows, updates - EARLY + 1, updates) for rows in found)
+        early = median(per_update(rows, 1, few) for rows in found)
+        late = median(per_update(rows, updates - few + 1, updates) for rows in found)
         wall = median(rows[-1]["wall"] / updates for rows in found)
         faster = median(
             theirs[-1]["cpu"] / ours[-1]["cpu"] for theirs, ours in zip(found, runs[OURS[kind]], strict=True)
@@ -234,12 +250,12 @@ def table(report: dict[str, Any]) -> str:
         "",
         f"Per action, our team of two is {across:.1f} times as fast as TRL's single agent.",
         "",
-        f"| | reward, first {EARLY} | reward, last {EARLY} | mean reward | updates to {RETURN} | CPU s to {RETURN} |",
+        f"| | reward, first {few} | reward, last {few} | mean reward | updates to {RETURN} | CPU s to {RETURN} |",
         "|---|---:|---:|---:|---|---|",
     ]
     for name, found in runs.items():
-        first = median(mean(rows[:EARLY]) for rows in found)
-        last = median(mean(rows[-EARLY:]) for rows in found)
+        first = median(mean(rows[:few]) for rows in found)
+        last = median(mean(rows[-few:]) for rows in found)
         marks = [reached(rows) for rows in found]
         steps = ", ".join(str(mark[0]) if mark else f"> {updates}" for mark in marks)
         seconds = ", ".join(

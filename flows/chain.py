@@ -1,18 +1,24 @@
-"""The flow of the whole chain: every stage that is stale, those that do not wait for each other side by side."""
+"""The flow of the whole chain: every stage that is stale, those that do not wait for each other side by side.
+
+In the project itself (`experiment`), or in a workspace of its own that becomes a DVC experiment (`in_workspace`).
+"""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from prefect import flow, get_run_logger, runtime
 from rich.console import Console
 
-from pipeline_lib.settings import load_params
-from tasks.chain.graph import Stage
+from pipeline_lib.settings import Params, load_params
+from tasks.chain.graph import Stage, chain_and_stale
 from tasks.chain.live_table import LiveTable
 from tasks.chain.side_by_side import run_chain
+from tasks.chain.workspaces import save_experiment
+from tasks.identity.run import tag_experiment
 from tasks.runtime.conducting import conducted
 from tasks.runtime.progress import Progress, duration, shared_console
+from tasks.services.preloaded import preloaded
 
 
 @flow(name="experiment")
@@ -23,6 +29,34 @@ def experiment(
     run = str(runtime.flow_run.name)
     with conducted(load_params(), run):
         return bring_up_to_date(chain, stale, Path.cwd(), run, jobs, variables, live)
+
+
+def in_workspace(
+    folder: Path, project: Path, params: Params, name: str, jobs: int, keep: Callable[[], None] = lambda: None
+) -> str:
+    """Run the chain in a workspace with its settings, and save it as the project's DVC experiment ``name``.
+
+    To be called in a flow.
+
+    Args:
+        folder: the workspace; its ``params.yaml`` says the same as ``params``.
+        project: the project that the experiment becomes one of.
+        params: the settings.
+        name: of the run and of the experiment.
+        jobs: stages side by side.
+        keep: called when all stages are done, before the experiment is saved.
+
+    Returns:
+        The experiment's commit.
+    """
+    with conducted(params, name):
+        chain, stale = chain_and_stale(folder)
+        with preloaded(folder, len(stale), jobs) as libraries:
+            bring_up_to_date(chain, stale, folder, name, jobs, libraries())
+        keep()
+        commit = save_experiment(folder, project, name)
+        tag_experiment(params, name, commit)
+    return commit
 
 
 def bring_up_to_date(

@@ -12,16 +12,13 @@ from prefect import flow, get_client, get_run_logger, runtime
 from prefect.artifacts import create_markdown_artifact
 from pydantic import Field
 
-from flows.chain import bring_up_to_date
+from flows.chain import in_workspace
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.tracking.processes import own_process
-from tasks.chain.graph import chain_and_stale
-from tasks.chain.workspaces import change_settings, free_name, save_experiment, uncommitted, workspace
-from tasks.identity.run import tag_experiment
-from tasks.runtime.conducting import conducted, watch_states
+from tasks.chain.workspaces import change_settings, free_name, uncommitted, workspace
+from tasks.runtime.conducting import watch_states
 from tasks.runtime.endings import explain_in_logs
 from tasks.services.crashed import heartbeat_automation, mark_crashed
-from tasks.services.preloaded import preloaded
 
 DESCRIPTION = (
     "The whole chain, from problems to a verdict. Every field is a setting of `params.yaml` and starts with the value "
@@ -40,16 +37,12 @@ def experiment(params: Params, jobs: Annotated[int, Field(ge=1, le=64, descripti
         client.update_flow_run(runtime.flow_run.id, name=name, tags=[f"run:{name}", f"process:{own_process()}"])
     if left_out := uncommitted(project):
         logger.warning("changes that are not committed are not part of this run: %s", ", ".join(left_out))
-    with conducted(params, name), workspace(project, name) as folder:
+    with workspace(project, name) as folder:
         changed = change_settings(folder / "params.yaml", params)
         rows = "\n".join(f"| {key} | {old} | {new} |" for key, (old, new) in changed.items())
         text = f"| setting | params.yaml | this run |\n|---|---|---|\n{rows}" if rows else "As in params.yaml."
         create_markdown_artifact(f"Experiment `{name}`\n\n{text}", key="changed-settings")
-        chain, stale = chain_and_stale(folder)
-        with preloaded(folder, len(stale), jobs) as libraries:
-            bring_up_to_date(chain, stale, folder, name, jobs, libraries())
-        commit = save_experiment(folder, project, name)
-        tag_experiment(params, name, commit)
+        commit = in_workspace(folder, project, params, name, jobs)
     logger.info("saved as DVC experiment %s: `dvc exp show`, `dvc exp apply %s`", name, name)
     return commit
 

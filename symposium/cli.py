@@ -20,6 +20,7 @@ PROGRAMS = {
     "run": ("flows.experiment", "Bring everything up to date: from data to a verdict and a page."),
     "ui": ("flows.serve", "Serve Prefect and MLflow on 127.0.0.1, with the experiment as a form."),
     "plan": ("flows.plan", "How many problems, samples and seeds does a wanted difference need?"),
+    "study": ("flows.study", "Compare ways of training: every level of a factor, several seeds each."),
     "compare": ("flows.compare", "Compare runs that have a verdict on one page."),
     "identity": ("flows.identity", "What a result depends on, and why a stage is stale."),
     "looks": ("flows.looks", "Every look at the test split that git remembers."),

@@ -31,18 +31,21 @@ class SettingsError(ValueError):
     """A setting is wrong; the message names file, key, value given, what is accepted and the nearest valid key."""
 
 
-def load_params(path: Path | str = "params.yaml", conf: Path | str = "conf") -> Params:
+def load_params(
+    path: Path | str = "params.yaml", conf: Path | str = "conf", sections: Mapping[str, Any] | None = None
+) -> Params:
     """Read and validate the settings.
 
     Args:
         path: the YAML file, one mapping or preset name per section.
         conf: folder of presets, ``<section>/<name>.yaml``.
+        sections: sections to read in place of those of the file.
 
     Raises:
         SettingsError: the file is missing, is not YAML, or any setting is wrong; all mistakes are listed at once.
     """
     path, conf = Path(path), Path(conf)
-    content = _read_mapping(path)
+    content = {**_read_mapping(path), **(sections or {})}
     resolved: dict[str, Any] = {}
     origin: dict[str, Path] = {}
     for section, value in content.items():

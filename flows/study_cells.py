@@ -1,0 +1,43 @@
+"""The flow of a study: its cells one after the other, each a flow of its own with its stages side by side."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from prefect import flow, get_run_logger
+
+from flows.chain import in_workspace
+from pipeline_lib.settings import Params
+from pipeline_lib.settings.study import StudySettings
+from tasks.chain.cells import cell_folder, identity_of, keep, kept, known_cells, slug
+from tasks.chain.study_plan import fix_plan
+from tasks.chain.workspaces import change_settings, free_name, uncommitted, workspace
+from tasks.runtime.progress import Progress
+
+
+@flow(name="study")
+def cells(name: str, study: StudySettings, settings: Mapping[str, Params], jobs: int) -> str:
+    """Write the plan, then run every cell whose result is not known; return what is to be said of the plan."""
+    logger, project = get_run_logger(), Path.cwd()
+    if left_out := uncommitted(project):
+        logger.warning("changes that are not committed are not part of this study: %s", ", ".join(left_out))
+    path = project / "studies" / name / "plan.json"
+    plan = fix_plan(path, study, settings[study.reference], known_cells(name))
+    with Progress("study", "study-progress", own_estimate=True) as progress:
+        for number, (found, params) in enumerate(settings.items(), start=1):
+            cell.with_options(flow_run_name=f"{name}: {found}")(name, found, params, study.seeds, jobs)
+            progress(number, len(settings), found)
+    return plan
+
+
+@flow(name="cell")
+def cell(study: str, name: str, params: Params, seeds: tuple[int, ...], jobs: int) -> None:
+    """Run one cell as a DVC experiment, unless what it would leave is there."""
+    project = Path.cwd()
+    run = free_name(project, f"{study}-{slug(name)}")
+    with workspace(project, run) as place:
+        change_settings(place / "params.yaml", params)
+        identity = identity_of(place)
+        if kept(cell_folder(study, name), identity, seeds):
+            get_run_logger().info("%s: nothing has changed since it was run", name)
+            return
+        in_workspace(place, project, params, run, jobs, lambda: keep(place, study, name, identity, seeds, run))

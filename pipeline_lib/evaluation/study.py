@@ -1,0 +1,199 @@
+"""Which way of training is better?  The cells of a study compared as one family.
+
+A verdict on one experiment is about the teams at hand.  A study asks about ways of training, so what counts here is
+the wider test, over training runs and problems at once (`training_runs.new_runs`).  Every cell against the reference,
+and every interaction of two factors, is one comparison of the family; Holm corrects the p values of the differences,
+and those of equivalence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline_lib.evaluation.clusters import Codes, encode
+from pipeline_lib.evaluation.comparison import EQUIVALENT, IMPROVED, INCONCLUSIVE, WORSE
+from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.evidence import mean_interval
+from pipeline_lib.evaluation.multiplicity import holm
+from pipeline_lib.evaluation.results import Estimate, EvaluationError, Result, TestResult
+from pipeline_lib.evaluation.sentences import p_text
+from pipeline_lib.evaluation.table import Pairing, problem_means, tabulate
+from pipeline_lib.evaluation.tests_of_difference import equivalence
+from pipeline_lib.evaluation.training_runs import new_runs
+from pipeline_lib.seam.metrics import Metric
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.evaluate import VerdictSettings
+
+Array = NDArray[np.float64]
+Runs = Mapping[int, Sequence[EpisodeRecord]]
+"""Test episodes of one cell's selected teams, by training seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast(Result):
+    """One comparison of the family.
+
+    Attributes:
+        name: what is compared, in words.
+        cells: the cells whose means are added, then those whose means are subtracted.
+        test: difference over training runs and problems.
+        p_adjusted: Holm's p of the difference, or None.
+        equivalence_p_adjusted: Holm's p of "it is the margin or more", or None.
+        verdict: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE, of the first cell.
+        sentence: what may be quoted.
+    """
+
+    name: str
+    cells: tuple[tuple[str, ...], tuple[str, ...]]
+    test: TestResult
+    p_adjusted: float | None = None
+    equivalence_p_adjusted: float | None = None
+    verdict: str = INCONCLUSIVE
+    sentence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CellMeans:
+    """The cells of a study on the problems that all of them answered in every training run.
+
+    Attributes:
+        seeds: training seeds, the same in every cell.
+        clusters: (problems,) family code of each.
+        values: by cell, (seeds, problems) means over samples.
+    """
+
+    seeds: tuple[int, ...]
+    clusters: Codes
+    values: Mapping[str, Array]
+
+    def mean(self, cell: str, info: Metric, level: float) -> Estimate:
+        """Return the mean of a cell's teams over problems, with its interval for new problems."""
+        return mean_interval(self.values[cell].mean(axis=0), self.clusters, level, info)
+
+    def by_seed(self, cell: str) -> list[float]:
+        """Return the mean of each training run of a cell."""
+        return [float(value) for value in self.values[cell].mean(axis=1)]
+
+
+def cell_means(cells: Mapping[str, Runs], metric: str) -> CellMeans:
+    """Arrange the test episodes of all cells.
+
+    Raises:
+        EvaluationError: a cell has other training seeds or other problems than the rest, or no episodes.
+    """
+    tables = {name: tabulate(runs, metric, name) for name, runs in cells.items()}
+    first_name, first = next(iter(tables.items()))
+    for name, table in tables.items():
+        for what in ("seeds", "problems", "families"):
+            if getattr(table, what) != getattr(first, what):
+                raise EvaluationError(f"{name} and {first_name} have different {what}; they cannot be one study")
+    means = {name: problem_means(table) for name, table in tables.items()}
+    there = ~np.any([np.isnan(values).any(axis=0) for values in means.values()], axis=0)
+    if not there.any():
+        raise EvaluationError(
+            "no problem has episodes in every cell and training run; the infrastructure lost too many"
+        )
+    seeds = tuple(seed for seed in first.seeds if seed is not None)
+    families = [family for family, kept in zip(first.families, there, strict=True) if kept]
+    return CellMeans(seeds, encode(families), {name: values[:, there] for name, values in means.items()})
+
+
+def contrasts(
+    means: CellMeans, levels: Mapping[str, Sequence[str]], reference: str, info: Metric, settings: VerdictSettings
+) -> list[Contrast]:
+    """Compare every cell with the reference, add the interactions of two factors, and decide the whole family.
+
+    Args:
+        means: of `cell_means`.
+        levels: by cell, its level of each factor.
+        reference: the cell that all others are compared with.
+        info: the primary metric.
+        settings: alpha and margin.
+
+    Returns:
+        The comparisons, in the order of the cells, interactions behind them.
+    """
+    found = [
+        Contrast(f"{cell} against {reference}", ((cell,), (reference,)), _test(means, (cell,), (reference,), settings))
+        for cell in means.values
+        if cell != reference
+    ]
+    found += _interactions(means, levels, reference, settings)
+    p_values = holm([contrast.test.p for contrast in found])
+    same = holm([_equivalence(contrast.test, settings) for contrast in found])
+    return [
+        _decided(contrast, p, q, len(found), info, settings)
+        for contrast, p, q in zip(found, p_values, same, strict=True)
+    ]
+
+
+def _interactions(
+    means: CellMeans, levels: Mapping[str, Sequence[str]], reference: str, settings: VerdictSettings
+) -> list[Contrast]:
+    """Return for every cell that differs from the reference in both factors how much more that does than each alone."""
+    if len(levels[reference]) < 2:
+        return []
+    by_levels = {tuple(found): cell for cell, found in levels.items()}
+    base = levels[reference]
+    found = []
+    for cell in means.values:
+        one, two = levels[cell]
+        if one == base[0] or two == base[1]:
+            continue
+        added, taken = (cell, reference), (by_levels[(one, base[1])], by_levels[(base[0], two)])
+        name = f"{one} and {two} together, beyond what each does alone"
+        found.append(Contrast(name, (added, taken), _test(means, added, taken, settings)))
+    return found
+
+
+def _test(means: CellMeans, added: Sequence[str], taken: Sequence[str], settings: VerdictSettings) -> TestResult:
+    a, b = (np.sum([means.values[cell] for cell in cells], axis=0)[:, :, None] for cells in (added, taken))
+    pairing = Pairing(
+        problems=tuple(map(str, range(a.shape[1]))),
+        clusters=means.clusters,
+        a=a,
+        b=b,
+        aligned=True,
+        seeds=means.seeds,
+        trained=(True, True),
+        episodes=(a.size, b.size),
+        notes=(),
+    )
+    return new_runs(pairing, 1 - settings.alpha)
+
+
+def _equivalence(test: TestResult, settings: VerdictSettings) -> float | None:
+    """Return p of "it is the margin or more": at most alpha exactly when the whole interval lies within the margin."""
+    p = equivalence(test, settings.margin, settings.alpha).p
+    return None if p is None else min(1.0, 2 * p)
+
+
+def _decided(
+    contrast: Contrast, p: float | None, same: float | None, size: int, info: Metric, settings: VerdictSettings
+) -> Contrast:
+    test, verdict = contrast.test, INCONCLUSIVE
+    if same is not None and same <= settings.alpha:
+        verdict = EQUIVALENT
+    elif p is not None and p <= settings.alpha and test.estimate is not None:
+        verdict = IMPROVED if test.estimate > 0 else WORSE
+    difference = info.difference(test.estimate or 0.0)
+    if test.p is None or test.low is None or test.high is None:
+        text = (
+            f"{verdict}: {contrast.name}: {difference} in {info.label}; nothing can be said of other training runs: "
+            f"{test.degenerate}."
+        )
+    else:
+        corrected = f" after Holm's correction for {size} comparisons" if size > 1 else ""
+        limits = f"{info.difference(test.low).removesuffix(' points')} to {info.difference(test.high)}"
+        text = (
+            f"{verdict}: {contrast.name}: {difference} in {info.label} ({100 * test.level:.0f} % interval over "
+            f"training runs and problems {limits}, {p_text(p)}{corrected})."
+        )
+    return dataclasses.replace(contrast, p_adjusted=p, equivalence_p_adjusted=same, verdict=verdict, sentence=text)

@@ -1,0 +1,250 @@
+"""The page of a study: what was asked, what came out cell by cell, and what was fixed before."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.results import Estimate
+from pipeline_lib.evaluation.sentences import p_text
+from pipeline_lib.evaluation.study import Contrast
+from pipeline_lib.report.page import render
+from pipeline_lib.report.style import CYCLE, GREY, MARKERS, Figure, Table, figure, percent, wrap
+from pipeline_lib.report.text import sentence_only, typeset
+from pipeline_lib.seam.metrics import Metric
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+Rows = Sequence[Mapping[str, float]]
+
+#: What learning is drawn against: label, and what one update adds to it.
+COSTS = {
+    "updates": ("updates", lambda row: 1.0),
+    "tokens": ("sampled tokens", lambda row: row["actions/tokens"]),
+    "seconds": ("seconds of training", lambda row: row["time/step_s"]),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StudyCell:
+    """One cell, as it came out.
+
+    Attributes:
+        name: its levels.
+        base: mean of the base on the test problems.
+        mean: mean of the selected teams there, with its interval.
+        by_seed: mean of each training run.
+        train: metrics of each update, by training seed.
+        run: name of its experiment.
+    """
+
+    name: str
+    base: float
+    mean: Estimate
+    by_seed: Sequence[float]
+    train: Mapping[int, Rows]
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class StudyData:
+    """A finished study.
+
+    Attributes:
+        name: of the study.
+        question: what it asks.
+        reference: the cell that all others are compared with.
+        cells: in the order of the file.
+        contrasts: the family of comparisons.
+        info: the primary metric.
+        metric: its name.
+        settings: by cell, the settings that make it.
+        plan: what must be said of when the plan was fixed, in words.
+        design: further facts: name and value.
+    """
+
+    name: str
+    question: str
+    reference: str
+    cells: Sequence[StudyCell]
+    contrasts: Sequence[Contrast]
+    info: Metric
+    metric: str
+    settings: Mapping[str, Mapping[str, Any]]
+    plan: str
+    design: Mapping[str, str]
+
+
+def build_study(data: StudyData, output: Path) -> None:
+    """Write the page of a study to ``output``; parents are made."""
+    context = {
+        "title": data.question,
+        "name": data.name,
+        "plan": data.plan,
+        "contrasts": [
+            {"name": c.name, "verdict": c.verdict, "sentence": typeset(sentence_only(c.sentence))}
+            for c in data.contrasts
+        ],
+        "final": final(data),
+        "curves": [found for cost in COSTS if (found := curves(data, cost))],
+        "family": family(data),
+        "settings": settings(data),
+        "design": list(data.design.items()),
+    }
+    storage.write_text(output, render("study.html.j2", context))
+
+
+def final(data: StudyData) -> Figure:
+    """Draw the selected teams of every cell on the test problems: each training run, their mean, its interval."""
+    info = data.info
+
+    def paint(canvas: Canvas, narrow: bool) -> None:
+        axes = canvas.subplots()
+        for y, cell in enumerate(data.cells):
+            colour = CYCLE[y % len(CYCLE)]
+            if cell.mean.low is not None and cell.mean.high is not None:
+                axes.plot([cell.mean.low, cell.mean.high], [y, y], color=colour, linewidth=5, alpha=0.3)
+            axes.plot(cell.by_seed, [y] * len(cell.by_seed), "|", color=colour, markersize=11)
+            axes.plot(cell.mean.value or 0.0, y, "D", color=colour, markersize=6)
+            axes.plot(cell.base, y, "o", color=GREY, markersize=5)
+        axes.set_yticks(range(len(data.cells)), [wrap(cell.name, 14 if narrow else 30) for cell in data.cells])
+        axes.set_ylim(len(data.cells) - 0.4, -0.6)
+        axes.grid(visible=True, axis="x")
+        axes.set_xlabel(info.label)
+        if info.share:
+            percent(axes.xaxis)
+
+    height = 0.9 + 0.4 * len(data.cells)
+    return figure(
+        "final",
+        "On the test problems",
+        "Diamonds: mean of the selected teams; strokes: each training run; bands: interval for new problems of these "
+        "teams; circles: the base.",
+        paint,
+        cells(data),
+        (7.6, height),
+        (3.7, height + 0.1),
+    )
+
+
+def cells(data: StudyData) -> Table:
+    """Return the numbers of all cells."""
+    text = data.info.text
+    rows = [
+        [
+            cell.name,
+            text(cell.base),
+            text(cell.mean.value or 0.0),
+            _between(cell.mean, text),
+            ", ".join(map(text, cell.by_seed)),
+            cell.run,
+        ]
+        for cell in data.cells
+    ]
+    return Table(("cell", "base", "selected", "interval, new problems", "each training run", "experiment"), rows)
+
+
+def _between(found: Estimate, text: Callable[[float], str]) -> str:
+    return "none" if found.low is None or found.high is None else f"{text(found.low)} to {text(found.high)}"
+
+
+def curves(data: StudyData, cost: str) -> Figure | None:
+    """Draw learning against what it cost: mean over training runs, their range as a band; None where it is unknown."""
+    label, added = COSTS[cost]
+    learned = f"metrics/{data.metric}" if data.metric != "reward" else "reward/mean"
+    lines = {cell.name: _line(cell.train, learned, added) for cell in data.cells}
+    if not all(lines.values()):
+        return None
+
+    def paint(canvas: Canvas, narrow: bool) -> None:
+        axes: Axes = canvas.subplots()
+        for number, (name, found) in enumerate(lines.items()):
+            assert found is not None
+            x, values = found
+            colour = CYCLE[number % len(CYCLE)]
+            axes.plot(
+                x, values.mean(axis=0), color=colour, label=name, marker=MARKERS[number % len(MARKERS)], markevery=0.2
+            )
+            axes.fill_between(x, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.12, linewidth=0)
+        axes.set_xlabel(label)
+        axes.set_ylabel(data.info.label)
+        axes.set_xlim(left=0)
+        if data.info.share:
+            percent(axes.yaxis)
+        axes.legend(loc="best")
+
+    table = Table(
+        ("cell", label, f"{data.info.label}, last updates"),
+        [[name, float(found[0][-1]), float(found[1][:, -1].mean())] for name, found in lines.items() if found],
+    )
+    return figure(
+        f"curve-{cost}",
+        f"Learning, by {label}",
+        "On training problems, sampled as in training, mean over five updates. Lines: mean over training runs; bands: "
+        "their range.",
+        paint,
+        table,
+        (7.6, 3.2),
+        (3.7, 3.1),
+    )
+
+
+def _line(train: Mapping[int, Rows], name: str, added: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return what was spent after each update (mean over runs), and (runs, updates) what was learned, over five."""
+    try:
+        spent = [list(itertools.accumulate(added(row) for row in rows)) for rows in train.values()]
+        values = [[row[name] for row in rows] for rows in train.values()]
+    except KeyError:
+        return None
+    length = min(map(len, values), default=0)
+    if not length:
+        return None
+    window = min(5, length)
+    smooth = [np.convolve(row[:length], np.ones(window) / window, "valid") for row in values]
+    return np.mean([row[window - 1 : length] for row in spent], axis=0), np.asarray(smooth)
+
+
+def family(data: StudyData) -> Table:
+    """Return the numbers of the family of comparisons."""
+    info = data.info
+    rows = []
+    for c in data.contrasts:
+        low, high = c.test.low, c.test.high
+        rows.append(
+            [
+                c.name,
+                c.verdict,
+                typeset(info.difference(c.test.estimate or 0.0)),
+                "no interval"
+                if low is None or high is None
+                else typeset(f"{info.difference(low).removesuffix(' points')} to {info.difference(high)}"),
+                typeset(p_text(c.p_adjusted).removeprefix("p ").removeprefix("= ")),
+                typeset(p_text(c.equivalence_p_adjusted).removeprefix("p ").removeprefix("= ")),
+            ]
+        )
+    return Table(
+        (
+            "comparison",
+            "verdict",
+            "difference",
+            "interval, new training runs",
+            "p (Holm)",
+            "p of the margin or more (Holm)",
+        ),
+        rows,
+    )
+
+
+def settings(data: StudyData) -> Table:
+    """Return the settings that make the cells, one row each."""
+    keys = list(dict.fromkeys(key for found in data.settings.values() for key in found))
+    rows = [[key, *(str(data.settings[cell.name].get(key, "–")) for cell in data.cells)] for key in keys]
+    return Table(("setting", *(cell.name for cell in data.cells)), rows)

@@ -1,0 +1,144 @@
+"""A study: one experiment repeated at every level of one or two factors, and what is compared with what.
+
+Written down in a file of its own, ``conf/studies/<name>.yaml``.  Every cell (a level of each factor) is ``params.yaml``
+with some settings changed; all cells are trained with the same seeds, and each is compared with one of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from pipeline_lib.settings.base import Section
+from pipeline_lib.settings.load import SettingsError, load_params, validate_params
+from pipeline_lib.settings.params import Params
+
+Changes = dict[str, Any]
+"""Settings by dotted name (``train.group_size: 4``), or whole sections (``environment: philosophers``)."""
+
+LEAST_SEEDS = 3
+
+
+class StudySettings(Section):
+    """What ``conf/studies/<name>.yaml`` says."""
+
+    question: str = Field(min_length=1, description="what the study asks, as a reader would")
+    changes: Changes = Field({}, description="settings of all cells, on top of params.yaml")
+    factors: dict[str, dict[str, Changes]] = Field(
+        min_length=1, max_length=2, description="by factor, its levels; by level, the settings that make it"
+    )
+    against: dict[str, str] = Field(description="a level of each factor: the cell that all others are compared with")
+    seeds: tuple[int, ...] = Field(
+        (0, 1, 2, 3, 4), min_length=LEAST_SEEDS, description="training seeds of every cell, at least three"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> StudySettings:
+        for factor, levels in self.factors.items():
+            if len(levels) < 2:
+                raise ValueError(f"the factor '{factor}' needs at least two levels")
+            if self.against.get(factor) not in levels:
+                raise ValueError(
+                    f"against: '{factor}' must be one of {', '.join(levels)}, got {self.against.get(factor)!r}"
+                )
+        if unknown := sorted(set(self.against) - set(self.factors)):
+            raise ValueError(f"against: there is no factor {', '.join(unknown)}; factors: {', '.join(self.factors)}")
+        if len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
+            raise ValueError(f"seeds {list(self.seeds)} must be different and not negative")
+        return self
+
+    @property
+    def reference(self) -> str:
+        """Name of the cell that all others are compared with."""
+        return cell_name(self.against[factor] for factor in self.factors)
+
+    def cells(self) -> dict[str, dict[str, str]]:
+        """Return the cells by name, each as a level by factor, in the order of the file."""
+        return {
+            cell_name(levels): dict(zip(self.factors, levels, strict=True))
+            for levels in itertools.product(*self.factors.values())
+        }
+
+    def changes_of(self, cell: str) -> Changes:
+        """Return the settings that make a cell: those of all cells, then those of its levels, in order of factors."""
+        levels = self.cells()[cell]
+        return {**self.changes, **{k: v for f, level in levels.items() for k, v in self.factors[f][level].items()}}
+
+
+def cell_name(levels: Iterator[str] | Any) -> str:
+    """Return the name of a cell: its levels."""
+    return ", ".join(levels)
+
+
+def load_study(path: Path) -> StudySettings:
+    """Read a study.
+
+    Raises:
+        SettingsError: the file is missing, is no YAML, or says something that cannot be; the message names all of it.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        there = ", ".join(sorted(str(p) for p in path.parent.glob("*.yaml"))) or "none"
+        raise SettingsError(f"{path}: there is no such study; studies there: {there}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not valid YAML: {error}") from None
+    if isinstance(content, dict):
+        content = {**content, **_as_text(content)}
+    try:
+        return StudySettings.model_validate(content)
+    except ValidationError as error:
+        lines = [f"{path}: {'.'.join(map(str, e['loc'])) or 'the file'}: {e['msg']}" for e in error.errors()]
+        raise SettingsError("\n".join(lines)) from None
+
+
+def cell_params(study: StudySettings, cell: str, file: Path, conf: Path) -> Params:
+    """Return the settings of a cell: ``params.yaml`` with the study's and the cell's changes.
+
+    Args:
+        study: the study.
+        cell: name of the cell.
+        file: ``params.yaml``.
+        conf: folder of presets.
+
+    Raises:
+        SettingsError: a change names no setting, or the settings do not go together.
+    """
+    wanted = study.changes_of(cell)
+    sections = {key: value for key, value in wanted.items() if "." not in key}
+    content = load_params(file, conf, sections).model_dump(mode="json")
+    content["seeds"] = {**content["seeds"], "train": list(study.seeds), "single_agent": []}
+    for key, value in wanted.items():
+        if "." in key:
+            _put(content, key, value)
+    return validate_params(content, Path(f"{file} with the changes of '{cell}'"))
+
+
+def _put(content: dict[str, Any], key: str, value: Any) -> None:
+    inside: Any = content
+    *way, last = key.split(".")
+    for part in way:
+        inside = inside.get(part) if isinstance(inside, dict) else None
+    if not isinstance(inside, dict):
+        raise SettingsError(f"a change of the study names {key}, and there is no such section")
+    inside[last] = value  # whether there is such a setting is checked with all others
+
+
+def _as_text(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return factors and ``against`` with levels as text: YAML reads an unquoted 8 as a number."""
+    found: dict[str, Any] = {}
+    if isinstance(factors := content.get("factors"), dict):
+        found["factors"] = {
+            str(factor): {str(level): changes for level, changes in levels.items()}
+            if isinstance(levels, dict)
+            else levels
+            for factor, levels in factors.items()
+        }
+    if isinstance(against := content.get("against"), dict):
+        found["against"] = {str(factor): str(level) for factor, level in against.items()}
+    return found

@@ -1,0 +1,90 @@
+"""What the cells of a study leave: kept beside the project, and kept only as long as it is what they would leave today.
+
+A cell is an ordinary experiment in a workspace.  Its identity, that of all stages together, is asked of the workspace's
+own code before anything runs; where the same one was kept, the cell is not run again.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.storage import folder_digest, new_folder, read_json, write_json
+from tasks.chain.graph import ChainError
+from tasks.experiment.arms import IDENTITIES, PLAN_FILE, RESULTS, TEAM
+from tasks.experiment.episode_files import read_episodes, tested_file
+from tasks.services.process_environment import child_environment, places
+
+KEPT = "kept.json"
+
+
+def cell_folder(study: str, cell: str) -> Path:
+    """Return where a cell of a study keeps what it left; names that differ never share a folder."""
+    return places().home / "studies" / study / f"{slug(cell)}-{storage.digest(cell)[:8]}"
+
+
+def slug(text: str) -> str:
+    """Return a name as letters, digits and dashes, as git takes it in the name of an experiment."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "cell"
+
+
+def identity_of(workspace: Path) -> str:
+    """Return the digest of everything that all results of a workspace depend on.
+
+    Raises:
+        ChainError: the settings are wrong, or the identity cannot be told.
+    """
+    command = [sys.executable, "-m", "flows.identity", "--write"]
+    done = subprocess.run(command, cwd=workspace, env=child_environment(), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ChainError(f"{' '.join(command[1:])}: {done.stderr.strip()}")
+    return folder_digest(workspace / IDENTITIES)
+
+
+def kept(folder: Path, identity: str, seeds: Sequence[int]) -> bool:
+    """Return whether ``folder`` holds, undamaged, what a cell with this identity left."""
+    try:
+        said = read_json(folder / KEPT)
+        whole = all(storage.file_digest(folder / name) == digest for name, digest in said["files"].items())
+        return bool(said["identity"] == identity and whole and set(_files(seeds)) == set(said["files"]))
+    except (OSError, KeyError, TypeError, storage.CorruptFileError):
+        return False
+
+
+def known_cells(study: str) -> list[str]:
+    """Return the names of all cells of a study whose result was ever kept, also of those it no longer has."""
+    files = (places().home / "studies" / study).glob(f"*/{KEPT}")
+    return sorted(str(read_json(path)["cell"]) for path in files)
+
+
+def keep(workspace: Path, study: str, cell: str, identity: str, seeds: Sequence[int], run: str) -> None:
+    """Copy what the study's page needs out of a workspace; the cell's folder appears whole, or stays as it was."""
+    files, folder = _files(seeds), cell_folder(study, cell)
+    with new_folder(folder) as new:
+        for name, source in files.items():
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(workspace / source, new / name)
+        digests = {name: storage.file_digest(new / name) for name in files}
+        write_json(new / KEPT, {"cell": cell, "identity": identity, "run": run, "files": digests})
+
+
+def _files(seeds: Sequence[int]) -> dict[str, Path]:
+    """Return what is kept of a cell: name in its folder, and in the workspace."""
+    return {
+        "verdict.json": RESULTS / "verdict.json",
+        "plan.json": PLAN_FILE,
+        "test/base.jsonl": tested_file(TEAM, "base"),
+        **{f"test/{(path := tested_file(TEAM, 'selected', seed)).name}": path for seed in seeds},
+        **{f"train/{seed}.jsonl": RESULTS / "train" / f"{TEAM}-{seed}.jsonl" for seed in seeds},
+    }
+
+
+def tested(folder: Path, seeds: Sequence[int]) -> dict[int, list[EpisodeRecord]]:
+    """Return a kept cell's test episodes of the selected teams, by training seed."""
+    return {seed: read_episodes(folder / "test" / tested_file(TEAM, "selected", seed).name) for seed in seeds}

@@ -1,0 +1,92 @@
+"""The result of a study, out of what its cells left: ``study.json`` and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.metrics import value_of
+from pipeline_lib.evaluation.results import to_json
+from pipeline_lib.evaluation.study import cell_means, contrasts
+from pipeline_lib.report.study import StudyCell, StudyData, build_study
+from pipeline_lib.seam.metrics import describe
+from pipeline_lib.seam.registry import find
+from pipeline_lib.settings import Params
+from pipeline_lib.settings.study import StudySettings
+from tasks.chain.cells import KEPT, cell_folder, tested
+from tasks.experiment.episode_files import read_episodes
+
+
+def write_page(name: str, study: StudySettings, settings: Mapping[str, Params], plan: str, folder: Path) -> Path:
+    """Compare the cells, write ``study.json`` and ``index.html`` to ``folder``, and return the page.
+
+    Raises:
+        EvaluationError: the cells cannot be compared.
+    """
+    first = settings[study.reference]
+    metric, level = first.evaluate.metric, 1 - first.verdict.alpha
+    metrics = find(first.environment.kind).metrics()
+    info = describe(metric, metrics)
+    places = {cell: cell_folder(name, cell) for cell in settings}
+    means = cell_means({cell: tested(place, study.seeds) for cell, place in places.items()}, metric)
+    levels = {cell: tuple(found.values()) for cell, found in study.cells().items()}
+    found = contrasts(means, levels, study.reference, info, first.verdict)
+    cells = []
+    for cell, place in places.items():
+        base = [
+            value
+            for record in read_episodes(place / "test/base.jsonl")
+            if (value := value_of(record, metric)) is not None
+        ]
+        cells.append(
+            StudyCell(
+                name=cell,
+                base=float(np.mean(base)),
+                mean=means.mean(cell, info, level),
+                by_seed=means.by_seed(cell),
+                train={seed: list(storage.read_jsonl(place / f"train/{seed}.jsonl")) for seed in study.seeds},
+                run=storage.read_json(place / KEPT)["run"],
+            )
+        )
+    data = StudyData(
+        name=name,
+        question=study.question,
+        reference=study.reference,
+        cells=cells,
+        contrasts=found,
+        info=info,
+        metric=metric,
+        settings={cell: study.changes_of(cell) for cell in settings},
+        plan=plan,
+        design={
+            "training seeds": ", ".join(map(str, study.seeds)),
+            "problems": f"{means.clusters.size} of the test split, in {int(means.clusters.max()) + 1} families",
+            "test": "difference of means as a statement on new training runs and new problems (crossed random effects)",
+            "correction": f"Holm over {len(found)} comparisons",
+            "smallest difference that would matter": info.difference(first.verdict.margin).lstrip("+"),
+            "selection": f"of every run the checkpoint that `{first.evaluate.select}` takes on validation problems",
+        },
+    )
+    storage.write_json(
+        folder / "study.json",
+        {
+            "question": study.question,
+            "plan": plan,
+            "cells": {
+                cell.name: {
+                    "run": cell.run,
+                    "base": cell.base,
+                    "mean": to_json(cell.mean),
+                    "by_seed": list(cell.by_seed),
+                }
+                for cell in cells
+            },
+            "contrasts": [contrast.to_json() for contrast in found],
+        },
+    )
+    page = folder / "index.html"
+    build_study(data, page)
+    return page

@@ -1,0 +1,56 @@
+"""The plan of a study: what is compared with what and how, written before its first cell is run.
+
+It may be changed afterwards, a level added say; every version stays in the file with the cells that were known when it
+was written, and the page tells.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline_lib.settings import Params
+from pipeline_lib.settings.study import StudySettings
+from pipeline_lib.storage import read_json, write_json
+
+
+def fix_plan(path: Path, study: StudySettings, params: Params, known: Sequence[str]) -> str:
+    """Write the plan, or add a version to it if it has changed; say when it was fixed, in a sentence.
+
+    Args:
+        path: file of the plan.
+        study: the study.
+        params: settings of the reference cell, for metric, margin and test.
+        known: cells whose result is there already.
+    """
+    plan = {
+        "question": study.question,
+        "cells": {name: study.changes_of(name) for name in study.cells()},
+        "reference": study.reference,
+        "seeds": list(study.seeds),
+        "metric": params.evaluate.metric,
+        "selection": params.evaluate.select,
+        "test": "t over training runs and problems, crossed random effects; Holm over all comparisons",
+        "alpha": params.verdict.alpha,
+        "margin": params.verdict.margin,
+    }
+    versions: list[dict[str, Any]] = read_json(path)["versions"] if path.exists() else []
+    if not versions or versions[-1]["plan"] != plan:
+        written = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        versions.append({"written": written, "known": sorted(known), "plan": plan})
+        write_json(path, {"versions": versions})
+    return told(versions)
+
+
+def told(versions: Sequence[dict[str, Any]]) -> str:
+    """Say when the plan in force was fixed, and what was known by then."""
+    last = versions[-1]
+    seen = f"when {len(last['known'])} of its cells were known ({', '.join(last['known'])})" if last["known"] else ""
+    if len(versions) == 1:
+        return f"The plan was written on {last['written']}, {seen or 'before any cell was run'}, and kept."
+    return (
+        f"The plan was changed {len(versions) - 1} time{'s' if len(versions) > 2 else ''}, last on {last['written']}, "
+        f"{seen or 'before any cell was run'}; its versions are in plan.json."
+    )

@@ -1,0 +1,66 @@
+"""A study through its command: cells become experiments, are run once, and end on a page."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.flows.project import SMALL, call, make_project
+
+STUDY = {
+    "question": "Does a larger learning rate teach more?",
+    "changes": {"train.steps": 2, "train.checkpoint_every": 2, "evaluate.baselines": []},
+    "factors": {"rate": {"usual": {}, "high": {"train.learning_rate": 0.003}}},
+    "against": {"rate": "usual"},
+    "seeds": [0, 1, 2],
+}
+COMMAND = (sys.executable, "-m", "flows.study", "rates")
+
+
+def write(project: Path, study: dict) -> None:
+    path = project / "conf/studies/rates.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(study, sort_keys=False))
+
+
+@pytest.mark.slow
+@pytest.mark.service
+def test_a_study_runs_each_cell_once_and_compares_them(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project", {**SMALL, "seeds": {"train": [0, 1, 2], "single_agent": []}})
+    write(project, {**STUDY, "changes": {**STUDY["changes"], "verdict.margin": 0.05}})
+    said = call(project, *COMMAND)
+    experiments = call(project, "git", "for-each-ref", "--format=%(refname)", "refs/exps/").split()
+    assert sorted(ref.rpartition("/")[2] for ref in experiments) == ["rates-high", "rates-usual"]
+    result = json.loads((project / "studies/rates/study.json").read_text())
+    (contrast,) = result["contrasts"]
+    assert contrast["sentence"] in said and contrast["cells"] == [["high"], ["usual"]]
+    assert "before any cell was run, and kept" in result["plan"]
+    assert all(len(cell["by_seed"]) == 3 for cell in result["cells"].values())
+    page = (project / "studies/rates/index.html").read_text()
+    assert "Does a larger learning rate teach more?" in page and 'src="' not in page and "<script" not in page
+    rates = {
+        name: yaml.safe_load(call(project, "git", "show", f"{ref}:params.yaml"))["train"].get("learning_rate")
+        for ref in experiments
+        for name in [ref.rpartition("-")[2]]
+    }
+    assert rates["high"] == 0.003 != rates["usual"]
+
+    again = call(project, *COMMAND)
+    assert again.count("nothing has changed since it was run") == 2 and contrast["sentence"] in again
+    # What is kept is looked at, not believed.
+    (damaged,) = (project / ".symposium/studies/rates").glob("high-*")
+    (damaged / "test/team-selected-1.jsonl").write_text("")
+    repaired = call(project, *COMMAND)
+    assert repaired.count("nothing has changed since it was run") == 1 and contrast["sentence"] in repaired
+
+
+def test_cells_that_are_judged_differently_are_refused(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project")
+    write(project, {**STUDY, "factors": {"rate": {"usual": {}, "high": {"evaluate.test.samples": 9}}}})
+    assert "differ in evaluate" in call(project, *COMMAND, status=2)
+    assert not (project / "studies").exists()
+    assert "studies there: conf/studies" in call(project, *COMMAND[:-1], "rate", status=2)

@@ -1,0 +1,62 @@
+"""What the cells of a study leave is used again only while it is whole and the same would come out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.chain.cells import cell_folder, keep, kept, known_cells, slug
+from tasks.chain.study_plan import told
+from tasks.experiment.arms import PLAN_FILE, RESULTS
+
+SEEDS = (0, 1)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / "home"))
+    place = tmp_path / "workspace"
+    names = [RESULTS / "verdict.json", PLAN_FILE, RESULTS / "test/team-base.jsonl"]
+    names += [RESULTS / f"test/team-selected-{seed}.jsonl" for seed in SEEDS]
+    names += [RESULTS / f"train/team-{seed}.jsonl" for seed in SEEDS]
+    for name in names:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text('{"x": 1}\n')
+    return place
+
+
+def test_a_kept_cell_is_used_for_the_same_identity_and_seeds_only(workspace: Path) -> None:
+    folder = cell_folder("study", "a, b")
+    assert not kept(folder, "id", SEEDS) and known_cells("study") == []
+    keep(workspace, "study", "a, b", "id", SEEDS, "study-a-b")
+    assert kept(folder, "id", SEEDS) and known_cells("study") == ["a, b"]
+    assert not kept(folder, "other", SEEDS) and not kept(folder, "id", (0,)) and not kept(folder, "id", (0, 1, 2))
+
+
+@pytest.mark.parametrize("harm", ["changed", "removed", "no list"])
+def test_a_damaged_cell_is_run_again(workspace: Path, harm: str) -> None:
+    keep(workspace, "study", "a", "id", SEEDS, "study-a")
+    folder = cell_folder("study", "a")
+    file = folder / ("kept.json" if harm == "no list" else "test/team-selected-1.jsonl")
+    file.unlink() if harm == "removed" else file.write_text("{}\n")
+    assert not kept(folder, "id", SEEDS)
+
+
+def test_a_cell_that_lacks_a_file_keeps_nothing(workspace: Path) -> None:
+    keep(workspace, "study", "a", "old", SEEDS, "study-a")
+    (workspace / RESULTS / "train/team-1.jsonl").unlink()
+    with pytest.raises(FileNotFoundError):
+        keep(workspace, "study", "a", "new", SEEDS, "study-a-2")
+    assert kept(cell_folder("study", "a"), "old", SEEDS)
+
+
+def test_cells_of_one_slug_do_not_share_a_folder() -> None:
+    assert slug("A b") == slug("a, b") and cell_folder("s", "A b") != cell_folder("s", "a, b")
+
+
+def test_a_plan_that_was_changed_after_cells_were_known_says_so() -> None:
+    first = {"written": "monday", "known": [], "plan": {}}
+    assert "monday, before any cell was run, and kept" in told([first])
+    later = told([first, {"written": "tuesday", "known": ["a", "b"], "plan": {}}])
+    assert "changed 1 time, last on tuesday, when 2 of its cells were known (a, b)" in later

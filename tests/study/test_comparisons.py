@@ -1,0 +1,143 @@
+"""The family of comparisons of a study: right on data whose truth is known, and as plain Python computes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.results import EvaluationError
+from pipeline_lib.evaluation.study import cell_means, contrasts
+from pipeline_lib.seam.metrics import Metric
+from pipeline_lib.settings.evaluate import VerdictSettings
+
+INFO = Metric("tests passed", share=True)
+SETTINGS = VerdictSettings(alpha=0.05, margin=0.05)
+ONE = {"a": ("a",), "b": ("b",), "c": ("c",)}
+TWO = {f"{x}, {y}": (x, y) for x, y in itertools.product(("slow", "fast"), ("small", "large"))}
+
+
+def records(values: np.ndarray, families: int = 0) -> dict[int, list[EpisodeRecord]]:
+    """Return one episode per training seed and problem, with ``values`` (seeds, problems)."""
+    return {
+        seed: [
+            EpisodeRecord(
+                problem=f"p{i}",
+                family=f"f{i % families if families else i}",
+                sample=0,
+                reward=0.0,
+                turns=1,
+                terms={},
+                metrics={"tests_passed": float(value)},
+                tokens=1,
+            )
+            for i, value in enumerate(row)
+        ]
+        for seed, row in enumerate(values)
+    }
+
+
+def decided(cells: Mapping[str, np.ndarray], levels=ONE, reference: str = "a", families: int = 0):
+    means = cell_means({name: records(values, families) for name, values in cells.items()}, "tests_passed")
+    return contrasts(means, levels, reference, INFO, SETTINGS)
+
+
+def drawn(rng: np.random.Generator, runs: float, cells: int = 3) -> list[np.ndarray]:
+    """Return cells of 5 runs on 40 problems that differ by chance alone: runs by ``runs``, problems, and the rest."""
+    problem = rng.normal(0.5, 0.2, 40)
+    return [problem + rng.normal(0, runs, (5, 1)) + rng.normal(0, 0.1, (5, 40)) for _ in range(cells)]
+
+
+@pytest.mark.parametrize("runs", [0.0, 0.03, 0.1])
+def test_without_a_difference_a_family_finds_one_in_at_most_five_per_cent(runs: float) -> None:
+    rng = np.random.default_rng(4)
+    wrong = 0
+    for _ in range(200):
+        cells = dict(zip("abc", drawn(rng, runs), strict=True))
+        wrong += any(found.verdict in ("IMPROVED", "WORSE") for found in decided(cells))
+    assert stats.binomtest(wrong, 200).proportion_ci().low <= 0.05, wrong
+
+
+def test_runs_that_differ_much_are_no_evidence_however_many_problems_there_are() -> None:
+    """Taking the teams at hand for the way of training finds differences nearly every time here."""
+    rng = np.random.default_rng(1)
+    alone = whole = 0
+    for _ in range(100):
+        a, b, _ = drawn(rng, 0.1)
+        alone += stats.ttest_rel(a.mean(axis=0), b.mean(axis=0)).pvalue <= 0.05
+        whole += decided({"a": a, "b": b}, {"a": ("a",), "b": ("b",)})[0].verdict != "INCONCLUSIVE"
+    assert alone > 60 and whole <= 12, (alone, whole)
+
+
+def test_p_values_are_those_of_holm_by_hand() -> None:
+    rng = np.random.default_rng(3)
+    a, b, c = drawn(rng, 0.01)
+    found = decided({"a": a, "b": b + 0.2, "c": c})
+    raw = sorted((contrast.test.p, contrast.name) for contrast in found)
+    by_hand = {raw[0][1]: min(1.0, 2 * raw[0][0]), raw[1][1]: max(min(1.0, 2 * raw[0][0]), raw[1][0])}
+    assert {contrast.name: contrast.p_adjusted for contrast in found} == pytest.approx(by_hand)
+    assert found[0].verdict == "IMPROVED" and found[0].test.estimate == pytest.approx((b + 0.2 - a).mean())
+
+
+def test_the_test_is_that_of_the_balanced_analysis_of_variance() -> None:
+    """Mean difference over the root of (runs + problems - rest), all as mean squares, by plain arithmetic."""
+    rng = np.random.default_rng(8)
+    a, b, _ = drawn(rng, 0.05)
+    d = (b - a).tolist()
+    n, m = len(d), len(d[0])
+    mean = sum(map(sum, d)) / (n * m)
+    rows = [sum(row) / m for row in d]
+    columns = [sum(row[j] for row in d) / n for j in range(m)]
+    over_runs = m * sum((x - mean) ** 2 for x in rows) / (n - 1)
+    over_problems = n * sum((x - mean) ** 2 for x in columns) / (m - 1)
+    rest = sum((d[i][j] - rows[i] - columns[j] + mean) ** 2 for i in range(n) for j in range(m)) / ((n - 1) * (m - 1))
+    variance = max(over_runs, over_problems, over_runs + over_problems - rest) / (n * m)
+    test = decided({"a": a, "b": b}, {"a": ("a",), "b": ("b",)})[0].test
+    assert test.estimate == pytest.approx(mean) and test.se == pytest.approx(math.sqrt(variance))
+
+
+def test_an_interaction_is_what_two_factors_do_beyond_each_alone() -> None:
+    rng = np.random.default_rng(5)
+    base, both, one, two = drawn(rng, 0.01, 4)
+    cells = {"slow, small": base, "fast, large": both + 0.3, "fast, small": one + 0.1, "slow, large": two + 0.1}
+    found = decided(cells, TWO, "slow, small")
+    assert [contrast.cells for contrast in found[:3]] == [((name,), ("slow, small",)) for name in list(cells)[1:]]
+    (together,) = found[3:]
+    assert together.cells == (("fast, large", "slow, small"), ("fast, small", "slow, large"))
+    assert together.test.estimate == pytest.approx(0.1, abs=0.03) and together.verdict == "IMPROVED"
+    assert {round(contrast.p_adjusted / contrast.test.p, 3) <= 4 for contrast in found} == {True}
+
+
+def test_cells_that_are_alike_within_the_margin_are_equivalent() -> None:
+    a, b, c = drawn(np.random.default_rng(2), 0.005)
+    assert [contrast.verdict for contrast in decided({"a": a, "b": b, "c": c})] == ["EQUIVALENT", "EQUIVALENT"]
+
+
+def test_a_problem_that_was_lost_in_one_run_is_left_out_of_all() -> None:
+    a, b, _ = drawn(np.random.default_rng(6), 0.01)
+    cells = {"a": records(a), "b": records(b)}
+    lost = cells["b"][2][7]
+    cells["b"][2][7] = dataclasses.replace(lost, reward=None, metrics={})
+    assert cell_means(cells, "tests_passed").values["a"].shape == (5, 39)
+
+
+def test_cells_with_other_seeds_or_problems_are_no_study() -> None:
+    a, b, _ = drawn(np.random.default_rng(6), 0.01)
+    with pytest.raises(EvaluationError, match="different seeds"):
+        cell_means({"a": records(a), "b": records(b[:4])}, "tests_passed")
+    with pytest.raises(EvaluationError, match="different problems"):
+        cell_means({"a": records(a), "b": records(b[:, :30])}, "tests_passed")
+    with pytest.raises(EvaluationError, match="different families"):
+        cell_means({"a": records(a), "b": records(b, 3)}, "tests_passed")
+
+
+def test_identical_runs_are_not_called_a_finding() -> None:
+    same = np.full((5, 40), 0.5)
+    (found,) = decided({"a": same, "b": same}, {"a": ("a",), "b": ("b",)})
+    assert found.verdict == "INCONCLUSIVE" and "no variation" in found.sentence
