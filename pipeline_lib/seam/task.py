@@ -60,12 +60,15 @@ class Task(ABC):
             default.
         primary: the metric that the verdict is about unless settings name another one.
         guards: what a checkpoint must keep to be selected unless settings say it, each as ``evaluate.guards`` has it.
+        demonstrates_reading: demonstrations quote what agents wrote, so the embedded model can play protocols in which
+            agents read each other.
     """
 
     settings: ClassVar[type[BaseModel]]
     problems: ClassVar[tuple[type[BaseModel], ...]]
     primary: ClassVar[str]
     guards: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+    demonstrates_reading: ClassVar[bool] = False
 
     @abstractmethod
     def make_problems(self, settings: Any) -> Mapping[str, Sequence[Problem]]:

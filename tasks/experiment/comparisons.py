@@ -33,15 +33,19 @@ def comparisons(params: Params) -> tuple[str, ...]:
 def outside(params: Params) -> dict[str, str]:
     """Return which comparisons are left outside the family, and why: decided by settings, before anything is tested.
 
-    The embedded model learns to read from the prompts of its warm start, and none of them quotes what others wrote.  A
-    team of it that plays a protocol in which agents read each other cannot read its prompts, so beating it says
+    The embedded model learns to read from the prompts of its warm start.  Where none of them quotes what others wrote,
+    a team of it that plays a protocol in which agents read each other cannot read its prompts, so beating it says
     nothing, and would cost the other comparisons power.  So would the last checkpoint where it is the selected one.
     """
     found = {LAST: "where it is the checkpoint selected in every training run, the two are the same team"}
-    if params.policy.kind == "embedded":
+    if _cannot_read(params):
         reason = "the embedded model was never shown quoted text, so it cannot read what this protocol gives it"
         found |= {UNTRAINED[protocol]: reason for protocol in params.evaluate.baselines if protocol in READING}
     return found
+
+
+def _cannot_read(params: Params) -> bool:
+    return params.policy.kind == "embedded" and not find(params.environment.kind).demonstrates_reading
 
 
 def family_size(params: Params) -> int:
@@ -65,7 +69,7 @@ def notes(params: Params) -> list[str]:
             f"In the {' and the '.join(reading)}, untrained agents read what others wrote; what they sample and read "
             "in every round counts as their cost."
         )
-        if params.policy.kind == "embedded":
+        if _cannot_read(params):
             text += (
                 " This tiny model has never seen quoted text and does not read it, which a real model does; so these "
                 "comparisons are outside the family, as the plan says, and get no verdict."

@@ -44,6 +44,14 @@ def test_baselines_that_cannot_read_are_outside_the_family():
     assert set(outside(two)) == {"last"}  # it reads nothing
 
 
+def test_a_tiny_model_that_was_shown_quoted_text_is_compared_as_one_that_reads(tmp_path: Path):
+    (tmp_path / "params.yaml").write_text("environment: writing\n")
+    writers = load_params(tmp_path / "params.yaml", ROOT / "conf")
+    assert writers.policy.kind == "embedded"
+    assert set(outside(writers)) == {"last"} and family_size(writers) == 6
+    assert "outside the family" not in " ".join(notes(writers))
+
+
 def test_a_tiny_models_low_numbers_are_not_oversold():
     tiny, real = (" ".join(notes(found)) for found in (params(), params(policy=READER)))
     assert "does not read it" in tiny and "outside the family" in tiny

@@ -3,6 +3,9 @@
 Tense and wording are drawn for every demonstration on its own, and either writer tells what both have seen, or leaves
 it to the other, as chance has it: what reinforcement learning has to find is faithfulness, and agreement.  Only
 problems of the training split may be demonstrated; the caller sees to that.
+
+Some demonstrations quote what was written, as the protocols do in which agents read each other; there a writer keeps
+the other's tense and tells what both have seen only if the other did not.  So an untrained team can read, too.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from pipeline_lib.environments.writing.problems.generated import draw_problems
 from pipeline_lib.environments.writing.problems.problem import PAIR, SINGLE, WritingProblem
 from pipeline_lib.environments.writing.problems.world import OPENINGS, TENSES
 from pipeline_lib.environments.writing.problems.worlds import WORLDS
+from pipeline_lib.environments.writing.reading.sentences import split_sentences
 from pipeline_lib.seam.task import Demonstration
 from pipeline_lib.storage import digest
 
@@ -26,6 +30,9 @@ FLAWS = {"told": 0.22, "left out": 0.5, "invented": 0.1, "copied": 0.1, "told tw
 
 #: How often a sentence opens with a connective, and how often a fact that both writers see is told.
 OPENED, SHARED_TOLD = 0.12, 0.5
+
+#: How often a writer of a pair is shown what was written before.
+QUOTED = 0.2
 
 #: Generated problems that are demonstrated in place of published ones.
 OTHERS = 512
@@ -70,14 +77,38 @@ def demonstrate(
 def _draw(problem: WritingProblem, mistakes: float, rng: random.Random) -> WritingDemonstration:
     role = rng.choices(list(ROLES), list(ROLES.values()))[0]
     flawed = rng.random() < mistakes
+    tense = rng.choice(TENSES)
+    observation = problem.observations[role]
     if role == SINGLE:
         own, rest = _told_by_single(problem)
-        action = f"{_text(problem, own, flawed, rng)}\n\n{_text(problem, rest, flawed, rng)}"
-    else:
-        mine, others = problem.parts if role == PAIR[0] else problem.parts[::-1]
-        told = [number for number in mine if number not in others or rng.random() < SHARED_TOLD]
-        action = _text(problem, told, flawed, rng)
-    return WritingDemonstration(problem.observations[role], action, role, flawed)
+        texts = _text(problem, own, flawed, tense, rng), _text(problem, rest, flawed, rng.choice(TENSES), rng)
+        return WritingDemonstration(observation, "\n\n".join(texts), role, flawed)
+    place = PAIR.index(role)
+    mine, others = problem.parts[place], problem.parts[1 - place]
+    told = _shared_out(mine, others, rng)
+    if rng.random() < QUOTED:
+        own, theirs = (
+            _text(problem, _shared_out(part, other, rng), rng.random() < mistakes, tense, rng)
+            for part, other in ((mine, others), (others, mine))
+        )
+        if place and rng.random() < 0.5:
+            observation = after_reading(observation, [(f"{PAIR[0]} wrote", theirs)], "Write your part.")
+        else:
+            said = [("You wrote", own), (f"{PAIR[1 - place]} wrote", theirs)]
+            observation = after_reading(observation, said, "Write your part again, so that all fit.")
+        there = {read.fact for each in split_sentences(theirs) if (read := WORLDS[problem.world].read(each))}
+        told = [number for number in mine if number not in others or problem.facts[number] not in there]
+    return WritingDemonstration(observation, _text(problem, told, flawed, tense, rng), role, flawed)
+
+
+def after_reading(observation: str, said: Sequence[tuple[str, str]], request: str) -> str:
+    """Return an observation followed by titled texts and a request, as `protocols` quotes them."""
+    return "\n\n".join([observation.rstrip("\n"), *(f"{title}:\n{text}" for title, text in said), request]) + "\n"
+
+
+def _shared_out(mine: Sequence[int], others: Sequence[int], rng: random.Random) -> list[int]:
+    """Return which of its facts a writer tells: those that it alone sees, and the others as chance has it."""
+    return [number for number in mine if number not in others or rng.random() < SHARED_TOLD]
 
 
 def _told_by_single(problem: WritingProblem) -> tuple[list[int], list[int]]:
@@ -86,8 +117,8 @@ def _told_by_single(problem: WritingProblem) -> tuple[list[int], list[int]]:
     return [number for number in first if number not in second], list(second)
 
 
-def _text(problem: WritingProblem, told: Sequence[int], flawed: bool, rng: random.Random) -> str:
-    world, tense = WORLDS[problem.world], rng.choice(TENSES)
+def _text(problem: WritingProblem, told: Sequence[int], flawed: bool, tense: str, rng: random.Random) -> str:
+    world = WORLDS[problem.world]
     sentences = []
     for number in told:
         fact = problem.facts[number]

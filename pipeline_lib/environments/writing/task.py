@@ -26,6 +26,8 @@ class WritingTask(Task):
         {"metric": "complete", "better": "higher", "slack": 0.05},
     )
 
+    demonstrates_reading = True
+
     def make_problems(self, settings: GeneratedTexts | PublishedTexts) -> Mapping[str, Sequence[WritingProblem]]:
         """Generate texts, or read a published dataset and deal it out."""
         if settings.kind == "world":
@@ -50,7 +52,7 @@ class WritingTask(Task):
     def demonstrate(
         self, problems: Sequence[WritingProblem], count: int, mistakes: float, seed: int
     ) -> Sequence[Demonstration]:
-        """Show texts that leave out, invent, copy, and agree on nothing."""
+        """Show texts that leave out, invent, copy, and agree on nothing unless one was read before."""
         from pipeline_lib.environments.writing.demonstrations import demonstrate
 
         return demonstrate(problems, count, mistakes, seed)

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.environments.writing.demonstrations import FLAWS, demonstrate
+from pipeline_lib.environments.writing.problems.problem import PAIR
 from pipeline_lib.environments.writing.reading.sentences import split_sentences
+from pipeline_lib.protocols import Seat, make_protocol
 from pipeline_lib.seam.registry import find
 from pipeline_lib.settings import load_params
 from pipeline_lib.settings.load import SettingsError
@@ -74,7 +76,9 @@ def test_demonstrations_have_gaps_inventions_copies_and_no_agreement(task: str):
     by_observation = {text: (p, role) for p in problems(task) for role, text in p.observations.items()}
     kinds: Counter[str] = Counter()
     for each in found:
-        problem, role = by_observation[each.observation]
+        shown = each.observation.split("\n\n")[0]
+        problem, role = by_observation[f"{shown.rstrip()}\n"]
+        kinds["quoted"] += "wrote:" in each.observation
         assert role == each.role
         parts = each.action.split("\n\n") if role == "single" else [each.action]
         texts = parts if role == "single" else ["", parts[0]] if role == "second" else [parts[0], ""]
@@ -89,9 +93,39 @@ def test_demonstrations_have_gaps_inventions_copies_and_no_agreement(task: str):
         statements = [world_of(problem).read(s) for text in parts for s in split_sentences(text)]
         kinds["past"] += any(s is not None and s.tense == "past" for s in statements)
     assert 0.45 < kinds["flawed"] / 3000 < 0.55 and sum(FLAWS.values()) == pytest.approx(1.0)
-    assert kinds["invented"] > 200 and kinds["copied"] > 200
+    assert kinds["invented"] > 150 and kinds["copied"] > 150
+    assert 0.12 < kinds["quoted"] / 3000 < 0.18, "a fifth of three quarters"
     assert kinds["whole"] > 200, "a single agent that is not flawed tells everything"
     assert 0.4 < kinds["past"] / 3000 < 0.75
+
+
+@pytest.mark.parametrize("protocol", ["sequential_pipeline", "one_round_discussion"])
+def test_text_is_quoted_as_protocols_quote_it_and_heeded(protocol: str):
+    """The prompts of a protocol in which everybody writes what a demonstration quotes are those demonstrated."""
+    checked = 0
+    for each in demonstrate(problems("summary"), 1500, mistakes=0.0, seed=5):
+        if "wrote:" not in each.observation or ("You wrote:" in each.observation) != ("discussion" in protocol):
+            continue
+        first, *quoted = each.observation.split("\n\n")
+        said = dict(part.split(":\n", 1) for part in quoted[:-1])
+        problem = next(p for p in problems("summary") if p.observations[each.role] == f"{first.rstrip()}\n")
+        place = PAIR.index(each.role)
+        theirs = said[f"{PAIR[1 - place]} wrote"]
+        texts = {place: said.get("You wrote", ""), 1 - place: theirs}
+        prompts: list[str] = []
+
+        def speak(asks, prompts=prompts, texts=texts, place=place):
+            prompts += [ask.prompt for ask in asks if ask.agent == place]
+            return [texts[ask.agent] for ask in asks]
+
+        seat = Seat(PAIR, (0, 1), tuple(problem.observations[role] for role in PAIR))
+        make_protocol(protocol).act([seat], speak)
+        assert prompts[-1] == each.observation
+        told = work(problem, *((each.action, theirs) if place == 0 else (theirs, each.action))).reading
+        assert (told.coverage, told.repeated, told.inventions) == (1.0, 0.0, 0.0), "both heed what was read"
+        assert told.style == 1.0
+        checked += 1
+    assert checked > 50
 
 
 def test_nothing_to_demonstrate_is_an_answer_in_words():
