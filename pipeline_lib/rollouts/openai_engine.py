@@ -20,10 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.http_client import HttpClient
 from pipeline_lib.identity.code import code_of
 from pipeline_lib.rollouts.action_store import ActionStore
 from pipeline_lib.rollouts.engine import Action, Counters, Engine, EngineError, Request, Sampling, unknown_policy
-from pipeline_lib.rollouts.http_client import HttpClient
 from pipeline_lib.rollouts.openai_api import PATHS, question, read_answer
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class OpenAIEngine(Engine):
             )
         self.counters = Counters()
         self._server = server
-        self._client = HttpClient(server.url.rstrip("/"), key, server.retries, server.timeout)
+        self._client = HttpClient(server.url.rstrip("/"), key, server.retries, server.timeout, failure=EngineError)
         # How a question is put, and an answer read, is part of what an answer that was kept depends on.
         self._code = code_of(__name__).digest
         self._store = ActionStore(Path(server.cache) if server.cache else None)

@@ -17,9 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from pipeline_lib.http_client import HttpClient
 from pipeline_lib.rollouts import vllm_worker
 from pipeline_lib.rollouts.engine import EngineError
-from pipeline_lib.rollouts.http_client import HttpClient
 
 Row = Mapping[str, Any]
 Drawn = list[list[list[Any]]]
@@ -154,7 +154,7 @@ class ServerHost(Host):
     def __init__(self, url: str, concurrency: int, timeout: float) -> None:
         """Point at a server; ``start`` asks it what it serves."""
         self._root = url.rstrip("/").removesuffix("/v1")
-        self._client = HttpClient(self._root, retries=3, timeout=timeout)
+        self._client = HttpClient(self._root, retries=3, timeout=timeout, failure=EngineError)
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="vllm")
         self._model = ""
         self._names: dict[str, str] = {}

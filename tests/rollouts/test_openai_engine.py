@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from pipeline_lib.http_client import HttpClient, ServerError
 from pipeline_lib.identity.code import Code
 from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.rollouts import EngineError, Request, Sampling, openai_engine
-from pipeline_lib.rollouts.http_client import HttpClient
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
 from pipeline_lib.rollouts.remote_policy import remote_team
 from tests.rollouts.tiny import END, policy
@@ -192,7 +192,7 @@ def test_a_server_that_says_nothing_in_time() -> None:
     http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
     client = HttpClient(f"http://127.0.0.1:{http.server_address[1]}", retries=1, timeout=0.1, pause=0.01)
-    with pytest.raises(EngineError, match=r"no answer .*timed out.*tried 2 times"):
+    with pytest.raises(ServerError, match=r"no answer .*timed out.*tried 2 times"):
         client.post("/x", {}, lambda value: value)
     silent.set()
     http.shutdown()

@@ -80,8 +80,8 @@ def _draw(problem: WritingProblem, mistakes: float, rng: random.Random) -> Writi
     tense = rng.choice(TENSES)
     observation = problem.observations[role]
     if role == SINGLE:
-        own, rest = _told_by_single(problem)
-        texts = _text(problem, own, flawed, tense, rng), _text(problem, rest, flawed, rng.choice(TENSES), rng)
+        before, after = _told_by_single(problem)
+        texts = _text(problem, before, flawed, tense, rng), _text(problem, after, flawed, rng.choice(TENSES), rng)
         return WritingDemonstration(observation, "\n\n".join(texts), role, flawed)
     place = PAIR.index(role)
     mine, others = problem.parts[place], problem.parts[1 - place]

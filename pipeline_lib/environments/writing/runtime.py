@@ -1,7 +1,7 @@
 """The writing environment: two texts by two agents, or both by one, read and rewarded.
 
-Promises: no program is run and no model is asked; the same texts get the same reward.  A single agent writes both texts
-with an empty line between them.
+Promises: no program is run, and no model is asked unless the reward has a judge; the same texts get the same reward.
+A single agent writes both texts with an empty line between them.
 """
 
 from __future__ import annotations
@@ -84,15 +84,33 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
     def step(
         self, states: Sequence[WritingState], joint_actions: Sequence[Sequence[str]]
     ) -> list[Outcome[WritingState]]:
-        """Read and reward the texts; ``details`` holds the reward of every turn so far and the first hundred words."""
-        return [self._step(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
+        """Read and reward the texts; ``details`` holds the reward of every turn so far and the first hundred words.
 
-    def _step(self, state: WritingState, actions: Sequence[str]) -> Outcome[WritingState]:
+        Texts that the judge could not be asked about get no reward.
+        """
+        works = [self._work(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
+        if self._reward.judge is not None:
+            marks = self._reward.judge.marks([(work.problem.text, work.first, work.second) for work in works])
+            works = [replace(work, mark=mark) for work, mark in zip(works, marks, strict=True)]
+        return [
+            self._outcome(state, actions, work)
+            for state, actions, work in zip(states, joint_actions, works, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Stop waiting for a judge."""
+        if self._reward.judge is not None:
+            self._reward.judge.close()
+
+    def _work(self, state: WritingState, actions: Sequence[str]) -> Work:
         if len(actions) != len(self._agents):
             raise ValueError(f"got {len(actions)} actions for the {len(self._agents)} agents of {state.problem.id}")
         first, second = split_texts(actions[0]) if len(actions) == 1 else actions
-        problem = state.problem
-        work = Work(problem, first, second, read(problem, first, second))
+        return Work(state.problem, first, second, read(state.problem, first, second))
+
+    def _outcome(self, state: WritingState, actions: Sequence[str], work: Work) -> Outcome[WritingState]:
+        if self._reward.judge is not None and work.mark is None:
+            return Outcome(None, {}, {}, state, True, {"error": "the judge gave no mark"})
         terms = self._reward.terms(work)
         reward = total(terms)
         notes = work.reading.notes if len(actions) > 1 else ((*work.reading.notes[0], *work.reading.notes[1]),)
@@ -106,7 +124,7 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
             done=len(after.turns) >= self.turns or reward >= self._enough,
             details={
                 **{f"reward_of_turn_{number}": each.reward for number, each in enumerate(after.turns, 1)},
-                "texts": [" ".join(text.split()[:100]) for text in (first, second)],
+                "texts": [" ".join(text.split()[:100]) for text in (work.first, work.second)],
             },
         )
 

@@ -6,11 +6,26 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline_lib.settings.base import FileName, Section
+from pipeline_lib.settings.base import FileName, Machine, Section
 from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
 from pipeline_lib.settings.problems import SplitSizes
 
 Task = Literal["summary", "introduction"]
+
+
+class JudgeModel(Section):
+    """A model on a server with an OpenAI-compatible API that marks two texts from 0 to 10."""
+
+    url: Machine[str] = Field(min_length=1, description="where the API begins, for example http://127.0.0.1:8000/v1")
+    model: str = Field(min_length=1, description="its name on the server")
+    weight: float = Field(0.3, gt=0, description="what the highest mark adds to the reward of texts without faults")
+    key_variable: Machine[str] = Field("", description="environment variable that holds the key; empty for none")
+    concurrency: Machine[int] = Field(16, ge=1, description="requests in flight")
+    retries: Machine[int] = Field(3, ge=0, description="new tries after a failure; the pause doubles each time")
+    timeout: Machine[float] = Field(60.0, gt=0, description="seconds a request may take")
+    cache: Machine[str] = Field(
+        "", description="folder in which marks are kept; empty: as long as the environment lives"
+    )
 
 
 class SoundWritingReward(Section):
@@ -25,6 +40,7 @@ class SoundWritingReward(Section):
     lengths: float = Field(0.15, ge=0, description="words of both texts, and their ratio")
     style: float = Field(0.12, ge=0, description="share of the facts that are told in one style")
     coherence: float = Field(0.12, ge=0, description="neighbouring sentences that tell and share an entity")
+    judge: JudgeModel | None = Field(None, description="a further term by a model on a server; null for none")
 
 
 class PaperWritingReward(Section):

@@ -5,9 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pipeline_lib.environments.writing.problems.problem import WritingProblem
 from pipeline_lib.environments.writing.reading.reading import Reading
+
+if TYPE_CHECKING:
+    from pipeline_lib.environments.writing.rewards.judge import Judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +22,14 @@ class Work:
         problem: what was asked.
         first, second: the two texts.
         reading: what they tell of the source.
+        mark: what a judge says of them, in [0, 1]; None where there is no judge or it said nothing.
     """
 
     problem: WritingProblem
     first: str
     second: str
     reading: Reading
+    mark: float | None = None
 
 
 class Reward(ABC):
@@ -31,9 +37,11 @@ class Reward(ABC):
 
     Attributes:
         bounds: least and greatest sum of the terms that can occur.
+        judge: who marks all texts of a step before `terms` is asked; None for nobody.
     """
 
     bounds: tuple[float, float]
+    judge: Judge | None = None
 
     @abstractmethod
     def terms(self, work: Work) -> dict[str, float]:

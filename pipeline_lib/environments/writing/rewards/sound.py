@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline_lib.environments.writing.reading.reading import length_share, ratio_share
+from pipeline_lib.environments.writing.rewards.judge import Judge
 from pipeline_lib.environments.writing.rewards.reward import Reward, Work
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SoundReward(Reward):
-    """Six terms.
+    """Six terms, and that of a judge.
 
     With u and r the sentences that state nothing of the source (false, unreadable, incomplete or copied ones) and those
     that repeat, relative to the facts, the *faults* are ``f = min(1, u + r * repeats / inventions)``.
@@ -29,18 +30,24 @@ class SoundReward(Reward):
     - ``repeats``: minus the weight of ``inventions`` times ``f - min(1, u)``;
     - ``lengths``, ``style``, ``coherence``: their weights times ``1 - f`` times how well the lengths fit (a third each
       for the first, the second and their ratio), the share of the facts told in the prevailing style, and the share of
-      the possible joints of neighbouring sentences that tell and share an entity.
+      the possible joints of neighbouring sentences that tell and share an entity;
+    - ``judge``, if there is one: its weight times ``1 - f`` times the mark, a share of the highest.
     """
 
     def __init__(self, weights: SoundWritingReward) -> None:
         self._weights = weights
         self.bounds = (
             -weights.inventions,
-            weights.coverage + weights.lengths + weights.style + weights.coherence,
+            weights.coverage
+            + weights.lengths
+            + weights.style
+            + weights.coherence
+            + (weights.judge.weight if weights.judge else 0.0),
         )
+        self.judge = Judge(weights.judge) if weights.judge else None
 
     def terms(self, work: Work) -> dict[str, float]:
-        """Return the six terms; see the class."""
+        """Return the terms; see the class."""
         weights, reading, limits = self._weights, work.reading, work.problem.limits
         lengths = (
             length_share(reading.told[0], reading.words[0], limits.first)
@@ -49,6 +56,11 @@ class SoundReward(Reward):
         ) / 3
         unsupported = min(1.0, reading.unsupported)
         faults = min(1.0, reading.unsupported + reading.repeated * weights.repeats / weights.inventions)
+        judged = {}
+        if weights.judge:
+            if work.mark is None:
+                raise ValueError("these texts were not judged")
+            judged["judge"] = (1.0 - faults) * weights.judge.weight * work.mark
         return {
             "coverage": weights.coverage * reading.coverage,
             "inventions": -weights.inventions * unsupported,
@@ -56,4 +68,5 @@ class SoundReward(Reward):
             "lengths": (1.0 - faults) * weights.lengths * lengths,
             "style": (1.0 - faults) * weights.style * reading.style,
             "coherence": (1.0 - faults) * weights.coherence * reading.links,
+            **judged,
         }

@@ -1,10 +1,10 @@
-"""JSON over HTTP with retries: what the engines that talk to a server have in common.
+"""JSON over HTTP with retries: what engines and judges that talk to a server have in common.
 
 A request that fails because the server is down, busy (429) or broken (5xx), takes too long, or answers with something
 that is not the JSON object asked for, is tried again after a pause that doubles each time (or as long as the server
-says).  A request the server refuses (any other 4xx) is not.  Every failure ends as an `EngineError` that says what was
-asked of whom, what came back and what to do.  Nothing is ever sent anywhere but to the URL given; redirects are
-refused, because they would take the key along.
+says).  A request the server refuses (any other 4xx) is not.  Every failure ends as a `ServerError`, or as another error
+of the caller's choice, that says what was asked of whom, what came back and what to do.  Nothing is ever sent anywhere
+but to the URL given; redirects are refused, because they would take the key along.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from dataclasses import dataclass, field
 from email.message import Message
 from typing import IO, Any, TypeVar
 
-from pipeline_lib.rollouts.engine import EngineError
-
 T = TypeVar("T")
 
 _LONGEST_PAUSE = 60.0
 _SHOWN = 300
+
+
+class ServerError(RuntimeError):
+    """A server did not answer, or refused; the message says which, and what to do."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -45,6 +47,7 @@ class HttpClient:
         retries: how often a failed request is tried again.
         timeout: seconds a request may take.
         pause: seconds before the first new try; doubles each time.
+        failure: the error that a request ends as which was refused or failed each time.
         retried: how many tries failed and were repeated.
     """
 
@@ -53,6 +56,7 @@ class HttpClient:
     retries: int = 5
     timeout: float = 600.0
     pause: float = 1.0
+    failure: type[Exception] = ServerError
     retried: int = 0
     closing: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -67,7 +71,7 @@ class HttpClient:
                 was asked for.
 
         Raises:
-            EngineError: the request was refused, or failed each time.
+            ServerError: or `failure`: the request was refused, or failed each time.
         """
         return self._insist("POST", path, json.dumps(body).encode(), lambda raw: read(json.loads(raw)))
 
@@ -92,7 +96,7 @@ class HttpClient:
                 with self._lock:
                     self.retried += 1
                 self.closing.wait(min(pause, _LONGEST_PAUSE))
-        raise EngineError(
+        raise self.failure(
             f"{self.url}{path}: {problem}; tried {self.retries + 1} times. Is the server running there, and is it one "
             f"with an OpenAI-compatible API? What was finished before is kept; run the same command again"
         )
@@ -128,7 +132,7 @@ class HttpClient:
             403: "check the key and what it may use",
             404: "check the URL (it usually ends with /v1) and the model's name",
         }.get(error.code, "the server does not accept this request")
-        return EngineError(f"{self.url}{path}: {said}; {hint}")
+        return self.failure(f"{self.url}{path}: {said}; {hint}")
 
 
 class _Again(Exception):

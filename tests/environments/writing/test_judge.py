@@ -1,0 +1,154 @@
+"""A judge on a real local server: its marks count, are asked for once, and are missed rather than made up."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from pipeline_lib.environments.writing.runtime import WritingEnvironment
+from pipeline_lib.environments.writing.settings import JudgeModel, SoundWritingReward
+from pipeline_lib.environments.writing.settings import WritingEnvironment as Settings
+from tests.environments.writing.help import SOUND, problems, work
+
+PROBLEMS = problems("summary")[:4]
+
+
+class Server:
+    """Marks by how many sentences a question has, or says what it was told to say, a status and a text each."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.keys: set[str] = set()
+        self.says: list[tuple[int, str]] = []
+        self.broken_for = ""
+        outer, lock = self, threading.Lock()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                text = body["messages"][0]["content"]
+                with lock:
+                    outer.asked.append(body)
+                    outer.keys.add(self.headers.get("Authorization", ""))
+                    status, said = outer.says.pop(0) if outer.says else (200, outer.mark(text))
+                if outer.broken_for and outer.broken_for in text:
+                    status = 400
+                raw = json.dumps({"choices": [{"message": {"content": said}}]}).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(raw)))
+                self.end_headers()
+                self.wfile.write(raw)
+
+            def log_message(self, *_: object) -> None:
+                return
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}/v1"
+        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True)
+        self.thread.start()
+
+    @staticmethod
+    def mark(text: str) -> str:
+        written = text.split("First text:")[1].split("How faithfully")[0]
+        return f"{min(10, written.count('.'))}"
+
+    def close(self) -> None:
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    found = Server()
+    yield found
+    found.close()
+
+
+def environment(server: Server, **options: Any) -> WritingEnvironment:
+    judge = JudgeModel(url=server.url, model="judge", **{"weight": 0.5, "retries": 0, **options})
+    return WritingEnvironment(Settings(reward=SoundWritingReward(judge=judge)))
+
+
+def step(environment: WritingEnvironment, texts: list[tuple[str, ...]]) -> list[Any]:
+    states = [environment.start(problem) for problem, _ in zip(PROBLEMS, texts, strict=False)]
+    return environment.step(states, texts)
+
+
+def test_a_mark_is_a_term_of_its_own_and_shrinks_with_faults(server: Server) -> None:
+    judged = environment(server)
+    assert judged.reward_bounds[1] == pytest.approx(SOUND.bounds[1] + 0.5)
+    true = PROBLEMS[0].reference
+    false = ("Blark blemp bland. " + true[0], true[1])
+    outcomes = judged.step([judged.start(PROBLEMS[0])] * 2, [true, false])
+    assert outcomes[0].terms["judge"] == pytest.approx(0.5 * 6 / 10), "six sentences"
+    assert outcomes[1].terms["judge"] == pytest.approx(0.5 * 7 / 10 * (1 - 1 / 6)), "seven, one of which is no fact"
+    for outcome, texts in zip(outcomes, (true, false), strict=True):
+        sound = SOUND.terms(work(PROBLEMS[0], *texts))
+        assert {name: value for name, value in outcome.terms.items() if name != "judge"} == pytest.approx(sound)
+        assert outcome.reward == pytest.approx(sum(outcome.terms.values()))
+    judged.close()
+
+
+def test_every_question_is_asked_once_and_shows_source_and_texts(server: Server, tmp_path: Path) -> None:
+    first = environment(server, cache=str(tmp_path))
+    texts = [problem.reference for problem in PROBLEMS]
+    rewards = [outcome.reward for outcome in step(first, texts)]
+    assert [outcome.reward for outcome in step(first, texts)] == rewards
+    assert len(server.asked) == len(PROBLEMS)
+    for problem in PROBLEMS:
+        said = [body for body in server.asked if problem.text in body["messages"][0]["content"]]
+        assert len(said) == 1 and all(text in said[0]["messages"][0]["content"] for text in problem.reference)
+        assert said[0]["temperature"] == 0 and said[0]["model"] == "judge"
+    with (tmp_path / "marks.jsonl").open("a") as file:
+        file.write('{"key": "cut o')
+    assert [outcome.reward for outcome in step(environment(server, cache=str(tmp_path)), texts)] == rewards
+    assert len(server.asked) == len(PROBLEMS), "marks that are kept are not asked for again"
+    step(environment(server, cache=str(tmp_path)), [("Something.", "else.")])
+    step(environment(server, cache=str(tmp_path)), [("Something.", "else.")])
+    assert len(server.asked) == len(PROBLEMS) + 1, "what follows a line that was cut off is read"
+
+
+def test_texts_without_a_mark_get_no_reward_and_others_theirs(server: Server) -> None:
+    server.broken_for = PROBLEMS[1].text
+    outcomes = step(environment(server), [problem.reference for problem in PROBLEMS])
+    assert [outcome.reward is None for outcome in outcomes] == [False, True, False, False]
+    assert outcomes[1].done and outcomes[1].details["error"]
+    server.broken_for = ""
+    assert step(environment(server), [problem.reference for problem in PROBLEMS])[1].reward is not None
+
+
+@pytest.mark.parametrize(
+    ("said", "mark"), [("7", 0.7), ("Mark: 10", 1.0), (" 0 ", 0.0), ("11", None), ("7 or 8", None), ("good", None)]
+)
+def test_only_one_number_from_0_to_10_is_a_mark(server: Server, said: str, mark: float | None) -> None:
+    server.says = [(200, said)]
+    (outcome,) = step(environment(server), [PROBLEMS[0].reference])
+    assert (outcome.reward is None) == (mark is None)
+    if mark is not None:
+        assert outcome.terms["judge"] == pytest.approx(0.5 * mark)
+
+
+def test_a_busy_server_is_asked_again_with_the_key(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_THE_JUDGE", "secret")
+    server.says = [(503, "")]
+    judged = environment(server, key_variable="OF_THE_JUDGE", retries=1)
+    assert step(judged, [PROBLEMS[0].reference])[0].reward is not None
+    assert len(server.asked) == 2 and server.keys == {"Bearer secret"}
+    monkeypatch.delenv("OF_THE_JUDGE")
+    with pytest.raises(ValueError, match="OF_THE_JUDGE is not set"):
+        environment(server, key_variable="OF_THE_JUDGE")
+
+
+def test_a_judge_needs_a_server_and_a_name() -> None:
+    with pytest.raises(ValidationError, match="url"):
+        JudgeModel(url="", model="judge")
+    with pytest.raises(ValidationError, match="model"):
+        JudgeModel.model_validate({"url": "http://127.0.0.1:1/v1"})
