@@ -6,7 +6,7 @@ Each FOLDER is a copy of the project in which an experiment was run: ``dvc exp r
 with ``writing-introduction``, and with ``writing-paper -S audit.override=...``.  The names are the caller's.  What
 every tested team told, and what it took, is written to benchmarks/results/writing-<name>.md.
 
-Tokens are those of the tested episodes.  Seconds are measured here, each on one thread: the first held-out problems are
+Tokens are those of the tested episodes.  CPU time is measured here, on one thread: the first held-out problems are
 answered one after another and agent after agent.  *All* adds the agents up; *one after another* takes, of agents that
 speak at the same time, the slowest: what is waited for if each has a core, or a machine, of its own.
 """
@@ -70,7 +70,7 @@ def quality(teams: dict[str, list[EpisodeRecord]]) -> list[str]:
 
 
 def timed(team: Team, environment: Any, protocol: str, engine: Engine, sampling: Sampling) -> tuple[float, float]:
-    """Return the median seconds that a problem takes: of all agents together, and one after another."""
+    """Return the median CPU seconds that a problem takes: of all agents together, and one after another."""
     totals, waits = [], []
     for number, problem in enumerate(load_split(PROBLEMS, "test")[:TIMED]):
         agents, state = environment.agents(problem), environment.start(problem)
@@ -82,10 +82,10 @@ def timed(team: Team, environment: Any, protocol: str, engine: Engine, sampling:
             said, each = [], []
             for ask in asks:
                 policy = team.policy_of(agents[ask.agent])
-                began = time.perf_counter()
+                began = time.process_time()
                 request = Request(policy.name, policy.encode(ask.prompt), 1, number)
                 said.append(engine.generate([request], sampling)[0][0].text)
-                each.append(time.perf_counter() - began)
+                each.append(time.process_time() - began)
             spent.extend((sum(each), max(each)))
             return said
 
@@ -119,7 +119,7 @@ def seconds(params: Params, names: Sequence[str]) -> Iterator[tuple[str, float, 
 def cost(params: Params, teams: dict[str, list[EpisodeRecord]]) -> list[str]:
     """Return a table of tokens and seconds of one episode."""
     lines = [
-        "| team | tokens of all agents | one after another | ms of all agents | one after another |",
+        "| team | tokens of all agents | one after another | CPU ms of all agents | one after another |",
         "|---|---:|---:|---:|---:|",
     ]
     for name, everything, waited in seconds(params, list(teams)):
