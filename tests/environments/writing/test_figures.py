@@ -14,7 +14,7 @@ def episode(problem: str, first: str, second: str, coverage: float):
 def test_texts_before_and_after_stand_on_the_page(tmp_path: Path):
     before = [episode("world/a", "Mara lost.", "", 0.0), episode("world/b", "It was.", "x" * 2000, 0.1)]
     after = [episode("world/a", "Mara lost the bike.", "It was in May.", 1.0), episode("world/b", "So.", "<b>", 0.5)]
-    data = changed(experiment(), examples={"base": before, "selected": after})
+    data = changed(experiment(), first_episodes={"base": before, "selected": after})
     (figure,) = texts(data)
     assert [row[:3] for row in figure.table.rows] == [
         ["world/a", "base", 0.0], ["world/a", "selected", 1.0], ["world/b", "base", 0.1], ["world/b", "selected", 0.5],
@@ -28,4 +28,4 @@ def test_texts_before_and_after_stand_on_the_page(tmp_path: Path):
 def test_without_texts_there_is_no_figure():
     assert texts(experiment()) == []
     silent = {name: [episode("a", "", "", 0.0)] for name in ("base", "selected")}
-    assert texts(changed(experiment(), examples=silent)) == []
+    assert texts(changed(experiment(), first_episodes=silent)) == []
