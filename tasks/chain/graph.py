@@ -118,7 +118,7 @@ def outdated(chain: Mapping[str, Stage], status: str) -> set[str]:
 
 
 def ask(project: Path, *arguments: str) -> str:
-    """Return what a DVC command prints; ChainError with DVC's own words if it fails."""
+    """Return what a DVC command prints; ChainError with DVC's own words, or better ones, if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "dvc", *arguments],
         cwd=project,
@@ -128,8 +128,23 @@ def ask(project: Path, *arguments: str) -> str:
         check=False,
     )
     if done.returncode != 0:
-        raise ChainError(f"dvc {' '.join(arguments)}: {done.stderr.strip() or done.stdout.strip()}")
+        words = done.stderr.strip() or done.stdout.strip()
+        raise ChainError(_without_git(project) or f"dvc {' '.join(arguments)}: {words}")
     return done.stdout
+
+
+def _without_git(project: Path) -> str:
+    """Return what to do where there is no git repository, as in a copy from an archive; empty where there is one."""
+    try:
+        found = subprocess.run(["git", "-C", str(project), "rev-parse"], capture_output=True, check=False)
+    except FileNotFoundError:
+        return "there is no program git; install it: DVC, plans and looks are kept by it"
+    if found.returncode == 0:
+        return ""
+    return (
+        f"{project} is no git repository, and DVC, plans and looks are kept by one: `git init`, `git add -A`, "
+        "`git commit -m start`, then the same command"
+    )
 
 
 def expected_seconds(project: Path, names: Sequence[str]) -> dict[str, float]:

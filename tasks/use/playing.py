@@ -78,6 +78,9 @@ class Show:
     def turned(self, number: int, turn: PlayedTurn) -> None:
         """A turn was executed."""
 
+    def ended(self, played: Played) -> None:
+        """The episode is over."""
+
 
 def play(player: Player, title: str, problem: Any, seed: int, show: Show | None = None) -> Played:
     """Play one episode on a problem, and return what happened.
@@ -89,8 +92,10 @@ def play(player: Player, title: str, problem: Any, seed: int, show: Show | None 
         seed: of all draws; the same seed, the same episode.
         show: is told while it happens.
     """
-    recording = _Recording(player, Played(title, problem.id), show or Show())
+    show = show or Show()
+    recording = _Recording(player, Played(title, problem.id), show)
     replace(player, watcher=recording).play(paired([problem], 1, seed))
+    show.ended(recording.played)
     return recording.played
 
 

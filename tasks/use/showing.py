@@ -33,7 +33,7 @@ class TerminalShow(Show):
     Args:
         console: where to.
         metrics: of the environment.
-        known: prompts that were shown before, which are not repeated.
+        known: what other teams were told in the same place, which is not repeated.
     """
 
     def __init__(self, console: Console, metrics: Metrics, known: set[str] | None = None) -> None:
@@ -43,7 +43,7 @@ class TerminalShow(Show):
     def asked(self, speech: Speech) -> None:
         where = f" (turn {speech.turn + 1})" if speech.turn else ""
         where += f" (round {speech.round + 1})" if speech.round else ""
-        key = f"{speech.agent}\n{speech.prompt}"
+        key = f"{speech.turn} {speech.round} {speech.agent}\n{speech.prompt}"
         if key in self._known:
             self._head(f"{speech.agent} is told the same, and writes{where}")
             return
@@ -64,6 +64,12 @@ class TerminalShow(Show):
     def turned(self, number: int, turn: PlayedTurn) -> None:
         self._head(f"Together, turn {number + 1}" if number else "Together")
         self._console.print(result_of(turn, self._metrics))
+
+    def ended(self, played: Played) -> None:
+        if len(played.turns) > 1:
+            self._head("The whole episode")
+            reward = "no reward" if played.reward is None else f"reward {played.reward:+.3f}"
+            self._console.print(f"{len(played.turns)} turns, {reward}")
 
     def _head(self, text: str) -> None:
         self._console.print()

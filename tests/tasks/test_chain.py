@@ -46,3 +46,12 @@ def test_expected_times_come_from_the_last_run_else_from_the_file_else_are_a_gue
     (tmp_path / "home" / "seconds.json").write_text("half a fi")
     (tmp_path / "dvc.yaml").write_text("not: [yaml")
     assert chain.expected_seconds(tmp_path, names) == dict.fromkeys(names, chain.UNKNOWN_S)
+
+
+def test_a_copy_without_git_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    monkeypatch.delenv("GIT_DIR", raising=False)
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    with pytest.raises(chain.ChainError, match=r"is no git repository.*`git init`, `git add -A`, `git commit"):
+        chain.ask(tmp_path, "status", "--json")

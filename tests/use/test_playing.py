@@ -176,6 +176,20 @@ def test_every_environment_is_played_shown_and_written_as_json(kind: str):
     assert json.loads(json.dumps(as_json(played, {})))["turns"][0]["said"][0]["agent"] == agents[0]
 
 
+def test_over_several_turns_prompts_are_shown_again_for_one_team_and_once_for_two():
+    out = io.StringIO()
+    known: set[str] = set()
+    watched = player(turns=2)
+    for _ in range(2):
+        show = TerminalShow(Console(file=out, width=100), {}, known)
+        played = play(watched, "a team", TOYS[0], 3, show)
+    shown = out.getvalue()
+    assert [shown.count(f"{name} is told {mark}") for name in ("one", "two") for mark in ("(turn 2)", "the same")] == [
+        1, 2, 1, 2,
+    ]  # fmt: skip
+    assert shown.count(f"2 turns, reward {played.reward:+.3f}") == 2
+
+
 def test_two_teams_are_compared_line_by_line():
     one = PlayedTurn(
         [], Exhibit("a = 1", "python", (Check("t1", True), Check("t2", False))), 0.5, {"x": 0.5}, {"m": 1.0}
