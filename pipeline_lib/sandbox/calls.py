@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from pipeline_lib.sandbox.inside import messages, values
-from pipeline_lib.sandbox.inside.common import Common, too_many_parts
+from pipeline_lib.sandbox.inside.common import Common, holds_itself, too_many_parts
 from pipeline_lib.sandbox.inside.plain import ATOMS, BROKEN, BadValue
 from pipeline_lib.sandbox.inside.recorder import SAID, CallFailed, NoAnswer
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, UNCATCHABLE, Planned, rewritten_source
@@ -135,7 +135,7 @@ def request(number: int, args: list[Any], kwargs: dict[str, Any], known: Common,
         gone: numbers of containers that the tests have no name for any more.
 
     Returns:
-        None if an argument has no plain form.
+        None if an argument has no plain form, or holds itself.
 
     Raises:
         NoAnswer: an argument is nested too deep.
@@ -144,7 +144,11 @@ def request(number: int, args: list[Any], kwargs: dict[str, Any], known: Common,
     held = set(known.cells)
     try:
         news = (known.changes(), gone)
-        return messages.write_call(number, args, kwargs, known, news)
+        known.repeats = False
+        written = messages.write_call(number, args, kwargs, known, news)
+        if known.repeats and holds_itself([*args, *kwargs.values()]):
+            raise BadValue("type", "an argument holds itself")
+        return written
     except BadValue as error:
         if error.kind == "type":
             known.forget([number for number in known.cells if number not in held])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MethodType
 from typing import Any, Protocol
 
 _PROGRAM = "__symposium_program__"
@@ -54,6 +55,10 @@ class Candidate:
 
     def __delattr__(self, name: str) -> None:
         delattr(_program(self).function(), name)
+
+    def __get__(self, thing: Any, kind: Any = None) -> Any:
+        """Return what a function is as an attribute of an object: a method, which passes the object, too."""
+        return self if thing is None else MethodType(self, thing)
 
     def __copy__(self) -> Candidate:
         return self

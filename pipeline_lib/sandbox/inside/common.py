@@ -41,10 +41,13 @@ class Common:
         self._numbers: dict[int, int] = {}  # of containers by id
         self._before: dict[int, Any] = {}  # the content when the other side knew it last
         self.shares = False  # the message being read speaks of a container twice
+        self.repeats = False  # so may the one that is written
 
     def number(self, cell: Any) -> int | None:
         """Return the number of a container that both sides know, or will by this message."""
-        return self._numbers.get(id(cell))
+        found = self._numbers.get(id(cell))
+        self.repeats = self.repeats or found is not None
+        return found
 
     def add(self, cell: Any) -> int:
         """Give a container a number."""

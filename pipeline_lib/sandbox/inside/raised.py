@@ -32,7 +32,10 @@ def describe(error: BaseException) -> list[Any]:
 def _arguments(error: BaseException) -> Any:
     """Return the form of the exception's arguments, None if they have none or a long one."""
     try:
-        form = values.encode(list(error.args))
+        args = list(error.args)
+        if isinstance(error, OSError) and len(args) == 2 and type(error.filename) is str:
+            args.append(error.filename)  # which is given, and kept elsewhere
+        form = values.encode(args)
         return form if len(messages.write_reply(_MOST_BYTES, form)) else None
     except BaseException:
         return None
