@@ -67,7 +67,7 @@ def plain(job: Job) -> set[str] | None:
         Path(folder, "job.py").write_text(job.code + "\n" + job.tests)
         command = [sys.executable, "-B", "-c", _PLAIN]
         try:
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=10, check=False)
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
         except subprocess.TimeoutExpired:
             return None
     return set(json.loads(done.stdout.splitlines()[-1])) if done.returncode == 0 and done.stdout else set()

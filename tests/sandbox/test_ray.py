@@ -23,6 +23,6 @@ PYTHON = sys.executable if importlib.util.find_spec("ray") else str(OWN)
 )
 def test_on_a_cluster_of_two_nodes() -> None:
     done = subprocess.run(
-        [PYTHON, "-m", "tests.sandbox.ray_cluster"], check=False, cwd=ROOT, capture_output=True, text=True, timeout=300
+        [PYTHON, "-m", "tests.sandbox.ray_cluster"], check=False, cwd=ROOT, capture_output=True, text=True, timeout=1200
     )
     assert done.returncode == 0, done.stdout + done.stderr
