@@ -47,12 +47,30 @@ def learning(data: ReportData) -> Figure | None:
     return figure(
         "learning",
         "Learning",
-        f"On training problems, sampled as in training. {_sentence(band)}".strip(),
+        " ".join(["On training problems, sampled as in training.", _sentence(band), *_unearned(data)]).strip(),
         paint,
         series.learning(data),
         (7.6, 3.0),
         (3.7, 2.6 * len(panels)),
     )
+
+
+def _unearned(data: ReportData) -> list[str]:
+    """Say which terms of the reward the team earned and a baseline never did: their rewards are not on one scale."""
+    found = []
+    earned = _earned(data.train)
+    for name, train in data.baseline_train.items():
+        if missing := sorted(earned - _earned(train)):
+            found.append(
+                f"In no step did {name} earn anything for {', '.join(missing)}, as the team did: its reward is not "
+                "comparable where that term does not exist for it."
+            )
+    return found
+
+
+def _earned(train: Train) -> set[str]:
+    rows = [row for run in train.values() for row in run]
+    return {key.removeprefix("terms/") for row in rows for key in row if key.startswith("terms/") and row[key]}
 
 
 def terms(data: ReportData) -> Figure | None:

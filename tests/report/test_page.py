@@ -15,6 +15,7 @@ from selenium import webdriver
 
 from pipeline_lib.environments.coding.metrics import METRICS
 from pipeline_lib.evaluation.selection import select
+from pipeline_lib.report import training_figures
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.page import build_report
 from pipeline_lib.report.to_read import RULE, to_read
@@ -305,3 +306,13 @@ def test_what_agents_wrote_stays_text_on_the_page(tmp_path: Path):
     assert "\x1b" not in page and '<span class="k">def</span>' in page
     without, _ = build(experiment(1), tmp_path)
     assert "Episodes to read" not in without
+
+
+def test_a_baseline_that_never_earns_a_term_is_said_to_be_on_another_scale():
+    data = experiment(1)
+    assert "In no step" not in training_figures.learning(data).caption
+    alone = [{**row, "terms/cooperation": 0.0} for row in data.baseline_train["single-agent GRPO"][0]]
+    caption = training_figures.learning(
+        dataclasses.replace(data, baseline_train={"single-agent GRPO": {0: alone}})
+    ).caption
+    assert "In no step did single-agent GRPO earn anything for cooperation, as the team did" in caption
