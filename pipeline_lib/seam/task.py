@@ -93,6 +93,14 @@ class Task(ABC):
         """
         raise ValueError("problems of this environment are given as JSON, as they stand in data/problems/*.jsonl")
 
+    def without_code(self, problem: Any) -> Problem:
+        """Return a problem that a stranger sent, without whatever of it would be run as trusted code.
+
+        An environment whose problems carry code (tests, say) must override it; playing what is returned must run none.
+        """
+        problem_without: Problem = problem
+        return problem_without
+
     def prompts(self, problems: Sequence[Any]) -> list[str]:
         """Return what agents are prompted with at first, as far as problems alone say it: the tokenizer is made of it.
 

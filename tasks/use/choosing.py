@@ -174,6 +174,15 @@ def choose_problem(params: Params, words: str) -> Any:
     return problem
 
 
+def problem_of_stranger(params: Params, text: str) -> Any:
+    """Return the problem that a text is, without code of it that would be run as trusted: for who serves others.
+
+    Raises:
+        ChoiceError: as `problem_from_text`.
+    """
+    return find(params.environment.kind).without_code(problem_from_text(params, text))
+
+
 def problem_from_text(params: Params, text: str) -> Any:
     """Return the problem that a text is: its JSON, or what people type in this environment.
 

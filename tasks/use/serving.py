@@ -12,7 +12,7 @@ import uvicorn
 from pipeline_lib.play import Player
 from pipeline_lib.problems.splits import load_split
 from tasks.experiment.arms import PROBLEMS
-from tasks.use.choosing import Choice, opened, problem_from_text
+from tasks.use.choosing import Choice, opened, problem_of_stranger
 from tasks.use.endpoint import TEAM_MODEL, Limits, make_app
 from tasks.use.queueing import Desk
 
@@ -57,7 +57,7 @@ def serve(
         player = desk.open()
         agents = max(map(player.environment.agents, load_split(PROBLEMS, "train")), key=len)
         limits = Limits(max_tokens, body_kb)
-        app = make_app(player, agents, desk, lambda text: problem_from_text(params, text), limits, key)
+        app = make_app(player, agents, desk, lambda text: problem_of_stranger(params, text), limits, key)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5))
         ready(f"http://{HOST}:{listening.getsockname()[1]}", [TEAM_MODEL, *agents])
         try:

@@ -30,6 +30,7 @@ from pipeline_lib.seam.metrics import describe
 from pipeline_lib.seam.registry import find, names
 from pipeline_lib.settings.load import validate_params
 from pipeline_lib.settings.sandbox import ProcessSandbox
+from tasks.use.choosing import problem_of_stranger
 from tasks.use.playing import Played, PlayedTurn, Said, Show, as_json, play
 from tasks.use.showing import TerminalShow, side_by_side
 from tests.training.conftest import SAMPLING, TOYS, Agree, make_team
@@ -174,6 +175,31 @@ def test_every_environment_is_played_shown_and_written_as_json(kind: str):
     for name in played.turns[-1].metrics:
         assert f"{describe(name, task.metrics()).label}:" in out.getvalue()
     assert json.loads(json.dumps(as_json(played, {})))["turns"][0]["said"][0]["agent"] == agents[0]
+
+
+def test_tests_that_a_stranger_sends_are_never_run_as_they_would_be_where_they_are_trusted(tmp_path: Path):
+    reached = tmp_path / "reached"
+    evil = f"__import__('pathlib').Path({str(reached)!r}).touch()"
+    typed = f"def f(x):\n    'Return x.'\n\nassert f(1) == 1 or {evil}"
+    row = typed_problem(typed).to_json() | {
+        "prelude": evil,
+        "visible_tests": f"def check(candidate):\n    assert {evil}",
+    }
+    params = validate_params({}, Path("params.yaml"))
+    environment = make_environment(CodingSettings(turns=2), params.sandbox)
+    try:
+        for text in (typed, json.dumps(row)):
+            problem = problem_of_stranger(params, text)
+            assert problem.observations == row["observations"], "what agents are told stays"
+            state = environment.start(problem)
+            outcome = environment.step([state], [("def aux(x):\n    return x", "def f(x):\n    return aux(x)")])[0]
+            assert (
+                outcome.details == {"status": "untested"}
+                and "def f" in environment.exhibit(outcome.state, outcome.state.turns[-1].actions).text
+            )
+            assert environment._executor is None and not reached.exists()
+    finally:
+        environment.close()
 
 
 def test_over_several_turns_prompts_are_shown_again_for_one_team_and_once_for_two():

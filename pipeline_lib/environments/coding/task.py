@@ -47,6 +47,12 @@ class CodingTask(Task):
 
         return typed_problem(text)
 
+    def without_code(self, problem: CodingProblem) -> CodingProblem:
+        """Leave out the tests, which run where they are trusted; without them nothing is run, the prelude neither."""
+        from dataclasses import replace
+
+        return replace(problem, visible_tests="", hidden_tests="")
+
     def prompts(self, problems: Sequence[CodingProblem]) -> list[str]:
         """Return the first observation of every role."""
         return [text for problem in problems for text in problem.observations.values()]
