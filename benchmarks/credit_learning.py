@@ -1,11 +1,12 @@
 """Learning curves of the embedded default by way of giving credit, at equally many sampled actions; and seconds.
 
-    python -m benchmarks.credit_learning curves [--seeds 0 1 2] [--updates 30] [--plans aligned cross]
-    python -m benchmarks.credit_learning speed [--updates 12]
+    python -m benchmarks.credit_learning curves [--seeds 0 1 2] [--updates 25] [--plans aligned cross]
+    python -m benchmarks.credit_learning speed [--updates 20]
 
-Settings are those of ``params.yaml``.  For curves, every joint action on a problem is executed once and remembered for
-all runs of the process: it has the same verdict each time, and this counts no time.  For speed nothing is remembered,
-and runs of the same updates follow each other in turn.  Run it again with other seeds to add them.
+Settings are those of ``params.yaml``.  For learning curves, every joint action on a problem is executed once and
+remembered for all runs of the process: it has the same verdict each time, and seconds are not what is measured.  For
+speed nothing is remembered, and runs of the same updates follow each other in turn.  Run it again with other seeds to
+add them.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ def main() -> None:
     parser.add_argument("part", choices=("curves", "speed"))
     parser.add_argument("--plans", nargs="+", default=["aligned", "cross"])
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(10)))
-    parser.add_argument("--updates", type=int, default=30)
+    parser.add_argument("--updates", type=int, default=25)
     parser.add_argument("--base", type=Path)
     parser.add_argument("--problems", type=Path)
     parsed = parser.parse_args()
     params = load_params(Path("params.yaml"))
-    report: dict[str, Any] = storage.read_json(OUTPUT) if OUTPUT.exists() else {"curves": {}, "speed": {}}
+    report: dict[str, Any] = storage.read_json(OUTPUT) if OUTPUT.exists() else {}
     with tempfile.TemporaryDirectory() as temporary:
         problems, base = parsed.problems or Path(temporary, "problems"), parsed.base or Path(temporary, "base")
         if parsed.problems is None:
@@ -63,7 +64,7 @@ def main() -> None:
                     todo = load_split(problems, "train")
                     team = load_team(params.policy, base, environment.agents(todo[0]))
                     rows = run(params, plan, team, environment, todo, seed, parsed.updates)
-                    report[parsed.part].setdefault(plan, {})[str(seed)] = rows
+                    report.setdefault(parsed.part, {}).setdefault(plan, {})[str(seed)] = rows
                     storage.write_json(OUTPUT, report)
                     last = rows[-1]
                     print(
@@ -89,7 +90,7 @@ def run(
             problems=problems,
             seed=seed,
             scratch=Path(scratch),
-            on_step=lambda step, metrics: rows.append({name: metrics[name] for name in KEPT}),
+            on_step=lambda step, metrics: rows.append({name: round(metrics[name], 5) for name in KEPT}),
         )
     return rows
 

@@ -18,7 +18,7 @@ COLOURS = {
     "cross": "#b4443c",
     "column": "#e0a030",
 }
-#: "90 %" is a share of hidden tests passed of this much, over as many updates.
+#: "90 %" is a share of hidden tests passed of this much in training, over as many updates.
 ENOUGH, WINDOW = 0.9, 3
 COLUMNS = ("correlation", "sign", "error", "spectator", "bias", "variance")
 Curves = Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]
@@ -55,11 +55,11 @@ def page(report: Mapping[str, Any], learning: Mapping[str, Any]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def reached(rows: Sequence[Mapping[str, float]]) -> int | None:
-    """Return the update at which `ENOUGH` tests passed over the last `WINDOW` updates; None if they never did."""
+def reached(rows: Sequence[Mapping[str, float]], window: int) -> int | None:
+    """Return the update at which `ENOUGH` tests passed over the last ``window`` updates; None if they never did."""
     passed = [row["metrics/tests_passed"] for row in rows]
-    ends = range(WINDOW, len(rows) + 1)
-    return next((end for end in ends if np.mean(passed[end - WINDOW : end]) >= ENOUGH), None)
+    ends = range(window, len(rows) + 1)
+    return next((end for end in ends if np.mean(passed[end - window : end]) >= ENOUGH), None)
 
 
 def learned(curves: Curves) -> list[str]:
@@ -76,7 +76,7 @@ def learned(curves: Curves) -> list[str]:
     ]
     updates: dict[str, list[int | None]] = {}
     for plan, runs in curves.items():
-        updates[plan] = [reached(runs[seed]) for seed in seeds]
+        updates[plan] = [reached(runs[seed], WINDOW) for seed in seeds]
         if None in updates[plan]:
             means = "not by all"
             spent = ["", ""]

@@ -98,5 +98,6 @@ def test_the_error_of_a_pool_is_that_of_means_over_its_draws() -> None:
 
 def test_when_enough_tests_passed() -> None:
     rows = [{"metrics/tests_passed": value} for value in (0.5, 0.95, 0.8, 0.92, 1.0, 0.95)]
-    assert reached(rows) == 5
-    assert reached(rows[:4]) is None
+    assert reached(rows, 3) == 5
+    assert reached(rows, 1) == 2
+    assert reached(rows[:4], 3) is None
