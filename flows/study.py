@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline_lib.settings import Params, SettingsError
-from pipeline_lib.settings.study import StudySettings, cell_params, load_study
+from pipeline_lib.settings.study import StudySettings, cell_params, cells_of, load_study
 from pipeline_lib.storage import read_json
 from tasks.runtime.arguments import program_parser
 from tasks.runtime.endings import end, explain_in_logs
@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
 def run_study(name: str, study: StudySettings, jobs: int) -> Path:
     """Run the cells that are not known, and write the page; return its path."""
     project = Path.cwd()
-    settings = {cell: cell_params(study, cell, project / "params.yaml", project / "conf") for cell in study.cells()}
+    settings = {cell: cell_params(study, cell, project / "params.yaml", project / "conf") for cell in cells_of(study)}
     _same_yardstick(settings)
     with starting_prefect_server() as server:
         from prefect.settings import PREFECT_API_URL, temporary_settings

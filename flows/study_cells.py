@@ -7,7 +7,7 @@ from prefect import flow, get_run_logger
 
 from flows.chain import in_workspace
 from pipeline_lib.settings import Params
-from pipeline_lib.settings.study import StudySettings
+from pipeline_lib.settings.study import StudySettings, reference_of
 from tasks.chain.cells import cell_folder, identity_of, keep, kept, known_cells, slug
 from tasks.chain.study_plan import fix_plan
 from tasks.chain.workspaces import change_settings, free_name, uncommitted, workspace
@@ -21,7 +21,7 @@ def cells(name: str, study: StudySettings, settings: Mapping[str, Params], jobs:
     if left_out := uncommitted(project):
         logger.warning("changes that are not committed are not part of this study: %s", ", ".join(left_out))
     path = project / "studies" / name / "plan.json"
-    plan = fix_plan(path, study, settings[study.reference], known_cells(name))
+    plan = fix_plan(path, study, settings[reference_of(study)], known_cells(name))
     with Progress("study", "study-progress", own_estimate=True) as progress:
         for number, (found, params) in enumerate(settings.items(), start=1):
             cell.with_options(flow_run_name=f"{name}: {found}")(name, found, params, study.seeds, jobs)

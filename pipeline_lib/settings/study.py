@@ -52,22 +52,24 @@ class StudySettings(Section):
             raise ValueError(f"seeds {list(self.seeds)} must be different and not negative")
         return self
 
-    @property
-    def reference(self) -> str:
-        """Name of the cell that all others are compared with."""
-        return cell_name(self.against[factor] for factor in self.factors)
 
-    def cells(self) -> dict[str, dict[str, str]]:
-        """Return the cells by name, each as a level by factor, in the order of the file."""
-        return {
-            cell_name(levels): dict(zip(self.factors, levels, strict=True))
-            for levels in itertools.product(*self.factors.values())
-        }
+def reference_of(study: StudySettings) -> str:
+    """Return the name of the cell that all others are compared with."""
+    return cell_name(study.against[factor] for factor in study.factors)
 
-    def changes_of(self, cell: str) -> Changes:
-        """Return the settings that make a cell: those of all cells, then those of its levels, in order of factors."""
-        levels = self.cells()[cell]
-        return {**self.changes, **{k: v for f, level in levels.items() for k, v in self.factors[f][level].items()}}
+
+def cells_of(study: StudySettings) -> dict[str, dict[str, str]]:
+    """Return the cells by name, each as a level by factor, in the order of the file."""
+    return {
+        cell_name(levels): dict(zip(study.factors, levels, strict=True))
+        for levels in itertools.product(*study.factors.values())
+    }
+
+
+def changes_of(study: StudySettings, cell: str) -> Changes:
+    """Return the settings that make a cell: those of all cells, then those of its levels, in order of factors."""
+    levels = cells_of(study)[cell]
+    return {**study.changes, **{k: v for f, level in levels.items() for k, v in study.factors[f][level].items()}}
 
 
 def cell_name(levels: Iterator[str] | Any) -> str:
@@ -109,7 +111,7 @@ def cell_params(study: StudySettings, cell: str, file: Path, conf: Path) -> Para
     Raises:
         SettingsError: a change names no setting, or the settings do not go together.
     """
-    wanted = study.changes_of(cell)
+    wanted = changes_of(study, cell)
     sections = {key: value for key, value in wanted.items() if "." not in key}
     content = load_params(file, conf, sections).model_dump(mode="json")
     content["seeds"] = {**content["seeds"], "train": list(study.seeds), "single_agent": []}

@@ -15,7 +15,7 @@ from pipeline_lib.report.study import StudyCell, StudyData, build_study
 from pipeline_lib.seam.metrics import describe
 from pipeline_lib.seam.registry import find
 from pipeline_lib.settings import Params
-from pipeline_lib.settings.study import StudySettings
+from pipeline_lib.settings.study import StudySettings, cells_of, changes_of, reference_of
 from tasks.chain.cells import KEPT, cell_folder, tested
 from tasks.experiment.episode_files import read_episodes
 
@@ -26,14 +26,14 @@ def write_page(name: str, study: StudySettings, settings: Mapping[str, Params], 
     Raises:
         EvaluationError: the cells cannot be compared.
     """
-    first = settings[study.reference]
+    first = settings[reference_of(study)]
     metric, level = first.evaluate.metric, 1 - first.verdict.alpha
     metrics = find(first.environment.kind).metrics()
     info = describe(metric, metrics)
     places = {cell: cell_folder(name, cell) for cell in settings}
     means = cell_means({cell: tested(place, study.seeds) for cell, place in places.items()}, metric)
-    levels = {cell: tuple(found.values()) for cell, found in study.cells().items()}
-    found = contrasts(means, levels, study.reference, info, first.verdict)
+    levels = {cell: tuple(found.values()) for cell, found in cells_of(study).items()}
+    found = contrasts(means, levels, reference_of(study), info, first.verdict)
     cells = []
     for cell, place in places.items():
         base = [
@@ -54,12 +54,12 @@ def write_page(name: str, study: StudySettings, settings: Mapping[str, Params], 
     data = StudyData(
         name=name,
         question=study.question,
-        reference=study.reference,
+        reference=reference_of(study),
         cells=cells,
         contrasts=found,
         info=info,
         metric=metric,
-        settings={cell: study.changes_of(cell) for cell in settings},
+        settings={cell: changes_of(study, cell) for cell in settings},
         plan=plan,
         design={
             "training seeds": ", ".join(map(str, study.seeds)),

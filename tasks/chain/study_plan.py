@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.settings import Params
-from pipeline_lib.settings.study import StudySettings
+from pipeline_lib.settings.study import StudySettings, cells_of, changes_of, reference_of
 from pipeline_lib.storage import read_json, write_json
 
 
@@ -27,8 +27,8 @@ def fix_plan(path: Path, study: StudySettings, params: Params, known: Sequence[s
     """
     plan = {
         "question": study.question,
-        "cells": {name: study.changes_of(name) for name in study.cells()},
-        "reference": study.reference,
+        "cells": {name: changes_of(study, name) for name in cells_of(study)},
+        "reference": reference_of(study),
         "seeds": list(study.seeds),
         "metric": params.evaluate.metric,
         "selection": params.evaluate.select,

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from pipeline_lib.settings import SettingsError, load_params
-from pipeline_lib.settings.study import cell_params, load_study
+from pipeline_lib.settings.study import cell_params, cells_of, load_study, reference_of
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
@@ -34,8 +34,8 @@ def written(folder: Path, **changes: Any) -> Path:
 
 def test_every_cell_is_the_projects_settings_with_its_own_on_top(tmp_path: Path) -> None:
     study = load_study(written(tmp_path))
-    assert list(study.cells()) == ["2, own", "2, lora", "4, own", "4, lora"] and study.reference == "4, own"
-    params = {cell: cell_params(study, cell, ROOT / "params.yaml", CONF) for cell in study.cells()}
+    assert list(cells_of(study)) == ["2, own", "2, lora", "4, own", "4, lora"] and reference_of(study) == "4, own"
+    params = {cell: cell_params(study, cell, ROOT / "params.yaml", CONF) for cell in cells_of(study)}
     found = [(p.train.group_size, p.train.steps, p.policy.adapter.kind, p.policy.layers) for p in params.values()]
     assert found == [(2, 40, "none", 2), (2, 40, "lora", 3), (4, 20, "none", 2), (4, 20, "lora", 3)]
     assert all((p.seeds.train, p.seeds.single_agent) == ((0, 1, 2), (3,)) for p in params.values())
@@ -88,5 +88,5 @@ def test_a_study_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
 def test_the_shipped_studies_can_be_run(path: Path) -> None:
     study = load_study(path)
     assert len(study.seeds) >= 5
-    cells = [cell_params(study, cell, ROOT / "params.yaml", CONF) for cell in study.cells()]
+    cells = [cell_params(study, cell, ROOT / "params.yaml", CONF) for cell in cells_of(study)]
     assert len({cell.model_dump_json() for cell in cells}) == len(cells)
