@@ -5,8 +5,8 @@
 
 Settings are those of ``params.yaml``.  For learning curves, every joint action on a problem is executed once and
 remembered for all runs of the process: it has the same verdict each time, and seconds are not what is measured.  For
-speed nothing is remembered, and runs of the same updates follow each other in turn.  Run it again with other seeds to
-add them.
+speed nothing is remembered, not by the sandbox either, and runs of the same updates follow each other in turn.  Run it
+again with other seeds to add them.
 """
 
 from __future__ import annotations
@@ -57,20 +57,19 @@ def main() -> None:
             prepare(params.environment.kind, params.problems, problems)
         if parsed.base is None:
             build_base(params.policy, problems, base)
-        with contextlib.closing(make_environment(params.environment, params.sandbox)) as environment:
-            remembered = remember(environment) if parsed.part == "curves" else {}
-            for seed in parsed.seeds:
-                for plan in parsed.plans:
+        known: dict[Any, Any] = {}
+        for seed in parsed.seeds:
+            for plan in parsed.plans:
+                # A sandbox of its own each: it remembers verdicts, and would make whoever comes second look fast.
+                with contextlib.closing(make_environment(params.environment, params.sandbox)) as environment:
+                    if parsed.part == "curves":
+                        remember(environment, known)
                     todo = load_split(problems, "train")
                     team = load_team(params.policy, base, environment.agents(todo[0]))
                     rows = run(params, plan, team, environment, todo, seed, parsed.updates)
-                    report.setdefault(parsed.part, {}).setdefault(plan, {})[str(seed)] = rows
-                    storage.write_json(OUTPUT, report)
-                    last = rows[-1]
-                    print(
-                        f"{plan}, seed {seed}: reward {last['reward/mean']:.2f}, {len(remembered)} executed so far",
-                        flush=True,
-                    )
+                report.setdefault(parsed.part, {}).setdefault(plan, {})[str(seed)] = rows
+                storage.write_json(OUTPUT, report)
+                print(f"{plan}, seed {seed}: reward {rows[-1]['reward/mean']:.2f}", flush=True)
 
 
 def run(
@@ -95,9 +94,8 @@ def run(
     return rows
 
 
-def remember(environment: Any) -> dict[Any, Any]:
-    """Make an environment of one turn execute every joint action on a problem once; return what it remembers."""
-    known: dict[Any, Any] = {}
+def remember(environment: Any, known: dict[Any, Any]) -> None:
+    """Make an environment of one turn execute no joint action on a problem that is ``known``, and add those it does."""
     execute = environment.step
 
     def step(states: Sequence[Any], joint_actions: Sequence[Sequence[str]]) -> list[Any]:
@@ -110,7 +108,6 @@ def remember(environment: Any) -> dict[Any, Any]:
         return [known[key] for key in keys]
 
     environment.step = step
-    return known
 
 
 if __name__ == "__main__":
