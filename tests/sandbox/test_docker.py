@@ -33,7 +33,7 @@ from pipeline_lib.sandbox.worker import JailError
 from tests.sandbox.busy import HOLDER, stopped_holder
 from tests.sandbox.chaos import wrong_verdicts
 from tests.sandbox.corpus import OwnTests, Program, corpus, own_tests
-from tests.sandbox.corpus.check import canary, check, problem, run
+from tests.sandbox.corpus.check import LIMITS, canary, check, problem, run
 from tests.sandbox.human_eval import human_eval
 from tests.sandbox.sample import some_of_corpus, some_own_tests
 
@@ -366,10 +366,12 @@ def test_the_server_in_a_pod_as_documented(dockerd: Daemon, tmp_path: Path) -> N
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [word if word != "0.0.0.0" else "127.0.0.1" for word in given["command"][1:]]
+    # It grants no more than its own limits, and the corpus asks for more than the usual ones.
+    limits = [f"--{name.replace('_', '-')}={value}" for name, value in asdict(LIMITS).items()]
     with daemon() as client:
         container = client.containers.run(
             DEFAULT_IMAGE,
-            [*command, "--port", str(port)],
+            [*command, "--port", str(port), *limits],
             entrypoint=["python3"],
             environment={"PYTHONPATH": "/project"},
             user=f"{rights['runAsUser']}:0",
