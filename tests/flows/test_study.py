@@ -29,6 +29,7 @@ def write(project: Path, study: dict) -> None:
 
 @pytest.mark.slow
 @pytest.mark.service
+@pytest.mark.timeout(1200)
 def test_a_study_runs_each_cell_once_and_compares_them(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project", {**SMALL, "seeds": {"train": [0, 1, 2], "single_agent": []}})
     write(project, {**STUDY, "changes": {**STUDY["changes"], "verdict.margin": 0.05}})
@@ -51,11 +52,6 @@ def test_a_study_runs_each_cell_once_and_compares_them(tmp_path: Path) -> None:
 
     again = call(project, *COMMAND)
     assert again.count("nothing has changed since it was run") == 2 and contrast["sentence"] in again
-    # What is kept is looked at, not believed.
-    (damaged,) = (project / ".symposium/studies/rates").glob("high-*")
-    (damaged / "test/team-selected-1.jsonl").write_text("")
-    repaired = call(project, *COMMAND)
-    assert repaired.count("nothing has changed since it was run") == 1 and contrast["sentence"] in repaired
 
 
 def test_cells_that_are_judged_differently_are_refused(tmp_path: Path) -> None:
