@@ -13,14 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline_lib.settings import Params, SettingsError
+from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.study import StudySettings, cell_params, cells_of, load_study
 from pipeline_lib.storage import read_json
+from tasks.chain.study_plan import PAGES
 from tasks.runtime.arguments import program_parser
 from tasks.runtime.endings import end, explain_in_logs
 from tasks.services.servers import starting_prefect_server
 
 STUDIES = Path("conf/studies")
-PAGES = Path("studies")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,7 +37,7 @@ def run_study(name: str, study: StudySettings, jobs: int) -> Path:
     """Run the cells that are not known, and write the page; return its path."""
     project = Path.cwd()
     settings = {cell: cell_params(study, cell, project / "params.yaml", project / "conf") for cell in cells_of(study)}
-    _same_yardstick(settings)
+    same_yardstick(settings)
     with starting_prefect_server() as server:
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -52,16 +53,19 @@ def run_study(name: str, study: StudySettings, jobs: int) -> Path:
     return write_page(name, study, settings, plan, project / PAGES / name)
 
 
-def _same_yardstick(settings: Mapping[str, Params]) -> None:
+def same_yardstick(settings: Mapping[str, Params]) -> None:
     """Refuse cells that are not measured alike.
 
     Raises:
         SettingsError: a factor changes how teams are judged.
     """
     first, *others = settings.items()
-    for section in ("evaluate", "verdict", "problems"):
+    sections = ["evaluate", "verdict", "problems", "sandbox"]
+    if first[1].evaluate.metric == "reward":
+        sections.append("environment")  # another reward is another scale
+    for section in sections:
         for name, params in others:
-            if getattr(params, section) != getattr(first[1], section):
+            if result_settings(getattr(params, section)) != result_settings(getattr(first[1], section)):
                 raise SettingsError(
                     f"the cells '{first[0]}' and '{name}' differ in {section}; what teams are judged by must be the "
                     "same in all cells: put it under changes"

@@ -9,8 +9,9 @@ from flows.chain import in_workspace
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.study import StudySettings, reference_of
 from tasks.chain.cells import cell_folder, identity_of, keep, kept, known_cells, slug
-from tasks.chain.study_plan import fix_plan
-from tasks.chain.workspaces import change_settings, free_name, uncommitted, workspace
+from tasks.chain.graph import ChainError
+from tasks.chain.study_plan import PAGES, fix_plan
+from tasks.chain.workspaces import change_settings, free_name, git, uncommitted, workspace
 from tasks.runtime.progress import Progress
 
 
@@ -20,13 +21,27 @@ def cells(name: str, study: StudySettings, settings: Mapping[str, Params], jobs:
     logger, project = get_run_logger(), Path.cwd()
     if left_out := uncommitted(project):
         logger.warning("changes that are not committed are not part of this study: %s", ", ".join(left_out))
-    path = project / "studies" / name / "plan.json"
+    path, commit = project / PAGES / name / "plan.json", git(project, "rev-parse", "HEAD")
     plan = fix_plan(path, study, settings[reference_of(study)], known_cells(name))
     with Progress("study", "study-progress", own_estimate=True) as progress:
         for number, (found, params) in enumerate(settings.items(), start=1):
             cell.with_options(flow_run_name=f"{name}: {found}")(name, found, params, study.seeds, jobs)
+            same_commit(project, commit)
             progress(number, len(settings), found)
     return plan
+
+
+def same_commit(project: Path, commit: str) -> None:
+    """Refuse to go on when somebody has committed: the next cell would be made by other code than those before.
+
+    Raises:
+        ChainError: the project's commit is not ``commit`` any more.
+    """
+    if (now := git(project, "rev-parse", "HEAD")) != commit:
+        raise ChainError(
+            f"the project's commit changed from {commit[:8]} to {now[:8]} while the study ran; run it again: cells "
+            "that the change does not concern are kept"
+        )
 
 
 @flow(name="cell")

@@ -15,6 +15,9 @@ from pipeline_lib.settings import Params
 from pipeline_lib.settings.study import StudySettings, cells_of, changes_of, reference_of
 from pipeline_lib.storage import read_json, write_json
 
+PAGES = Path("studies")
+"""Folder of the project in which every study has one, for its plan and its page."""
+
 
 def fix_plan(path: Path, study: StudySettings, params: Params, known: Sequence[str]) -> str:
     """Write the plan, or add a version to it if it has changed; say when it was fixed, in a sentence.

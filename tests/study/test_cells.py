@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from flows.study import same_yardstick
+from flows.study_cells import same_commit
+from pipeline_lib.settings import Params, SettingsError
 from tasks.chain.cells import cell_folder, keep, kept, known_cells, slug
+from tasks.chain.graph import ChainError
 from tasks.chain.study_plan import told
+from tasks.chain.workspaces import git
 from tasks.experiment.arms import PLAN_FILE, RESULTS
 
 SEEDS = (0, 1)
@@ -53,6 +59,43 @@ def test_a_cell_that_lacks_a_file_keeps_nothing(workspace: Path) -> None:
 
 def test_cells_of_one_slug_do_not_share_a_folder() -> None:
     assert slug("A b") == slug("a, b") and cell_folder("s", "A b") != cell_folder("s", "a, b")
+
+
+@pytest.mark.parametrize(
+    ("changes", "section"),
+    [
+        ({"sandbox": {"limits": {"cpu_s": 9.0}}}, "sandbox"),
+        ({"evaluate": {"metric": "reward"}, "environment": {"turns": 2}}, "environment"),
+        ({"sandbox": {"slots": 3}}, ""),
+        ({"environment": {"turns": 2}}, ""),
+    ],
+)
+def test_cells_must_be_judged_alike_by_sandbox_and_reward_too(changes: dict[str, Any], section: str) -> None:
+    def params(**sections: Any) -> Params:
+        content = Params().model_dump(mode="json")
+        for name, values in sections.items():
+            for key, value in values.items():
+                content[name][key] = {**content[name][key], **value} if isinstance(value, dict) else value
+        return Params.model_validate(content)
+
+    shared = {"evaluate": changes["evaluate"]} if "evaluate" in changes else {}
+    cells = {"one": params(**shared), "two": params(**changes)}
+    if not section:
+        same_yardstick(cells)
+        return
+    with pytest.raises(SettingsError, match=f"differ in {section}"):
+        same_yardstick(cells)
+
+
+def test_a_commit_made_while_a_study_runs_ends_it(tmp_path: Path) -> None:
+    who = ("-c", "user.name=t", "-c", "user.email=t@localhost")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, *who, "commit", "-q", "--allow-empty", "-m", "start")
+    before = git(tmp_path, "rev-parse", "HEAD")
+    same_commit(tmp_path, before)
+    git(tmp_path, *who, "commit", "-q", "--allow-empty", "-m", "other code")
+    with pytest.raises(ChainError, match="changed from"):
+        same_commit(tmp_path, before)
 
 
 def test_a_plan_that_was_changed_after_cells_were_known_says_so() -> None:
