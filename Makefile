@@ -26,7 +26,7 @@ environment: $(VENV)/.installed
 pipeline: environment ## from nothing to a verdict: prepare, warm-start, audit, train, sweep, select, test, report
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m flows.experiment
 
-ui: environment ## Prefect and MLflow on 127.0.0.1, with the deployments served
+ui: environment ## Prefect, MLflow and the page on which teams play on 127.0.0.1, with the deployments served
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m flows.serve
 
 check: environment ## lint, format, types, import directions, pictures of the code

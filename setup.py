@@ -8,7 +8,16 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 #: What `symposium init` copies (tasks/services/new_project.py).
-PROJECT = ("params.yaml", "dvc.yaml", "conf", ".gitignore", ".dvcignore", ".dvc/config", ".dvc/.gitignore")
+PROJECT = (
+    "params.yaml",
+    "dvc.yaml",
+    "conf",
+    ".gitignore",
+    ".dvcignore",
+    ".dvc/config",
+    ".dvc/plots.html",
+    ".dvc/.gitignore",
+)
 
 
 class BuildWithProject(build_py):

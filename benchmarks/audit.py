@@ -108,7 +108,7 @@ def write(rows: Sequence[dict[str, Any]]) -> None:
     lines = [
         "# The audit's table",
         "",
-        "Written by `python -m benchmarks.audit`; what the audit claims and what the labels mean is in",
+        "Written by `python -m benchmarks.audit`; the claims of the audit and the labels are explained in",
         "[rewards.md](rewards.md).",
         "",
         "| | rewards | refused | accepted | wrong |",
@@ -123,12 +123,12 @@ def write(rows: Sequence[dict[str, Any]]) -> None:
     bad = sum(entry.label == "bad" for entry in fresh)
     lines += [
         "",
-        f"The last {len(FRESH_PHILOSOPHERS)} philosophers' and {len(FRESH_CODING)} coding rewards were written, with "
-        "the answers",
-        f"expected, when the audit was done. At first sight it accepted {len(MISSED)} of the {bad} bad ones",
+        f"The last {len(FRESH_PHILOSOPHERS)} rewards for philosophers and {len(FRESH_CODING)} for coding were "
+        "written and labelled after the audit was",
+        f"finished. At first it accepted {len(MISSED)} of the {bad} bad ones",
         f"({' and '.join(repr(name) for name in MISSED)}) and refused none of the {len(fresh) - bad} sound",
-        f"ones, {len(MISSED) / len(fresh):.0%} wrong; then what it had been blind to was mended.",
-        "That first rate is what to expect of rewards that are not in this table.",
+        f"ones, {len(MISSED) / len(fresh):.0%} wrong; then the audit was improved.",
+        "Expect that first rate for rewards that are not in this table.",
         "",
         "| task | reward | label | audit | refused by |",
         "|---|---|---|---|---|",

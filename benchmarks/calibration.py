@@ -73,19 +73,18 @@ def figure(rows: list[dict[str, Any]], path: Path) -> None:
 TEXT = """# Are the statistics honest?
 
 Made by `python -m benchmarks.calibration` ({seconds:.0f} CPU seconds). Each row simulates experiments whose truth is
-known and counts how often a method is wrong (or, for intervals, right). The data are what evaluation produces: 96
-problems in 24 families with a correlation of 0.4 within a family, skewed fractions of tests passed, training runs that
-differ. [The same for the verdict's words](calibration-grid.md), with 3 to 100 families of equal and unequal size, at
-floor and ceiling, and for power.
+known and counts how often a method is wrong (or, for intervals, right). The data are like those of an evaluation: 96
+problems in 24 families with a correlation of 0.4 within a family, skewed fractions of tests passed, and different
+training runs. [Another page](calibration-grid.md) does the same for verdicts, with 3 to 100 families of equal and
+unequal size, at floor and ceiling, and for power.
 
-The verdict on a whole comparison, and EQUIVALENT, are wrong less often than they may be: limits are widened where
-differences lean to one side, as skewed fractions do, and equivalence takes the whole 95 % interval within the margin.
-Exact tests of rates (Boschloo, McNemar) cannot use up their 5 % on few episodes; that is the price of being exact. The
-stratified bootstrap is right for runs that were trained per task. Where one trained team answers all problems, whole
-runs must be drawn, and below about eight runs that interval too is narrow (92 % with five runs, 88 % with three): the
-report then gives intervals for the runs at hand and leaves other runs to the t test of `training_runs`. The interval of
-a team's own mean holds near floor and ceiling from few families on; the price is that with fewer than about twelve it
-is wider than 95 % asks for.
+The verdict on a whole comparison, and EQUIVALENT, are wrong less often than allowed: limits are widened for skewed
+differences, and equivalence requires the whole 95 % interval within the margin. McNemar's exact test of rates cannot
+use its full 5 % on few episodes; that is the price of being exact. One trained team answers all problems, so whole runs
+must be resampled, and below about eight runs that interval is too narrow (92 % with five runs, 88 % with three). The
+report then has intervals for the observed runs only and uses the t test of `training_runs` for other runs. The interval
+of a team's own mean is reliable near floor and ceiling even with few families; with fewer than about twelve it is wider
+than necessary for 95 %.
 
 ![measured rates beside what they should be](figures/calibration.svg)
 """

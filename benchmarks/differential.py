@@ -28,12 +28,12 @@ LIMITS = Limits(cpu_s=1.0, call_cpu_s=0.5, wall_s=4.0, memory_mb=512)
 REASONS = (
     "a value without a plain form",
     "only plain values are compared",
-    "a failed assert is not forgiven",
-    "an exit is no exception",
+    "a failed assert always counts",
+    "an exit is not an exception",
     "an exception of a test framework",
-    "a StopIteration that the tests do not speak of",
-    "a program that ends, or goes beyond a limit",
-    "the tests ask nothing",
+    "a StopIteration that the tests do not name",
+    "a program that ends or exceeds a limit",
+    "the tests never call the program",
 )
 
 _PLAIN = r"""

@@ -145,58 +145,58 @@ def figure(cells: Sequence[Mapping[str, Any]], path: Path) -> None:
     plt.close(chart)
 
 
-TEXT = """# From 3 families to 100: are the verdict's words right?
+TEXT = """# Are verdicts correct with 3 to 100 families?
 
-Made by `python -m benchmarks.calibration_grid` ({seconds:,} CPU seconds), {runs:,} simulated tests a design. A design
-is a shape of the differences, a number of families of 128 to 400 problems, their sizes (equal, or in proportions drawn
-from a Dirichlet distribution of 1.5, so that one family may hold half of the problems), and the training runs whose
-mean meets one base. Every rate is that of the product's own verdict; a design with 5 % errors shows 3.7 to 6.5 % in so
-many tests.
+Made by `python -m benchmarks.calibration_grid` ({seconds:,} CPU seconds), {runs:,} simulated tests per design. A
+design is a shape of the differences, a number of families of 128 to 400 problems, their sizes (equal, or in proportions
+drawn from a Dirichlet distribution of 1.5, so that one family may have half of the problems), and a number of training
+runs, whose mean is compared with one base. All rates are those of the product's own verdict. With this number of tests,
+a design with 5 % errors shows 3.7 to 6.5 %.
 
 | shape | what it is |
 |---|---|
 {shapes}
 
-## What came out
+## Results
 
-A word is wrong where IMPROVED or WORSE is said of teams without a difference (or in the wrong direction), and where
-EQUIVALENT is said of teams that differ by exactly the margin, five points:
+A verdict is wrong if it is IMPROVED or WORSE for teams without a difference (or in the wrong direction), or EQUIVALENT
+for teams that differ by exactly the margin, five points:
 
 {worst}
 
-With few families, or few that show anything, the verdict says so and gives no interval (the last column of the table
-below): that is what keeps its words right there. Where an interval is given, it covers between 93 and 97 % within what
-so many tests can tell, but for:
+With few families, or few families that show a difference, the verdict says so and has no interval (the last column of
+the table below). This keeps the verdicts correct there. If there is an interval, it covers between 93 and 97 % within
+the precision of this number of tests, with these exceptions:
 
 {outside}
 
-Above 97 % families differ much in size, or most show nothing: degrees of freedom are then chosen on the cautious side.
-Below 93 % a few families gain (or lose) much more than the others and few were evaluated, so that those few may be
-missing: what fewer than one family in G / 3 shows is absent from G of them more often than one time in twenty, and no
-method sees what is not there (tried: t, CR2 with four kinds of degrees of freedom, sign flips, wild cluster bootstrap,
-Hall's transformed t). The sentence of the verdict says so below ten carrying families,
-and with more of them wherever rare families that were not drawn, about one in G / 3, could turn its word.
+Coverage above 97 %: the families differ much in size, or most show no difference; the degrees of freedom are then
+conservative. Coverage below 93 %: a few families gain (or lose) much more than the others, and so few families were
+evaluated that those may be missing. A kind of family that is rarer than one in G / 3 is missing from G families in more
+than 5 % of cases, and no method can detect it (tried: t, CR2 with four kinds of degrees of freedom, sign flips, wild
+cluster bootstrap, Hall's transformed t). The sentence of the verdict says so below ten carrying families, and with more
+of them if rare families that were not drawn, about one in G / 3, could change the verdict.
 
 ## Why these rules
 
-Where differences lean to one side, Student's t errs on one side. By itself, refusing the same designs, it would be
-wrong more often:
+With skewed differences Student's t test is wrong on one side. Without the widening of limits, and with the same rule
+for too few families, it would be wrong more often:
 
 {student}
 
-EQUIVALENT, which asks everything of one tail, suffers most. Moving a limit outwards by what the skewness seen asks for
-mends most of it; skewness seen in few families is too small, hence one and a half times as far. EQUIVALENT, moreover,
-takes the whole 95 % interval within the margin and not the 90 % one of two tests at 5 % each. The price: where
-differences are symmetric after all, the difference that can be found is greater (last column of the next table), and
-showing that there is none takes {more:.0f} % more families.
+EQUIVALENT, which depends on one tail only, suffers most. Moving a limit outwards by the shift that follows from the
+observed skewness corrects most of this. The skewness that is seen in few families is too small, hence one and a half
+times that shift. In addition, EQUIVALENT requires the whole 95 % interval within the margin, not only the 90 % interval
+of two tests at 5 % each. The price: if differences are in fact symmetric, the detectable difference is greater (last
+column of the next table), and showing that there is none needs {more:.0f} % more families.
 
 ![error rates and coverage over the number of families](figures/calibration-grid.svg)
 
 ## Power in a family of six
 
-The true difference is the one promised with 80 % power after the correction (`detectable`), differences normal. The
-five other comparisons show nothing, or are significant whatever the correction. The rates are
-of the tests that are made: where there is none, nothing is promised.
+The true difference is the one that is promised with 80 % power after the correction (`detectable`); differences are
+normal. The five other comparisons show nothing, or are significant after any correction. The rates count only tests
+that are made; without a test, nothing is promised.
 
 | families | others show nothing | others are clear | no test | price of skewness |
 |---|---|---|---|---|

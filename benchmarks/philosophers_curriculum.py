@@ -26,6 +26,7 @@ from statistics import mean
 from typing import Any
 
 from pipeline_lib import storage
+from pipeline_lib.assembly.sampling import compute_dtype, sampling_of
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.settings import ScenarioProblems
@@ -39,7 +40,6 @@ from pipeline_lib.rollouts import make_engine
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.train import Levels
 from pipeline_lib.training.trainer import train
-from tasks.experiment.sampling import compute_dtype, sampling_of
 
 OUTPUT = Path("benchmarks/results/philosophers_curriculum.json")
 METRICS = ("deadlock", "meals_share", "fairness", "minimum_share")

@@ -24,9 +24,9 @@ from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironm
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player
+from pipeline_lib.policies.remote import remote_team
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
-from pipeline_lib.rollouts.remote_policy import remote_team
 from pipeline_lib.storage import digest, read_json, write_json, write_text
 from pipeline_lib.training.curriculum.gates import wilson
 

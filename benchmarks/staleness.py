@@ -26,9 +26,9 @@ PACKAGES = ("pipeline_lib", "tasks", "flows")
 _INTRODUCTION = """# Which stages a change makes stale
 
 Written by `python -m benchmarks.staleness`, which changes every module in a copy of the project and asks for the
-identity of every stage. Comments, docstrings, formatting, tests, docs and benchmarks make nothing stale; that is tried
-for every module as well. A stage whose inputs come out the same is not run although one before it was: DVC compares
-bytes.
+identity of every stage. Comments, docstrings, formatting, tests, docs and benchmarks make no stage stale; this is
+tested for every module as well. A stage is not run if its inputs are the same as before, even if an earlier stage was
+run: DVC compares bytes.
 
 """
 

@@ -1,12 +1,13 @@
 """Seconds per update and learning curves beside public trainers, in one run.
 
     python -m benchmarks.training [--seeds 0 1 2] [--add] [--updates 40] [--base models/base --problems data/problems]
+    python -m benchmarks.training --environment writing --updates 8 --seeds 0     # a table of its own, no figure
 
 The peers are CoMLRL's `MAGRPOTrainer` (two agents) and TRL's `GRPOTrainer` (one agent), in an environment of their own
 (benchmarks/make_peers_environment.sh).  All train the embedded default's base policy on the same problems: 16 problems
-x 8 actions per agent and update, temperature 1, at most 64 tokens, learning rate 1e-3, all weights, float32, one
-thread; rewards come from the same sandbox.  The team beside CoMLRL has two agents, the single agent beside TRL one, so
-each pair samples equally many actions of the same kind.
+x 8 actions per agent and update, temperature 1, at most `rollouts.max_new_tokens` (64) tokens, learning rate 1e-3, all
+weights, float32, one thread; rewards come from the same sandbox.  The team beside CoMLRL has two agents, the single
+agent beside TRL one, so each pair samples equally many actions of the same kind.
 
 Contestants run one after the other, for every seed.  The clock is process CPU seconds from the call of ``train``;
 giving rewards is counted for nobody.  Every contestant is held to exact
@@ -42,6 +43,7 @@ from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts import make_engine
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.settings import Params, load_params
+from pipeline_lib.settings.given import given_params
 from pipeline_lib.training.numerics import cpu_numerics
 from pipeline_lib.training.trainer import train
 
@@ -49,7 +51,7 @@ ROOT = Path(__file__).parents[1]
 PEERS = ROOT / ".venv-peers" / "bin" / "python"
 OUTPUT = Path("benchmarks/results/training")
 FIGURE = Path("docs/figures/training.svg")
-PROBLEMS, GROUP, LONGEST, RATE = 16, 8, 64, 1e-3
+PROBLEMS, GROUP, RATE = 16, 8, 1e-3
 RETURN, WINDOW = 1.6, 3
 EARLY = 6
 
@@ -72,14 +74,17 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=40)
     parser.add_argument("--base", type=Path)
     parser.add_argument("--problems", type=Path)
+    parser.add_argument("--environment", help="a preset of conf/environment, in place of the default")
     parsed = parser.parse_args()
     if not PEERS.exists():
         raise SystemExit("the peers are not installed; run benchmarks/make_peers_environment.sh")
     torch.set_num_threads(1)
-    params = load_params(Path("params.yaml"))
+    preset = parsed.environment
+    params = given_params({"environment": preset}, Path("conf")) if preset else load_params(Path("params.yaml"))
+    output = OUTPUT.with_name(f"{OUTPUT.name}-{preset}") if preset else OUTPUT
     runs: dict[str, dict[str, Rows]] = {name: {} for name in CONTESTANTS}
     if parsed.add:
-        runs = storage.read_json(OUTPUT.with_suffix(".json"))["runs"]
+        runs = storage.read_json(output.with_suffix(".json"))["runs"]
     with tempfile.TemporaryDirectory() as temporary:
         problems, base = parsed.problems or Path(temporary, "problems"), parsed.base or Path(temporary, "base")
         if parsed.problems is None:
@@ -99,10 +104,12 @@ def main() -> None:
     with cpu_numerics():
         precision = torch.get_float32_matmul_precision()
     report = {"updates": parsed.updates, "precision": precision, "runs": runs}
-    storage.write_json(OUTPUT.with_suffix(".json"), report)
-    storage.write_text(OUTPUT.with_suffix(".md"), table(report))
-    figure(report)
-    print(table(report))
+    if not preset:
+        figure(report)
+    text = short_table(report, preset) if preset else table(report)
+    storage.write_json(output.with_suffix(".json"), report)
+    storage.write_text(output.with_suffix(".md"), text)
+    print(text)
 
 
 def own_run(
@@ -146,7 +153,7 @@ def own_run(
         wall_start, cpu_start = time.perf_counter(), time.process_time()
         train(
             settings=settings,
-            sampling=Sampling(max_new_tokens=LONGEST),
+            sampling=Sampling(max_new_tokens=params.rollouts.max_new_tokens),
             environment=environment,
             team=team,
             engine=engine,
@@ -174,7 +181,13 @@ def peer_run(
     starts = [environment.start(problem) for problem in problems]
     prompts = [[environment.observe(state, agent) for agent in range(len(agents))] for state in starts]
     ids = [[team.policy_of(agent).encode(text) for agent, text in zip(agents, texts, strict=True)] for texts in prompts]
-    task = {"prompts": prompts, "ids": ids, "problems": PROBLEMS, "group": GROUP, "longest": LONGEST}
+    task = {
+        "prompts": prompts,
+        "ids": ids,
+        "problems": PROBLEMS,
+        "group": GROUP,
+        "longest": params.rollouts.max_new_tokens,
+    }
     own, theirs = socket.socketpair()
     with tempfile.TemporaryDirectory() as folder, Connection(own.detach()) as connection:
         task |= {"updates": updates, "learning_rate": rate, "seed": seed, "base": str(base), "folder": folder}
@@ -216,14 +229,47 @@ def reached(rows: Rows) -> tuple[int, float] | None:
 
 
 def table(report: dict[str, Any]) -> str:
-    """Return the figures as Markdown."""
+    """Return the figures as Markdown: speed, and updates and seconds to the same return."""
+    updates = report["updates"]
+    few = min(EARLY, updates)
+    runs = {name: list(found.values()) for name, found in report["runs"].items()}
+    whole = {name: median(per_update(rows, 1, updates) for rows in found) for name, found in runs.items()}
+    lines = ["# Training", *speed(report)]
+    across = (whole["TRL 1.16 GRPO"] / (PROBLEMS * GROUP)) / (whole["Symposium, team"] / (2 * PROBLEMS * GROUP))
+    lines += [
+        "",
+        f"Per action, our team of two is {across:.1f} times as fast as TRL's single agent.",
+        "",
+        f"| | reward, first {few} | reward, last {few} | mean reward | updates to {RETURN} | CPU s to {RETURN} |",
+        "|---|---:|---:|---:|---|---|",
+    ]
+    for name, found in runs.items():
+        first = median(mean(rows[:few]) for rows in found)
+        last = median(mean(rows[-few:]) for rows in found)
+        marks = [reached(rows) for rows in found]
+        steps = ", ".join(str(mark[0]) if mark else f"> {updates}" for mark in marks)
+        seconds = ", ".join(
+            f"{mark[1]:.1f}" if mark else f"> {rows[-1]['cpu']:.0f}" for mark, rows in zip(marks, found, strict=True)
+        )
+        average = median(mean(rows) for rows in found)
+        lines.append(f"| {name} | {first:.2f} | {last:.2f} | {average:.2f} | {steps} | {seconds} |")
+    lines += ["", to_return(runs), "", f"![learning curves](../../{FIGURE})", ""]
+    return "\n".join(lines)
+
+
+def short_table(report: dict[str, Any], preset: str) -> str:
+    """Return the speed of training in another environment as Markdown."""
+    return "\n".join([f"# Training, `environment={preset}`", *speed(report), ""])
+
+
+def speed(report: dict[str, Any]) -> list[str]:
+    """Return the table of seconds per update, as lines."""
     updates = report["updates"]
     few = min(EARLY, updates)
     runs = {name: list(found.values()) for name, found in report["runs"].items()}
     seeds = len(next(iter(runs.values())))
     whole = {name: median(per_update(rows, 1, updates) for rows in found) for name, found in runs.items()}
     lines = [
-        "# Training",
         "",
         f"{updates} updates of {PROBLEMS} problems x {GROUP} actions an agent, one thread (medians; seeds: {seeds}).",
         f"`benchmarks/training.py` says what is measured. Float32 products: `{report['precision']}` for all.",
@@ -245,26 +291,7 @@ def table(report: dict[str, Any]) -> str:
             f"| {name} | {whole[name]:.3f} | {early:.3f} | {late:.3f} | {wall:.3f} | {actions / whole[name]:,.0f} | "
             f"{ratio} |"
         )
-    across = (whole["TRL 1.16 GRPO"] / (PROBLEMS * GROUP)) / (whole["Symposium, team"] / (2 * PROBLEMS * GROUP))
-    lines += [
-        "",
-        f"Per action, our team of two is {across:.1f} times as fast as TRL's single agent.",
-        "",
-        f"| | reward, first {few} | reward, last {few} | mean reward | updates to {RETURN} | CPU s to {RETURN} |",
-        "|---|---:|---:|---:|---|---|",
-    ]
-    for name, found in runs.items():
-        first = median(mean(rows[:few]) for rows in found)
-        last = median(mean(rows[-few:]) for rows in found)
-        marks = [reached(rows) for rows in found]
-        steps = ", ".join(str(mark[0]) if mark else f"> {updates}" for mark in marks)
-        seconds = ", ".join(
-            f"{mark[1]:.1f}" if mark else f"> {rows[-1]['cpu']:.0f}" for mark, rows in zip(marks, found, strict=True)
-        )
-        average = median(mean(rows) for rows in found)
-        lines.append(f"| {name} | {first:.2f} | {last:.2f} | {average:.2f} | {steps} | {seconds} |")
-    lines += ["", to_return(runs), "", f"![learning curves](../../{FIGURE})", ""]
-    return "\n".join(lines)
+    return lines
 
 
 def to_return(runs: dict[str, list[Rows]]) -> str:

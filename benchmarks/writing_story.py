@@ -119,7 +119,7 @@ def seconds(params: Params, names: Sequence[str]) -> Iterator[tuple[str, float, 
 def cost(params: Params, teams: dict[str, list[EpisodeRecord]]) -> list[str]:
     """Return a table of tokens and seconds of one episode."""
     lines = [
-        "| team | tokens of all agents | one after another | CPU ms of all agents | one after another |",
+        "| team | tokens of all agents | tokens in sequence | CPU ms of all agents | CPU ms in sequence |",
         "|---|---:|---:|---:|---:|",
     ]
     for name, everything, waited in seconds(params, list(teams)):
@@ -138,7 +138,7 @@ def main() -> int:
             params, teams, result = load_params(), tested(), storage.read_json(RESULTS / "verdict.json")
             sentences = [f"- {other}: {found['sentence']}" for other, found in result["comparisons"].items()]
             lines = [
-                "# Writers, tested",
+                "# Test of the writing teams",
                 "",
                 result["sentence"],
                 "",

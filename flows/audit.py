@@ -1,4 +1,4 @@
-"""Stage ``audit``: does the best policy under the reward do the task?  ``python -m flows.audit``."""
+"""Stage ``audit``: test whether the best policy under the reward does the task. ``python -m flows.audit``."""
 
 from prefect import flow
 

@@ -1,6 +1,6 @@
-"""The flow of the whole chain: every stage that is stale, those that do not wait for each other side by side.
+"""The flow of the whole chain: every stale stage; independent stages run side by side.
 
-In the project itself (`experiment`), or in a workspace of its own that becomes a DVC experiment (`in_workspace`).
+It runs in the project itself (`experiment`), or in a separate workspace that becomes a DVC experiment (`in_workspace`).
 """
 
 import contextlib
@@ -8,17 +8,22 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from prefect import flow, get_run_logger, runtime
+from prefect.artifacts import create_markdown_artifact
 from rich.console import Console
 
 from pipeline_lib.settings import Params, load_params
+from pipeline_lib.storage import read_json
 from tasks.chain.graph import Stage, chain_and_stale
 from tasks.chain.live_table import LiveTable
 from tasks.chain.side_by_side import run_chain
 from tasks.chain.workspaces import save_experiment
-from tasks.identity.run import tag_experiment
+from tasks.experiment.arms import RESULTS
+from tasks.identity.run import changes
 from tasks.runtime.conducting import conducted
 from tasks.runtime.progress import Progress, duration, shared_console
 from tasks.services.preloaded import preloaded
+
+PAGE = Path("report/index.html")
 
 
 @flow(name="experiment")
@@ -27,12 +32,22 @@ def experiment(
 ) -> dict[str, bool]:
     """Bring the stages of the project up to date; returns for each whether it did any work."""
     run = str(runtime.flow_run.name)
-    with conducted(load_params(), run):
-        return bring_up_to_date(chain, stale, Path.cwd(), run, jobs, variables, live)
+    project = Path.cwd()
+    params = load_params()
+    with conducted(params.environment.kind, run, params.model_dump(mode="json"), changes()):
+        worked = bring_up_to_date(chain, stale, project, run, jobs, variables, live)
+        show_verdict(project, f"`{project / PAGE}`")
+    return worked
 
 
 def in_workspace(
-    folder: Path, project: Path, params: Params, name: str, jobs: int, keep: Callable[[], None] = lambda: None
+    folder: Path,
+    project: Path,
+    params: Params,
+    name: str,
+    jobs: int,
+    keep: Callable[[], None] = lambda: None,
+    study: str = "",
 ) -> str:
     """Run the chain in a workspace with its settings, and save it as the project's DVC experiment ``name``.
 
@@ -45,17 +60,20 @@ def in_workspace(
         name: of the run and of the experiment.
         jobs: stages side by side.
         keep: called when all stages are done, before the experiment is saved.
+        study: name in MLflow of the study that the run is a cell of.
 
     Returns:
         The experiment's commit.
     """
-    with conducted(params, name):
+    settings = params.model_dump(mode="json")
+    with conducted(params.environment.kind, name, settings, changes(folder), study) as tracked:
         chain, stale = chain_and_stale(folder)
         with preloaded(folder, len(stale), jobs) as libraries:
             bring_up_to_date(chain, stale, folder, name, jobs, libraries())
         keep()
+        show_verdict(folder, f"`{PAGE}`, after `dvc exp apply {name}`")
         commit = save_experiment(folder, project, name)
-        tag_experiment(params, name, commit)
+        tracked.tag({"dvc.exp_name": name, "dvc.exp_rev": commit})
     return commit
 
 
@@ -75,7 +93,7 @@ def bring_up_to_date(
     """
     logger = get_run_logger()
     expected = sum(chain[name].seconds for name in stale)
-    logger.info("%d of %d stages to look at, about %s of work", len(stale), len(chain), duration(expected))
+    logger.info("%d of %d stages to check, about %s of work", len(stale), len(chain), duration(expected))
     quiet = Console(quiet=True) if live else None
     with (
         Progress("experiment", "experiment-progress", own_estimate=False, console=quiet) as progress,
@@ -89,6 +107,15 @@ def bring_up_to_date(
 
         watch = table.watch if table else lambda board: None
         return run_chain(chain, stale, project, run, jobs, tell, variables, watch)
+
+
+def show_verdict(project: Path, page: str) -> None:
+    """Show on the flow run what the project's verdict says, and where its page is; nothing without a verdict."""
+    path = project / RESULTS / "verdict.json"
+    if path.exists():
+        said = read_json(path)
+        text = f"## {said['verdict']}\n\n{said['sentence']}\n\n{said['price_of_the_default']}\n\nThe report: {page}"
+        create_markdown_artifact(text, key="verdict")
 
 
 @contextlib.contextmanager

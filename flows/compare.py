@@ -1,4 +1,4 @@
-"""Compare runs that have a verdict, out of MLflow, on one page.
+"""Compare runs with a verdict on one page; the data come from MLflow.
 
 symposium compare                                   # all of this project, into compare.html
 symposium compare brave-owl paper-peacock           # these two
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pipeline_lib.settings.environment import DEFAULT
 from tasks.runtime.arguments import program_parser
-from tasks.runtime.endings import end
+from tasks.runtime.exit_status import explained
 from tasks.services.process_environment import places
 from tasks.stages.comparing import compare_runs
 
@@ -18,20 +18,18 @@ from tasks.stages.comparing import compare_runs
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     found = program_parser("compare", __doc__)
-    found.add_argument("runs", nargs="*", metavar="run", help="names of runs (default: all that have a verdict)")
-    found.add_argument("--experiment", default=DEFAULT, help="MLflow experiment: the kind of environment")
-    found.add_argument("--output", type=Path, default=Path("compare.html"), help="page to write")
+    found.add_argument("runs", nargs="*", metavar="run", help="names of runs (default: all with a verdict)")
+    found.add_argument("--experiment", default=DEFAULT, help="MLflow experiment, named after the environment")
+    found.add_argument("--output", type=Path, default=Path("compare.html"), help="file of the page")
     return found
 
 
 def main() -> None:
     """Write the page, or say what is missing."""
-    try:
+    with explained():
         asked = parser().parse_args()
         count = compare_runs(places().tracking, asked.experiment, asked.runs, asked.output)
         print(f"{count} runs compared: {asked.output}")
-    except BaseException as error:
-        end(error)
 
 
 if __name__ == "__main__":

@@ -1,35 +1,81 @@
-"""What the Prefect UI offers: the whole experiment, with every setting as a form field.
+"""What the Prefect UI offers: the experiment with a short form, the same with every setting, and studies.
 
 A run started there becomes a DVC experiment of the same name, in a workspace of its own; the working tree stays as it
-is.  ``python -m flows.deployments`` serves it to the Prefect server in ``PREFECT_API_URL``; `flows.serve` does that.
+is.  ``python -m flows.deployments`` serves them to the Prefect server in ``PREFECT_API_URL``; `flows.serve` does that.
 """
 
 import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from prefect import flow, get_client, get_run_logger, runtime
+from prefect import Flow, flow, get_client, get_run_logger, runtime, serve
 from prefect.artifacts import create_markdown_artifact
 from pydantic import Field
 
 from flows.chain import in_workspace
+from flows.study_cells import study
 from pipeline_lib.settings import Params, load_params
+from pipeline_lib.settings.changes import changed_params
+from pipeline_lib.settings.load import validate_params
 from pipeline_lib.tracking.processes import own_process
-from tasks.chain.workspaces import change_settings, free_name, uncommitted, workspace
+from tasks.chain.form import AS_IT_IS, OVERRIDE, asked, choice, settings_by_name
+from tasks.chain.workspaces import change_settings, free_name, uncommitted, with_files_of, workspace
 from tasks.runtime.conducting import watch_states
-from tasks.runtime.endings import explain_in_logs
+from tasks.runtime.exit_status import explain_in_logs
 from tasks.services.crashed import heartbeat_automation, mark_crashed
 
-DESCRIPTION = (
-    "The whole chain, from problems to a verdict. Every field is a setting of `params.yaml` and starts with the value "
-    "from there. The run becomes a DVC experiment of the same name in a workspace of its own: `dvc exp show` lists it, "
-    "`dvc exp apply` brings it into your tree, which is not touched otherwise."
+ABOUT_RUNS = (
+    "The run becomes a DVC experiment of the same name in a workspace of its own: `dvc exp show` lists it, "
+    "`dvc exp apply` brings it into your working tree, which is otherwise not touched."
 )
+DESCRIPTIONS = {
+    "experiment": f"The whole chain, from problems to a verdict, with the most important settings. {ABOUT_RUNS}",
+    "experiment-all-settings": f"The whole chain, with a field for every setting of `params.yaml`. {ABOUT_RUNS}",
+    "study": "The experiment at every level of one or two factors, compared on one page, as `symposium study` does. "
+    "Every cell becomes a DVC experiment.",
+}
+NOTHING: dict[str, Any] = {}
+Jobs = Annotated[int, Field(ge=1, le=64)]
 
 
-@flow(name="experiment")
-def experiment(params: Params, jobs: Annotated[int, Field(ge=1, le=64, description="stages side by side")] = 2) -> str:
-    """Run the chain with these settings as a DVC experiment; returns the experiment's commit."""
+@flow(name="experiment", validate_parameters=False)
+def experiment(
+    environment: Annotated[str, choice("conf/environment", AS_IT_IS)] = AS_IT_IS,
+    policy: Annotated[str, choice("conf/policy", AS_IT_IS)] = AS_IT_IS,
+    settings: Annotated[Mapping[str, Any], settings_by_name()] = NOTHING,
+    overrides: Sequence[Annotated[str, OVERRIDE]] = (),
+    jobs: Jobs = 2,
+) -> str:
+    """Run the chain as a DVC experiment; returns the experiment's commit.
+
+    Args:
+        environment: preset of the task, with the presets that belong to it (conf/environment)
+        policy: preset of the language models (conf/policy)
+        settings: an empty field leaves the setting as it is in params.yaml or in the preset
+        overrides: any other setting, as on the command line: problems=mbpp, train.loss.kl=0.05
+        jobs: number of stages that run at the same time
+    """
+    changes = asked({"environment": environment, "policy": policy}, settings, overrides)
+    return _as_experiment(
+        lambda place: changed_params(changes, place / "params.yaml", place / "conf", "the form"), jobs
+    )
+
+
+@flow(name="experiment-all-settings", validate_parameters=False)
+def experiment_all_settings(params: Params, jobs: Jobs = 2) -> str:
+    """Run the chain with these settings as a DVC experiment; returns the experiment's commit.
+
+    Args:
+        params: every setting, as in params.yaml
+        jobs: number of stages that run at the same time
+    """
+    content: Any = params  # as JSON: it is checked here, so that a mistake is answered in a sentence
+    return _as_experiment(lambda place: validate_params(content, Path("the form")), jobs)
+
+
+def _as_experiment(settings: Callable[[Path], Params], jobs: int) -> str:
+    """Run the chain in a workspace with ``settings`` of it, under the flow run's name; return the commit."""
     explain_in_logs()
     logger, project = get_run_logger(), Path.cwd()
     name = free_name(project, str(runtime.flow_run.name))
@@ -38,6 +84,9 @@ def experiment(params: Params, jobs: Annotated[int, Field(ge=1, le=64, descripti
     if left_out := uncommitted(project):
         logger.warning("changes that are not committed are not part of this run: %s", ", ".join(left_out))
     with workspace(project, name) as folder:
+        params, outside = with_files_of(settings(folder), project, folder)
+        if outside:
+            logger.warning("read from your working tree, since they are not committed: %s", ", ".join(outside))
         changed = change_settings(folder / "params.yaml", params)
         rows = "\n".join(f"| {key} | {old} | {new} |" for key, (old, new) in changed.items())
         text = f"| setting | params.yaml | this run |\n|---|---|---|\n{rows}" if rows else "As in params.yaml."
@@ -48,12 +97,22 @@ def experiment(params: Params, jobs: Annotated[int, Field(ge=1, le=64, descripti
 
 
 def main() -> None:
-    """Serve the deployment until the process is ended."""
+    """Serve the deployments until the process is ended."""
     heartbeat_automation()
     mark_crashed()
     watch_states()
-    defaults = {"params": load_params().model_dump(mode="json"), "jobs": os.cpu_count() or 1}
-    experiment.serve("experiment", parameters=defaults, description=DESCRIPTION, limit=1, pause_on_shutdown=False)
+    jobs = os.cpu_count() or 1
+    every_setting = {"params": load_params().model_dump(mode="json"), "jobs": jobs}
+    offered: list[tuple[Flow[..., Any], dict[str, Any]]] = [
+        (experiment, {"jobs": jobs}),
+        (experiment_all_settings, every_setting),
+        (study, {"jobs": jobs}),
+    ]
+    deployments: Any = [
+        found.to_deployment(found.name, parameters=values, description=DESCRIPTIONS[found.name])
+        for found, values in offered
+    ]
+    serve(*deployments, limit=1, pause_on_shutdown=False)
 
 
 if __name__ == "__main__":

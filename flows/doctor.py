@@ -1,4 +1,4 @@
-"""What works on this machine, and what to install for what does not.
+"""Check what works on this machine, and what to install for the rest.
 
 symposium doctor         # status 1 if the default run would not work here
 """
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tasks.runtime.arguments import program_parser
-from tasks.runtime.endings import end
+from tasks.runtime.exit_status import explained
 from tasks.services.doctor import MISSING, OK, OPTIONAL, examine
 
 _COLOURS = {OK: "green", MISSING: "red", OPTIONAL: "yellow"}
@@ -27,15 +27,13 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Print a line per thing."""
     parser().parse_args()
-    try:
+    with explained():
         found = examine(Path.cwd())
         table = Table(box=None, pad_edge=False, show_header=False)
         for finding in found:
             table.add_row(finding.name, f"[{_COLOURS[finding.status]}]{finding.status}[/]", finding.text)
         Console().print(table)
         sys.exit(any(finding.status == MISSING for finding in found))
-    except BaseException as error:
-        end(error)
 
 
 if __name__ == "__main__":

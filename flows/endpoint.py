@@ -1,4 +1,4 @@
-"""A team behind an OpenAI-compatible API on 127.0.0.1: a model name for each agent, and `team` for the joint result.
+"""Serve a team with an OpenAI-compatible API on 127.0.0.1: one model name per agent, and `team` for the joint result.
 
 symposium serve                                     # the selected team on http://127.0.0.1:8000/v1
 SYMPOSIUM_API_KEY=secret symposium serve --port 9000 --team models/trained/team-0/step-00010
@@ -10,7 +10,7 @@ import argparse
 import os
 
 from tasks.runtime.arguments import program_parser
-from tasks.runtime.endings import end
+from tasks.runtime.exit_status import explained
 
 KEY = "SYMPOSIUM_API_KEY"
 TEAM = "selected (default), champion, base, single, single-base, or the folder of a checkpoint"
@@ -20,17 +20,21 @@ def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     found = program_parser("endpoint", __doc__)
     found.add_argument("--team", default="selected", help=TEAM)
-    found.add_argument("--port", type=int, default=8000, help="0: any free one")
-    found.add_argument("--max-tokens", type=int, help="most tokens of an action (default: rollouts.max_new_tokens)")
-    found.add_argument("--body-kb", type=int, default=256, help="largest body of a request, KiB")
-    found.add_argument("--waiting", type=int, default=256, help="requests that may wait; more are answered with 429")
+    found.add_argument("--port", type=int, default=8000, help="port; 0: any free port")
+    found.add_argument(
+        "--max-tokens", type=int, help="largest number of tokens of an action (default: rollouts.max_new_tokens)"
+    )
+    found.add_argument("--body-kb", type=int, default=256, help="size limit of a request, KiB")
+    found.add_argument(
+        "--waiting", type=int, default=256, help="number of requests that may wait; further ones get status 429"
+    )
     return found
 
 
 def main() -> None:
     """Serve until Ctrl-C, or say what is missing."""
     asked = parser().parse_args()
-    try:
+    with explained():
         from pipeline_lib.settings import load_params
         from tasks.use.choosing import choose_team
         from tasks.use.serving import serve
@@ -43,13 +47,13 @@ def main() -> None:
         def ready(url: str, models: list[str]) -> None:
             print(f"{choice.title} at {url}/v1; models: {', '.join(models)}")
             print(
-                f"The key is that in {KEY}. Ctrl-C ends it." if key else f"No key ({KEY} is not set). Ctrl-C ends it.",
+                f"The key is the value of {KEY}. Ctrl-C ends it."
+                if key
+                else f"No key ({KEY} is not set). Ctrl-C ends it.",
                 flush=True,
             )
 
         serve(params, choice, asked.port, most, asked.body_kb, asked.waiting, key, ready)
-    except BaseException as error:
-        end(error)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The whole experiment: every stage, those that do not wait for each other side by side.
+"""The whole experiment: all stages; independent stages run side by side.
 
-symposium run                  # everything that is stale; a second call does nothing
-symposium run --jobs 1 audit   # one stage and what it needs, one after the other
+symposium run                  # all stale stages; a second call does nothing
+symposium run --jobs 1 audit   # one stage and the stages that it needs, one after the other
 
-DVC decides what has to run.  The same as ``python -m flows.experiment``.
+DVC decides which stages must run.  This is the same as ``python -m flows.experiment``.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from tasks.chain.graph import chain_and_stale
 from tasks.experiment.arms import RESULTS
 from tasks.identity.run import run_name
 from tasks.runtime.arguments import program_parser
-from tasks.runtime.endings import end, explain_in_logs
+from tasks.runtime.exit_status import explain_in_logs, explained
 from tasks.services.preloaded import preloaded
 from tasks.services.servers import starting_prefect_server
 
@@ -36,9 +36,14 @@ def outcome(project: Path) -> str:
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     found = program_parser("experiment", __doc__)
-    found.add_argument("targets", nargs="*", metavar="stage", help="only these stages and what they need")
-    found.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="stages side by side (default: cores)")
-    found.add_argument("--plain", action="store_true", help="lines instead of a table, also on a terminal")
+    found.add_argument("targets", nargs="*", metavar="stage", help="only these stages and the stages that they need")
+    found.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="number of stages that run at the same time (default: number of cores)",
+    )
+    found.add_argument("--plain", action="store_true", help="lines instead of a table, also in a terminal")
     return found
 
 
@@ -56,7 +61,7 @@ def run_stale(targets: list[str], jobs: int, run: str, plain: bool) -> None:
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
         from flows.chain import experiment
-        from tasks.chain.words import on_this_terminal
+        from tasks.chain.stage_logs import on_this_terminal
         from tasks.runtime.tagging import tagged
         from tasks.services.crashed import mark_crashed
 
@@ -71,14 +76,12 @@ def run_stale(targets: list[str], jobs: int, run: str, plain: bool) -> None:
 
 def main() -> None:
     """Run the experiment as the program: it ends with status 0, or with a message and another status."""
-    try:
+    with explained():
         asked = parser().parse_args()
         name = run_name(load_params().model_dump(mode="json"))
         run_stale(asked.targets, asked.jobs, name, asked.plain)
         if not asked.targets:
             print(outcome(Path.cwd()))
-    except BaseException as error:
-        end(error)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A trained team as folders that transformers and peft load without this project, with a model card.
+"""Write a trained team as folders that transformers and peft load without this project, with a model card.
 
-symposium export team/                              # the selected checkpoint that did best on validation problems
-symposium export team/ --seed 1 --step 50           # another one
+symposium export team/                              # the selected checkpoint with the best validation result
+symposium export team/ --seed 1 --step 50           # another checkpoint
 symposium export team/ --form merged                # LoRA adapters become part of the weights
 """
 
@@ -11,15 +11,15 @@ import argparse
 from pathlib import Path
 
 from tasks.runtime.arguments import program_parser
-from tasks.runtime.endings import end
+from tasks.runtime.exit_status import explained
 
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     found = program_parser("export", __doc__)
-    found.add_argument("output", type=Path, help="folder to write; it must not exist")
+    found.add_argument("output", type=Path, help="new folder for the team; it must not exist")
     found.add_argument("--seed", type=int, help="training seed")
-    found.add_argument("--step", type=int, help="updates done at the checkpoint")
+    found.add_argument("--step", type=int, help="number of updates at the checkpoint")
     found.add_argument("--form", choices=("trained", "merged"), default="trained", help="see above")
     return found
 
@@ -27,20 +27,20 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Write the folders, or say what is missing."""
     asked = parser().parse_args()
-    try:
+    with explained():
         from pipeline_lib.settings import load_params
         from tasks.use.choosing import selected
         from tasks.use.exporting import ExportError, export
 
         if (asked.seed is None) != (asked.step is None):
-            raise ExportError("give both --seed and --step, or neither")
+            raise ExportError("--seed and --step must be given together")
         seed, step = selected() if asked.seed is None else (asked.seed, asked.step)
         holds = export(load_params(), asked.output, seed, step, asked.form)
         for agent, held in holds.items():
             print(f"{asked.output / agent}: {held}")
-        print(f"{asked.output / 'README.md'}: the card; {asked.output / 'load.py'} loads and asks one agent")
-    except BaseException as error:
-        end(error)
+        print(
+            f"{asked.output / 'README.md'}: the model card; {asked.output / 'load.py'} loads one agent and prompts it"
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A new project: params.yaml, presets, dvc.yaml and what git leaves out, in a folder of your own.
+"""Create a new project in a folder: params.yaml, presets, dvc.yaml, .gitignore.
 
-symposium init                # here
-symposium init my-project     # in a folder, which is made
+symposium init                # in the current folder
+symposium init my-project     # in a new folder
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ import argparse
 from pathlib import Path
 
 from tasks.runtime.arguments import program_parser
-from tasks.runtime.endings import end
+from tasks.runtime.exit_status import explained
 
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     found = program_parser("init", __doc__)
-    found.add_argument("folder", nargs="?", type=Path, default=Path(), help="where (default: here)")
+    found.add_argument(
+        "folder", nargs="?", type=Path, default=Path(), help="folder of the project (default: the current one)"
+    )
     return found
 
 
 def main() -> None:
     """Write the files, or say why not."""
     folder = parser().parse_args().folder
-    try:
+    with explained():
         from tasks.services.new_project import make_project
 
         for name in make_project(folder):
             print(folder / name)
         there = "" if folder == Path() else f"cd {folder} && "
         print(f"\nNext: {there}git add -A && git commit -m start && symposium run")
-    except BaseException as error:
-        end(error)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every look at the test split that git remembers, and what of the plan was changed in between.
+"""List all recorded looks at the test split, and the changes of the plan between them.
 
 symposium looks
 """
@@ -10,7 +10,7 @@ from pipeline_lib.problems.splits import load_manifest
 from tasks.experiment.arms import PROBLEMS
 from tasks.looks.records import LOOKS, PLANS, records
 from tasks.runtime.arguments import program_parser
-from tasks.runtime.endings import end
+from tasks.runtime.exit_status import explained
 
 
 def listing() -> str:
@@ -40,10 +40,8 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Print the looks, or say what is missing."""
     parser().parse_args()
-    try:
+    with explained():
         print(listing())
-    except BaseException as error:
-        end(error)
 
 
 if __name__ == "__main__":

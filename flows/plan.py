@@ -1,4 +1,4 @@
-"""How many problems, samples and seeds does a wanted difference need?  Asked before any GPU time.
+"""Compute, before any GPU time, how many problems, samples and seeds are needed to detect a difference.
 
 symposium plan --difference 0.02 0.05          # variances from results/test, if a test has been run
 symposium plan --between 0.05 --within 0.1       # or given by hand, squared natural units
@@ -18,7 +18,7 @@ from tasks.experiment.arms import TEAM, seeds_of
 from tasks.experiment.comparisons import family_size
 from tasks.experiment.episode_files import read_episodes, tested_file
 from tasks.runtime.arguments import program_parser
-from tasks.runtime.endings import end
+from tasks.runtime.exit_status import explained
 
 
 def plan(arguments: argparse.Namespace) -> None:
@@ -35,7 +35,7 @@ def plan(arguments: argparse.Namespace) -> None:
     table = Table(
         box=None,
         pad_edge=False,
-        title=f"To see a difference at alpha {params.verdict.alpha}, corrected for {comparisons} comparison"
+        title=f"To detect a difference at alpha {params.verdict.alpha}, corrected for {comparisons} comparison"
         f"{'s' if comparisons != 1 else ''}, with power {params.verdict.power}",
     )
     headings = {
@@ -63,8 +63,9 @@ def plan(arguments: argparse.Namespace) -> None:
         table.add_row(*(_text(row[key]) for key in headings))
     console.print(table)
     console.print(
-        "problems: to speak of the teams trained. new seeds: problems needed to speak of training runs not made "
-        "(a dash: more seeds are needed). test, sweep: episodes. luck: what the best of equal checkpoints owes to it."
+        "problems: needed for a claim about the trained teams. new seeds: problems needed for a claim about other "
+        "training runs (a dash: more seeds are needed). test, sweep: episodes. luck: what the best of equal "
+        "checkpoints gains by chance."
     )
 
 
@@ -96,7 +97,9 @@ def _text(value: float | int | None) -> str:
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     found = program_parser("plan", __doc__)
-    found.add_argument("--difference", type=float, nargs="+", default=[0.02, 0.05, 0.1], help="wanted true differences")
+    found.add_argument(
+        "--difference", type=float, nargs="+", default=[0.02, 0.05, 0.1], help="true differences to detect"
+    )
     found.add_argument("--samples", type=int, nargs="+", default=[1, 4, 16], help="episodes per problem")
     found.add_argument("--seeds", type=int, nargs="+", default=[1, 3, 5], help="training runs")
     found.add_argument("--between", type=float, help="variance between problems of the true difference")
@@ -108,10 +111,8 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Print the table, or say what is missing."""
     wanted = parser().parse_args()
-    try:
+    with explained():
         plan(wanted)
-    except BaseException as error:
-        end(error)
 
 
 if __name__ == "__main__":

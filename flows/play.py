@@ -1,8 +1,8 @@
-"""A team plays one problem while you watch: what each agent is told and writes, the result, its tests, its reward.
+"""A team plays one problem while you watch: prompts, actions, joint result, tests, reward.
 
 symposium play                                     # the selected team on the first validation problem
-symposium play --beside base                       # and the base beside it, with the same draws
-symposium play generated/even-square-max-17        # a problem by its name; a file works, and - reads what you type
+symposium play --beside base                       # and the base beside it, with the same random draws
+symposium play generated/even-square-max-17        # a problem by its id; a file works too, and - reads typed text
 symposium play --team models/trained/team-0/step-00010
 """
 
@@ -12,7 +12,7 @@ import argparse
 import json
 
 from tasks.runtime.arguments import program_parser
-from tasks.runtime.endings import end
+from tasks.runtime.exit_status import explained
 
 TEAM = "selected (default), champion, base, single, single-base, or the folder of a checkpoint"
 
@@ -20,24 +20,27 @@ TEAM = "selected (default), champion, base, single, single-base, or the folder o
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     found = program_parser("play", __doc__)
-    found.add_argument("problem", nargs="?", default="", help="name of a problem, a file, or - for standard input")
+    found.add_argument("problem", nargs="?", default="", help="id of a problem, a file, or - for standard input")
     found.add_argument("--team", default="selected", help=TEAM)
-    found.add_argument("--beside", help="another team that plays the same problem")
-    found.add_argument("--seed", type=int, default=0, help="of all draws; another seed, another episode")
-    found.add_argument("--json", action="store_true", help="print the episodes as JSON and nothing else")
+    found.add_argument("--beside", help="a second team that plays the same problem")
+    found.add_argument(
+        "--seed", type=int, default=0, help="seed of all random draws; the same seed gives the same episode"
+    )
+    found.add_argument("--json", action="store_true", help="print only the episodes, as JSON")
     return found
 
 
 def main() -> None:
     """Play, or say what is missing."""
     asked = parser().parse_args()
-    try:
+    with explained():
         from rich.console import Console
 
         from pipeline_lib.seam.metrics import describe
         from pipeline_lib.seam.registry import find
         from pipeline_lib.settings import load_params
-        from tasks.use.choosing import choose_problem, choose_team, opened
+        from tasks.use.choosing import choose_problem, choose_team
+        from tasks.use.opening import opened
         from tasks.use.playing import Show, as_json, play, typed_on_terminal
         from tasks.use.showing import TerminalShow, side_by_side
 
@@ -58,8 +61,6 @@ def main() -> None:
         elif len(found) > 1:
             console.print()
             console.print(side_by_side(found, metrics))
-    except BaseException as error:
-        end(error)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def prepare() -> None:
             {"split": split, "problems": entry["count"], "families": entry["families"], "digest": entry["digest"][:12]}
             for split, entry in manifest["splits"].items()
         ]
-        run.table("splits", rows, "Problems by split; no problem is in two")
+        run.table("splits", rows, "Problems by split; no problem is in two splits")
         run.log(0, {f"problems/{row['split']}": float(row["problems"]) for row in rows})
 
 

@@ -1,4 +1,4 @@
-"""Stage ``select``: a checkpoint of each run, by the rule fixed in the plan.  ``python -m flows.select``."""
+"""Stage ``select``: the selected checkpoint of each run, by the rule in the plan. ``python -m flows.select``."""
 
 from prefect import flow
 

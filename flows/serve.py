@@ -1,11 +1,12 @@
-"""``symposium ui`` (or ``make ui``): a Prefect server, an MLflow server and the deployments, until Ctrl-C.
+"""``symposium ui`` (or ``make ui``): Prefect, MLflow, the page on which teams play, and the deployments.
 
-This process only supervises: it imports neither Prefect nor MLflow, starts the three as children, says where they are,
-and ends all of them, whatever happens to itself.
+This process only supervises, until Ctrl-C.  It imports neither Prefect nor MLflow, starts all four as child processes,
+prints their addresses, and ends all of them when it ends for any reason.
 """
 
 import argparse
 import contextlib
+import secrets
 import signal
 import sys
 import time
@@ -13,16 +14,18 @@ from pathlib import Path
 from types import FrameType
 
 from tasks.runtime.arguments import program_parser
-from tasks.runtime.endings import end
+from tasks.runtime.exit_status import explained
 from tasks.services.process_environment import child_environment, places, server_url
 from tasks.services.processes import start
 from tasks.services.servers import (
     MLFLOW_PORT,
+    PAGE_PORT,
     PREFECT_PORT,
     Server,
     ServerError,
     announced,
     start_mlflow,
+    start_page,
     start_prefect,
 )
 
@@ -32,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
     return program_parser("serve", __doc__)
 
 
+@explained()
 def main() -> None:
     """Run until Ctrl-C (status 0), or until one of the children ends or cannot start (message, status 1)."""
     parser().parse_args()
@@ -40,34 +44,36 @@ def main() -> None:
     try:
         if url := server_url("prefect"):
             raise ServerError(
-                f"it runs already: Prefect {url}, MLflow {server_url('mlflow')}; end it with Ctrl-C there"
+                f"already running: Prefect {url}, MLflow {server_url('mlflow')}; stop it there with Ctrl-C"
             )
         with contextlib.ExitStack() as children:
             _run(children)
     except KeyboardInterrupt:
         print("\nall ended")
-    except BaseException as error:
-        end(error)
 
 
 def _run(children: contextlib.ExitStack) -> None:
-    print("starting Prefect and MLflow ...", flush=True)
+    print("starting Prefect, MLflow and the page ...", flush=True)
     prefect = start_prefect()
     children.callback(prefect.stop)
     mlflow = start_mlflow()
     children.callback(mlflow.stop)
-    servers = (prefect, mlflow)
+    key = secrets.token_urlsafe(16)
+    page = start_page(key)
+    children.callback(page.stop)
+    servers = (prefect, mlflow, page)
     for server in servers:
         server.wait_until_healthy()
-    children.enter_context(announced({server.name: server.url for server in servers}))
+    children.enter_context(announced({server.name: server.url for server in (prefect, mlflow)}))
     runner = _serve(prefect.url)
     children.callback(runner.stop)
-    for server, port in ((prefect, PREFECT_PORT), (mlflow, MLFLOW_PORT)):
+    for server, port in ((prefect, PREFECT_PORT), (mlflow, MLFLOW_PORT), (page, PAGE_PORT)):
         if not server.url.endswith(f":{port}"):
-            print(f"port {port} is taken, so {server.name} uses another")
+            print(f"port {port} is in use, so {server.name} uses another one")
     print(f"Prefect  {prefect.url}/v2/deployments")
     print(f"MLflow   {mlflow.url}")
-    print(f"Ctrl-C ends both; their words are in {prefect.log.parent}", flush=True)
+    print(f"Play     {page.url}/#{key}")
+    print(f"Ctrl-C stops all; their logs are in {prefect.log.parent}", flush=True)
     while True:
         for child in (*servers, runner):
             if child.process.poll() is not None:

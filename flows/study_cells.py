@@ -1,34 +1,62 @@
-"""The flow of a study: its cells one after the other, each a flow of its own with its stages side by side."""
+"""The flow of a study: its cells one after the other; each is a flow whose independent stages run side by side."""
 
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 from prefect import flow, get_run_logger
+from prefect.artifacts import create_markdown_artifact
+from pydantic import Field
 
 from flows.chain import in_workspace
 from pipeline_lib.settings import Params
-from pipeline_lib.settings.study import StudySettings, reference_of
+from pipeline_lib.settings.study import reference_of
 from tasks.chain.cells import cell_folder, identity_of, keep, kept, known_cells, slug
+from tasks.chain.form import choice
 from tasks.chain.graph import ChainError
+from tasks.chain.study_file import STUDIES, read_study
+from tasks.chain.study_page import conclusion, record_study, write_page
 from tasks.chain.study_plan import PAGES, fix_plan
 from tasks.chain.workspaces import change_settings, free_name, git, uncommitted, workspace
+from tasks.runtime.conducting import conducted
+from tasks.runtime.exit_status import explain_in_logs
 from tasks.runtime.progress import Progress
 
 
-@flow(name="study")
-def cells(name: str, study: StudySettings, settings: Mapping[str, Params], jobs: int) -> str:
-    """Write the plan, then run every cell whose result is not known; return what is to be said of the plan."""
+@flow(name="study", validate_parameters=False)
+def study(
+    study: Annotated[str, choice(str(STUDIES))],
+    jobs: Annotated[int, Field(ge=1, le=64)] = 2,
+) -> str:
+    """Run the cells of a study whose results are not known, and write its page; returns the path of the page.
+
+    Args:
+        study: a file, or the name of one in conf/studies.
+        jobs: stages side by side
+    """
+    explain_in_logs()
     logger, project = get_run_logger(), Path.cwd()
+    name, asked, settings = read_study(study)
     if left_out := uncommitted(project):
         logger.warning("changes that are not committed are not part of this study: %s", ", ".join(left_out))
-    path, commit = project / PAGES / name / "plan.json", git(project, "rev-parse", "HEAD")
-    plan = fix_plan(path, study, settings[reference_of(study)], known_cells(name))
-    with Progress("study", "study-progress", own_estimate=True) as progress:
+    folder, commit, reference = project / PAGES / name, git(project, "rev-parse", "HEAD"), settings[reference_of(asked)]
+    with (
+        conducted(reference.environment.kind, in_mlflow(name), {}, {"stage": "study"}) as tracked,
+        Progress("study", "study-progress", own_estimate=True) as progress,
+    ):
+        plan = fix_plan(folder / "plan.json", asked, reference, known_cells(name))
         for number, (found, params) in enumerate(settings.items(), start=1):
-            cell.with_options(flow_run_name=f"{name}: {found}")(name, found, params, study.seeds, jobs)
+            cell.with_options(flow_run_name=f"{name}: {found}")(name, found, params, asked.seeds, jobs)
             same_commit(project, commit)
             progress(number, len(settings), found)
-    return plan
+        page = write_page(name, asked, settings, plan, folder)
+        record_study(page, tracked)
+    create_markdown_artifact(conclusion(page), key="study")
+    return str(page)
+
+
+def in_mlflow(study: str) -> str:
+    """Return the name of a study's run in MLflow, below which those of its cells are shown."""
+    return f"study {study}"
 
 
 def same_commit(project: Path, commit: str) -> None:
@@ -40,7 +68,7 @@ def same_commit(project: Path, commit: str) -> None:
     if (now := git(project, "rev-parse", "HEAD")) != commit:
         raise ChainError(
             f"the project's commit changed from {commit[:8]} to {now[:8]} while the study ran; run it again: cells "
-            "that the change does not concern are kept"
+            "that do not depend on the change are kept"
         )
 
 
@@ -53,6 +81,10 @@ def cell(study: str, name: str, params: Params, seeds: tuple[int, ...], jobs: in
         change_settings(place / "params.yaml", params)
         identity = identity_of(place)
         if kept(cell_folder(study, name), identity, seeds):
-            get_run_logger().info("%s: nothing has changed since it was run", name)
+            get_run_logger().info("%s: unchanged since its last run", name)
             return
-        in_workspace(place, project, params, run, jobs, lambda: keep(place, study, name, identity, seeds, run))
+
+        def keep_it() -> None:
+            keep(place, study, name, identity, seeds, run)
+
+        in_workspace(place, project, params, run, jobs, keep_it, in_mlflow(study))

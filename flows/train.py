@@ -5,7 +5,7 @@ from prefect import flow
 from tasks.experiment.left_out import is_left_out, leave_out_training
 from tasks.identity.stages import settings_of
 from tasks.runtime.arguments import arm_and_seed
-from tasks.runtime.endings import end
+from tasks.runtime.exit_status import explained
 from tasks.runtime.stage import main, stage
 from tasks.services.ranks import is_first_rank
 from tasks.stages.training import train_along, train_arm, training_identity
@@ -21,12 +21,10 @@ def train(arm: str, seed: int) -> None:
         train_arm(params, arm, seed, run)
 
 
+@explained()
 def along(arm: str, seed: int) -> None:
     """Take part in a run that another process leads (``train.processes``, ``accelerate launch``)."""
-    try:
-        train_along(arm, seed)
-    except BaseException as error:
-        end(error)
+    train_along(arm, seed)
 
 
 if __name__ == "__main__":

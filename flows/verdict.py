@@ -1,10 +1,10 @@
-"""Stage ``verdict``: is the difference real?  ``python -m flows.verdict``."""
+"""Stage ``verdict``: test whether the difference is real. ``python -m flows.verdict``."""
 
 from prefect import flow, get_run_logger
 
 from tasks.identity.stages import settings_of
 from tasks.runtime.stage import main, stage
-from tasks.stages.crowning import crown
+from tasks.stages.champion import update_champion
 from tasks.stages.judging import judge
 
 
@@ -14,7 +14,7 @@ def verdict() -> None:
     params = settings_of("verdict")
     with stage("verdict", params) as run:
         get_run_logger().info("%s", judge(params, run))
-        crown(params, run)
+        update_champion(params, run)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Symposium's library: the science and the engines.
+"""Symposium's library: methods and engines.
 
-It knows neither Prefect nor DVC, and only ``pipeline_lib.tracking`` knows MLflow.  Settings models
-(``pipeline_lib.settings``, pydantic) are imported by engines and training for type checking only, so these also
-run where nothing but torch, transformers, peft and scipy is installed.
+It does not depend on Prefect or DVC, and only ``pipeline_lib.tracking`` uses MLflow.  Engines and training import the
+settings models (``pipeline_lib.settings``, pydantic) for type checking only, so they also run if only torch,
+transformers, peft and scipy are installed.
 """

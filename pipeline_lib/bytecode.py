@@ -1,8 +1,9 @@
-"""Bytecode that is older than the source it was made from is not run.
+"""Remove bytecode that is older than its source.
 
-Python believes a ``.pyc`` file when it names the source's size and time of modification.  A tool that keeps times
-(``rsync -t``, ``cp -p``, ``touch -r``) can bring other source of the same size, and the old bytecode would run while
-every digest of the source is new.  The time of the last change of status cannot be set, so it tells.
+Python accepts a ``.pyc`` file if it records the source's size and time of modification.  A tool that preserves times
+(``rsync -t``, ``cp -p``, ``touch -r``) can replace a source by another one of the same size, and the old bytecode would
+run although every digest of the source is new.  The time of the last status change cannot be set, so it is compared
+instead.
 """
 
 from __future__ import annotations

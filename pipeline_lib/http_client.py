@@ -1,15 +1,16 @@
-"""JSON over HTTP with retries: what engines and judges that talk to a server have in common.
+"""JSON over HTTP with retries; engines and judges that use a server share this client.
 
-A request that fails because the server is down, busy (429) or broken (5xx), takes too long, or answers with something
-that is not the JSON object asked for, is tried again after a pause that doubles each time (or as long as the server
-says).  A request the server refuses (any other 4xx) is not.  Every failure ends as a `ServerError`, or as another error
-of the caller's choice, that says what was asked of whom, what came back and what to do.  Nothing is ever sent anywhere
-but to the URL given; redirects are refused, because they would take the key along.
+A request is tried again if the server is down, busy (429) or broken (5xx), takes too long, or answers with something
+else than the requested JSON object; the pause doubles each time, unless the server names one.  A request that the
+server refuses (any other 4xx) is not tried again.  Every failure ends as a `ServerError`, or as an error class of the
+caller's choice; it names the request, the answer and what to do.  Data are sent only to the given URL: redirects are
+refused, because they would also receive the key.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import threading
 import urllib.error
 import urllib.request
@@ -26,6 +27,26 @@ _SHOWN = 300
 
 class ServerError(RuntimeError):
     """A server did not answer, or refused; the message says which, and what to do."""
+
+
+def read_key(variable: str, setting: str, failure: type[Exception] = ValueError) -> str:
+    """Return the key that an environment variable holds; empty where no variable is named, for servers without keys.
+
+    Args:
+        variable: its name, or an empty string.
+        setting: where that name is set, for the message.
+        failure: the error to raise.
+
+    Raises:
+        ValueError: or ``failure``: the variable is not set, or empty.
+    """
+    key = os.environ.get(variable, "") if variable else ""
+    if variable and not key:
+        raise failure(
+            f"{setting}: the environment variable {variable} is not set; put the server's key there, "
+            f"or leave {setting} empty for a server that needs none"
+        )
+    return key
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -1,7 +1,7 @@
-"""A lock between the processes of one machine that a killed process cannot leave behind.
+"""A lock between the processes of one machine that a killed process releases.
 
-It is the kernel's (``flock``): when its holder dies, also by ``kill -9``, the lock is free.  It does not work across
-machines, and the file it leaves is empty and means nothing.
+It is a lock of the kernel (``flock``): when its holder dies, also by ``kill -9``, the lock is free.  It does not work
+across machines.  The file that remains is empty and has no meaning.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Files that are never half-written, and the digests by which everything is identified.
+"""Files that are never half-written, and the digests that identify everything.
 
-Every file the project writes goes through a temporary name in the same folder and a rename, so a reader (or a run
-that continues after ``kill -9`` or a full disk) sees the old file or the new one and nothing between.  Digests are
-SHA-256 over canonical JSON or over file contents; a digest never covers a path, a time or a host.
+Every file of the project is written under a temporary name in the same folder and then renamed, so a reader (or a run
+that continues after ``kill -9`` or a full disk) sees the old file or the new one.  Digests are SHA-256 over canonical
+JSON or over file contents; a digest never includes a path, a time or a host.
 """
 
 from __future__ import annotations
@@ -44,8 +44,13 @@ def file_digest(path: Path) -> str:
 
 def folder_digest(folder: Path) -> str:
     """Return one SHA-256 over the relative names and contents of all files below ``folder``."""
+    return digest([[name, found] for name, found in file_digests(folder).items()])
+
+
+def file_digests(folder: Path) -> dict[str, str]:
+    """Return the digest of every file below ``folder`` by its relative name, sorted by path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return digest([[path.relative_to(folder).as_posix(), file_digest(path)] for path in files])
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -67,7 +72,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder that takes the place of ``path`` when the block ends well, and vanishes when it fails.
 
-    So ``path`` is complete, old or absent, never half-written; leftovers of killed processes beside it are removed.
+    So ``path`` is complete, old or absent, never half-written, also after a loss of power; leftovers of killed
+    processes beside it are removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in path.parent.glob(f".{path.name}.*.part"):
@@ -78,10 +84,8 @@ def new_folder(path: Path) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                with file.open("rb") as opened:
-                    os.fsync(opened.fileno())
+        for written in [*temporary.rglob("*"), temporary]:
+            _flush(written)
         if path.exists():
             old = path.with_name(f".{path.name}.old.{os.getpid()}.part")
             path.rename(old)
@@ -89,9 +93,19 @@ def new_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(old)
         else:
             temporary.rename(path)
+        _flush(path.parent)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _flush(path: Path) -> None:
+    """Ask the system to put a file or folder on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_text(path: Path, content: str) -> None:

@@ -1,9 +1,9 @@
-"""Draws the two pictures of docs/architecture.md from the code: ``python -m scripts.draw_map``; ``--check`` compares.
+"""Draw the two figures of docs/architecture.md from the code: ``python -m scripts.draw_map``; ``--check`` compares.
 
-The packages are drawn in the order that the contracts in pyproject.toml give them, with an arrow for every import that
-others do not imply; the text in a box names what it imports of the library beside that.  The way of a problem names
-functions; what is said of each is the first sentence of its docstring and the type that it returns, so a function that
-is turned into something else changes the picture, and one that is gone ends this program with an error.
+The packages are drawn in the order of the contracts in pyproject.toml, with an arrow for every import that does not
+follow from others; the text in a box names the other packages of the library that it imports.  The way of a problem
+names functions, each with the first sentence of its docstring and its return type.  So a function with another purpose
+changes the figure, and a missing function ends this program with an error.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def described(where: str) -> tuple[str, str]:
         kinds = (ast.ClassDef, ast.FunctionDef)
         found = next((node for node in body if isinstance(node, kinds) and node.name == part), None)
         if found is None:
-            raise LookupError(f"scripts/draw_map.py: {where} is gone; say in WAY what has taken its place")
+            raise LookupError(f"scripts/draw_map.py: {where} is gone; name its replacement in WAY")
         body = found.body
     assert isinstance(found, ast.FunctionDef)
     sentence = (ast.get_docstring(found) or "").split("\n\n")[0].replace("\n", " ").replace("``", "")
@@ -224,7 +224,7 @@ def _same_panel(name: str, others: set[str]) -> set[str]:
 def main() -> None:
     """Draw, or compare."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; status 1 if a picture is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; status 1 if a figure is out of date")
     check = parser.parse_args().check
     stale = []
     for name, drawing in (("packages", packages()), ("way-of-a-problem", way_of_a_problem())):
@@ -234,7 +234,7 @@ def main() -> None:
             if not check:
                 path.write_text(str(drawing), encoding="utf-8")
     if check and stale:
-        sys.exit(f"{', '.join(stale)}: not what the code is now; draw anew with `python -m scripts.draw_map`")
+        sys.exit(f"{', '.join(stale)}: out of date; redraw with `python -m scripts.draw_map`")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Fuzzes what the judge does with a program's replies, guided by coverage; runs until it finds something or is told to.
+"""Coverage-guided fuzzing of the judge's decoding of replies; runs until it finds a fault or is stopped.
 
     pip install atheris
     python scripts/fuzz_replies.py -max_total_time=60 -max_len=4096 -timeout=5
 
-A reply must be refused with `BadValue` or become builtin values that survive another trip; anything else ends the run.
+A reply must be refused with `BadValue`, or become builtin values that survive another round trip; anything else ends
+the run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Run the tests in several processes; a few that fail there run once more, alone, and both results are told.
+"""Run the tests in several processes; run a few failed tests once more, alone, and report both results.
 
-The tests start servers, containers, jails and kill them, side by side on whatever machine there is. One that fails
-beside the others and passes alone shows that the machine was too busy for it, or that two tests disturb each other: it
-does not fail the run, but it is named at the end as UNSTEADY, to be mended. A fault in the product fails both times.
+The tests start servers, containers and jails and kill them, several at the same time.  A test that fails beside others
+and passes alone shows that the machine was too busy, or that two tests disturb each other.  It does not fail the run,
+but it is reported at the end as UNSTEADY and should be fixed.  A fault in the product fails both times.
 
 Usage: ``python -m scripts.run_tests [arguments for pytest]``.
 """

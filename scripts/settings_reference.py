@@ -1,4 +1,4 @@
-"""Every setting with its default, bounds and meaning, from the typed settings themselves: a page of the site.
+"""A page of the site with every setting, its default, bounds and meaning, made from the typed settings.
 
 python -m scripts.settings_reference            # prints it, as Markdown
 """

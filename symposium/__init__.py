@@ -1,4 +1,83 @@
-"""The command ``symposium``: every program of the project under one name.
+"""Symposium in Python (``import symposium``), and the command ``symposium``, which runs the programs of `flows`.
 
-``symposium --help`` lists the commands; ``python -m flows.<program>`` and DVC's commands stay as they are.
+The names below are the public interface and stay stable; docs/api.md describes them.  Each is imported when it is first
+used, so ``symposium --help`` loads none of them.  They use `pipeline_lib` only.  So they need neither Prefect, DVC nor
+MLflow, and they work beside other packages named ``tasks`` or ``flows``.
 """
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipeline_lib.seam.metrics import Metric
+    from pipeline_lib.text_task.score import Score
+    from pipeline_lib.text_task.task import TextTask
+    from symposium.experiments import Experiment
+    from symposium.judging import compare, plan
+    from symposium.playing import evaluate, load_team, sweep
+    from symposium.results import Audit, Checkpoints, Comparison, Evaluation, Requirements, TrainingRun
+    from symposium.teams import Team
+    from symposium.training import audit, train
+
+#: Where each name lives.
+_HOMES = {
+    "Experiment": "symposium.experiments",
+    "audit": "symposium.training",
+    "train": "symposium.training",
+    "load_team": "symposium.playing",
+    "evaluate": "symposium.playing",
+    "sweep": "symposium.playing",
+    "compare": "symposium.judging",
+    "plan": "symposium.judging",
+    "TextTask": "pipeline_lib.text_task.task",
+    "Score": "pipeline_lib.text_task.score",
+    "Metric": "pipeline_lib.seam.metrics",
+    "Audit": "symposium.results",
+    "TrainingRun": "symposium.results",
+    "Team": "symposium.teams",
+    "Evaluation": "symposium.results",
+    "Checkpoints": "symposium.results",
+    "Comparison": "symposium.results",
+    "Requirements": "symposium.results",
+}
+
+__all__ = [
+    "Audit",
+    "Checkpoints",
+    "Comparison",
+    "Evaluation",
+    "Experiment",
+    "Metric",
+    "Requirements",
+    "Score",
+    "Team",
+    "TextTask",
+    "TrainingRun",
+    "audit",
+    "compare",
+    "evaluate",
+    "load_team",
+    "plan",
+    "sweep",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from symposium.neighbours import check_neighbours
+
+    check_neighbours("pipeline_lib")
+    # In a notebook tqdm, which transformers imports, asks for widgets that nothing here needs.
+    warnings.filterwarnings("ignore", message="IProgress not found")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

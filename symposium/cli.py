@@ -1,4 +1,4 @@
-"""The commands, by name.  Nothing else of the project is imported before one of them is asked for.
+"""The commands, by name.  None of the other packages is imported before one of them is asked for.
 
 Most commands are programs of `flows` under a shorter name, with the options and the help that those define.
 Exit status: 0, it was done; 1, it failed, and the message says why; 2, a setting or an argument is wrong; 130, it was
@@ -10,24 +10,28 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
 
+from symposium.neighbours import ALL, check_neighbours
+
 #: Command, the module of `flows` that is its program, and what it does.
 PROGRAMS = {
-    "init": ("flows.init", "Make a project in a folder: settings, presets, the chain, what git leaves out."),
-    "run": ("flows.experiment", "Bring everything up to date: from data to a verdict and a page."),
-    "ui": ("flows.serve", "Serve Prefect and MLflow on 127.0.0.1, with the experiment as a form."),
-    "plan": ("flows.plan", "How many problems, samples and seeds does a wanted difference need?"),
-    "study": ("flows.study", "Compare ways of training: every level of a factor, several seeds each."),
-    "compare": ("flows.compare", "Compare runs that have a verdict on one page."),
-    "identity": ("flows.identity", "What a result depends on, and why a stage is stale."),
-    "looks": ("flows.looks", "Every look at the test split that git remembers."),
-    "play": ("flows.play", "Watch a team play one problem, beside another team if you like."),
+    "init": ("flows.init", "Create a project in a folder: settings, presets, the chain, .gitignore."),
+    "run": ("flows.experiment", "Run all stages that are not up to date: from data to a verdict and a report."),
+    "ui": ("flows.serve", "Start Prefect, MLflow and a page for playing on 127.0.0.1, with a form for the experiment."),
+    "plan": ("flows.plan", "Compute how many problems, samples and seeds are needed to detect a difference."),
+    "study": ("flows.study", "Compare ways of training: every level of a factor, with several seeds each."),
+    "compare": ("flows.compare", "Compare runs with a verdict on one page."),
+    "identity": ("flows.identity", "Show what a result depends on, and why a stage is stale."),
+    "looks": ("flows.looks", "List all recorded looks at the test split."),
+    "play": ("flows.play", "Watch a team play one problem, optionally beside another team."),
+    "page": ("flows.page", "Watch a team play in a browser, on a page on 127.0.0.1."),
     "serve": ("flows.endpoint", "Serve a team on 127.0.0.1 with an OpenAI-compatible API."),
-    "export": ("flows.export", "Write a trained team as folders that transformers and peft load by themselves."),
-    "doctor": ("flows.doctor", "What works on this machine, and what to install for what does not."),
+    "export": ("flows.export", "Write a trained team as folders that transformers and peft can load."),
+    "doctor": ("flows.doctor", "Check what works on this machine, and what to install for the rest."),
 }
 
 
@@ -50,6 +54,10 @@ class Program(click.Command):
 
     def invoke(self, ctx: click.Context) -> None:
         """Run the program, which ends this process if it fails."""
+        try:
+            check_neighbours(*ALL, here=Path.cwd())  # where the stages will be run, by python -m
+        except ImportError as error:
+            raise click.ClickException(str(error)) from None
         sys.argv = [f"symposium {self.name}", *ctx.args]
         importlib.import_module(self.module).main()
 

@@ -1,1 +1,1 @@
-"""Tasks: one call into the library each, wrapped: cache key, retries, timeout, progress, tracking."""
+"""Tasks: wrappers around calls of the library: cache key, retries, timeout, progress, tracking."""

@@ -1,15 +1,16 @@
-"""The reward audit: two claims about a reward, tried before any training.
+"""The reward audit: it tests two claims about a reward before any training.
 
-1. *The best policy under this reward does the task.*  Among all the policies that the audit plays, lists or trains, no
-   policy that leaves half of the task undone earns as much as the best one.  Ties are broken against the reward: what
-   earns as much as the best, within noise, is what training may end with.
-2. *Training from this base moves towards the task.*  What the base policy itself samples teaches it to do more of the
-   task, and where the task is small enough, training in miniature from the base's own habits does so.
+1. *The best policy under this reward does the task.*  Among all policies that the audit plays, enumerates or trains, no
+   policy that leaves half of the task undone earns as much as the best one.  If several policies earn as much as the
+   best one, within noise, the one that does least of the task counts, because training may end with it.
+2. *Training from this base moves towards the task.*  The samples of the base policy itself teach it to do more of the
+   task; and if the task is small enough, training in miniature from the base's own behaviour does so.
 
-A check FAILs only if it contradicts one of the two beyond its noise, by a policy or an outcome that it names.  Checks
-that only explain (which term pays for nothing, from which other start training would collapse) at most WARN.
+A check FAILs only if its result contradicts one of the two claims by more than its noise, with a policy or an outcome
+that it names.  Checks that only explain (which term pays for nothing, from which other start training would collapse)
+at most WARN.
 
-`claims` says when a policy counts as best and how much of the task it does, `ladder` compares teams whose worth is
-known, `preflight` looks at the base policy, `result` is what an audit says, and `run` is the entry.  The teams and the
-searches that only one environment allows lie in its folder, ``environments/<name>/audit``.
+`claims` defines which policies count as best and how much of the task they do, `ladder` compares teams of known value,
+`preflight` tests the base policy, `result` is the result of an audit, and `run` is the entry point.  Teams and searches
+of a single environment are in its folder, ``environments/<name>/audit``.
 """

@@ -1,7 +1,7 @@
-"""What was audited: the reward in words, and a digest that changes whenever the reward does.
+"""What was audited: a description of the reward, and a digest that changes whenever the reward changes.
 
-Training compares the digest in the audit's result with that of the reward it is about to train on, because an answer
-about another reward is no answer.
+Training compares the digest in the audit's result with that of its own reward, because a result about another reward
+does not apply.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""When does the best policy under a reward do the task?  One rule for every search of the audit.
+"""The rule that decides whether the best policy under a reward does the task; every search of the audit uses it.
 
-The candidates are policies with a reward and an outcome (the share of the task they do).  Those that earn as much as
-the best one, within noise, are all possible ends of training, so the one of them that does least of the task counts.
+The candidates are policies with a reward and an outcome (the share of the task that they do).  Training may end with
+any policy that earns as much as the best one, within noise, so the one of them that does least of the task counts.
 """
 
 from __future__ import annotations

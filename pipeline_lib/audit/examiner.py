@@ -1,4 +1,4 @@
-"""What an environment brings to the audit of its rewards: what is wanted, and the teams and searches it knows of."""
+"""What an environment provides for the audit of its rewards: the wanted outcome, and its teams and searches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ladder: teams whose worth is known beforehand, and whether the reward puts them in that order."""
+"""The ladder: teams whose value is known beforehand; the reward should rank them in that order."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def bounded(rewards: Sequence[float], bounds: tuple[float, float]) -> Check:
     low, high = float(values.min()), float(values.max())
     numbers = {"least": low, "greatest": high, "bounds": list(bounds)}
     if low < least - slack or high > greatest + slack:
-        sentence = f"Rewards lie between {low:.3f} and {high:.3f}, outside of the bounds {least:.3f} to {greatest:.3f}."
+        sentence = f"Rewards lie between {low:.3f} and {high:.3f}, outside the bounds {least:.3f} to {greatest:.3f}."
         return Check("bounds", Status.FAIL, sentence, numbers, "correct the reward's bounds.")
     return Check("bounds", Status.PASS, f"All rewards lie within {least:.3f} to {greatest:.3f}.", numbers)
 
@@ -86,7 +86,7 @@ def _best(rungs: Sequence[Rung], wanted: str) -> Check:
         f"'{team.name}' earns {'most' if team.reward >= found.best else 'as much as any team'} ({team.reward:.3f}) "
         f"with {wanted} {team.outcome:.2f}, where another team reaches {found.most:.2f}.",
         numbers,
-        f"pay for {wanted} until nothing more can be had, so that '{team.name}' earns less than the team that does.",
+        f"pay for {wanted} up to its maximum, so that '{team.name}' earns less than the team that reaches it.",
     )
 
 
@@ -95,7 +95,7 @@ def _separation(rungs: Sequence[Rung]) -> Check:
     working = [r for r in rungs if r.role == "working"]
     if not degenerate or not working:
         return Check(
-            "ladder", Status.WARN, "There is nothing to compare: no degenerate or no working team could be played."
+            "ladder", Status.WARN, "Nothing can be compared: no degenerate team or no working team could be played."
         )
     top = max(degenerate, key=lambda r: r.reward)
     low = min(working, key=lambda r: r.reward)
@@ -111,7 +111,7 @@ def _separation(rungs: Sequence[Rung]) -> Check:
         return Check(
             "ladder",
             Status.PASS,
-            f"No degenerate team earns what a working one does: at most {top.reward:.3f} ('{top.name}'), at least "
+            f"No degenerate team earns as much as a working one: at most {top.reward:.3f} ('{top.name}'), at least "
             f"{low.reward:.3f} ('{low.name}').",
             numbers,
         )

@@ -1,7 +1,7 @@
-"""The base policy under the reward: is there a signal, and does it point at what is wanted?
+"""The base policy under the reward: is there a signal, and does it point towards the wanted outcome?
 
-A collapse depends on where training starts: a reward with a degenerate maximum may be harmless from one base policy
-and ruin another.  So the real base policy plays some groups before anything is trained.
+A collapse depends on where training starts: a reward with a degenerate maximum may be harmless from one base policy and
+ruin another.  So the real base policy plays some groups before anything is trained.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _signal(played: Played) -> Check:
     return Check(
         "base_signal",
         status,
-        f"{flat:.0%} of the base policy's groups have no variance of reward and teach nothing.",
+        f"{flat:.0%} of the base policy's groups have no variance of reward, so nothing can be learned from them.",
         numbers,
     )
 

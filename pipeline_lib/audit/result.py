@@ -1,4 +1,4 @@
-"""What an audit says: checks with a status, a plain sentence and the numbers behind it."""
+"""The result of an audit: checks with a status, a plain sentence and the numbers behind it."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ def conclude(checks: Sequence[Check], reward: str) -> tuple[Status, str]:
     warned = [check for check in checks if check.status is Status.WARN]
     if failed:
         first = failed[0]
-        mend = f" To mend it: {first.mend}" if first.mend else ""
+        mend = f" To fix it: {first.mend}" if first.mend else ""
         return status, f"{len(failed)} of {len(checks)} checks fail for the reward {reward}. {first.sentence}{mend}"
     if warned:
         return status, f"No check fails, {len(warned)} of {len(checks)} warn. {warned[0].sentence}"
-    return status, f"All {len(checks)} checks pass: nothing that was tried pays without doing the task."
+    return status, f"All {len(checks)} checks pass: no policy that was tried is paid without doing the task."

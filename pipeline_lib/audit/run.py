@@ -1,4 +1,4 @@
-"""The entry of the audit: lets the environment's examiner look, adds the base policy's checks, and concludes."""
+"""The entry point of the audit: runs the environment's examiner, adds the checks of the base policy, and concludes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""MAGRPO's own way: the g-th actions of all agents are one joint action, and all share its advantage.
+"""The paper's plan: the g-th actions of all agents form one joint action, and all share its advantage.
 
     cells  (g, g, ..., g)                 Q_i(g) = r(g, ..., g) for every agent i
     cost   G executions per group
 
-The other agents' luck stays in every advantage in full.  Source: MAGRPO, arXiv 2508.04652.
+The noise from the other agents' actions stays in every advantage.  Source: MAGRPO, arXiv 2508.04652.
 """
 
 from __future__ import annotations

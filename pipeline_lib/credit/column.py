@@ -1,13 +1,12 @@
-"""One agent's actions compared while all others hold theirs: what C3 and COMA ask of a critic, with executed rewards.
+"""All actions of one agent compared while the others' are fixed, as C3 and COMA ask of a critic, with executed rewards.
 
     cells  (g, .., k at i, .., g) for all agents i and actions g, k
     worth  within the column of g, action k of agent i is worth r(g, .., k at i, .., g); the column judges action g only
     cost   G + N G (G - 1) executions per group (G^2 for two agents)
 
-Unbiased, and what the others did cancels but for interactions; these remain in full where `cross` averages them, since
-each action is seen beside one set of partners only.  For two agents it executes the cells of `cross` and uses them less
-well; it is here so that this way of giving credit can be measured beside the others.  Sources: COMA, arXiv 1705.08926;
-C3, arXiv 2603.06859.
+Unbiased.  The main effects of the others cancel, but interactions remain in full, where `cross` averages them, because
+each action is seen with one set of partners only.  For two agents it executes the cells of `cross` and makes worse use
+of them; it is here for comparison.  Sources: COMA, arXiv 1705.08926; C3, arXiv 2603.06859.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""A part of the table in which every pair of agents is balanced: a Latin square, or more agents on one.
+"""A subset of all combinations in which every pair of agents is balanced: a Latin square, or an orthogonal array.
 
     cells  G^2, such that any two agents show each of their G x G pairs of actions exactly once
     worth  Q_i(g) = mean of r over the G cells with c_i = g
-    cost   G^2 executions per group, whatever the number of agents
+    cost   G^2 executions per group, for any number of agents
 
-In a row every action of every other agent occurs once, so their main effects cancel exactly, as in `cross`; what
-interacts among three agents does not.  For two agents it is `cross`.  Such an array (orthogonal, strength 2) that
-contains the sampled joint actions is made for N agents when no prime power in G is below N, and for three agents from
-G = 3 on; cyclic shifts alone would not do (they fail at G = 4, N = 3).  Sources: Rao 1947; for composite G MacNeish
-1922.
+In a row every action of every other agent occurs once, so their main effects cancel exactly, as in `cross`;
+interactions among three agents do not.  For two agents it is `cross`.  Such an array (orthogonal, strength 2) that
+contains the sampled joint actions is constructed for N agents if no prime power in G is below N, and for three agents
+from G = 3 on; cyclic shifts alone would not be enough (they fail at G = 4, N = 3).  Sources: Rao 1947; for composite G
+MacNeish 1922.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Every action is tried with k different partners: between aligned (k = 1) and latin (k = G).
+"""Every action is executed with k different partners: between aligned (k = 1) and latin (k = G).
 
     cells  k classes of G cells; in each class every action of every agent occurs once, the first class is aligned
     worth  Q_i(g) = mean of r over the k cells with c_i = g
     cost   k G executions per group
 
-The classes are those a balanced array is made of where there is one, so that no two agents' actions meet twice; else
+If a balanced array exists, the classes are taken from it, so that no two agents' actions meet twice; otherwise they are
 cyclic shifts in every part of G.  Incomplete U-statistics: Blom 1976; Lee 1990.
 """
 

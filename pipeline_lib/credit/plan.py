@@ -1,4 +1,4 @@
-"""What a plan is: the cells that are executed, and the table by which each agent's actions are compared."""
+"""The interface of a plan: the cells that are executed, and the table by which each agent's actions are compared."""
 
 from __future__ import annotations
 

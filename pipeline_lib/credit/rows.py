@@ -1,12 +1,12 @@
-"""The reducer of all plans but `column`: an action is worth the mean of its row.
+"""The reducer of all plans except `column`: the value of an action is the mean of its row.
 
-With the cells C of a group and their rewards r, action g of agent i is worth
+With the cells C of a group and their rewards r, the value of action g of agent i is
 
     Q_i(g) = mean of r_c over the cells c in C with c_i = g
 
-an estimate of E[r | agent i does g], the other agents' actions averaged out.  Less the mean over g it is the row mean
-minus the grand mean of MAGRPO's cross mode (arXiv 2508.04652), the aristocrat utility of Wolpert & Tumer (2001) over
-the sampled partners.  A lost cell is left out of its rows; the others keep their mean.
+an estimate of E[r | agent i does g], averaged over the other agents' actions.  Minus the mean over g it is the row mean
+minus the grand mean of MAGRPO's cross mode (arXiv 2508.04652), and the aristocrat utility of Wolpert & Tumer (2001)
+over the sampled partners.  A lost cell is left out of its rows; the others keep their mean.
 """
 
 from __future__ import annotations

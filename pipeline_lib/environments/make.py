@@ -1,4 +1,4 @@
-"""From settings to an environment."""
+"""Create an environment from settings."""
 
 from __future__ import annotations
 

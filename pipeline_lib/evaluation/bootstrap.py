@@ -1,11 +1,11 @@
-"""The bootstrap that scipy lacks: whole clusters are drawn, paired over everything, and it is fast.
+"""A clustered bootstrap, which scipy lacks: it resamples whole clusters, pairs everything, and is fast.
 
 A resample of clusters is a vector of counts, so ten thousand resampled means of many checkpoints are one matrix
-product.  The interquartile mean of a resample comes from cumulated counts over the values sorted once.
-All checkpoints (or arms) share the draws, which is what makes differences and maxima of them right.
+product.  The interquartile mean of a resample comes from cumulated counts over the values, which are sorted once.  All
+checkpoints (or arms) share the resamples, which makes differences and maxima of them correct.
 
-Percentile intervals of few clusters are too narrow by sqrt((G-1)/G) and by normal instead of t quantiles; `interval`
-widens the percentiles accordingly (Hesterberg 2015, "expanded percentile").
+Percentile intervals of few clusters are too narrow by sqrt((G-1)/G) and because of normal instead of t quantiles;
+`interval` widens the percentiles accordingly (Hesterberg 2015, "expanded percentile").
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def interval(draws: Array, known: ClusteredMean, level: float, method: str, valu
     if clusters < 2:
         return Estimate(value, None, None, level, method, clusters, ONE_CLUSTER)
     if clusters < LEAST_CLUSTERS:
-        reason = f"{clusters} families are too few to resample; it takes {LEAST_CLUSTERS}"
+        reason = f"{clusters} families are too few to resample; it needs {LEAST_CLUSTERS}"
         return Estimate(value, None, None, level, method, clusters, reason)
     if np.ptp(draws) <= 1e-12 * max(1.0, abs(value)):
         return Estimate(value, None, None, level, method, clusters, "every resample gives the same value")
@@ -118,66 +118,6 @@ def simultaneous_factor(draws: Array, level: float, df: float) -> float:
     pointwise = float(-stats.t.ppf(tail, df))
     stretch = pointwise / float(-stats.norm.ppf(tail))
     return max(pointwise, float(np.quantile(greatest, level)) * stretch)
-
-
-def stratified_bootstrap(
-    values: ArrayLike, statistic: Literal["mean", "iqm"], resamples: int, seed: int, chunk: int = 2_000_000
-) -> Array:
-    """Resample runs independently inside each task, as rliable does (Agarwal et al. 2021).
-
-    Right for runs that were trained per task.  Where one trained team answers all problems its runs are shared by the
-    tasks and this interval is too narrow: use `crossed_bootstrap`.
-
-    Args:
-        values: (runs, tasks).
-        statistic: ``mean`` or ``iqm`` over all runs and tasks.
-        resamples: number of resamples.
-        seed: seed of the draws.
-        chunk: most values held at a time (memory, not results).
-
-    Returns:
-        (resamples,) the statistic of each resample.
-    """
-    x = np.asarray(values, float)
-    runs, tasks = x.shape
-    rng = np.random.default_rng(seed)
-    step = max(1, chunk // x.size)
-    # Column-wise flat index of value (run, task) is task * runs + run, so an offset per task turns runs into cells.
-    flat, offset = x.T.ravel(), np.arange(tasks, dtype=np.int32) * runs
-    result = np.empty(resamples)
-    for start in range(0, resamples, step):
-        size = min(step, resamples - start)
-        cells = rng.integers(runs, size=(size, tasks, runs), dtype=np.int32)
-        cells += offset[None, :, None]
-        if statistic == "mean":
-            result[start : start + size] = flat[cells].mean(axis=(1, 2))
-            continue
-        cells += (np.arange(size, dtype=np.int32) * x.size)[:, None, None]
-        counts = np.bincount(cells.ravel(), minlength=size * x.size).reshape(size, x.size)
-        result[start : start + size] = weighted_iqm(flat, counts)
-    return result
-
-
-def stratified_interval(
-    values: ArrayLike, statistic: Literal["mean", "iqm"], resamples: int, seed: int, level: float
-) -> Estimate:
-    """Return mean or interquartile mean over runs and tasks with its interval from the stratified bootstrap.
-
-    rliable's is the plain percentile interval, which covers less than 93 % instead of 95 % with ten runs; here the
-    percentiles are expanded, with tasks x (runs - 1) degrees of freedom.
-    """
-    x = np.asarray(values, float)
-    runs, tasks = x.shape
-    method = "stratified bootstrap over runs within tasks, percentiles"
-    value = float(x.mean()) if statistic == "mean" else float(stats.trim_mean(x, 0.25, axis=None))
-    if runs < 2:
-        return Estimate(value, None, None, level, method, runs, "one run only, so nothing says how runs vary")
-    draws = stratified_bootstrap(x, statistic, resamples, seed)
-    if np.ptp(draws) == 0:
-        return Estimate(value, None, None, level, method, runs, "the runs do not vary within any task")
-    tail = expanded_tail((1 - level) / 2, runs, tasks * (runs - 1))
-    low, high = np.quantile(draws, [tail, 1 - tail])
-    return Estimate(value, float(low), float(high), level, method, runs)
 
 
 def weighted_iqm(values: Array, counts: NDArray[np.number]) -> Array:

@@ -1,14 +1,14 @@
-"""Means over clustered data: which observations belong together, and how certain a mean of them is.
+"""Means over clustered data: which observations belong together, and how certain their mean is.
 
-Episodes of one problem, and problems of one family, are not independent; the cluster is.  The standard error is CR2
-(Bell & McCaffrey 2002): a cluster's residual total counts 1 / (1 - its share of the observations), which makes up for
-the part of it that the mean has absorbed.  With clusters of one size that is the error of Miller (2024, arXiv
-2411.00640) times sqrt(G / (G - 1)), and with one observation a cluster exactly sd / sqrt(n), so that a paired
-comparison is scipy's `ttest_rel`.
+Episodes of one problem, and problems of one family, are not independent; clusters are.  The standard error is CR2 (Bell
+& McCaffrey 2002): a cluster's residual total is multiplied by 1 / (1 - its share of the observations), which corrects
+for the part that the mean has absorbed.  With clusters of one size this is the error of Miller (2024, arXiv 2411.00640)
+times sqrt(G / (G - 1)).  With one observation per cluster it is exactly sd / sqrt(n), so that a paired comparison is
+scipy's `ttest_rel`.
 
-Few clusters of unequal size know their error worse than their number says.  The degrees of freedom are Satterthwaite's
-under a common correlation within clusters that is estimated from the data (Imbens & Kolesar 2016); with clusters of one
-size they are G - 1.
+With few clusters of unequal size, the standard error is less certain than their number suggests.  The degrees of
+freedom are Satterthwaite's under a common correlation within clusters that is estimated from the data (Imbens & Kolesar
+2016); with clusters of one size they are G - 1.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 ONE_CLUSTER = (
-    "all problems belong to one family, so nothing says how a result would vary over others; "
+    "all problems belong to one family, so the variation over other families is unknown; "
     "evaluate problems of more families"
 )
-NO_VARIATION = "no variation between families, so there is nothing to estimate an interval from"
+NO_VARIATION = "no variation between families, so no interval can be estimated"
 
 
 def encode(labels: Sequence[str]) -> Codes:

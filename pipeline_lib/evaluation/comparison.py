@@ -1,8 +1,8 @@
-"""Two teams compared: every number a verdict rests on, from paired episodes.
+"""A comparison of two teams: all numbers of a verdict, computed from paired episodes.
 
 The primary test is Student's t on mean differences per problem, clustered by family, averaged over training seeds: a
-statement about the teams at hand on new problems; `evidence` says when it may be trusted.  Welch's test, a permutation
-test and a bootstrap interval stand beside it, so that a reader sees whether the answer hangs on the method.
+claim about these teams on new problems; `evidence` decides when it can be trusted.  Welch's test, a permutation test
+and a bootstrap interval are computed too, so that a reader sees whether the answer depends on the method.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ class Comparison(Result):
         names: the first team and the second; differences are first minus second.
         metric: primary metric.
         info: how it is named and shown; not part of the JSON.
+        where: what the problems are called, for example ``held-out``; not part of the JSON.
         problems: number of problems compared.
         families: number of clusters, the unit of analysis.
         evidence: what these families can carry.
@@ -143,6 +144,7 @@ class Comparison(Result):
     equivalence_p_adjusted: float | None = None
     verdict: str = ""
     sentence: str = ""
+    where: str = "held-out"
 
     @property
     def constant(self) -> bool:
@@ -150,8 +152,8 @@ class Comparison(Result):
         return self.difference.degenerate == NO_VARIATION
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as a JSON object, without how the metric is shown."""
-        return {key: to_json(getattr(self, key)) for key in self.__slots__ if key != "info"}
+        """Return the result as a JSON object, without how metric and problems are called."""
+        return {key: to_json(getattr(self, key)) for key in self.__slots__ if key not in ("info", "where")}
 
 
 def measure(
@@ -162,6 +164,7 @@ def measure(
     names: Names,
     faults: Sequence[str] = (),
     metrics: Metrics = NO_METRICS,
+    where: str = "held-out",
 ) -> Comparison:
     """Compute everything but the verdict; see `verdict.compare` for arguments and errors."""
     pairing = pair(tabulate(a, metric, names[0]), tabulate(b, metric, names[1]), names)
@@ -204,6 +207,7 @@ def measure(
         degenerate=same or _constant(difference, info),
         one_observation=bool(same) or mean_d.clusters < 2,
         notes=pairing.notes,
+        where=where,
     )
 
 

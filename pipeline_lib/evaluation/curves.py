@@ -65,7 +65,9 @@ def common_means(tables: Sequence[Table], whose: str) -> tuple[Array, Codes, lis
             f"{whose}: {len(every) - len(usable)} of {len(every)} problems lack a checkpoint and were left out"
         )
     if len(usable) == 1:
-        notes.append(f"{whose}: one problem only, so nothing is known of others; evaluate more validation problems")
+        notes.append(
+            f"{whose}: one problem only, so the variation over problems is unknown; evaluate more validation problems"
+        )
     family = {p: f for table in tables for p, f in zip(table.problems, table.families, strict=True)}
     return np.array([[row[p] for p in usable] for row in rows]), encode([family[p] for p in usable]), notes
 

@@ -1,9 +1,8 @@
 """Effect sizes that scipy and statsmodels lack in exact form.
 
 Hedges' g uses the pooled standard deviation, the exact small-sample factor J (a ratio of gamma functions, not the
-1 - 3/(4 df - 1) of most packages).  Its interval comes from the noncentral t distribution for independent groups, from
-the jackknife over families for two teams on the same problems.  The interquartile mean is that of rliable (Agarwal et
-al. 2021), the probability of improvement likewise.
+1 - 3/(4 df - 1) of most packages), and the jackknife over families for its interval.  The interquartile mean is that of
+rliable (Agarwal et al. 2021), the probability of improvement likewise.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from pipeline_lib.evaluation.clusters import Codes
-from pipeline_lib.evaluation.noncentral import noncentrality_interval
 from pipeline_lib.evaluation.results import Effect, EvaluationError
 
 Array = NDArray[np.float64]
@@ -26,30 +24,6 @@ def hedges_correction(df: float) -> float:
     if df <= 1:
         raise EvaluationError(f"Hedges' correction needs more than one degree of freedom, got {df}")
     return float(np.exp(special.gammaln(df / 2) - special.gammaln((df - 1) / 2)) / math.sqrt(df / 2))
-
-
-def standardised(difference: float, se: float, t_df: float, sd: float, df: float, level: float) -> Effect:
-    """Return Hedges' g of a difference whose standard error and test are known.
-
-    With ``se = sd sqrt(1/n1 + 1/n2)`` and ``t_df = df = n1 + n2 - 2`` this is the textbook interval for two independent
-    groups.
-
-    Args:
-        difference: mean difference.
-        se: its standard error, > 0.
-        t_df: degrees of freedom of difference / se.
-        sd: the standard deviation that serves as unit, > 0.
-        df: degrees of freedom with which ``sd`` was estimated (for the factor J).
-        level: confidence level.
-    """
-    d = difference / sd
-    low, high = noncentrality_interval(difference / se, t_df, level)
-    factor = hedges_correction(df)
-    unit = se / sd * factor
-    return Effect(
-        g=factor * d, low=low * unit, high=high * unit, level=level, d=d, correction=factor, sd=sd, df=df,
-        method="Hedges' g, exact factor, interval from the noncentral t distribution",
-    )  # fmt: skip
 
 
 def paired_hedges_g(left: ArrayLike, right: ArrayLike, clusters: Codes, t_df: float, level: float) -> Effect:
@@ -74,7 +48,7 @@ def paired_hedges_g(left: ArrayLike, right: ArrayLike, clusters: Codes, t_df: fl
     n, sum_a, square_a, sum_b, square_b = totals.sum(axis=1)[:, None] - np.hstack([np.zeros((5, 1)), totals])
     spread = (square_a - sum_a**2 / n + square_b - sum_b**2 / n) / (2 * np.maximum(n - 1, 1))
     if spread.min() <= 1e-12:
-        return no_effect("too little variation over problems for a unit to measure the difference in", level)
+        return no_effect("too little variation over problems to standardise the difference", level)
     d, *without = (sum_a - sum_b) / n / np.sqrt(spread)
     error = math.sqrt((groups - 1) / groups * float(((np.array(without) - d) ** 2).sum()))
     half = float(stats.t.ppf((1 + level) / 2, t_df)) * error
@@ -85,29 +59,6 @@ def paired_hedges_g(left: ArrayLike, right: ArrayLike, clusters: Codes, t_df: fl
         correction=factor, sd=math.sqrt(float(spread[0])), df=df,
         method="Hedges' g, exact factor, jackknife over families",
     )  # fmt: skip
-
-
-def hedges_g_from_summaries(
-    mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int, level: float = 0.95
-) -> Effect:
-    """Return Hedges' g of two independent groups, from means, standard deviations (ddof 1) and sizes."""
-    if min(n1, n2) < 2:
-        return no_effect("an arm has fewer than two observations, so its variation is unknown", level)
-    df = n1 + n2 - 2
-    sd = math.sqrt(((n1 - 1) * sd1**2 + (n2 - 1) * sd2**2) / df)
-    if sd <= 1e-12 * max(abs(mean1), abs(mean2), 1e-300):
-        return no_effect("no variation within the arms, so there is no unit to measure the difference in", level)
-    return standardised(mean1 - mean2, sd * math.sqrt(1 / n1 + 1 / n2), df, sd, df, level)
-
-
-def hedges_g(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Effect:
-    """Return Hedges' g of two independent groups of observations."""
-    x, y = np.asarray(a, float), np.asarray(b, float)
-    if min(x.size, y.size) < 2:
-        return no_effect("an arm has fewer than two observations, so its variation is unknown", level)
-    return hedges_g_from_summaries(
-        float(x.mean()), float(x.std(ddof=1)), x.size, float(y.mean()), float(y.std(ddof=1)), y.size, level
-    )
 
 
 def no_effect(reason: str, level: float) -> Effect:

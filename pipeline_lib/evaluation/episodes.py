@@ -1,4 +1,4 @@
-"""One episode as evaluation keeps it: a row of the long table that every statistic starts from."""
+"""The record of one episode: a row of the long table from which all statistics are computed."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""How far the families at hand can carry a verdict: when a t test may be trusted, and what to say when it may not.
+"""How much evidence the families provide: when a t test can be trusted, and what is reported if it cannot.
 
-Differences that lean to one side, as they do at a ceiling, make a t test err on one side too: `primary` and `within`
-widen it there (`skewness`).
+Skewed differences, as at a ceiling, make a t test wrong on one side; `primary` and `within` widen it there
+(`skewness`).
 
-A t test believes that the families it has not seen vary like those it has.  That fails where one or two families carry
-all the variation: at a ceiling or floor most families show no difference at all, and the error is read off a few
-accidents.  `families` counts how many carry it; below `LEAST_CARRYING` there is no p value, and the verdict follows
-from bounds that assume nothing but that values lie in the metric's range.  docs/calibration-grid.md measures both.
+A t test assumes that unseen families vary like the observed ones.  This fails if one or two families have all the
+variation: at a ceiling or floor most families show no difference at all, and the standard error comes from a few of
+them.  `families` computes the effective number of families that carry the variation.  Below `LEAST_CARRYING` there is
+no p value, and the verdict follows from bounds that assume only that values are in the metric's range.
+docs/calibration-grid.md measures both.
 """
 
 from __future__ import annotations
@@ -190,12 +191,12 @@ def note(test: TestResult, found: Families) -> str:
     )
 
 
-def missing(families: int, chance: float = 0.05) -> float:
-    """Return the greatest share of families that may be absent from so many with probability ``chance``, in (0, 1).
+def missing(families: int) -> float:
+    """Return the greatest share of families that may be absent from so many with probability 5 %, in (0, 1).
 
-    1 - chance^(1/G), about 3 / G: the rule of three.  No method sees what is not there.
+    1 - 0.05^(1/G), about 3 / G: the rule of three.  No method sees what is not there.
     """
-    return 1 - chance ** (1 / families)
+    return 1 - 0.05 ** (1 / families)
 
 
 def constant_bounds(value: float, clusters: int, alpha: float, reach: float) -> tuple[float, float]:

@@ -1,15 +1,15 @@
 """The verdict on each comparison of a family: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE.
 
-A verdict is a statement about the teams tested, on problems like those tested; `Comparison.new_runs` is the wider one
-about other training runs.  All comparisons of a test form one family: Holm's correction over the p values of the
-differences, and over those of equivalence.  A difference that is real but smaller than the margin is EQUIVALENT: the
-margin is what the settings say would matter.  "p > 0.05" alone is never "no effect".
+A verdict is a claim about the tested teams, on problems like the tested ones; `Comparison.new_runs` is the wider claim
+about other training runs.  All comparisons of a test form one family: Holm's correction is applied to the p values of
+the differences, and separately to those of equivalence.  A real difference that is smaller than the margin is
+EQUIVALENT: the margin is the smallest difference that matters by the settings. "p > 0.05" alone is never "no effect".
 
-A comparison that can say nothing is left outside the family, or it would cost the others power.  Which ones is decided
-before the test split is looked at, by a rule in the plan; they are shown, with the reason in place of a verdict.
+An uninformative comparison is left outside the family, because it would cost the others power.  A rule in the plan
+decides this before the test split is used; such comparisons are shown with the reason in place of a verdict.
 
-What a comparison could have found is said at the level that Holm's correction left it: alpha / (m - r) in a family of m
-of which r others are significant.
+Detectable differences are computed at the level that Holm's correction leaves: alpha / (m - r) in a family of m
+comparisons of which r others are significant.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Checkpoints that must not win, however good their metric looks.
+"""Guards: checkpoints that must not be selected, for any value of their primary metric.
 
-A reward can be maximal where nothing happens.  A guard compares one metric of a checkpoint with a limit, or with the
-base team's; the fingerprint check finds teams that do the same thing everywhere.  Guards on metrics that an
-environment does not report say so instead of passing silently.
+A reward can be greatest when nothing happens.  A guard compares one metric of a checkpoint with a limit, or with the
+base team's value; the fingerprint check finds teams that do the same in every episode.  Guards on metrics that an
+environment does not report are named instead of passing silently.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def check_guards(
     if identical > settings.identical_share:
         failures.append(
             f"{100 * identical:.0f} % of its episodes are the same in every recorded respect (at most "
-            f"{100 * settings.identical_share:.0f} % may be): it does one thing whatever the problem"
+            f"{100 * settings.identical_share:.0f} % may be): it does the same for every problem"
         )
     return Guarded(tuple(failures), tuple(missing), identical)
 

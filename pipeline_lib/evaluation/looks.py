@@ -1,9 +1,9 @@
-"""How often a test split has been looked at, and what of the plan was changed in between.
+"""How often a test split was used, and what changed in the plan between these looks.
 
-A look is a set of test episodes seen under a plan.  The same episodes under the same plan are the same look, however
-often they are computed; another plan, other weights or other episodes are another look, for whoever may look again
-until the answer suits has more than one chance.  Looks count for every split that shares a problem with theirs,
-whatever the problems are called.  What several looks cost is in `price_of_looks`.
+A look is a set of test episodes seen under a plan.  The same episodes under the same plan are the same look, no matter
+how often they are computed.  Another plan, other weights or other episodes are another look, because repeated looks
+until a result suits have more than one chance.  Looks count for every split that shares a problem with theirs,
+independent of the problems' ids.  `look_correction` corrects p values for several looks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a team achieved: metrics over episodes, per problem and overall.
+"""The results of a team: metrics over episodes, per problem and overall.
 
-pass@k, pass^k and accuracy@k are the unbiased estimators over all n episodes of a problem, not the outcome of the
-first k.  An episode lost to the infrastructure (reward None) is left out and counted, never scored as 0.  Every problem
-counts the same, however many episodes it has.
+pass@k, pass^k and accuracy@k are the unbiased estimators over all n episodes of a problem, not the outcome of the first
+k.  An episode that the infrastructure lost (reward None) is left out and counted, never scored as 0.  Every problem has
+the same weight, for any number of episodes.
 """
 
 from __future__ import annotations

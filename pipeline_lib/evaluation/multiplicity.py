@@ -1,4 +1,4 @@
-"""Several tests at once: Holm for the verdicts, Dunnett for all against one.
+"""Corrections for several tests: Holm for the verdicts, Dunnett for all against one.
 
 A test without an answer (p is None) stays in the family as p = 1: leaving it out would make the others easier.
 """
@@ -56,11 +56,6 @@ def dunnett(treatments: Mapping[str, ArrayLike], control: ArrayLike, seed: int) 
         warnings.filterwarnings("ignore", "Precision loss occurred", RuntimeWarning)
         found = stats.dunnett(*arms, control=base, rng=np.random.default_rng(seed))
     return {name: float(p) for name, p in zip(treatments, found.pvalue, strict=True)}
-
-
-def family_wise_error(tests: int, alpha: float) -> float:
-    """Return the chance of at least one false positive in independent uncorrected tests."""
-    return 1 - (1 - alpha) ** tests
 
 
 def _filled(p_values: Sequence[float | None]) -> np.ndarray:

@@ -1,8 +1,8 @@
-"""The noncentral t distribution, without holes.
+"""The noncentral t distribution for all arguments.
 
-`scipy.special.nctdtr` and `scipy.stats.nct.cdf` return NaN for many arguments that intervals of large effects need
-(for example t = 170, parameter -123, 1.1 degrees of freedom); here the
-probability is a plain quadrature, accurate to 1e-9 (1e-5 between 1 and 2 degrees of freedom).
+`scipy.special.nctdtr` and `scipy.stats.nct.cdf` return NaN for many arguments that the power of large effects needs
+(for example t = 170, parameter -123, 1.1 degrees of freedom).  Here the probability is a plain quadrature, accurate to
+1e-9 (1e-5 between 1 and 2 degrees of freedom).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special
+from scipy import special
 
 Array = NDArray[np.float64]
 
@@ -44,22 +44,3 @@ def noncentral_t_cdf(t: float, df: float, noncentrality: float) -> float:
         sure = float(special.ndtr(low)) if low > -9 else 0.0  # below, Z + nc is negative and any C will do
         return min(1.0, sure + float(weights @ mass) * (high - low) / 2)
     return min(1.0, max(0.0, float(weights @ mass) * (high - low) / 2))
-
-
-def noncentrality_interval(t: float, df: float, level: float) -> tuple[float, float]:
-    """Return the noncentrality parameters under which ``t`` lies at the edges of its central ``level`` interval.
-
-    They are the limits of an exact confidence interval for the noncentrality parameter (Steiger & Fouladi 1997).
-    """
-    spread = math.sqrt(1 + t * t / (2 * df))  # standard deviation of the parameter given t, roughly
-
-    def limit(probability: float) -> float:
-        low = high = t
-        while noncentral_t_cdf(t, df, low) < probability:  # falls as the parameter grows
-            low -= 2 * spread
-        while noncentral_t_cdf(t, df, high) > probability:
-            high += 2 * spread
-        return float(optimize.brentq(lambda nc: noncentral_t_cdf(t, df, nc) - probability, low, high, xtol=1e-12))
-
-    tail = (1 - level) / 2
-    return limit(1 - tail), limit(tail)

@@ -1,8 +1,8 @@
-"""What will be measured and how, written down before the sweep.
+"""The plan: what will be measured and how, written before the sweep.
 
-A plan is a small JSON file that carries the digest of its own content.  Whatever is made under a plan keeps a copy of
-it, so `plan_check` can say later what was done in another way, and `looks` what was changed after a look at the test
-split.  Every field has to be given: one that is added is compared like the others, with no list to keep.
+A plan is a small JSON file that contains the digest of its own content.  Everything that is made under a plan stores a
+copy of it, so `plan_check` can find deviations later, and `looks` can find changes after a look at the test split.  All
+fields are required: a new field is compared like the others, without a list to maintain.
 """
 
 from __future__ import annotations

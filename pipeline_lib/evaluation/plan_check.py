@@ -1,7 +1,7 @@
-"""Was the plan followed, and was it the same plan all the way?
+"""Check that the plan was followed, and that it was the same plan from beginning to end.
 
-Plans are compared field by field as JSON, over the fields that they have: there is no list of what to compare, so a
-field that is added to `Plan` cannot be forgotten.
+Plans are compared field by field as JSON, over the fields that they have: there is no list of fields to compare, so a
+new field of `Plan` cannot be forgotten.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Before any GPU time: how many problems, episodes and training runs does a wanted difference need?
+"""Planning before any GPU time: how many problems, episodes and training runs are needed to detect a difference.
 
-From the variances of a pilot (any earlier sweep or test will do), the paired t test over problems gives the problems
-(to within two of Miller's formula, 2024, arXiv 2411.00640, unless they are few); training runs enter as a second,
-crossed source of variation.  Selection has a price too: the expected luck of the best of several equal checkpoints.
+From the variances of a pilot (any earlier sweep or test), the paired t test over problems gives the number of problems
+(within two of Miller's formula, 2024, arXiv 2411.00640, unless there are few); training runs are a second, crossed
+source of variation.  Selection adds optimism: the expected maximum of several equal checkpoints.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a design can see: smallest detectable effect, and how many problems, samples or episodes are needed.
+"""The power of a design: smallest detectable effect, and how many problems, samples or episodes are needed.
 
-Exact (noncentral t) where a t test is meant; `questions_needed` is the normal approximation of Miller (2024), where
-`problems_needed` begins its search.
+Exact (noncentral t) for t tests; `questions_needed` is the normal approximation of Miller (2024), from which
+`problems_needed` starts its search.
 """
 
 from __future__ import annotations
@@ -60,66 +60,14 @@ def _noncentrality(critical: float, df: float, power: float) -> float:
     return float(optimize.toms748(missing, low, high, xtol=1e-7, rtol=1e-9))
 
 
-def per_arm_needed(d: float, alpha: float = 0.05, power: float = 0.8) -> float:
-    """Return n per arm for a two-sample t test to find a standardised difference ``d`` (not rounded up)."""
-    from statsmodels.stats.power import TTestIndPower
-
-    _check(alpha, power)
-    return float(TTestIndPower().solve_power(effect_size=abs(d), alpha=alpha, power=power, ratio=1.0))
-
-
-def two_sample_power(d: float, n: int, alpha: float = 0.05) -> float:
-    """Return the power of a two-sample t test with n per arm at a true standardised difference ``d``."""
-    return t_power(abs(d) * math.sqrt(n / 2), 2 * n - 2, alpha)
-
-
-def two_sample_detectable(n: int, alpha: float = 0.05, power: float = 0.8) -> float:
-    """Return the standardised difference that n per arm find with probability ``power``."""
-    return detectable(math.sqrt(2 / n), 2 * n - 2, alpha, power)
-
-
-def equivalence_per_arm_needed(margin: float, alpha: float = 0.05, power: float = 0.8) -> int:
-    """Return n per arm for TOST to show |d| < ``margin`` (standardised) when there is no difference at all."""
-    _check(alpha, power)
-    if margin <= 0:
-        raise EvaluationError(f"the margin must be above 0, got {margin}")
-
-    def reached(n: int) -> bool:
-        df = 2 * n - 2
-        critical = float(stats.t.ppf(1 - alpha, df))
-        return 1 - 2 * noncentral_t_cdf(critical, df, margin * math.sqrt(n / 2)) >= power
-
-    high = 2
-    while not reached(high):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
-
-
-def questions_needed(
-    difference: float,
-    between: float,
-    within_a: float = 0.0,
-    within_b: float = 0.0,
-    samples_a: int = 1,
-    samples_b: int = 1,
-    alpha: float = 0.05,
-    power: float = 0.8,
-) -> float:
+def questions_needed(difference: float, variance: float, alpha: float = 0.05, power: float = 0.8) -> float:
     """Return how many problems a paired comparison needs (Miller 2024, eq. 9; not rounded up).
 
-    n = (z_{alpha/2} + z_beta)^2 (omega^2 + s_a^2 / K_a + s_b^2 / K_b) / difference^2
+    n = (z_{alpha/2} + z_beta)^2 variance / difference^2
 
     Args:
         difference: true mean difference to be found, in natural units, not 0.
-        between: omega^2, variance over problems of the true difference.
-        within_a: s_a^2, variance of the first team's episodes within a problem.
-        within_b: s_b^2, the same of the second.
-        samples_a: K_a, episodes per problem of the first.
-        samples_b: K_b, of the second.
+        variance: of a problem's measured difference: omega^2 between problems, and s^2 / K of each team's K episodes.
         alpha: two-sided level.
         power: wanted power.
     """
@@ -127,7 +75,7 @@ def questions_needed(
     if difference == 0:
         raise EvaluationError("no number of problems shows a difference of 0; give the smallest one that would matter")
     quantiles = float(stats.norm.ppf(1 - alpha / 2) + stats.norm.ppf(power))
-    return quantiles**2 * (between + within_a / samples_a + within_b / samples_b) / difference**2
+    return quantiles**2 * variance / difference**2
 
 
 def problems_needed(

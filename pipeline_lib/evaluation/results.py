@@ -1,8 +1,7 @@
-"""What statistics return: small immutable values that know how to become JSON and never hold NaN.
+"""Results of statistics: small immutable values that can be written as JSON and never contain NaN.
 
-A question that the data cannot answer (no variation, a single problem, nothing in common) is answered in words: the
-numbers are None and ``degenerate`` says why.  Questions that make no sense at all raise `EvaluationError`, whose
-message says what to do.
+If the data cannot answer a question (no variation, a single problem, nothing in common), the numbers are None and
+``degenerate`` gives the reason.  Questions that make no sense raise `EvaluationError`, whose message says what to do.
 """
 
 from __future__ import annotations
@@ -27,7 +26,9 @@ class Result:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
             value = getattr(self, field.name)
             if isinstance(value, float) and not math.isfinite(value):
-                raise EvaluationError(f"{type(self).__name__}.{field.name} is {value}: say it in `degenerate` instead")
+                raise EvaluationError(
+                    f"{type(self).__name__}.{field.name} is {value}: report it in `degenerate` instead"
+                )
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as a JSON object with one key per attribute."""

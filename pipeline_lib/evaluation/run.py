@@ -1,8 +1,8 @@
-"""Plays a team on problems and writes down what happened, the same way for every team and protocol.
+"""Play a team on problems and record the episodes, the same way for every team and protocol.
 
-Promises: all episodes are played side by side; the draws of an episode depend on the seed, its problem and its number
-and on nothing else, so episode j of a problem is paired between any two teams; every token sampled is counted.
-Nothing is learned and nothing is aggregated here.
+Promises: all episodes are played side by side; the random draws of an episode depend only on the seed, its problem and
+its number, so episode j of a problem is paired between any two teams; every sampled token is counted.  Nothing is
+learned or aggregated here.
 """
 
 from __future__ import annotations

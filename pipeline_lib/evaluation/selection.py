@@ -1,9 +1,9 @@
-"""Which checkpoint of each training run goes to the test, by a rule fixed in advance, and how far to trust the choice.
+"""Select a checkpoint of each training run by a rule fixed in advance, and estimate how far the choice can be trusted.
 
-The best of many validation means is too high by construction.  How much is measured by the bootstrap itself: the
-winner of a resample is looked at on the problem families that the resample did not draw, where it has no luck left.
-A resample draws some clusters several times, so its mean scatters more than that of the data; the gap is divided by how
-much more.  For equal checkpoints this gives the textbook value (1.74 standard errors for the best of 15), for a clear
+The best of many validation means is too high by construction.  The bootstrap measures how much: the winner of a
+resample is evaluated on the problem families that the resample did not draw, where it has no such advantage.  A
+resample draws some clusters several times, so its mean varies more than that of the data; the gap is divided by that
+factor.  For equal checkpoints this gives the textbook value (1.74 standard errors for the best of 15), for a clear
 winner 0.
 """
 
@@ -45,7 +45,7 @@ class SeedSelection(Result):
         guarded: whether the step passes all guards; False only when no checkpoint does.
         optimism: expected excess of the selected mean over its true value, or None with fewer than three families.
         optimism_if_equal: the same if all checkpoints were equally good: the most that luck alone can add.
-        repeats: share of resamples that select each step; the selected one's own share is `stability`.
+        repeats: share of resamples that select each step.
         curve: all checkpoints.
         notes: what the reader must know.
     """
@@ -60,11 +60,6 @@ class SeedSelection(Result):
     repeats: Mapping[int, float]
     curve: tuple[Point, ...]
     notes: tuple[str, ...]
-
-    @property
-    def stability(self) -> float:
-        """Share of resamples in which the same step is selected again."""
-        return self.repeats.get(self.step, 0.0)
 
 
 @dataclass(frozen=True, slots=True)

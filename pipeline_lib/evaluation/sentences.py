@@ -1,4 +1,4 @@
-"""Verdicts in words: one sentence that a reader can quote, with the effect in natural units and its uncertainty."""
+"""Verdicts as text: one sentence that can be quoted, with the effect in natural units and its uncertainty."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _facts(c: Comparison, info: Metric) -> str:
     a, b = c.names
     first, second = (estimate.value or 0.0 for estimate in c.means)
     return (
-        f"on {c.problems} held-out problem{'s' if c.problems != 1 else ''}, {info.label}: {info.text(first)} for {a}, "
+        f"on {c.problems} {c.where} problem{'s' if c.problems != 1 else ''}, {info.label}: {info.text(first)} for {a}, "
         f"{info.text(second)} for {b}; {info.difference(c.difference.estimate or 0.0)}"
     )
 

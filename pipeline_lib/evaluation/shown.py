@@ -1,6 +1,6 @@
-"""What people read of an episode: who was told what, what each wrote, what it amounts to and how it was judged.
+"""The readable part of an episode: prompts, texts, the joint result and its verdicts.
 
-Kept for the first episode on each problem only: episodes are alike in kind, and texts are long.
+It is kept for the first episode on each problem only, because episodes are similar and texts are long.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Tails of a t statistic whose data lean to one side.
+"""Tails of a t statistic of skewed data.
 
-Where most families lose a little and a few gain much, the standard error is small just when the mean is too low, so
-that t is too often far below and too seldom far above its mean.  To first order its quantile with probability q above
-it moves by -g (2 z^2 + 1) / 6, g the skewness of the mean and z the normal quantile (Johnson 1978; Hall 1992).  The
-skewness seen in few families is too small and uncertain, so a limit is only ever moved outwards, `CAUTION` times as
-far: symmetric data keep Student's test but for the skewness that they show by chance.
+If most families lose a little and a few gain much, the standard error is small just when the mean is too low, so t is
+too often far below its mean and too seldom far above it. To first order its quantile with probability q above shifts by
+-g (2 z^2 + 1) / 6, where g is the skewness of the mean and z the normal quantile (Johnson 1978; Hall 1992). The
+skewness that is seen in few families is too small and uncertain, so a limit is only ever moved outwards, by `CAUTION`
+times that shift. Symmetric data keep Student's test, except for the skewness that they show by chance.
 """
 
 from __future__ import annotations

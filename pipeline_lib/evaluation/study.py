@@ -1,9 +1,9 @@
-"""Which way of training is better?  The cells of a study compared as one family.
+"""Compare the cells of a study as one family: which way of training is better?
 
-A verdict on one experiment is about the teams at hand.  A study asks about ways of training, so what counts here is
-the wider test, over training runs and problems at once (`training_runs.new_runs`).  Every cell against the reference,
-and every interaction of two factors, is one comparison of the family; Holm corrects the p values of the differences,
-and those of equivalence.
+A verdict on one experiment is about its own teams.  A study is about ways of training, so it uses the wider test, over
+training runs and problems together (`training_runs.new_runs`).  Each cell against the reference, and each interaction
+of two factors, is one comparison of the family; Holm corrects the p values of the differences, and those of
+equivalence.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _interactions(
         if one == base[0] or two == base[1]:
             continue
         added, taken = (cell, reference), (by_levels[(one, base[1])], by_levels[(base[0], two)])
-        name = f"{one} and {two} together, beyond what each does alone"
+        name = f"{one} and {two} together, beyond the effect of each alone"
         found.append(Contrast(name, (added, taken), _test(means, added, taken, settings)))
     return found
 
@@ -186,7 +186,7 @@ def _decided(
     difference = info.difference(test.estimate or 0.0)
     if test.p is None or test.low is None or test.high is None:
         text = (
-            f"{verdict}: {contrast.name}: {difference} in {info.label}; nothing can be said of other training runs: "
+            f"{verdict}: {contrast.name}: {difference} in {info.label}; nothing can be said about other training runs: "
             f"{test.degenerate}."
         )
     else:

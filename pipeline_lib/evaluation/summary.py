@@ -1,4 +1,4 @@
-"""The pieces of a test's summary: each team's metrics, problem by problem, shrinkage, and what follows in words."""
+"""Parts of a test's summary: each team's metrics, results per problem, shrinkage, and sentences about them."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def other_runs(comparison: Comparison) -> str:
     """Say what the test supports about training runs that were not made."""
     test, info = comparison.new_runs, comparison.info
     if test.p is None or test.low is None or test.high is None or test.estimate is None:
-        return f"Nothing can be said of other training runs: {test.degenerate}."
+        return f"Nothing can be said about other training runs: {test.degenerate}."
     level = f"{100 * test.level:.0f} % interval {info.difference(test.low)} to {info.difference(test.high)}"
     if test.low > 0 or test.high < 0:
-        return f"The same is to be expected of other training runs: mean {info.difference(test.estimate)} ({level})."
+        return f"The same can be expected of other training runs: mean {info.difference(test.estimate)} ({level})."
     return f"Other training runs may well show no difference: mean {info.difference(test.estimate)} ({level})."
 
 

@@ -1,8 +1,8 @@
-"""From episodes to arrays: which episodes are compared with which, and what had to be left out.
+"""From episodes to arrays: which episodes are paired, and which are left out.
 
-Two teams are paired by (problem, sample): with the same sampling seed, sample j of a problem is the same draw of chance
-for both.  A pair with one side lost is left out on both sides and counted.  Each problem counts the same; problems of a
-family form a cluster.
+Two teams are paired by (problem, sample): with the same sampling seed, sample j of a problem uses the same random
+numbers for both.  If one side of a pair is lost, both sides are left out and counted.  Each problem has the same
+weight; problems of a family form a cluster.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Is there a difference, or none that matters?  Tests of scipy and statsmodels, degenerate data answered in words.
 
-Two independent groups: `welch`, `permutation_independent`, `rates_independent` (Boschloo).  Pairs, possibly in
-clusters: `paired` (Student t on clustered differences), `sign_flips` (permutation), `rates_paired` (McNemar).  No
-difference that matters: `equivalence` (two one-sided tests).  One rate: `wilson`.
+Two independent groups: `welch_clustered`, `welch_from_summaries`.  Pairs, possibly in clusters: `paired` (Student t on
+clustered differences), `sign_flips` (permutation), `rates_paired` (McNemar).  No difference that matters: `equivalence`
+(two one-sided tests).  One rate: `wilson`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,6 @@ from pipeline_lib.evaluation.results import Estimate, EvaluationError, TestResul
 
 TOO_FEW = "an arm has fewer than two observations, so its variation is unknown; evaluate more problems"
 NO_WITHIN = "no variation within either arm: every arm counts as one observation (n_eff = 1)"
-
-
-def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> TestResult:
-    """Compare two independent groups without assuming equal variances (Welch 1947)."""
-    x, y = np.asarray(a, float), np.asarray(b, float)
-    if min(x.size, y.size) < 2:
-        return _no_answer("Welch's t test", (x.size, y.size), level, TOO_FEW)
-    return welch_from_summaries(
-        float(x.mean()), float(x.std(ddof=1)), x.size, float(y.mean()), float(y.std(ddof=1)), y.size, level
-    )
 
 
 def welch_from_summaries(
@@ -70,28 +60,6 @@ def paired(differences: ArrayLike, clusters: Codes, level: float = 0.95) -> Test
     return _student(method, result.mean, result.se, result.df, (result.clusters,), level, t, p)
 
 
-def permutation_independent(a: ArrayLike, b: ArrayLike, resamples: int, seed: int, level: float = 0.95) -> TestResult:
-    """Compare two means by shuffling labels; exact when there are few enough shuffles, else p = (b + 1) / (n + 1)."""
-    x, y = np.asarray(a, float), np.asarray(b, float)
-    method = "permutation test of means, labels shuffled"
-    if min(x.size, y.size) < 2:
-        return _no_answer(method, (x.size, y.size), level, TOO_FEW)
-    difference = float(x.mean() - y.mean())
-    if np.ptp(np.concatenate([x, y])) == 0:
-        return _no_answer(method, (x.size, y.size), level, "all observations are equal", difference)
-    found = stats.permutation_test(
-        (x, y),
-        lambda u, v, axis: u.mean(axis=axis) - v.mean(axis=axis),
-        vectorized=True,
-        n_resamples=resamples,
-        batch=max(1, 4_000_000 // (x.size + y.size)),
-        rng=np.random.default_rng(seed),
-    )
-    return TestResult(
-        method, difference, None, None, level, None, None, float(found.pvalue), None, (x.size, y.size)
-    )  # fmt: skip
-
-
 def sign_flips(differences: ArrayLike, clusters: Codes, resamples: int, seed: int, level: float = 0.95) -> TestResult:
     """Test paired differences by flipping the signs of whole clusters; exact for few clusters."""
     x = np.asarray(differences, float)
@@ -118,7 +86,7 @@ def equivalence(test: TestResult, margin: float, alpha: float) -> TestResult:
     """Test that a difference is smaller than ``margin`` either way (TOST, Schuirmann 1987).
 
     Args:
-        test: a t test of the difference (`welch`, `paired`, ...); its estimate, standard error and df are used.
+        test: a t test of the difference (`welch_clustered`, `paired`, ...): its estimate, standard error and df count.
         margin: smallest difference that would matter, > 0.
         alpha: level; the interval returned is the matching 1 - 2 alpha one, which lies inside the margin exactly when
             p <= alpha.
@@ -144,26 +112,6 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Estimate:
         raise EvaluationError(f"{successes} successes in {n} episodes: need 0 <= successes <= n and n >= 1")
     limits = stats.binomtest(successes, n).proportion_ci(confidence_level=level, method="wilson")
     return Estimate(successes / n, float(limits.low), float(limits.high), level, "Wilson", n)
-
-
-def rates_independent(successes1: int, n1: int, successes2: int, n2: int, level: float = 0.95) -> TestResult:
-    """Compare two independent rates: Boschloo's exact test, Newcombe's interval of the difference."""
-    from statsmodels.stats.proportion import confint_proportions_2indep
-
-    first, second = wilson(successes1, n1, level), wilson(successes2, n2, level)
-    assert first.value is not None and second.value is not None
-    method = "Boschloo's exact test, Newcombe interval"
-    if successes1 + successes2 in (0, n1 + n2):
-        word = "never" if successes1 == 0 else "always"
-        return _no_answer(method, (n1, n2), level, f"it {word} happened in either arm", first.value - second.value)
-    found = stats.boschloo_exact([[successes1, successes2], [n1 - successes1, n2 - successes2]])
-    low, high = confint_proportions_2indep(
-        successes1, n1, successes2, n2, compare="diff", method="newcomb", alpha=1 - level
-    )
-    return TestResult(
-        method, first.value - second.value, float(low), float(high), level, float(found.statistic), None,
-        float(found.pvalue), None, (n1, n2),
-    )  # fmt: skip
 
 
 def rates_paired(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> TestResult:

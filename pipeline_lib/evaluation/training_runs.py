@@ -1,10 +1,10 @@
-"""What would another training run show?  Inference over training seeds and problems at once.
+"""Inference about other training runs: over training seeds and problems together.
 
-The teams at hand are certain knowledge; that the *procedure* yields such teams is a wider claim, about seeds that were
-not run.  Runs and problems are crossed random effects: the variance of the mean difference is that over runs, plus that
-over (clusters of) problems, minus their interaction, which both contain (Cameron, Gelbach & Miller 2011; in a balanced
-design the classical analysis of variance), with Satterthwaite's degrees of freedom.  Fewer than three runs of a trained
-team support no such claim.
+The tested teams are known; the claim that the *procedure* produces such teams is wider, about seeds that were not run.
+Runs and problems are crossed random effects: the variance of the mean difference is that over runs, plus that over
+(clusters of) problems, minus their interaction, which both contain (Cameron, Gelbach & Miller 2011; in a balanced
+design the classical analysis of variance), with Satterthwaite's degrees of freedom.  With fewer than three runs of a
+trained team no such claim is possible.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def new_runs(pairing: Pairing, level: float) -> TestResult:
     # Subtracting an estimate can overshoot; the variance is never below its greatest part.
     variance = max(variance, *(value for value, _ in pieces))
     if variance <= 1e-28 * max(1.0, mean * mean):
-        return no_answer("no variation between runs or problems, so there is nothing to estimate an interval from")
+        return no_answer("no variation between runs or problems, so no interval can be estimated")
     df = variance**2 / sum(value**2 / freedom for value, freedom in (*pieces, *interactions))
     se = math.sqrt(variance)
     t = mean / se

@@ -1,7 +1,7 @@
-"""Is one team better than another?  One word, one sentence, and the whole test as one JSON value.
+"""The verdict on a test: one label, one sentence, and the whole test as one JSON value.
 
-`compare` takes the episodes of two teams; `summarise_test` the selected team, base, last checkpoint and all baselines,
-as one family of comparisons.  What the words mean is in `family`, how the numbers are made in `comparison`.
+`compare` takes the episodes of two teams; `summarise_test` takes the selected team, base, last checkpoint and all
+baselines as one family of comparisons.  `family` defines the labels, `comparison` computes the numbers.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def compare(
     names: tuple[str, str] = ("the first team", "the second team"),
     faults: Sequence[str] = (),
     metrics: Metrics = NO_METRICS,
+    where: str = "held-out",
 ) -> Comparison:
     """Compare two teams on the same problems and say which is better, as a family of one comparison.
 
@@ -43,11 +44,12 @@ def compare(
         names: how the sentence calls them.
         faults: guards that the first team fails; with any, it is never called improved.
         metrics: the environment's: how the sentence names and shows the metric, and its bounds.
+        where: what the sentence calls the problems.
 
     Raises:
         EvaluationError: nothing in common to compare, a value that is not a number, an episode twice.
     """
-    return decide({"": measure(a, b, settings, metric, names, faults, metrics)})[""]
+    return decide({"": measure(a, b, settings, metric, names, faults, metrics, where)})[""]
 
 
 def summarise_test(
@@ -154,7 +156,7 @@ def bind(result: Mapping[str, Any], check: PlanCheck, looks: Mapping[str, Any]) 
     Args:
         result: of `summarise_test`.
         check: whether the plan was followed, and whether it was fixed before anything was seen.
-        looks: of `looks.told` or `looks.not_counted`.
+        looks: of `correct_for_looks` or `not_counted` of `look_correction`.
 
     Returns:
         The result with ``plan`` and ``looks``, and its ``sentence`` continued where there is something to say.

@@ -1,13 +1,12 @@
-"""The code that computes a result: modules, everything of the project that they import, and what they start.
+"""The code that computes a result: modules, all project code that they import, and the programs that they start.
 
-Digests are taken over syntax trees (`pipeline_lib.identity.syntax`), so comments do not count.  Files of a package
-that are no Python (templates) count with the package.  A package whose programs run in processes of their own counts
-as a whole, since no import leads there.  Versions of Python and of the numeric libraries count, because they change
-what is computed.
+Digests are taken over syntax trees (`pipeline_lib.identity.syntax`), so comments do not count.  Files of a package that
+are not Python (templates) count with the package.  A package whose programs run in separate processes counts as a
+whole, since no import leads there.  Versions of Python and of the numeric libraries count, because they change results.
 
-Does not see imports of a name that is computed (``importlib.import_module(name)``), what is found by a path added to
-``sys.path`` on the way, and files read beside a module that is in no package.  A class that settings name by a string
-is looked up by whoever knows the settings and covered by `named_code`.
+It does not see imports of a computed name (``importlib.import_module(name)``), modules found through a path that is
+added to ``sys.path`` at run time, and files read beside a module that is in no package.  Classes that settings name by
+a string are covered by `named_code`; the caller that knows the settings passes them.
 """
 
 from __future__ import annotations
@@ -44,6 +43,9 @@ OWN = ("pipeline_lib", "tasks", "flows")
 
 WHOLE = ("pipeline_lib.sandbox",)
 """Packages that start their own files in other processes: reached once, all of their files count."""
+
+PUBLIC, BEHIND = "symposium", "pipeline_lib.text_task.task"
+"""The package that offers names of the others to users, and the module behind what environments take from it."""
 
 _SKIPPED = {"__pycache__"}
 _MEMORY = SyntaxMemory()
@@ -275,6 +277,9 @@ def _names(found: Import, package: str) -> Iterator[str]:
     """Yield every module that an import statement of a module in ``package`` may load."""
     base = ".".join(package.split(".")[: package.count(".") + 2 - found.level]) if found.level else ""
     module = ".".join(part for part in (base, found.module) if part)
+    if module == PUBLIC:
+        yield BEHIND
+        return
     yield module
     for name in found.names:  # a name may be a module of its own
         if source_of(f"{module}.{name}"):

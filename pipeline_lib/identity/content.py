@@ -1,7 +1,7 @@
-"""Digests of the content of files and folders, not computed twice for large files that nobody touched.
+"""Digests of the content of files and folders; large unchanged files are not read twice.
 
-A file counts as untouched when its device, inode, size, and times of modification *and* of status change are the same;
-the last one cannot be set, so restoring an old time of modification after an edit does not help.
+A file counts as unchanged if its device, inode, size, and times of modification *and* of status change are the same.
+The last one cannot be set, so restoring an old time of modification after an edit does not help.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Says what differs between two identities."""
+"""Describe what differs between two identities."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a Python source file says: the digest of its syntax tree, and the imports that run with it.
+"""The relevant content of a Python source file: the digest of its syntax tree, and the imports that run with it.
 
 Comments, docstrings and formatting do not count.  Imports inside functions are found, and calls of ``import_module``
-with a name that is written there; those for type checking are not.  Parsing is what takes time, so answers are
-remembered by the content of the file, never by its name or times.
+with a literal name; imports for type checking are not.  Parsing takes most of the time, so results are stored by the
+content of the file, never by its name or times.
 """
 
 from __future__ import annotations

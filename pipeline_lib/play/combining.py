@@ -1,7 +1,8 @@
-"""Combines the actions of a group into further joint actions, so that each agent's part in the reward shows.
+"""Combine the actions of a group into further joint actions, to estimate each agent's contribution to the reward.
+estimated.
 
-A combination whose texts were said together already, in a joint action or in another combination of the same state, is
-not executed again: one state and the same texts have one outcome.
+A combination whose texts already occur together, in a joint action or in another combination of the same state, is not
+executed again, because the same texts in one state have the same outcome.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from pipeline_lib.seam.environment import Outcome
 
 @dataclass(slots=True)
 class Execution:
-    """What the environment is to be given: joint actions as sampled, then combinations.
+    """The joint actions that the environment executes: first the sampled ones, then combinations.
 
     Attributes:
         states: a state per joint action.
-        joint_actions: a text per agent, for each of ``states``.
+        joint_actions: one text per agent, for each of ``states``.
         sampled: how many of them were sampled; the rest are combinations.
         tables: for each group with combinations, the index of its first joint action, its cells (shape (cells,
             agents), see `Cells.chosen`), and which of ``joint_actions`` each cell is.
@@ -38,7 +39,7 @@ class Execution:
     tables: list[tuple[int, NDArray[np.int64], list[int]]]
 
     def cells(self, outcomes: Sequence[Outcome[Any]], first: int) -> list[Cells]:
-        """Return what every cell earned; ``first`` is the index of the first decision of these joint actions."""
+        """Return the reward of every cell; ``first`` is the index of the first decision of these joint actions."""
         rewards = np.array([np.nan if o.reward is None else o.reward for o in outcomes], dtype=np.float64)
         return [Cells(first + start, chosen, rewards[places]) for start, chosen, places in self.tables]
 
@@ -46,16 +47,16 @@ class Execution:
 def combine(
     plan: Plan, nodes: Sequence[Node], seats: Sequence[Seat], joint_actions: Sequence[Sequence[str]]
 ) -> Execution:
-    """Return all there is to execute.
+    """Return all joint actions to execute.
 
     Args:
-        plan: which combinations.
-        nodes: the states, each with as many joint actions as it has.
+        plan: the plan of credit, which selects the combinations.
+        nodes: the states, each with its number of joint actions.
         seats: one for each joint action, node by node.
-        joint_actions: what was said, a text per agent, for each seat.
+        joint_actions: one text per agent, for each seat.
 
     Raises:
-        ValueError: there is no such plan for the agents and actions of a node.
+        ValueError: the plan does not exist for the agents and actions of a node.
     """
     states = [node.state for node in nodes for _ in range(node.n)]
     found = Execution(states, list(joint_actions), len(states), [])
@@ -70,7 +71,7 @@ def combine(
 
 
 def _places(found: Execution, node: Node, start: int, acting: Sequence[int], chosen: NDArray[np.int64]) -> list[int]:
-    """Return which joint action each cell is, after adding those that are new."""
+    """Return the index of each cell's joint action; new joint actions are added."""
     said = found.joint_actions[start : start + node.n]
     known: dict[tuple[str, ...], int] = {}
     for j, texts in enumerate(said):

@@ -1,8 +1,8 @@
-"""What was played: a flat list of decisions that point at the decision they followed.
+"""The experience of a step: a flat list of decisions; each refers to the decision that it followed.
 
-A decision is one joint action in one state, with the reward it led to.  The tree of MAGRPO's multi-turn variant and
-plain episodes are both written this way; they differ only in ``parent``, ``group`` and ``weight``.  This module holds
-data, it computes nothing that changes a result.
+A decision is one joint action in one state, with its reward.  The tree of MAGRPO's multi-turn variant and plain
+episodes are both stored in this form; they differ only in ``parent``, ``group`` and ``weight``.  This module contains
+data only.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from pipeline_lib.rollouts.engine import Action
 
 @dataclass(slots=True)
 class Decision:
-    """One joint action, all that agents said to come by it, and what came of it.
+    """One joint action with all texts that led to it, and its result.
 
-    A protocol may let agents speak several times before the joint action is executed (`pipeline_lib.protocols`): each
-    time is an action here, drafts too, because each was sampled from a policy and led to the reward.
+    A protocol may let agents write several times before the joint action is executed (`pipeline_lib.protocols`).  Each
+    text is an action here, including drafts, because each was sampled from a policy and led to the reward.
 
     Attributes:
         problem: id of the problem.
         turn: number of the turn, from 0.
         group: decisions with the same number share a baseline.
         parent: index (in `Experience.decisions`) of the decision this one followed; None in the first turn.
-        weight: > 0, share of this decision in the sum over its turn; 1 / G**turn in a tree, so that every turn of an
-            episode counts alike although a tree holds G times more decisions a turn deeper.
-        policies: name of the policy behind each action.
+        weight: > 0, weight of this decision in the sum over its turn; 1 / G**turn in a tree, so that every turn of an
+            episode has the same weight although each turn has G times more decisions than the one before.
+        policies: name of the policy of each action.
         prompts: token ids of the prompt of each action.
-        actions: what was said, in the order of ``policies``.
-        reward: joint reward of the turn, None when the infrastructure failed.
+        actions: the sampled texts, in the order of ``policies``.
+        reward: joint reward of the turn, None if the infrastructure failed.
         terms: weighted reward terms.
         metrics: unweighted quantities of the turn.
-        last: no further turn followed.
+        last: whether the episode ended with this turn.
         details: JSON-like facts for the report.
         rounds: number of the round within the turn in which each action was sampled, from 0; those of one round are
             sampled at the same time.
-        unread: prompts to which the protocol added so much that they left no room for an action; nothing was said.
+        unread: number of prompts that quoted so much text that no space was left for an action; nothing was sampled.
     """
 
     problem: str
@@ -63,15 +63,15 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """What the combinations of one group's actions earned (`pipeline_lib.credit`), beside its sampled joint actions.
+    """The rewards of the combinations of one group's actions (`pipeline_lib.credit`).
 
-    Nothing was sampled for them, and no episode goes on from one that was not sampled as a joint action.
+    Nothing is sampled for combinations, and no episode continues from one that is not a sampled joint action.
 
     Attributes:
-        first: index (in `Experience.decisions`) of the first of the group's decisions, which stand in a row.
+        first: index (in `Experience.decisions`) of the group's first decision; the others follow it.
         chosen: shape (cells, agents): whose action each acting agent takes, as a number in the group; the sampled joint
             actions (g, ..., g) are among them.
-        rewards: shape (cells,), of this turn alone; NaN where the infrastructure failed.
+        rewards: shape (cells,), of this turn only; NaN if the infrastructure failed.
     """
 
     first: int
@@ -89,14 +89,14 @@ class Experience:
     """All decisions, in the order they were made (a parent before its children).
 
     Attributes:
-        decisions: see `Decision`; those of the first turn come root by root.
+        decisions: see `Decision`; those of the first turn are ordered by root.
         versions: number of optimiser steps each policy had when it was sampled from.
         generation_s: wall seconds in the engine.
         execution_s: wall seconds in the environment.
-        waiting_s: wall seconds in which nothing was sampled because the environment was not done.
-        cells: combinations that were executed to credit actions, a table for each group that has any.
-        executed: joint actions that the environment was given, each combination of equal texts in one state once.
-        lost: those of them that the infrastructure failed at.
+        waiting_s: wall seconds in which nothing was sampled because the environment was still executing.
+        cells: combinations that were executed for credit, one table per group with combinations.
+        executed: joint actions that the environment executed; equal texts in one state count once.
+        lost: the number of these that the infrastructure lost.
     """
 
     decisions: list[Decision] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Experience:
         """Return the decisions of each episode, turn by turn, in the order in which episodes began.
 
         Raises:
-            ValueError: these are trees: a decision was followed by several.
+            ValueError: this is a tree: a decision was followed by several others.
         """
         found: list[list[Decision]] = []
         episode: list[int] = []

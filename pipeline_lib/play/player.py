@@ -1,16 +1,16 @@
-"""Plays a team: prompts to the engine, joint actions to the environment, turn by turn, until every episode has ended.
+"""The rollout loop: prompts to the engine, joint actions to the environment, turn by turn, until all episodes end.
 
 In every turn each round of the protocol is one call of the engine for all episodes and agents, and all joint actions
-are one call of the environment; or, with ``overlap``, a few parts, of which one is executed while the next is sampled.
-Joint actions pair the g-th actions of the agents ("align" in MAGRPO), so a group of G costs G actions per agent and
-round, whatever the number of agents.  A plan of credit (`pipeline_lib.credit`) adds combinations of these actions,
-which are executed in the same call and serve comparison alone.  Episodes go on from the sampled joint actions and from
-no combination: which actions meet there was settled before anything was executed, so the states that are visited are
-those that the team itself visits, not those that turned out well.
+are one call of the environment.  With ``overlap`` a turn has a few parts, and one is executed while the next is
+sampled.  Joint actions pair the g-th actions of the agents ("align" in MAGRPO), so a group of G costs G actions per
+agent and round, for any number of agents.  A plan of credit (`pipeline_lib.credit`) adds combinations of these actions,
+which are executed in the same call and only used for comparison.  Episodes continue from the sampled joint actions and
+never from another combination.  The pairing is fixed before anything is executed, so the visited states are those that
+the team itself visits, not those with the best outcome.
 
-What follows an unfinished joint action depends on ``tree``: in a tree (the paper) a fresh group of G actions is sampled
-below it; otherwise each of the G episodes just goes on, and at every turn the episodes of a problem form a group.  A
-state in which the infrastructure failed is not continued.  Nothing is learned here, and nothing is added up.
+What follows an unfinished joint action depends on ``tree``: in a tree (the paper) a new group of G actions is sampled
+below it; otherwise each of the G episodes continues, and at every turn the episodes of a problem form a group.  A state
+in which the infrastructure failed is not continued.  Nothing is learned or summed up here.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class Player:
 
     Attributes:
         environment: the task.
-        team: the policies; they are asked for token ids, sampling is the engine's.
-        engine: holds rollout copies of the team's policies, up to date (`Engine.load`, `Engine.update`).
-        sampling: the distribution actions are drawn from.
-        protocol: how the team comes by a joint action.
-        tree: sample a fresh group below every joint action; else continue episodes.
+        team: the policies; they encode prompts, and the engine samples.
+        engine: holds up-to-date rollout copies of the team's policies (`Engine.load`, `Engine.update`).
+        sampling: the distribution from which actions are sampled.
+        protocol: how the team produces a joint action.
+        tree: sample a new group below every joint action; otherwise continue episodes.
         plan: which combinations of a group's actions are executed; beyond ``aligned`` it needs a protocol in which
             agents act independently of each other.
-        check: called between turns and parts; raises to stop.
-        overlap: parts of a turn; with more than one, the next is sampled in a thread of its own while the
-            environment executes the last.
-        watcher: is told what happens.
+        check: called between turns and parts; it raises an error to stop.
+        overlap: number of parts of a turn; with more than one, the next part is sampled in a separate thread while the
+            environment executes the last one.
+        watcher: receives prompts, tokens, actions and outcomes.
     """
 
     environment: Environment[Any, Any]
@@ -69,9 +69,9 @@ class Player:
         """Play episodes from every root to their end.
 
         Raises:
-            ValueError: the protocol cannot be played by the agents.
-            EngineError: see `Engine.generate`; an observation that does not fit a policy's context by itself is a
-                mistake in the settings.
+            ValueError: these agents cannot play the protocol.
+            EngineError: see `Engine.generate`; an observation that does not fit into a policy's context by itself is
+                an error in the settings.
         """
         experience = Experience(versions={name: policy.version for name, policy in self.team.policies.items()})
         nodes = []

@@ -1,7 +1,7 @@
-"""Where episodes begin, and what their draws depend on.
+"""Where episodes begin, and what their random draws depend on.
 
 Training and audit play groups: G joint actions from one state, which share a prompt and a baseline.  Evaluation plays
-episodes one by one, each with draws of its own, so that episode j of a problem is paired between any two teams.
+episodes one by one, each with its own random draws, so that episode j of a problem is paired between any two teams.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pipeline_lib.play.seeds import derive
 
 
 class Problem(Protocol):
-    """What the loop needs of a problem."""
+    """The part of a problem that the loop needs."""
 
     @property
     def id(self) -> str:
@@ -26,9 +26,9 @@ class Root:
     """A first state.
 
     Attributes:
-        problem: whose.
-        n: joint actions sampled in it, > 0.
-        chance: what its draws depend on.
+        problem: the problem.
+        n: number of joint actions sampled in it, > 0.
+        chance: the seeds of its random draws.
     """
 
     problem: Any
@@ -38,12 +38,12 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class GroupChance:
-    """Draws of a group: of the run's seed, the step, the problem and its place in the step, and nothing else.
+    """Seeds of a group; they depend only on the run's seed, the step, the problem and its position in the step.
 
     Attributes:
-        seed: of the run.
+        seed: seed of the run.
         step: number of the update.
-        name: place and id of the problem.
+        name: position and id of the problem.
     """
 
     seed: int
@@ -61,10 +61,10 @@ class GroupChance:
 
 @dataclass(frozen=True, slots=True)
 class PairedChance:
-    """Draws of one episode: of the seed, its problem and its number, and nothing else.
+    """Seeds of one episode; they depend only on the seed, the problem and the episode's number.
 
     Attributes:
-        seed: of the evaluation.
+        seed: seed of the evaluation.
         problem: id of the problem.
         sample: number of the episode among those of its problem, from 0.
     """
@@ -78,7 +78,7 @@ class PairedChance:
         return derive(self.seed, self.problem, self.sample, "start")
 
     def action(self, turn: int, path: tuple[int, ...], agent: int, *again: int) -> int:
-        """Return the seed of a request; an episode never branches, so its turn says what ``path`` could."""
+        """Return the seed of a request; an episode never branches, so ``path`` is not needed."""
         return derive(self.seed, self.problem, self.sample, turn, agent, *again)
 
 
@@ -88,11 +88,11 @@ def groups(
     """Return one group per problem.
 
     Args:
-        problems: a problem may occur twice; its groups draw differently.
+        problems: a problem may occur twice; its groups have different random draws.
         size: joint actions per group.
-        seed: of the run.
+        seed: seed of the run.
         step: number of the update.
-        slots: place of each problem in the whole step; by default 0, 1, ...
+        slots: position of each problem in the whole step; by default 0, 1, ...
     """
     places = range(len(problems)) if slots is None else slots
     return [
@@ -102,7 +102,7 @@ def groups(
 
 
 def paired(problems: Sequence[Problem], samples: int, seed: int) -> list[Root]:
-    """Return ``samples`` single episodes per problem, all of a problem's together and in order."""
+    """Return ``samples`` single episodes per problem, ordered by problem."""
     return [
         Root(problem, 1, PairedChance(seed, problem.id, sample)) for problem in problems for sample in range(samples)
     ]

@@ -1,4 +1,4 @@
-"""Chance is a function of where it is used: there is no generator state, so order and company change no draw."""
+"""Seeds as a function of where they are used: there is no generator state, so order and batch change no random draw."""
 
 from __future__ import annotations
 

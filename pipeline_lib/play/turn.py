@@ -1,4 +1,4 @@
-"""One turn of many episodes: what agents see becomes prompts, what they say becomes actions, all of it on record."""
+"""One turn of many episodes: observations become prompts, texts become actions, and everything is recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline_lib.protocols import Ask, Seat
 from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
 from pipeline_lib.seam.environment import Environment
 
-#: Prompts whose token ids are remembered.
+#: Number of prompts whose token ids are cached.
 ENCODED = 2**14
 
 
@@ -23,12 +23,12 @@ class Node:
     """A state in which ``n`` joint actions are sampled.
 
     Attributes:
-        root: where its episodes began.
-        slot: number of the root.
+        root: first state of its episodes.
+        slot: index of the root.
         agents: names of the agents, in acting order.
-        state: the environment's.
+        state: the environment's state.
         n, group, parent, weight: see `Decision`.
-        path: numbers of the joint actions that led here.
+        path: numbers of the joint actions that led to this state.
     """
 
     root: Root
@@ -43,7 +43,7 @@ class Node:
 
 
 class Prompts:
-    """Token ids of prompts by policy and text, remembered: groups and later steps ask again."""
+    """A cache of token ids of prompts, by policy and text; groups and later steps use the same prompts."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple[str, str], tuple[int, ...]] = {}
@@ -58,15 +58,14 @@ class Prompts:
         return self._ids[key]
 
 
-#: One action on record: the policy, its prompt, what it said, and in which round.
+#: The record of one action: policy, prompt, action, round.
 _Said = tuple[str, tuple[int, ...], Action, int]
 
 
 class Turn:
-    """Samples what agents say in one turn, and keeps the record.
+    """Sample the texts of one turn, and record them.
 
-    Joint actions of one node that are asked the same become one request, as many actions as they are: a group shares
-    its prompt.
+    Joint actions of one node with the same prompt become one request for several actions: a group shares its prompt.
 
     Attributes:
         seats: one for each joint action, in the order of ``nodes``.

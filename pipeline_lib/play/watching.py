@@ -1,6 +1,6 @@
-"""Who watches a team play is told what each agent was asked, writes and said, and what came of it, as it happens.
+"""The interface for watching a team: it receives each prompt, token, action and outcome as it happens.
 
-Watching changes nothing: the same episodes are played, with the same draws.
+Watching changes nothing: the same episodes are played, with the same random draws.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """One agent's answer to one prompt.
+    """One agent's action for one prompt.
 
     Attributes:
-        root: where the episode began.
+        root: first state of the episode.
         turn: number of the turn, from 0.
         round: number of the round within the turn, from 0.
         agent: name of the agent.
-        prompt: the text it was prompted with, before any chat template.
+        prompt: text of the prompt, before any chat template.
     """
 
     root: Root
@@ -38,19 +38,19 @@ class Speech:
 
 
 class Watcher:
-    """Is told; each method does nothing unless it is overridden.
+    """Receives events; each method does nothing unless it is overridden.
 
     Attributes:
-        listens: it wants to be told what is asked and said, in the thread that samples; else only what is `judged`.
+        listens: whether it receives prompts and texts, in the thread that samples; otherwise it receives only `judged`.
     """
 
     listens: ClassVar[bool] = True
 
     def asked(self, speech: Speech) -> None:
-        """An agent is about to answer; those asked at the same time are told one after the other."""
+        """An agent is prompted; if several are prompted at the same time, the calls come one after the other."""
 
     def wrote(self, speech: Speech, text: str) -> None:
-        """The agent wrote some more; an engine that draws elsewhere gives the whole text at once."""
+        """The agent has written more text; an engine outside this process gives the whole text at once."""
 
     def said(self, speech: Speech, action: Action) -> None:
         """The agent has finished."""
@@ -60,12 +60,12 @@ class Watcher:
 
 
 class Listening:
-    """Turns the tokens of one call of an engine into calls of a watcher.
+    """Convert the tokens of one call of an engine into calls of a watcher.
 
     Args:
-        watcher: who is told.
-        speeches: of each request, the speeches that its actions are, in the order of the actions.
-        policies: of each request.
+        watcher: the receiver.
+        speeches: for each request, one speech per action, in the order of the actions.
+        policies: the policy of each request.
     """
 
     def __init__(self, watcher: Watcher, speeches: Sequence[Sequence[Speech]], policies: Sequence[Policy]) -> None:
@@ -77,12 +77,12 @@ class Listening:
                 watcher.asked(speech)
 
     def token(self, request: int, action: int, token: int) -> None:
-        """Pass on what a token adds (`pipeline_lib.rollouts.engine.Listener`)."""
+        """Pass on the text that a token adds (`pipeline_lib.rollouts.engine.Listener`)."""
         if text := self._streams[request][action].add(token):
             self._watcher.wrote(self._speeches[request][action], text)
 
     def finished(self, found: Sequence[Sequence[Action]]) -> None:
-        """Pass on what is left, and the actions."""
+        """Pass on the remaining text and the actions."""
         for streams, speeches, actions in zip(self._streams, self._speeches, found, strict=True):
             for stream, speech, action in zip(streams, speeches, actions, strict=True):
                 if text := stream.end(action.text):

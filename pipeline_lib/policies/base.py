@@ -1,14 +1,16 @@
-"""The note beside every base policy: which settings it was made from, and whether they are still the ones asked for."""
+"""The record beside every base policy: the settings it was made from, and the check that they have not changed."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from pipeline_lib.policies.agents import section_of
 from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.storage import digest, read_json
 
 if TYPE_CHECKING:
+    from pipeline_lib.settings.policy import EmbeddedPolicy
     from pipeline_lib.settings.policy import Policy as PolicySettings
 
 BASE_FILE = "base.json"
@@ -19,7 +21,23 @@ def base_digest(settings: PolicySettings) -> str:
     from pipeline_lib.settings.base import result_settings
 
     kept = result_settings(settings)
-    return digest({key: value for key, value in kept.items() if key not in ("adapter", "parameters")})
+    own = {name: base_digest(section) for name, section in own_bases(settings).items()}
+    kept = {key: value for key, value in kept.items() if key not in ("adapter", "parameters", "agents")}
+    return digest(kept | ({"agents": own} if own else {}))
+
+
+def own_bases(settings: PolicySettings) -> dict[str, EmbeddedPolicy]:
+    """Return the settings of the agents whose embedded base is not that of the team, by agent."""
+    if settings.kind != "embedded":
+        return {}
+    alone = settings.model_copy(update={"agents": {}})
+    sections = {name: cast("EmbeddedPolicy", section_of(settings, name)) for name in settings.agents}
+    return {name: section for name, section in sections.items() if base_digest(section) != base_digest(alone)}
+
+
+def base_folder(settings: PolicySettings, base: Path, agent: str) -> Path:
+    """Return where the base of an agent is: a folder of its own if it differs from the team's."""
+    return base / "agents" / agent if agent in own_bases(settings) else base
 
 
 def check_base(settings: PolicySettings, base: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The embedded model: Qwen3's architecture at a size that trains on one CPU core in seconds.
 
-It exists so that the whole chain runs anywhere, without a hub and without a GPU, through the very code that real
-models go through.  It knows nothing until it was warm-started.
+With it the whole chain runs anywhere, without a hub and without a GPU, through the same code as real models.  Before
+the warm start it can do nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Writes the agents of a team as folders that transformers and peft load without this project.
+"""Write the agents of a team as folders that transformers and peft load without this project.
 
     <folder>/<agent>/    weights (all of them, or a LoRA adapter), tokenizer, configuration
-    <folder>/base/       the model below the adapters, where it is nobody else's (the embedded one)
+    <folder>/base/       the model below the adapters, if it is not published elsewhere (the embedded one)
+
+An agent that a server plays has no weights here, and so no folder.
 
 Weights are safetensors.  An adapter's configuration names its base, so that ``PeftModel`` finds it.
 """
@@ -17,6 +19,7 @@ from peft import PeftModel
 
 from pipeline_lib.policies.lora import is_adapted, merged_state
 from pipeline_lib.policies.policy import Policy, PolicyError, Team
+from pipeline_lib.policies.remote import is_remote
 from pipeline_lib.storage import read_json, write_json
 
 Form = Literal["trained", "merged"]
@@ -37,7 +40,7 @@ def export_team(
         base: folder of the base of adapters, where no hub has it; it is copied.
 
     Returns:
-        what each agent's folder holds, ``full weights`` or ``adapter``.
+        what the folder of each agent that has one holds, ``full weights`` or ``adapter``.
 
     Raises:
         PolicyError: the folder exists.
@@ -47,12 +50,15 @@ def export_team(
     holds = {}
     for agent in agents:
         policy = team.policy_of(agent)
+        if is_remote(policy):
+            continue
         holds[agent] = _write(policy, folder / agent, form)
         if holds[agent] == ADAPTER and base is not None:
             if not (folder / "base").exists():
                 shutil.copytree(base, folder / "base", ignore=shutil.ignore_patterns("base.json"))
             config = folder / agent / "adapter_config.json"
-            write_json(config, {**read_json(config), "base_model_name_or_path": "base"})
+            own = f"base/agents/{agent}" if (base / "agents" / agent).is_dir() else "base"
+            write_json(config, {**read_json(config), "base_model_name_or_path": own})
     return holds
 
 

@@ -1,9 +1,8 @@
-"""LoRA adapters (arXiv 2106.09685) through peft: attach, share the base, merge out of place.
+"""LoRA adapters (arXiv 2106.09685) through peft: attach, share the base, merge into a copy.
 
-Every policy has a model object of its own with one adapter in it, so nobody has to switch adapters before a forward
-pass; the frozen weights below are the same tensors in memory for all policies that start from the same base.
-Adapters are float32 whatever the base is.  Merging never touches the trained model: in-place merging and unmerging
-drifts in bfloat16.
+Every policy has its own model object with one adapter in it, so adapters need not be switched before a forward pass;
+the frozen weights below are the same tensors in memory for all policies with the same base.  Adapters are float32 for
+any type of the base.  Merging never changes the trained model: in-place merging and unmerging drifts in bfloat16.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ class Policy:
         chat: wrap observations in the tokenizer's chat template.
         stop_strings: texts that end an action, for base models that do not emit an end token.
         version: number of optimiser steps applied; engines compare it with their rollout copy's.
+        learning_rate: peak learning rate of this policy; None means that of the ``train`` section.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Policy:
     chat: bool = False
     stop_strings: tuple[str, ...] = ()
     version: int = 0
+    learning_rate: float | None = None
 
     @property
     def end_ids(self) -> tuple[int, ...]:
@@ -52,10 +54,10 @@ class Policy:
         return int(most) if most else None
 
     def encode(self, observation: str) -> tuple[int, ...]:
-        """Return the prompt's token ids: the chat template's if ``chat``, else the text followed by nothing."""
+        """Return the token ids of a prompt, in the chat template if there is one."""
         if self.chat:
             turn = [{"role": "user", "content": observation}]
-            # Qwen3's template would otherwise leave room for a chain of thought longer than an action may be
+            # otherwise Qwen3's template allows a chain of thought that is longer than an action may be
             encoded: Any = self.tokenizer.apply_chat_template(
                 turn, add_generation_prompt=True, return_dict=True, enable_thinking=False
             )
@@ -68,7 +70,7 @@ class Policy:
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
     def trainable(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """Yield the names and parameters that training updates (all, or the adapter's)."""
+        """Yield the names and parameters that training updates: all, the adapter's, or none of a frozen policy."""
         return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
 
 

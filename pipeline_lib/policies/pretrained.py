@@ -1,6 +1,6 @@
 """Causal language models and tokenizers by hub id or path, as transformers loads them.
 
-Errors say which model, which setting and what to do.  Code from a model's repository is never run, weights that are
+Errors name the model, the setting and what to do.  Code from a model's repository is never run, and weights that are
 not safetensors are never read.
 """
 
@@ -63,7 +63,7 @@ def check_fit(path: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerB
     if len(tokenizer) > rows:
         raise PolicyError(
             f"{path}: the tokenizer has {len(tokenizer)} entries, the model embeds only {rows}; "
-            "they do not belong together"
+            "they do not fit together"
         )
 
 
@@ -156,7 +156,9 @@ def _explained(path: str) -> Iterator[None]:
         yield
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        what = "the folder cannot be loaded" if Path(path).exists() else "no such folder, and the hub did not give it"
+        what = (
+            "the folder cannot be loaded" if Path(path).exists() else "no such folder, and the hub did not provide it"
+        )
         raise PolicyError(
             f"policy.models: {path}: {what} ({reason}); give a folder in the transformers layout, or the id of a model "
             "on the hub and a connection to it (HF_HUB_OFFLINE, HF_ENDPOINT and HF_TOKEN are honoured)"

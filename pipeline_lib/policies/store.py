@@ -1,10 +1,12 @@
-"""Writes the weights of a team and reads them back.
+"""Write the weights of a team and read them back.
 
-    <folder>/team.json               who uses which policy, and what each folder holds
+    <folder>/team.json               which agent uses which policy, and the content of each folder
     <folder>/<policy>/               an ordinary transformers folder (all weights), or an ordinary peft folder (adapter)
 
-The bytes depend on the weights alone: no time, host or path is in them.  Folders are not written atomically here;
-whoever writes a checkpoint does that around the call.  Weights are safetensors; nothing is unpickled.
+Of a frozen policy, and of one that a server plays, only the identity is recorded: training does not change it.
+
+The bytes depend on the weights only: they contain no time, host or path.  Folders are not written atomically here; the
+caller that writes a checkpoint does that.  Weights are safetensors; nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
@@ -21,6 +23,7 @@ from torch import Tensor
 
 from pipeline_lib.policies.lora import ADAPTER, base_fingerprint, is_adapted
 from pipeline_lib.policies.policy import Policy, PolicyError, Team
+from pipeline_lib.policies.remote import is_remote
 from pipeline_lib.storage import CorruptFileError, digest, read_json, write_json
 
 RECORD = "team.json"
@@ -30,7 +33,12 @@ _FORMAT = 1
 def save_team(team: Team, folder: Path) -> None:
     """Write every policy's trained weights (all, or the adapter) into ``folder``, which is made if need be."""
     policies = {}
+    folder.mkdir(parents=True, exist_ok=True)
     for name, policy in team.policies.items():
+        kind = _kind(policy)
+        if kind in ("frozen", "server"):
+            policies[name] = {"kind": kind, "weights": _policy_digest(policy)}
+            continue
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
         model: Any = policy.model
@@ -44,7 +52,7 @@ def save_team(team: Team, folder: Path) -> None:
             policy.tokenizer.save_pretrained(place)
             save_file(_contiguous(weights), place / "model.safetensors", {"format": "pt"})
         policies[name] = {
-            "kind": "adapter" if is_adapted(policy) else "full",
+            "kind": kind,
             "base": base_fingerprint(policy) if is_adapted(policy) else _shape_digest(weights),
             "weights": _digest(weights),
         }
@@ -72,7 +80,7 @@ def restore_team(team: Team, folder: Path) -> None:
         )
     loaded = {name: _read(policy, folder / name, saved[name]) for name, policy in team.policies.items()}
     for name, policy in team.policies.items():
-        own = _weights(policy)
+        own = _weights(policy) if loaded[name] else {}
         with torch.no_grad():
             for key, value in loaded[name].items():
                 own[key].copy_(value)
@@ -80,18 +88,44 @@ def restore_team(team: Team, folder: Path) -> None:
 
 
 def team_digest(team: Team) -> str:
-    """Return the SHA-256 of all trained weights of a team, the same in memory and after `restore_team`."""
-    return digest({name: _digest(_weights(policy)) for name, policy in sorted(team.policies.items())})
+    """Return the SHA-256 of all weights of a team, the same in memory and after `restore_team`.
+
+    Of a frozen policy the digest is `base_fingerprint`, of one on a server that of its address and name.
+    """
+    return digest({name: _policy_digest(policy) for name, policy in sorted(team.policies.items())})
+
+
+def _kind(policy: Policy) -> Literal["full", "adapter", "frozen", "server"]:
+    """Return what of a policy is saved."""
+    if is_remote(policy):
+        return "server"
+    if is_adapted(policy):
+        return "adapter"
+    return "full" if any(True for _ in policy.trainable()) else "frozen"
+
+
+def _policy_digest(policy: Policy) -> str:
+    kind = _kind(policy)
+    if kind == "frozen":
+        return base_fingerprint(policy)
+    if kind == "server":
+        model: Any = policy.model
+        return digest([model.server.url if model.server else "", model.name])
+    return _digest(_weights(policy))
 
 
 def _read(policy: Policy, place: Path, saved: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the saved weights under the names of `_weights`, after comparing them with the policy and the record."""
-    kind = "adapter" if is_adapted(policy) else "full"
+    kind = _kind(policy)
     if saved["kind"] != kind:
         raise PolicyError(
-            f"{place}: holds {saved['kind']} weights, policy {policy.name!r} trains {kind} ones; "
-            "load the team with the policy.adapter it was saved with"
+            f"{place}: holds {saved['kind']} weights, those of policy {policy.name!r} are {kind}; "
+            "load the team with the policy.adapter and policy.agents it was saved with"
         )
+    if kind in ("frozen", "server"):
+        if saved["weights"] != _policy_digest(policy):
+            raise PolicyError(f"{place.parent / RECORD}: the team was saved with another {kind} policy {policy.name!r}")
+        return {}
     own = _weights(policy)
     if kind == "adapter" and saved["base"] != base_fingerprint(policy):
         raise PolicyError(f"{place}: the adapter was trained on another base than policy {policy.name!r} has")

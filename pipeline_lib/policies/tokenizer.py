@@ -1,8 +1,8 @@
-"""A byte-level BPE tokenizer, trained on the corpus it is for.
+"""A byte-level BPE tokenizer, trained on the corpus for which it is used.
 
 It promises that any text survives encoding and decoding unchanged, and that `AutoTokenizer` gives the same ids after
 loading the saved folder: the pre-tokenizer is Qwen's own, there is no normaliser, and the end and padding tokens are
-two.  It does not promise short encodings of text unlike the corpus (at worst a token per byte).
+different.  It does not promise short encodings of text that differs from the corpus (at worst one token per byte).
 """
 
 from __future__ import annotations

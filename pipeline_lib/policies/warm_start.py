@@ -1,8 +1,8 @@
-"""Makes the base policy of a run: the embedded model by supervised training, or a note of which model is loaded.
+"""Make the base policy of a run: the embedded model by supervised training, or a record of the pretrained model.
 
-Training imitates demonstrations; only the tokens of the action and the end token after it count in the loss.  The
-output folder appears at once and complete, or not at all; the same settings and problems give the same bytes on the
-same machine.  For a pretrained policy nothing is copied: ``base.json`` records what was found.
+Training imitates demonstrations; only the tokens of the action and its end token count in the loss.  The output folder
+appears complete or not at all; the same settings and problems give the same bytes on the same machine.  For a
+pretrained policy nothing is copied: ``base.json`` records which model was found.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from pipeline_lib.policies.base import BASE_FILE, base_digest
+from pipeline_lib.policies.base import BASE_FILE, base_digest, own_bases
 from pipeline_lib.policies.embedded import make_model, one_fast_core
 from pipeline_lib.policies.tokenizer import train_tokenizer
 from pipeline_lib.problems.content import ProblemsError
@@ -47,7 +47,8 @@ def build_base(
     Args:
         settings: the ``policy`` section.
         problems_folder: prepared problems; only the training split is demonstrated.
-        output: an ordinary transformers folder (embedded), with ``base.json`` beside the weights.
+        output: an ordinary transformers folder (embedded), with ``base.json`` beside the weights, and a folder
+            ``agents/<name>`` for each agent whose settings make another base.
         progress: called with (done, total, text).
 
     Returns:
@@ -65,6 +66,24 @@ def build_base(
         with new_folder(output) as folder:
             write_json(folder / BASE_FILE, facts)
         return facts
+    with new_folder(output) as folder:
+        facts = _build_embedded(settings, problems_folder, folder, progress)
+        for name, section in own_bases(settings).items():
+            own = _build_embedded(section, problems_folder, folder / "agents" / name, _named(progress, name))
+            facts[f"parameters/{name}"] = own["parameters"]
+        facts["settings"] = base_digest(settings)
+        write_json(folder / BASE_FILE, facts)
+    return facts
+
+
+def _named(progress: Progress | None, agent: str) -> Progress | None:
+    return progress and (lambda done, total, text: progress(done, total, f"{agent}: {text}"))
+
+
+def _build_embedded(
+    settings: EmbeddedPolicy, problems_folder: Path, folder: Path, progress: Progress | None
+) -> dict[str, Any]:
+    """Train one base on demonstrations, write it to ``folder``, and return facts about it."""
     environment = find(load_manifest(problems_folder)["environment"])
     problems = load_split(problems_folder, "train")
     warm = settings.warm_start
@@ -81,9 +100,11 @@ def build_base(
         model = make_model(settings, tokenizer)
         losses = _train(model, _encode(demonstrations, tokenizer, settings.context), settings, progress)
     tail = losses[-50:]
-    facts = {
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return {
         "kind": settings.kind,
-        "settings": base_digest(settings),
         "problems": digest([problem.id for problem in problems]),
         "steps": warm.steps,
         "demonstrations": len(demonstrations),
@@ -92,11 +113,6 @@ def build_base(
         "parameters": model.num_parameters(),
         "vocabulary": len(tokenizer),
     }
-    with new_folder(output) as folder:
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        write_json(folder / BASE_FILE, facts)
-    return facts
 
 
 def _check_room(observations: Sequence[str], tokenizer: PreTrainedTokenizerBase, context: int) -> None:

@@ -1,8 +1,8 @@
-"""When are two problems the same?  What every environment's rule is made of, and how splits are kept disjoint by it.
+"""When two problems are the same: the common part of every environment's rule, and the check that splits are disjoint.
 
-A problem is what is asked, not what it is called: ids, families, tests and solutions do not count.  Code and text
-are normalised first, so a copy that differs in whitespace, case, comments or formatting is still a copy.  A problem
-said in other words is not recognised.
+A problem is defined by its question, not by its name: ids, families, tests and solutions do not count.  Code and text
+are normalised first, so a copy that differs in whitespace, case, comments or formatting is still a copy.  A problem in
+other words is not recognised.
 """
 
 from __future__ import annotations

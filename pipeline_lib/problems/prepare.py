@@ -1,4 +1,4 @@
-"""Makes the problems of every split and writes them with their manifest, which `splits` reads."""
+"""Make the problems of every split and write them with their manifest, which `splits` reads."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def read_rows(source: str, published: str, subset: str | None, revision: str) ->
         found = datasets.load_dataset(name, subset if name == published else None, revision=revision)
     except Exception as error:  # no network, no such dataset, no such revision: the library has no common type
         raise ProblemsError(
-            f"problems.source: the hub did not give {name!r} ({_first_line(error)}); without a connection, set "
+            f"problems.source: the hub did not provide {name!r} ({_first_line(error)}); without a connection, set "
             "problems.source to the path of a .jsonl, .jsonl.gz, .json or .parquet file"
         ) from None
     return [row for split in found.values() for row in split], name

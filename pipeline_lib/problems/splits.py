@@ -1,9 +1,9 @@
-"""Train, validation and test: written once, never overlapping, checked by everybody who reads them.
+"""Train, validation and test splits: written once, never overlapping, checked by all code that reads them.
 
 `pipeline_lib.problems.prepare` writes one JSON-lines file per split and, last, a manifest with the id and content hash
 of every problem and the digest of every file.  `load_split` compares the file with the manifest before it returns a
-problem, so a file that was edited, mixed up or half-written is noticed and named.  It does not notice who changed file
-and manifest consistently; that is what the version control of data is for.
+problem, so an edited, exchanged or incomplete file is detected and named.  A consistent change of file and manifest is
+not detected; the version control of data is for that.
 """
 
 from __future__ import annotations

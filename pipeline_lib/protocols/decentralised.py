@@ -1,4 +1,4 @@
-"""MAGRPO's own way: in every turn each agent answers its own observation, and sees nobody else's answer."""
+"""The paper's protocol: in every turn each agent acts on its own observation and sees no other agent's text."""
 
 from __future__ import annotations
 

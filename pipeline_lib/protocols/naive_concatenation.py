@@ -1,4 +1,4 @@
-"""The naive-concatenation baseline: agents answer once, side by side, and what they wrote is put together as it is."""
+"""The naive-concatenation baseline: agents act once, independently, and their texts are joined unchanged."""
 
 from __future__ import annotations
 

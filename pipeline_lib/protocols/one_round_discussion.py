@@ -1,4 +1,4 @@
-"""The discussion baseline: everybody answers, reads what the others answered, and answers again."""
+"""The discussion baseline: all agents write, read what the others wrote, and write again."""
 
 from __future__ import annotations
 

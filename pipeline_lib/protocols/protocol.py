@@ -1,8 +1,8 @@
-"""The seam between an environment that waits for joint actions and the ways a team can come by them.
+"""The interface between an environment that needs joint actions and the ways in which a team can produce them.
 
-A protocol decides who is asked what, in which order; it never samples, scores or counts.  `speak` does the sampling
-and keeps the accounts, the same for every protocol, so that they are compared on equal terms: the same observations,
-the same decoding, every token of every round paid for.
+A protocol decides which agent is prompted with what, in which order; it never samples, scores or counts.  `speak`
+samples and counts tokens, the same for every protocol, so that they are compared on equal terms: the same observations,
+the same decoding, and all tokens of all rounds counted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
-#: Most of a text that is passed on to an agent, in characters.
+#: Largest quoted part of a text, in characters.
 MAX_QUOTE = 4000
 
 
@@ -20,8 +20,8 @@ class Seat(NamedTuple):
 
     Attributes:
         agents: names of the agents, in acting order.
-        acting: numbers of those that act in this turn; the others' texts are empty.
-        observations: what each agent sees; empty for those that do not act.
+        acting: numbers of the agents that act in this turn; the texts of the others are empty.
+        observations: the observation of each agent; empty for agents that do not act.
     """
 
     agents: tuple[str, ...]
@@ -30,12 +30,12 @@ class Seat(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """One agent of one seat is to answer one prompt.
+    """A prompt for one agent of one seat.
 
     Attributes:
         seat: index of the seat.
         agent: number of the agent.
-        prompt: text its policy is prompted with.
+        prompt: text of the prompt.
     """
 
     seat: int
@@ -43,16 +43,16 @@ class Ask(NamedTuple):
     prompt: str
 
 
-#: Samples one answer per question, in input order.  Everybody asked in one call answers at the same time.
+#: Samples one text per prompt, in input order.  All prompts of one call are answered at the same time.
 Speak = Callable[[Sequence[Ask]], list[str]]
 
 
 class Protocol(ABC):
-    """A way for a team to answer.
+    """A way for a team to produce joint actions.
 
     Attributes:
-        name: what reports call it.
-        turns: most turns of the environment that it plays; None plays them all.
+        name: name in reports.
+        turns: largest number of turns that it plays; None for all turns of the environment.
     """
 
     name: ClassVar[str]
@@ -63,19 +63,19 @@ class Protocol(ABC):
 
     @abstractmethod
     def act(self, seats: Sequence[Seat], speak: Speak) -> list[list[str]]:
-        """Return one joint action per seat: a text per agent.
+        """Return one joint action per seat: one text per agent.
 
         ``speak`` may be called any number of times; one call for all seats is much faster than one for each.
         """
 
 
 def all_at_once(seats: Sequence[Seat]) -> list[Ask]:
-    """Return the questions when every acting agent answers its own observation."""
+    """Return the prompts if every acting agent acts on its own observation."""
     return [Ask(number, agent, seat.observations[agent]) for number, seat in enumerate(seats) for agent in seat.acting]
 
 
 def gather(seats: Sequence[Seat], asks: Sequence[Ask], answers: Sequence[str]) -> list[list[str]]:
-    """Return the joint actions that answers amount to; of several answers by one agent, the last counts."""
+    """Return the joint actions of these texts; if an agent wrote several, the last one counts."""
     joint = [[""] * len(seat.agents) for seat in seats]
     for ask, answer in zip(asks, answers, strict=True):
         joint[ask.seat][ask.agent] = answer

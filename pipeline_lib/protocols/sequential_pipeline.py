@@ -1,4 +1,4 @@
-"""The sequential-pipeline baseline: each agent reads what those before it wrote in this turn, and then writes."""
+"""The sequential-pipeline baseline: each agent reads what the agents before it wrote in this turn, and then writes."""
 
 from __future__ import annotations
 

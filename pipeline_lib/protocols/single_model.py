@@ -1,4 +1,4 @@
-"""The single-model baseline: one model is told everything and does all the work."""
+"""The single-model baseline: one model sees everything and does all the work."""
 
 from __future__ import annotations
 

@@ -13,6 +13,33 @@ EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
+class About:
+    """What the page is about, in words.
+
+    Attributes:
+        task: kind of the environment.
+        model: what plays the agents.
+        problems: where they come from, and how many each split has.
+        tested: day of the test (UTC), ``2026-01-31``; empty if nobody noted it.
+        machine: where the page was made.
+    """
+
+    task: str
+    model: str
+    problems: str
+    tested: str
+    machine: str
+
+    def sentence(self) -> str:
+        """Return all of it."""
+        tested = f"tested on {self.tested} (UTC); " if self.tested else ""
+        return (
+            f"A team for the task {self.task}: {self.model}; {self.problems}; {tested}this page was made on "
+            f"{self.machine}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ReportData:
     """The stage outputs of one experiment.
 
@@ -33,7 +60,13 @@ class ReportData:
         metrics: the environment's metrics: how they are named and shown.
         first_episodes: episodes of the test (`EpisodeRecord.to_json`), the first of each problem, by team: ``base``,
             and ``selected`` of the first training seed.
-        about: task, model, data, date and machine, a sentence.
+        about: task, model, data, date and machine, or None.
+        by_problem: every metric of every team on every test problem, mean over its episodes: by team (as
+            ``verdict["teams"]`` names them), problem, metric.
+        files: where the episodes of each team lie, by the same names.
+        terms: what the reward's terms mean, each a clause.
+        team_terms: those that the reward never pays to a single agent.
+        schemes: what the ways to work together mean, each a clause.
     """
 
     name: str
@@ -50,7 +83,12 @@ class ReportData:
     notes: Sequence[str] = ()
     metrics: Metrics = field(default_factory=dict)
     first_episodes: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    about: str = ""
+    about: About | None = None
+    by_problem: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    terms: Mapping[str, str] = field(default_factory=dict)
+    team_terms: Sequence[str] = ()
+    schemes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def examples(self) -> dict[str, Sequence[Mapping[str, Any]]]:

@@ -72,7 +72,7 @@ def model_card(team: Exported, verdict: Mapping[str, Any], manifest: Mapping[str
         limits=(
             f"The licence is that of {team.base_model}; look there and set it in the head of this card."
             if team.base_model
-            else "The base was made from nothing for this task and knows no other."
+            else "The base was built from nothing for this task only."
         ),
     )
     return text

@@ -146,6 +146,32 @@ def lengths(data: ReportData) -> Table:
     return Table(("step", *columns), [[step, *(series[title].get(step) for title in columns)] for step in steps])
 
 
+#: What is known of each policy by itself at every training step: title and name in the log.
+OF_POLICIES = {
+    "tokens per action": "actions/length_mean",
+    "entropy per token (nats)": "actions/entropy",
+    "gradient norm": "update/gradient_norm",
+}
+
+
+def policies(data: ReportData) -> list[str]:
+    """Return the names of the policies that were trained, as the log has them."""
+    head = f"{OF_POLICIES['gradient norm']}/"
+    names = {key.removeprefix(head) for rows in data.train.values() for row in rows for key in row if head in key}
+    return sorted(names)
+
+
+def by_policy(data: ReportData) -> Table:
+    """What is known of each policy by itself at every training step, mean over seeds."""
+    columns = {
+        f"{title}: {policy}": dict(zip(*_means(data.train, f"{name}/{policy}"), strict=True))
+        for title, name in OF_POLICIES.items()
+        for policy in policies(data)
+    }
+    steps = sorted({step for found in columns.values() for step in found})
+    return Table(("step", *columns), [[step, *(found.get(step) for found in columns.values())] for step in steps])
+
+
 TIMES = {
     "sampling": "time/generation_s",
     "waiting for programs": "time/waiting_s",
@@ -177,7 +203,7 @@ def write_plots(data: ReportData, folder: Path, own: Sequence[Figure] = ()) -> l
     Returns:
         The files written: ``learning.csv`` (the primary metric as ``primary``, whatever it is), ``sweep.csv``,
         ``checkpoints.csv``, ``effects.csv``, ``problems.csv``, ``behaviour.csv``, ``schemes.csv``, ``lengths.csv``,
-        ``time.csv``, ``terms/<term>.csv``, a file per own figure, and ``headline.json``.
+        ``policies.csv``, ``time.csv``, ``terms/<term>.csv``, a file per own figure, and ``headline.json``.
     """
     tables = {
         "learning": _learning_of_any_metric,
@@ -188,6 +214,7 @@ def write_plots(data: ReportData, folder: Path, own: Sequence[Figure] = ()) -> l
         "behaviour": behaviour,
         "schemes": schemes,
         "lengths": lengths,
+        "policies": by_policy,
         "time": time_per_seed,
     }
     written = []

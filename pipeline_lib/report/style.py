@@ -60,12 +60,25 @@ Painter = Callable[["Canvas", bool], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """A table cell that leads to what is behind its number.
+
+    Attributes:
+        value: what the cell shows.
+        target: id of an element of the page.
+    """
+
+    value: Any
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """The numbers behind a figure.
 
     Attributes:
         columns: headings, with units.
-        rows: cells; numbers are formatted by the page.
+        rows: cells, or a `Link` each; numbers are formatted by the page.
     """
 
     columns: tuple[str, ...]
@@ -91,6 +104,10 @@ class Figure:
     wide: str
     narrow: str
     table: Table
+
+    def _repr_svg_(self) -> str:
+        """Return what a notebook shows."""
+        return self.wide
 
 
 def figure(

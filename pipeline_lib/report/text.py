@@ -40,6 +40,11 @@ def _power(match: re.Match[str]) -> str:
     return power if mantissa == "1" else f"{mantissa}·{power}"
 
 
+def count(number: int, noun: str) -> str:
+    """Return a number of things, for example ``1 run`` or ``3 runs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def sentence_only(text: str) -> str:
     """Drop the verdict word from a sentence, for places that show the word by itself."""
     rest = re.sub(r"^[A-Z]{5,}: ", "", text)

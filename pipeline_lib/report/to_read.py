@@ -10,12 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from markupsafe import Markup
-from pygments import highlight
-from pygments.formatters import HtmlFormatter
-from pygments.lexers import get_lexer_by_name
-from pygments.util import ClassNotFound
-
+from pipeline_lib.report.code import coloured
 from pipeline_lib.report.text import harmless
 from pipeline_lib.seam.metrics import Metric
 
@@ -23,15 +18,15 @@ RULE = (
     "Of every test problem the first episode of the base and of the selected team of the first training run is kept "
     "with its texts. Shown are, by rule and not by choice: greatest gain and greatest loss, the selected team's "
     "best and worst by reward, the one whose value is nearest to its median, and the first of each way to fail and of "
-    "each cooperation scheme; where several are alike, the first in the order of the problems."
+    "each cooperation scheme; where several are alike, the first in the order of the problems. The other kept episodes "
+    "follow in the order of the problems, as far as the page has room."
 )
 #: Ways to fail and schemes that are shown, of each kind.
 MOST_KINDS = 6
 #: Longest text shown, in characters; what is longer is cut.
 MOST_TEXT = 6000
-
-_FORMAT = HtmlFormatter(nowrap=True, style="friendly")
-STYLE = _FORMAT.get_style_defs(".code")
+#: Most characters of all episodes that were picked by no rule; colours make about three times as many of them.
+MOST_OTHERS = 300_000
 
 Episode = Mapping[str, Any]
 
@@ -42,13 +37,15 @@ class ToRead:
 
     Attributes:
         problem: its id.
-        titles: why it is shown.
+        anchor: id on the page.
+        titles: why it is shown; empty for those that no rule picked.
         before, after: values of the metric.
         told: each agent and what it was told, with markup.
         sides: the base and the selected team: what each agent wrote, the result, checks, and what was earned.
     """
 
     problem: str
+    anchor: str
     titles: list[str]
     before: str
     after: str
@@ -57,7 +54,7 @@ class ToRead:
 
 
 def to_read(episodes: Mapping[str, Sequence[Episode]], metric: str, info: Metric) -> list[ToRead]:
-    """Return the episodes that the page shows, by `RULE`, in the order of the rule.
+    """Return the episodes that the page shows, by `RULE`, in its order.
 
     Args:
         episodes: of ``base`` and ``selected``, one per problem, in the same order of problems
@@ -74,14 +71,19 @@ def to_read(episodes: Mapping[str, Sequence[Episode]], metric: str, info: Metric
     titles: dict[int, list[str]] = {}
     for place, title in _chosen(pairs, metric):
         titles.setdefault(place, []).append(title)
-    found = []
-    for place, why in titles.items():
+    found, room = [], MOST_OTHERS
+    for place in (*titles, *(place for place in range(len(pairs)) if place not in titles)):
         base, selected = pairs[place]
+        if place not in titles:
+            room -= len(str(base["shown"])) + len(str(selected["shown"]))
+            if room < 0:
+                break
         told = zip(selected["shown"]["agents"], selected["shown"]["told"], strict=True)
         found.append(
             ToRead(
                 problem=str(selected["problem"]),
-                titles=why,
+                anchor=f"episode-{place}",
+                titles=titles.get(place, []),
                 before=info.text(_value(base, metric)),
                 after=info.text(_value(selected, metric)),
                 told=[(agent, harmless(text)) for agent, text in told if text],
@@ -134,20 +136,15 @@ def _side(title: str, episode: Episode) -> dict[str, Any]:
         "title": title,
         "turns": len(shown["turns"]),
         "wrote": [(agent, _code(text, language)) for agent, text in zip(shown["agents"], last, strict=True) if text],
-        "result": _code(str(shown.get("text", "")), language),
+        "result": _code(str(shown.get("text", "")) or "(nothing)", language if shown.get("text") else ""),
         "checks": [(harmless(what), passed, harmless(answer)) for what, passed, answer in shown.get("checks", ())],
         "terms": [(name, f"{value:+.3f}") for name, value in episode["terms"].items()],
         "reward": f"{episode['reward']:+.3f}",
     }
 
 
-def _code(text: str, language: str) -> Markup | str:
-    """Return text with colours where its language is known, else as it is, for the template to escape."""
-    text = harmless(text)
+def _code(text: str, language: str) -> list[tuple[str, str]]:
+    """Return text with colours where its language is known; what is too long is cut."""
     if len(text) > MOST_TEXT:
         text = f"{text[:MOST_TEXT]}\n... ({len(text) - MOST_TEXT:,} more characters)"
-    try:
-        lexer = get_lexer_by_name(language, stripnl=False)
-    except ClassNotFound:
-        return text
-    return Markup(highlight(text, lexer, _FORMAT))  # pygments escapes what it is given
+    return coloured(text, language)

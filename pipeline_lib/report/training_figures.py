@@ -56,21 +56,48 @@ def learning(data: ReportData) -> Figure | None:
 
 
 def _unearned(data: ReportData) -> list[str]:
-    """Say which terms of the reward the team earned and a baseline never did: their rewards are not on one scale."""
-    found = []
-    earned = _earned(data.train)
-    for name, train in data.baseline_train.items():
-        if missing := sorted(earned - _earned(train)):
-            found.append(
-                f"In no step did {name} earn anything for {', '.join(missing)}, as the team did: its reward is not "
-                "comparable where that term does not exist for it."
-            )
-    return found
+    """Say that rewards of the team and of a trained single agent are not on one scale, where they are not."""
+    if not data.baseline_train or not data.team_terms:
+        return []
+    terms = " and ".join(data.team_terms)
+    return [
+        f"{' and '.join(data.baseline_train)}: a single agent cannot earn the term {terms}, so its reward is not "
+        "comparable with the team's."
+    ]
 
 
-def _earned(train: Train) -> set[str]:
-    rows = [row for run in train.values() for row in run]
-    return {key.removeprefix("terms/") for row in rows for key in row if key.startswith("terms/") and row[key]}
+def by_policy(data: ReportData) -> Figure | None:
+    """Draw what is known of each policy by itself; nothing where all agents share one."""
+    names, table = series.policies(data), series.by_policy(data)
+    if len(names) < 2:
+        return None
+    panels = list(series.OF_POLICIES)
+
+    def paint(canvas: Canvas, narrow: bool) -> None:
+        shape = (len(panels), 1) if narrow else (1, len(panels))
+        steps = [row[0] for row in table.rows]
+        for panel, axes in enumerate(canvas.subplots(*shape, squeeze=False).ravel()):
+            for number, name in enumerate(names):
+                values = [row[1 + panel * len(names) + number] for row in table.rows]
+                style = ("-", "--", "-.", ":")[number % 4]
+                axes.plot(steps, values, color=CYCLE[number % len(CYCLE)], linestyle=style, label=name)
+            axes.set_title(panels[panel])
+            axes.set_xlabel("training step")
+            axes.set_xlim(left=0)
+            axes.set_ylim(bottom=0)
+        handles = canvas.axes[0].get_legend_handles_labels()
+        canvas.legend(*handles, loc="outside lower center", ncols=len(names))
+
+    return figure(
+        "policies",
+        "Each agent by itself",
+        "The reward belongs to the team as a whole. This is what the log knows of each agent's policy, mean over "
+        "training seeds. A policy whose entropy falls to 0 has stopped exploring.",
+        paint,
+        table,
+        (7.6, 2.9),
+        (3.7, 6.6),
+    )
 
 
 def terms(data: ReportData) -> Figure | None:

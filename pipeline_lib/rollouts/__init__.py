@@ -1,4 +1,4 @@
-"""Rollout engines: prompts in; token ids, text and log-probabilities out."""
+"""Rollout engines: they turn prompts into token ids, text and log-probabilities."""
 
 from pipeline_lib.rollouts.engine import Action, Counters, Engine, EngineError, Request, Sampling
 from pipeline_lib.rollouts.make import make_engine

@@ -1,7 +1,7 @@
-"""Actions that have been paid for, on disk: a killed evaluation continues without asking again.
+"""Actions that were already paid for, on disk: a killed evaluation continues without requesting them again.
 
-One JSON line per action, appended and flushed as it arrives; the key covers everything that the action depends on.  A
-line that was cut off by a kill or a full disk is skipped, and its action is asked for again.
+One JSON line per action, appended and flushed when it arrives; the key contains everything that the action depends on.
+A line that a kill or a full disk truncated is skipped, and its action is requested again.
 """
 
 from __future__ import annotations

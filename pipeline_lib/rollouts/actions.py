@@ -1,7 +1,7 @@
-"""From drawn ids to an action: where it ends, and what its text is.  The same for every engine.
+"""From sampled ids to an action: its end and its text; the same for every engine.
 
-Ids are never made from text.  An action ends with the first end token, or with the token that completes a stop string;
-that token is part of it.  Its text leaves out special tokens and stops before the stop string.
+Ids are never computed from text.  An action ends with the first end token, or with the token that completes a stop
+string; that token is part of it.  Its text leaves out special tokens and stops before the stop string.
 """
 
 from __future__ import annotations

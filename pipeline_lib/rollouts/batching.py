@@ -1,12 +1,13 @@
-"""Continuous batching with exact sharing: who is in which slot, what is drawn, who is finished.
+"""Continuous batching with exact prefix sharing: which sequence is in which slot, what is sampled, what is finished.
 
-Promise: every action is drawn from its own uniforms, so what is drawn does not depend on what else is in the batch
-(up to rounding of the logits); equal work is done once.  Actions of one prompt (of a group, or of requests that
-happen to have the same prompt) share a slot for as long as their tokens are equal and fork, by a copy of the cache,
-when they part; this is exact, because equal prefixes have equal logits.  A slot that falls free is filled at once.
-Slots in use are kept contiguous, so the model never computes an idle row.
+Promise: every action is sampled with its own uniform numbers, so it does not depend on the rest of the batch (up to
+rounding of the logits); equal work is done once.  Actions of one prompt (of a group, or of requests with the same
+prompt) share a slot as long as their tokens are equal, and fork, by a copy of the cache, when they differ; this is
+exact, because equal prefixes have equal logits.  A free slot is filled at once.  Slots in use are kept contiguous, so
+the model never computes an idle row.
 
-It knows nothing of requests, texts or policies: token ids and uniforms in, token ids and log-probabilities out.
+It knows nothing of requests, texts or policies: it takes token ids and uniform numbers, and returns token ids and
+log-probabilities.
 """
 
 from __future__ import annotations

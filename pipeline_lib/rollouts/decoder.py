@@ -1,11 +1,11 @@
 """The fast path: an own forward pass for the Llama family (Llama, Qwen2, Qwen3) with a static key/value cache.
 
-Promise: the logits of transformers' own forward pass up to rounding, in fp32 and bf16, on CPU and CUDA.  A step moves
-no cache: keys and values are written and read in place.  Nothing relies on padding: prompts are laid out from the
-left, and a mask by length hides what lies behind.
+Promise: the logits of transformers' own forward pass up to rounding, in fp32 and bf16, on CPU and CUDA.  A step does
+not move the cache: keys and values are written and read in place.  Nothing depends on padding: prompts begin at the
+left, and a mask by length hides the positions after them.
 
 Not promised: sliding windows, rotary embeddings that depend on the length, quantised weights (`unsupported`); such
-models take `generic_model`.
+models use `generic_model`.
 """
 
 from __future__ import annotations

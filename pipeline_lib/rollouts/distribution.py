@@ -1,11 +1,12 @@
-"""The distribution actions are drawn from: the one place that knows temperature, top-k and top-p.
+"""The distribution that actions are sampled from; only this module applies temperature, top-k and top-p.
 
-Promise: engines draw from, and training computes log-probabilities under, what `scaled_logits` returns, so the two
-can only differ by rounding of the logits.  It knows nothing of models, prompts or randomness: uniforms are given.
-Not promised: that an inference server of somebody else filters in the same order; such engines are measured.
+Promise: engines sample from, and training computes log-probabilities under, the result of `scaled_logits`, so the two
+can only differ by rounding of the logits.  It does not depend on models, prompts or random generators: uniform numbers
+are given.  Not promised: that another inference server filters in the same order; for such engines the difference is
+measured.
 
-Greedy (temperature 0) has no distribution to speak of (the chosen token has probability 1), so its log-probabilities
-are the model's own: temperature 1, full vocabulary.
+Greedy sampling (temperature 0) has no useful distribution (the chosen token has probability 1), so its
+log-probabilities are the model's own: temperature 1, full vocabulary.
 """
 
 from __future__ import annotations
@@ -57,26 +58,6 @@ def _dropped(scaled: Tensor, sampling: Sampling) -> Tensor:
         mass = ordered.softmax(-1)
         beyond |= mass.cumsum(-1) - mass >= sampling.top_p  # the token that crosses the edge is still in
     return torch.empty_like(beyond).scatter_(-1, ids, beyond)
-
-
-def log_probabilities(logits: Tensor, sampling: Sampling) -> Tensor:
-    """Return the log-probability of every token, ``[..., vocabulary]`` fp32 (natural log; -inf when dropped)."""
-    return scaled_logits(logits, sampling).log_softmax(-1)
-
-
-def sampled_logprobs(logits: Tensor, ids: Tensor, sampling: Sampling) -> Tensor:
-    """Return the log-probability of drawn ids under the sampling distribution; always finite, differentiable.
-
-    Args:
-        logits: ``[..., vocabulary]``.
-        ids: ``[...]`` int64, the drawn tokens.
-        sampling: the settings they were drawn with.
-
-    Returns:
-        ``[...]`` fp32.
-    """
-    scaled = scaled_logits(logits, sampling, keep=ids)
-    return scaled.gather(-1, ids.unsqueeze(-1)).squeeze(-1) - scaled.logsumexp(-1)
 
 
 def draw(logits: Tensor, rows: Tensor | None, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:

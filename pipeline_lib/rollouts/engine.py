@@ -1,15 +1,15 @@
-"""The seam between sampling and everything that needs samples.
+"""The interface between sampling and all code that needs samples.
 
-An engine knows nothing of problems, rewards or teams: it holds rollout copies of named policies, samples
-continuations of token ids, and says with which log-probability each token was drawn *under the distribution that
-was sampled from* (temperature, top-p and top-k included), so that training can use the same numbers.
+An engine does not depend on problems, rewards or teams: it holds rollout copies of named policies, samples
+continuations of token ids, and returns the log-probability of each token *under the distribution that was sampled from*
+(including temperature, top-p and top-k), so that training can use the same numbers.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,12 +25,20 @@ class Sampling:
         top_p: nucleus mass in (0, 1]; 1 keeps the full support.
         top_k: number of most likely tokens kept; 0 keeps all.
         max_new_tokens: most tokens per action, the end token included.
+        temperatures: pairs of a policy's name and its temperature, in place of the above.
     """
 
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
     max_new_tokens: int = 64
+    temperatures: tuple[tuple[str, float], ...] = ()
+
+    def of(self, policy: str) -> Sampling:
+        """Return the distribution of one policy, which has no temperatures of others in it."""
+        if not self.temperatures:
+            return self
+        return replace(self, temperature=dict(self.temperatures).get(policy, self.temperature), temperatures=())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The general path: any causal language model that transformers loads, through its own forward pass.
 
-Promise: same actions as the fast path where both apply (up to rounding).  Prompts are padded on the left here, with
-attention mask and positions given explicitly, so the tokenizer's padding side does not matter.  Prompts are run once
-and their cache is shared by their group; finished sequences leave the batch; slots are filled only when all are free.
-A model whose cache cannot be rearranged by row (recurrent states) is run without a cache: slow, but right.
+Promise: the same actions as the fast path for models that both support (up to rounding).  Prompts are padded on the
+left, with explicit attention mask and positions, so the tokenizer's padding side does not matter.  Prompts are run once
+and their group shares the cache; finished sequences leave the batch; slots are filled only when all are free.  A model
+whose cache cannot be rearranged by row (recurrent states) is run without a cache, which is slow but correct.
 """
 
 from __future__ import annotations

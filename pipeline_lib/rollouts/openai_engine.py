@@ -11,7 +11,6 @@ updated.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.http_client import HttpClient
+from pipeline_lib.http_client import HttpClient, read_key
 from pipeline_lib.identity.code import code_of
 from pipeline_lib.rollouts.action_store import ActionStore
 from pipeline_lib.rollouts.engine import Action, Counters, Engine, EngineError, Request, Sampling, unknown_policy
@@ -66,12 +65,7 @@ class OpenAIEngine(Engine):
         Raises:
             EngineError: the environment variable that should hold the key is not set.
         """
-        key = os.environ.get(server.key_variable, "") if server.key_variable else ""
-        if server.key_variable and not key:
-            raise EngineError(
-                f"key_variable: the environment variable {server.key_variable} is not set; put the server's key there, "
-                "or let key_variable be '' for a server that needs none"
-            )
+        key = read_key(server.key_variable, "key_variable", EngineError)
         self.counters = Counters()
         self._server = server
         self._client = HttpClient(server.url.rstrip("/"), key, server.retries, server.timeout, failure=EngineError)
@@ -114,7 +108,7 @@ class OpenAIEngine(Engine):
         retried = self._client.retried
         pool = ThreadPoolExecutor(self._server.concurrency, thread_name_prefix="openai")
         try:
-            results = list(pool.map(lambda request: self._serve(request, sampling), requests))
+            results = list(pool.map(lambda request: self._serve(request, sampling.of(request.policy)), requests))
         except BaseException:
             self._client.closing.set()  # what waits for a new try gives up
             raise

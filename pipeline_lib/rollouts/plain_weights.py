@@ -1,4 +1,4 @@
-"""A policy as a plain model: without the wrapper of its adapter, and with the adapter merged."""
+"""A policy as a plain model: without its adapter's wrapper, and with the adapter merged."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Prompts as one tree of tokens, in which every beginning that they share occurs once.
+"""Prompts as one tree of tokens, in which every shared prefix occurs once.
 
-It knows token ids only.  What a node sees are its ancestors and itself, so its states are those of its own prompt.
+It works on token ids only.  A node attends to its ancestors and itself, so its states are those of its own prompt.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Uniform random numbers that depend on nothing but (seed, action, position).
+"""Uniform random numbers that depend only on (seed, action, position).
 
-Promise: draw t of action j of a request with seed s is a pure function of (s, j, t), the same on every machine, in
-whatever batch the request is served.  It is a counter-based generator: SplitMix64's finaliser (Steele, Lea and Flood,
-OOPSLA 2014) applied to counters.  Not promised: cryptographic quality.
+Promise: draw t of action j of a request with seed s is a pure function of (s, j, t), the same on every machine and in
+any batch.  It is a counter-based generator: SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014) applied to
+counters.  Not promised: cryptographic quality.
 """
 
 from __future__ import annotations

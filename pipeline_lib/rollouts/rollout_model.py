@@ -1,8 +1,9 @@
-"""The seam inside the transformers engine: what batching needs of a model.
+"""The interface inside the transformers engine: what batching needs from a model.
 
-A rollout model holds a copy of one policy's weights and a table of *slots*, each with the key/value cache of one
-token sequence.  It computes logits; it knows nothing of drawing, seeds, ends or requests.  Two implementations agree:
-`decoder.FusedDecoder` (fast, three architectures) and `generic_model.GenericModel` (anything transformers loads).
+A rollout model holds a copy of one policy's weights and a table of *slots*, each with the key/value cache of one token
+sequence.  It computes logits; it does not depend on sampling, seeds, end tokens or requests.  There are two
+implementations: `decoder.FusedDecoder` (fast, three architectures) and `generic_model.GenericModel` (anything that
+transformers loads).
 """
 
 from __future__ import annotations

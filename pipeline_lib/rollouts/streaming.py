@@ -1,7 +1,7 @@
-"""From tokens, one by one, to the text that they add: what is shown while an action is still being written.
+"""From tokens, one by one, to the text that they add: the display of an action while it is being sampled.
 
-Promise: the pieces together are the action's text, as `actions` decides it: no special tokens, cut before a stop
-string.  What may still change is held back: bytes of an unfinished letter, and what may become a stop string.
+Promise: the pieces together are the action's text as defined by `actions`: no special tokens, cut before a stop string.
+Text that may still change is held back: bytes of an incomplete character, and the possible beginning of a stop string.
 """
 
 from __future__ import annotations

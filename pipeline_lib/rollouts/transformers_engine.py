@@ -124,7 +124,7 @@ class TransformersEngine(Engine):
         for name, indices in by_policy.items():
             copy = self._loaded(name)
             require_current(copy.policy, copy.version)
-            served = self._serve(copy, [requests[i] for i in indices], sampling, indices)
+            served = self._serve(copy, [requests[i] for i in indices], sampling.of(name), indices)
             for index, actions in zip(indices, served, strict=True):
                 results[index] = actions
         self.counters.requests += len(requests)

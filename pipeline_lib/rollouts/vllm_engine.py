@@ -135,10 +135,11 @@ class VllmEngine(Engine):
             require_current(self._policies[name], self._versions[name])
         results: list[list[Action]] = [[] for _ in requests]
         for group in self._groups:
-            indices = [i for i, request in enumerate(requests) if request.policy in group.names]
-            if indices:
-                rows = [self._row(group, requests[i], sampling) for i in indices]
-                for index, actions in zip(indices, self._draw(group, rows, sampling), strict=True):
+            mine = [i for i, request in enumerate(requests) if request.policy in group.names]
+            for own in dict.fromkeys(sampling.of(requests[i].policy) for i in mine):
+                indices = [i for i in mine if sampling.of(requests[i].policy) == own]
+                rows = [self._row(group, requests[i], own) for i in indices]
+                for index, actions in zip(indices, self._draw(group, rows, own), strict=True):
                     # greedy actions of a request are all the same, and vLLM draws but one
                     results[index] = actions if len(actions) == requests[index].n else actions * requests[index].n
         lengths = [len(action.ids) for actions in results for action in actions]

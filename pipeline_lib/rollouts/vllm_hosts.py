@@ -1,6 +1,6 @@
-"""Where a vLLM engine runs: in this process, in one of its own, or behind a server.
+"""Where a vLLM engine runs: in this process, in a separate one, or behind a server.
 
-All three take the same calls (`Host`); `vllm_engine` does not know which it talks to.
+All three accept the same calls (`Host`); `vllm_engine` does not distinguish them.
 """
 
 from __future__ import annotations

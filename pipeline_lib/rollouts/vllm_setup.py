@@ -1,4 +1,4 @@
-"""What a vLLM engine is started with: which policies share one, its arguments, its place, and files of weights."""
+"""How a vLLM engine is started: which policies share one, its arguments, its devices, and files of weights."""
 
 from __future__ import annotations
 

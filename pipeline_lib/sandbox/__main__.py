@@ -24,23 +24,29 @@ def main() -> int:
     """Run one command; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m pipeline_lib.sandbox", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    build = commands.add_parser("build-image", help="make the image for the docker backend, without a network")
+    build = commands.add_parser("build-image", help="build the image for the docker backend, without a network")
     build.add_argument("--tag", default=DEFAULT_IMAGE, help="name of the image (default: %(default)s)")
-    build.add_argument("--base", help="put the fork server into this image instead; it needs python3 >= 3.11")
+    build.add_argument("--base", help="base image; it needs python3 >= 3.11 (default: built from this interpreter)")
     build.add_argument("--packages", nargs="+", default=DEFAULT_PACKAGES, help="as pip knows them (default: numpy)")
-    commands.add_parser("probe", help="say which jails work here and what they are worth")
-    serve = commands.add_parser("serve", help="run jobs for others; the token is the right to run code as this user")
+    commands.add_parser("probe", help="show which jails work here, and their isolation levels")
+    serve = commands.add_parser(
+        "serve", help="serve jobs over HTTP; everybody with the token can run code as this user"
+    )
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    serve.add_argument("--port", type=int, default=DEFAULT_PORT, help="default: %(default)s; 0 takes a free one")
+    serve.add_argument("--port", type=int, default=DEFAULT_PORT, help="default: %(default)s; 0: a free port")
     serve.add_argument("--token-file", help=f"file with the token (default: the variable {TOKEN_VARIABLE})")
-    serve.add_argument("--backend", default="process", choices=("process", "docker", "auto"), help="where jobs run")
-    serve.add_argument("--slots", type=int, default=0, help="programs side by side; 0 means four per core")
-    serve.add_argument("--min-isolation", choices=LEVELS, help="weakest isolation that is accepted")
+    serve.add_argument(
+        "--backend", default="process", choices=("process", "docker", "auto"), help="backend that runs the jobs"
+    )
+    serve.add_argument("--slots", type=int, default=0, help="programs that run at the same time; 0: four per core")
+    serve.add_argument("--min-isolation", choices=LEVELS, help="weakest accepted isolation")
     serve.add_argument("--image", help="for docker")
-    serve.add_argument("--packages", nargs="+", help="for programs, as pip knows them (default: numpy)")
+    serve.add_argument(
+        "--packages", nargs="+", help="packages that programs may import, with pip's names (default: numpy)"
+    )
     for field in fields(Limits):
         name = "--" + field.name.replace("_", "-")
-        serve.add_argument(name, type=type(field.default), default=field.default, help="most that a job may ask for")
+        serve.add_argument(name, type=type(field.default), default=field.default, help="largest limits of a job")
     for field in fields(Bounds):
         name = "--most-" + field.name.replace("_", "-")
         serve.add_argument(name, type=type(field.default), default=field.default, help="see server.Bounds")

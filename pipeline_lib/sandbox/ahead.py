@@ -1,7 +1,7 @@
-"""Calls that are sent to a program before the tests make them, because the text of the tests says that they will.
+"""Calls that are sent to a program in advance, because the text of the tests shows that they will be made.
 
-Sent together with the program, they spare both sides waiting for each other call by call.  The program hears of
-arguments earlier, of nothing else: its answers are taken, and its time is taken, when the tests ask.
+They are sent together with the program, so that neither side waits for the other call by call.  The program only learns
+the arguments earlier: its answers are read, and its time is measured, when the tests ask.
 """
 
 from __future__ import annotations

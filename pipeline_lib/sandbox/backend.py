@@ -1,4 +1,4 @@
-"""What every place that runs programs has in common."""
+"""The common interface of all backends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every place where programs can run, the options it takes, and how to open it."""
+"""All backends, their options, and how to open them."""
 
 from __future__ import annotations
 

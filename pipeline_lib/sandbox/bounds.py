@@ -1,6 +1,6 @@
-"""What the tests of one job may cost in the judge, which trusts them but not the values they are run on.
+"""Limits on the cost of the tests of one job in the judge, which trusts the tests but not the program's values.
 
-A value that is small to send can be large to use: tests may count as far as it says, or multiply with it.
+A value that is small to send can be large to use: tests may count up to it, or multiply with it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The broker: hands jobs to judges, and replaces judges that die.
+"""The broker: gives jobs to judges, and replaces judges that die.
 
-Promises: every job that comes in leads to exactly one answer; a job whose worker died is tried on another one, and
-judged ``crash`` when it has brought down two; a timeout is confirmed by a second run before it is final; when the
-client goes away, everything ends.
+Promises: every job leads to exactly one answer; a job whose worker died is tried on another one; a timeout is confirmed
+by a second run before it is final; when the client ends, everything ends.
 
-What becomes of jobs whose workers are killed again and again is decided in `entry`.
+`entry` decides about jobs whose workers are killed again and again.
 
-It is small, single-threaded and started afresh (never forked from a trainer), so that forking judges is cheap.
+It is small, single-threaded and started as a new process (never forked from a trainer), so that forking judges is
+cheap.
 """
 
 from __future__ import annotations

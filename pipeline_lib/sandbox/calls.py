@@ -1,4 +1,4 @@
-"""What a call looks like on its way to a program and back, and what can be believed of what comes back."""
+"""The form in which calls are sent to a program, and the checks of its answers."""
 
 from __future__ import annotations
 

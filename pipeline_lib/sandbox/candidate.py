@@ -1,4 +1,4 @@
-"""What tests call: it stands for the program's function, and has nothing of its own that tests could take for its."""
+"""The object that tests call: a proxy of the program's function, without misleading attributes of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker's end of the connection to its client, which it never waits for."""
+"""The broker's end of the connection to its client; it never blocks on the client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Docker daemon, and the names by which images and containers of the sandbox are known to it."""
+"""The Docker daemon, and the names of the sandbox's images and containers."""
 
 from __future__ import annotations
 

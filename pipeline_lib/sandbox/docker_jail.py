@@ -1,9 +1,9 @@
-"""A jail that is a container: one per slot, long-lived, hardened, never ``exec``ed into.
+"""A jail in a container: one per slot, long-lived, hardened, without ``exec``.
 
-The container runs the fork server as its process 1, connects back through a socket in a folder that both sides see,
-and removes itself when the connection closes.  So it also ends when the judge, the broker or the trainer is killed.
-With a runtime of the person's choice, such as gVisor's, the kernel inside may be another one, which cannot pass
-descriptors to this one: there every child is given a connection of its own.
+The container runs the fork server as its process 1, connects back through a socket in a folder that both sides see, and
+removes itself when the connection closes.  So it also ends when the judge, the broker or the trainer is killed.  With
+another runtime, such as gVisor, the container may have a kernel of its own, which cannot pass descriptors to this one.
+Then every child gets a connection of its own.
 """
 
 from __future__ import annotations

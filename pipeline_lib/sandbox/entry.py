@@ -1,8 +1,8 @@
-"""A job on its way through the broker: the workers that it has lost, and whose doing that was.
+"""A job in the broker: the workers that it has lost, and the decision whether the job or something else killed them.
 
-No act of a program may look like a failure of the sandbox.  A worker that was killed is nobody's known doing, so its
-job is tried again; a job that loses one after the other then has to run alone, while other workers stand by without a
-program.  When it alone loses its worker again and again and none of those that stand by is killed, the job did it.
+No action of a program may look like a failure of the sandbox.  If a worker is killed, the cause is unknown, so its job
+is tried again.  A job that loses several workers one after the other must then run alone, while other workers are idle.
+If it loses its worker again and again and none of the idle ones is killed, the job is the cause.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The channel to a program's process: a frame goes out, a frame comes back, in time or not at all.
+"""The channel to a program's process: a frame is sent, and a frame is received within the time limit or not at all.
 
-Promises: no reply, however malformed, large, late or missing, does more than raise `NoAnswer`; time is measured by the
-program's own CPU clock, with the wall clock as back-stop.
+Promises: no reply, however malformed, large, late or missing, does more than raise `NoAnswer`.  Time is measured by the
+program's own CPU clock; the wall clock is a second limit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The door to the sandbox: jobs in, verdicts out, in input order.
+"""The entry point of the sandbox: takes jobs, returns verdicts in input order.
 
-Promises: one verdict per job; jobs that are equal but for their id run once; a job that cannot be run as it is (too
-long, not text) gets a verdict, and tests that cannot judge anything raise before anything runs.
+Promises: one verdict per job; jobs that differ only in their id run once; a job that cannot be run (too long, not text)
+gets a verdict; and tests that cannot judge anything raise an error before anything runs.
 """
 
 from __future__ import annotations
@@ -35,20 +35,21 @@ class Executor:
             core.
         limits: what a program may use, unless its job says otherwise.
         cache: how many verdicts to remember; 0 turns the cache off.
-        min_isolation: ``process``, ``docker``, ``auto``, ``ray``: weakest isolation that is accepted:
-            ``namespaces``, ``seccomp`` (the default) or ``rlimits``.
-        packages: ``process``, ``docker``, ``auto``: what programs may import beside the standard library, as pip
-            knows it (numpy by default); installed here, and for a container's image when that was made.
-        jail: ``process``: the kind of jail, ``bwrap``, ``unshare`` or ``bare``; by default the first that works.
-        image: ``docker``, ``auto``, ``ray``: made by ``python -m pipeline_lib.sandbox build-image``.
-        runtime: ``docker``: the containers' runtime, for example ``runsc``; by default the daemon's own.
-        address: ``remote``: of the server; ``ray``: of the cluster.
-        token: ``remote``: of the server; by default from ``token_file`` or the environment variable
-            ``SYMPOSIUM_SANDBOX_TOKEN``.
-        token_file: ``remote``: a file that holds the token.
-        patience_s: ``remote``: seconds to try when the server does not answer.
-        batch: ``ray``: jobs per task.
-        inner: ``ray``: the backend on each node.
+        options: of the backend; None means its default:
+            min_isolation: ``process``, ``docker``, ``auto``, ``ray``: weakest isolation that is accepted:
+                ``namespaces``, ``seccomp`` (the default) or ``rlimits``.
+            packages: ``process``, ``docker``, ``auto``: what programs may import beside the standard library, as pip
+                knows it (numpy by default); installed here, and for a container's image when that was made.
+            jail: ``process``: the kind of jail, ``bwrap``, ``unshare`` or ``bare``; by default the first that works.
+            image: ``docker``, ``auto``, ``ray``: made by ``python -m pipeline_lib.sandbox build-image``.
+            runtime: ``docker``: the containers' runtime, for example ``runsc``; by default the daemon's own.
+            address: ``remote``: of the server; ``ray``: of the cluster.
+            token: ``remote``: of the server; by default from ``token_file`` or the environment variable
+                ``SYMPOSIUM_SANDBOX_TOKEN``.
+            token_file: ``remote``: a file that holds the token.
+            patience_s: ``remote``: seconds to try when the server does not answer.
+            batch: ``ray``: jobs per task.
+            inner: ``ray``: the backend on each node.
 
     Raises:
         ValueError: an argument, or its value, is not accepted.
@@ -61,37 +62,13 @@ class Executor:
         slots: int | None = None,
         limits: Limits | None = None,
         cache: int = _CACHE_SIZE,
-        *,
-        min_isolation: str | None = None,
-        packages: Sequence[str] | None = None,
-        jail: str | None = None,
-        image: str | None = None,
-        runtime: str | None = None,
-        address: str | None = None,
-        token: str | None = None,
-        token_file: str | None = None,
-        patience_s: float | None = None,
-        batch: int | None = None,
-        inner: str | None = None,
+        **options: Any,
     ) -> None:
         self.limits = limits or Limits()
         check_limits(self.limits)
         self._cache: OrderedDict[str, Verdict] = OrderedDict()
         self._cache_size = cache
         self._lock = threading.Lock()
-        options = {
-            "min_isolation": min_isolation,
-            "packages": packages,
-            "jail": jail,
-            "image": image,
-            "runtime": runtime,
-            "address": address,
-            "token": token,
-            "token_file": token_file,
-            "patience_s": patience_s,
-            "batch": batch,
-            "inner": inner,
-        }
         self._backend: Backend = open_backend(backend, slots or 0, self.limits, options)
 
     def run(self, jobs: Sequence[Job]) -> list[Verdict]:

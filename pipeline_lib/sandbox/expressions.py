@@ -1,4 +1,4 @@
-"""What can be said of expressions in tests before they run: which are constant, and which calls are sure to come."""
+"""Static analysis of expressions in tests: which are constant, and which calls are certain to happen."""
 
 from __future__ import annotations
 

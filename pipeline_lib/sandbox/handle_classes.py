@@ -1,8 +1,8 @@
-"""What handles and their classes are made of: see `handles`.
+"""The classes of handles; see `handles`.
 
-Promises: no code, class or text of the program is ever run in this process.  A program is asked about its own objects
-alone, never about plain values: a handle is equal to no plain value and has no order with one, whatever the program's
-``__eq__`` would say.  What derives from a container is compared here, by its content.
+Promises: no code, class or text of the program is ever run in this process.  A program is asked only about its own
+objects, never about plain values: a handle is not equal to any plain value and has no order with one; the program's
+``__eq__`` is not asked.  Objects that derive from a container are compared here, by their content.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exceptions of a program's own classes: those that it raises, and those that it gives as values."""
+"""Exceptions of a program's own classes: those that it raises, and those that it returns as values."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Handles: what tests hold instead of a program's objects and classes.
+"""Handles: the tests' references to a program's objects and classes.
 
-An object without a plain form stays in the program's process.  The tests get a handle: reading an attribute, calling,
-iterating and operators are sent to the program as operations on the object's number, and their values come back as any
-values do.  A class of the program becomes a class here, with the same name and the same bases, exceptions among them,
-so that ``isinstance``, ``except`` and ``assertRaises`` are decided here.  `handle_classes` makes both; here stands who
-has which number.
+An object without a plain form stays in the program's process, and the tests get a handle.  Reading an attribute,
+calling, iterating and operators are sent to the program as operations on the object's number, and their values are
+returned like any values.  A class of the program becomes a class here, with the same name and the same bases, including
+exceptions, so that ``isinstance``, ``except`` and ``assertRaises`` are decided here.  `handle_classes` creates both;
+this module keeps the numbers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Makes the image for the ``docker`` backend: without a network from the interpreter at hand, or from an image.
+"""Build the image for the ``docker`` backend: from this interpreter without a network, or on top of an image.
 
-The image holds the interpreter with its standard library, the shared libraries it needs, numpy if it is installed, or
-the packages that were asked for, and the fork server.  Labels say which version of the fork server, so that an old
-image is not used by mistake, and which packages.
+The image contains the interpreter with its standard library, the shared libraries that it needs, numpy if it is
+installed, or the requested packages, and the fork server.  Labels contain the version of the fork server, so that an
+old image is not used by mistake, and the packages.
 """
 
 from __future__ import annotations

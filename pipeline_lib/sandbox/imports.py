@@ -1,7 +1,7 @@
-"""What tests may use although they have not imported it, for the program has.
+"""Names that tests may use without importing them, because the program imports them.
 
-Plain Python runs tests in the namespace of the program, so that its imports and classes are theirs.  Here the tests get
-the module itself, from this process and under its own name, never an object of the program's choosing.
+Plain Python runs tests in the namespace of the program, so the tests can use its imports and classes.  Here the tests
+get the real module of this process under its own name, never an object that the program chose.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""All kinds of jails, how to start one, and what one is worth.
+"""All kinds of jails, how to start one, and its isolation level.
 
-What a jail is worth is not taken from its name: a first child tries what must not work, see `level_of`.
+The level is not derived from the jail's name: a first child tries operations that must fail, see `level_of`.
 """
 
 from __future__ import annotations

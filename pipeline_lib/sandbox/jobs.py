@@ -1,4 +1,4 @@
-"""What goes into the sandbox and what comes out of it."""
+"""The input and output of the sandbox: jobs and verdicts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The judge: a trusted process per slot that owns a jail and runs the tests of one job after the other.
 
-Promises: every job it accepts ends in exactly one frame, a verdict or ``died``; it ends when the broker does, and its
-jail with it.
+Promises: every accepted job ends in exactly one frame, a verdict or ``died``.  The judge ends when the broker does, and
+its jail with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The client of a broker: starts it, sends it jobs, starts it again if it dies."""
+"""The client of a broker: starts it, sends it jobs, and restarts it if it dies."""
 
 from __future__ import annotations
 

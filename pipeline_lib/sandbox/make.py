@@ -1,4 +1,4 @@
-"""From a settings section to an executor, without knowing the settings model."""
+"""Create an executor from a settings section, without importing the settings model."""
 
 from __future__ import annotations
 

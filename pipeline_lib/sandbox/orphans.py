@@ -1,4 +1,4 @@
-"""Marks what a broker leaves on the machine with the broker's identity, and removes what dead brokers left."""
+"""Mark everything that a broker creates on the machine with its identity, and remove what dead brokers left."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which installed packages jails have beside the standard library, and which programs get such a jail.
+"""Which installed packages jails contain besides the standard library, and which programs get such a jail.
 
-Packages are named as they are for pip; what they require comes with them.  Programs that name none of their modules
-get a jail without them, whose fork server is small and quick.
+Packages have pip's names; their requirements are included.  Programs that name none of their modules get a jail without
+them, whose fork server is small and fast.
 """
 
 from __future__ import annotations

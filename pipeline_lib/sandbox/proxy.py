@@ -1,7 +1,7 @@
-"""Stands for the program in the judge's process: calls go out as plain values, answers come back as plain values.
+"""The judge's proxy of the program: sends calls as plain values and receives answers as plain values.
 
-Promises: no answer, however malformed, large, late or missing, does more than fail the case that asked.  After a call
-without an answer the program is started afresh for the calls that follow, at most `RESTARTS` times.
+Promises: no answer, however malformed, large, late or missing, does more than fail the case that made the call.  After
+a call without an answer the program is restarted for the following calls, at most `RESTARTS` times.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Random numbers of a job: the same whenever it is judged, and two streams that tell nothing of each other.
+"""Random numbers of a job: the same in every run, in two sequences that reveal nothing about each other.
 
-Promises: what tests draw follows from the job alone, also from numpy and whenever it is imported; a program that knows
-all that its own process was given does not know it.  Does not promise that a program cannot compute it which brings
-the text of the tests with it, and the job's seed: give jobs a secret seed where that matters.
+Promises: what tests draw follows from the job alone, also from numpy, whenever it is imported; a program cannot derive
+it from anything in its own process.  Does not promise: protection against a program that contains the text of the tests
+and the job's seed, because it can compute the numbers; if that matters, give jobs a secret seed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The same executor on a Ray cluster: one broker per node, batches of jobs to whoever is free.
+"""The same executor on a Ray cluster: one broker per node; free nodes get batches of jobs.
 
-Promises: a node that dies costs its batch a second run elsewhere; nodes that join are used by the next call.
+Promises: if a node dies, its batch runs again on another node; new nodes are used from the next call on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The client of a sandbox server: the same jobs over HTTP.
 
-Promises: a lost connection costs nothing but time; jobs without a verdict are sent again.  When the server stays away
-for longer than ``patience_s``, the rest of the jobs are ``infra_error``.
+Promises: a lost connection costs only time; jobs without a verdict are sent again.  If the server does not answer for
+longer than ``patience_s``, the remaining jobs are ``infra_error``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs the tests of one job against its program and writes the verdict."""
+"""Run the tests of one job against its program and create the verdict."""
 
 from __future__ import annotations
 

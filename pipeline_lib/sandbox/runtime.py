@@ -1,4 +1,4 @@
-"""Which files of this machine an interpreter inside a jail needs, and where it finds them there."""
+"""Which files of this machine an interpreter inside a jail needs, and their paths there."""
 
 from __future__ import annotations
 

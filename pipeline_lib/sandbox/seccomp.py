@@ -1,17 +1,14 @@
-"""Makes seccomp filters out of policies: by libseccomp where it is installed, else by a small assembler.
+"""Create seccomp filters from policies with a small assembler, so that no library has to be installed.
 
-Promises: both ways decide alike (a test compares them call by call); a call by another architecture's numbers
-(32-bit, x32) ends the program.
+Promises: a filter decides as its policy says (a test asks it for every call).  A call with another architecture's
+numbers (32-bit, x32) ends the program.
 """
 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
-import os
 import platform
 import struct
-import tempfile
 from functools import lru_cache
 
 from pipeline_lib.sandbox.policy import (
@@ -26,8 +23,6 @@ from pipeline_lib.sandbox.policy import (
 )
 from pipeline_lib.sandbox.syscall_numbers import ARCHITECTURES, NUMBERS
 
-_BAD_ARCHITECTURE, _OPTIMIZE = 2, 8  # attributes of a libseccomp filter
-_DIFFERENT, _MASKED_EQUAL = 1, 7  # comparisons of libseccomp
 _LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _AND, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _X32_BIT = 0x40000000
@@ -49,12 +44,9 @@ def filters() -> dict[str, bytes]:
         "program_connected": PROGRAM_CONNECTED,
     }
     machine = platform.machine()
-    library = find_libseccomp()
-    if not _kernel_has_seccomp() or (library is None and machine not in NUMBERS):
+    if not _kernel_has_seccomp() or machine not in NUMBERS:
         return {}
-    if library is not None:
-        return {name: by_libseccomp(policy, library) for name, policy in policies.items()}
-    return {name: by_assembler(policy, machine) for name, policy in policies.items()}
+    return {name: assemble(policy, machine) for name, policy in policies.items()}
 
 
 def _kernel_has_seccomp() -> bool:
@@ -62,60 +54,8 @@ def _kernel_has_seccomp() -> bool:
     return platform.system() == "Linux" and bool(ctypes.CDLL(None).prctl(get_mode, 0, 0, 0, 0) >= 0)
 
 
-def find_libseccomp() -> ctypes.CDLL | None:
-    """Return libseccomp, or None where it is not installed."""
-    try:
-        return ctypes.CDLL("libseccomp.so.2", use_errno=True)
-    except OSError:
-        return None
-
-
-class _Comparison(ctypes.Structure):
-    _fields_ = (("index", ctypes.c_uint), ("op", ctypes.c_int), ("mask", ctypes.c_uint64), ("value", ctypes.c_uint64))
-
-
-def by_libseccomp(policy: Policy, library: ctypes.CDLL) -> bytes:
-    """Return the filter of ``policy`` made by libseccomp.
-
-    Raises:
-        OSError: libseccomp refuses a rule.
-    """
-    library.seccomp_init.restype = ctypes.c_void_p
-    context = ctypes.c_void_p(library.seccomp_init(ctypes.c_uint32(policy.default)))
-    if not context:
-        raise OSError("libseccomp cannot make a filter")
-    try:
-        library.seccomp_attr_set(context, _BAD_ARCHITECTURE, ctypes.c_uint32(KILL))
-        library.seccomp_attr_set(context, _OPTIMIZE, ctypes.c_uint32(2))
-        for rule in policy.rules:
-            number = library.seccomp_syscall_resolve_name(rule.name.encode())
-            if number < 0:
-                continue  # unknown to this library or not a call of this machine: the default applies
-            array = (_Comparison * max(1, len(rule.conditions)))(
-                *(
-                    _Comparison(c.index, _DIFFERENT, c.value, 0)
-                    if c.differs
-                    else _Comparison(c.index, _MASKED_EQUAL, c.mask, c.value)
-                    for c in rule.conditions
-                )
-            )
-            result = library.seccomp_rule_add_array(
-                context, ctypes.c_uint32(rule.action), number, len(rule.conditions), array
-            )
-            if result < 0:
-                raise OSError(-result, f"libseccomp refuses the rule for {rule.name}")
-        with tempfile.TemporaryFile() as file:
-            result = library.seccomp_export_bpf(context, file.fileno())
-            if result < 0:
-                raise OSError(-result, f"libseccomp cannot write the filter: {os.strerror(-result)}")
-            file.seek(0)
-            return file.read()
-    finally:
-        library.seccomp_release(context)
-
-
-def by_assembler(policy: Policy, machine: str) -> bytes:
-    """Return the filter of ``policy`` for ``machine`` (as `platform.machine` names it), made by hand."""
+def assemble(policy: Policy, machine: str) -> bytes:
+    """Return the filter of ``policy`` for ``machine`` (as `platform.machine` names it, a key of `NUMBERS`)."""
     numbers = NUMBERS[machine]
     program = [
         _instruction(_LOAD, _ARCHITECTURE_AT),

@@ -1,11 +1,11 @@
-"""The sandbox as a server: jobs come in as JSON over HTTP, verdicts go out line by line as they are reached.
+"""The sandbox as a server: jobs arrive as JSON over HTTP, and verdicts are returned line by line when they are ready.
 
-Promises: without the token nobody gets anything; requests are bounded in size, number and rate, and a slow sender is
-cut off; what it grants a program is never more than its own limits.
+Promises: without the token nobody gets anything; requests are limited in size, number and rate, and slow senders are
+disconnected; no program gets more than the server's own limits.
 
-Does not promise: to protect itself against those who have the token.  Tests are trusted code and run outside of the
-jails, so the token is the right to run code as the server's user.  It speaks no TLS: put it behind something that
-does if it is to be reached over a network.
+Does not promise: protection against clients with the token.  Tests are trusted code and run outside of the jails, so
+everybody with the token can run code as the server's user.  There is no TLS: over a network, put the server behind a
+proxy that has.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A slot of the broker: a judge process, how it is started, heard and ended, and the job it has."""
+"""A slot of the broker: a judge process, its start, messages and end, and its current job."""
 
 from __future__ import annotations
 

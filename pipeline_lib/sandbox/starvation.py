@@ -1,6 +1,6 @@
-"""What a busy machine costs: how long a program has waited for a processor, and whether a judge has been at work.
+"""Effects of a busy machine: how long a program has waited for a processor, and whether a judge has been running.
 
-Promises nothing where the kernel does not count it, or the process is not to be seen: then None.
+If the kernel does not count this, or the process is not visible, the result is None.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numbers of the system calls that `policy` names, for machines without libseccomp (a test compares them with it)."""
+"""Numbers of the system calls that `policy` names (a test compares them with libseccomp's)."""
 
 from __future__ import annotations
 

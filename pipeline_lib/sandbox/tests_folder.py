@@ -1,7 +1,7 @@
 """The folder in which tests of files run.
 
-Tests may remove or overwrite what a program calls by name; the name may lead anywhere.  So as long as they run,
-whatever would change a file outside of their folder raises ``PermissionError`` in this process.
+Tests may remove or overwrite files that a program names, and the name may lead anywhere.  So while they run, every
+operation that would change a file outside of their folder raises ``PermissionError`` in this process.
 """
 
 from __future__ import annotations

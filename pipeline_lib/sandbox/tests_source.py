@@ -1,9 +1,9 @@
-"""Turns the source of tests into cases that are counted one by one.
+"""Transform the source of tests into cases that are counted one by one.
 
 Promises: every ``assert`` of the tests is one case, found in the syntax tree and not in the text; a failed case does
-not stop the cases after it; an ``assert`` in a loop is one case that holds only if it never failed and the tests ran
-to their end; ``assert True`` and other constants are dropped, for they would be free credit; ``assert False`` becomes
-a case that holds if it is *not* reached.  How many cases there are follows from the tests alone.
+not stop the cases after it; an ``assert`` in a loop is one case that holds only if it never failed and the tests ran to
+their end; ``assert True`` and other constants are dropped, because every program would pass them; ``assert False``
+becomes a case that holds if it is *not* reached.  The number of cases follows from the tests alone.
 
 Does not promise: to understand tests that hide their asserts behind a test framework.  Tests are trusted code.
 """

@@ -1,4 +1,4 @@
-"""Runs the `unittest` classes of tests; every test method is one case."""
+"""Run the `unittest` classes of tests; every test method is one case."""
 
 from __future__ import annotations
 

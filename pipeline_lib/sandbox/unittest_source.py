@@ -1,4 +1,4 @@
-"""What the source of tests says about `unittest` classes, about names that it leaves to others, and about files."""
+"""Static analysis of the tests' source: `unittest` classes, names that it does not define, and use of files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Decides when a program has taken too long to answer, or too much of anything else.
+"""Decide when a program has used too much time, or too much of another resource.
 
-CPU time is the measure; the wall clock ends only what waits for nothing.  It stands still while the program waits for a
-processor, and while the judge itself does not run: then the machine stood still, or was so busy that nobody can say
-what the program would have done.
+CPU time is the measure; the wall clock only ends a program that waits without using CPU time.  It stops while the
+program waits for a processor, and while the judge itself does not run, because then the machine was suspended or
+overloaded.
 """
 
 from __future__ import annotations

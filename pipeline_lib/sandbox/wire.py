@@ -1,6 +1,6 @@
-"""How jobs and verdicts travel between trusted processes: a frame is a small JSON head and a body of bytes.
+"""The format of jobs and verdicts between trusted processes: a frame has a small JSON head and a body of bytes.
 
-The body is passed on unread by whoever only forwards it.
+Processes that only forward a frame do not read its body.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A jail with its fork server, seen from outside.
 
-Promises: `take` gives the channel of a fresh, confined child; `finish` ends that child and says what it used; whatever
-goes wrong in between is a `WorkerDied`, after which the worker is of no more use and `close` removes all of it.
+Promises: `take` returns the channel of a new, confined child; `finish` ends that child and returns its use of
+resources.  Every failure in between is a `WorkerDied`; after it the worker cannot be used again, and `close` removes
+all of it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What everything that plays, trains and measures knows of an environment; each environment lies in `environments`."""
+"""The interface of an environment, which all packages that play, train and measure use; see `environments`."""

@@ -1,8 +1,8 @@
-"""Rewards of one's own: a class named by ``package.module:ClassName``, made with its own, checked settings.
+"""Reward classes of your own: a class named by ``package.module:ClassName``, created with its own, checked settings.
 
-The settings of such a class are the keyword arguments of its constructor.  They are checked against its annotations as
-all settings are (numbers in strings become numbers, unknown names are refused), so a mistake is answered before any
-work, with the names that are known.
+The settings of such a class are the keyword arguments of its constructor.  They are checked against its annotations
+like all settings (numbers in strings become numbers, unknown names are refused), so a mistake is reported before any
+work, with the known names.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def custom_reward(path: str, options: Mapping[str, Any], base: type[R], given: M
         raise ValueError(f"environment.reward.path: cannot find {path!r}: {error}; {expected}") from error
     if not (isinstance(cls, type) and issubclass(cls, base)):
         what = cls.__name__ if isinstance(cls, type) else type(cls).__name__
-        raise ValueError(f"environment.reward.path: {path} is {what}, which is no reward; {expected}")
+        raise ValueError(f"environment.reward.path: {path} is {what}, which is not a reward; {expected}")
     parameters = _parameters(cls)
     own = {name: value for name, value in (given or {}).items() if name in parameters}
     fields: dict[str, Any] = {name: field for name, field in parameters.items() if name not in own}

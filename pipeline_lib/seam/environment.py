@@ -1,9 +1,9 @@
-"""The seam between a task and everything that runs a team on it.
+"""The interface between a task and all code that runs a team on it.
 
-An environment is a cooperative Dec-POMDP (Oliehoek & Amato, 2016): every agent sees its own observation (text), all
-act at once (text), and one joint reward comes back.  It is batched: `step` takes many states at once, so that
-programs are executed, and philosophers moved, side by side.  States are values; `step` returns new ones and never
-changes the old, so several continuations of one state can be sampled (the tree of MAGRPO's multi-turn variant).
+An environment is a cooperative Dec-POMDP (Oliehoek & Amato, 2016): every agent sees its own observation (text), all act
+at once (text), and the environment returns one joint reward.  It is batched: `step` takes many states at once, so that
+programs are executed, and philosophers moved, side by side.  States are values: `step` returns new ones and never
+changes the old ones, so several continuations of one state can be sampled (the tree of MAGRPO's multi-turn variant).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ S = TypeVar("S")  # the state type
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[S]):
-    """What one joint action led to.
+    """The result of one joint action.
 
     Attributes:
-        reward: the joint reward of this turn, or None when no reward can be given because the infrastructure failed;
-            such an outcome is left out of training and counted, never scored as 0.
-        terms: every weighted reward term by name; they sum to ``reward``.
+        reward: the joint reward of this turn, or None if the infrastructure failed; such an outcome is left out of
+            training and counted, never scored as 0.
+        terms: all weighted reward terms by name; their sum is ``reward``.
         metrics: unweighted quantities of this turn (for coding: ``tests_passed`` in [0, 1], ``all_passed`` 0/1,
             ``cooperation`` 0/1, ...); evaluation and report read them, training only logs them.
         state: the state in which the next turn starts.
-        done: no further turn follows.
+        done: whether the episode has ended.
         details: JSON-like facts for the report (cooperation scheme, verdict status, error text); never used as reward.
     """
 
@@ -47,7 +47,7 @@ class Environment(ABC, Generic[P, S]):
 
     #: Largest number of turns in an episode.
     turns: int
-    #: Least and greatest reward of one turn; early termination and reports are relative to the greatest.
+    #: Smallest and greatest possible reward of one turn; early termination and reports are relative to the greatest.
     reward_bounds: tuple[float, float]
 
     @abstractmethod
@@ -56,17 +56,17 @@ class Environment(ABC, Generic[P, S]):
 
     @abstractmethod
     def start(self, problem: P, seed: int = 0) -> S:
-        """Return the first state of an episode; ``seed`` fixes whatever chance the environment has."""
+        """Return the first state of an episode; ``seed`` determines all randomness of the environment."""
 
     @abstractmethod
     def observe(self, state: S, agent: int) -> str:
-        """Return what agent number ``agent`` sees in ``state``: the text its policy is prompted with."""
+        """Return the observation of agent number ``agent`` in ``state``, the prompt of its policy."""
 
     def acting(self, state: S) -> Sequence[int] | None:
         """Return the numbers of the agents whose action counts in this turn; None means all of them.
 
-        Turn-taking environments override it.  The others' texts are ignored: nothing need be sampled for them (pass
-        an empty text), and nothing is learned from what they did not choose.
+        Environments in which agents move one after the other override this.  The texts of the other agents are ignored:
+        nothing needs to be sampled for them (pass an empty text), and nothing is learned from them.
         """
         return None
 
@@ -74,18 +74,18 @@ class Environment(ABC, Generic[P, S]):
     def step(self, states: Sequence[S], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[S]]:
         """Apply one joint action (a text per agent) to each state, in input order.
 
-        Untrusted text is only ever executed by the sandbox.  Problems of the infrastructure become outcomes with
-        ``reward=None``; they do not raise.
+        Untrusted text is executed only in the sandbox.  Failures of the infrastructure become outcomes with
+        ``reward=None``; they do not raise an error.
         """
 
     def exhibit(self, state: S, actions: Sequence[str]) -> Exhibit:
-        """Return for people what a joint action amounts to.
+        """Return the joint result of a joint action for display.
 
         Args:
-            state: the state in which it was taken, or the one that `step` led to, which may know what came of it.
-            actions: a text per agent; empty for those that did not act.
+            state: the state before the joint action, or the one that `step` returned, which may contain its result.
+            actions: one text per agent; empty for agents that did not act.
         """
         return Exhibit("\n\n".join(text.strip("\n") for text in actions if text.strip()))
 
     def close(self) -> None:
-        """Free what the environment holds (worker processes); calling it twice is fine."""
+        """Free the resources of the environment (worker processes); it may be called twice."""

@@ -1,4 +1,4 @@
-"""What a joint action amounts to, for people to read; nothing is learned or counted from it."""
+"""The joint result of a joint action for display; it is not used for learning or counting."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that the joint result was asked.
+    """One check of the joint result.
 
     Attributes:
         what: the question, for example a test's source.
-        passed: it held.
-        answer: what came instead, a line; empty where there is nothing to add.
+        passed: whether it succeeded.
+        answer: the actual answer, one line; empty if there is nothing to add.
     """
 
     what: str
@@ -22,12 +22,12 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Exhibit:
-    """The joint result, and what it was asked.
+    """The joint result and its checks.
 
     Attributes:
         text: the result.
-        language: what it is written in, as syntax highlighters name it; empty for prose.
-        checks: in the order in which they were made; none where the environment has no such thing, or nothing was run.
+        language: its language, as syntax highlighters name it; empty for prose.
+        checks: in the order in which they were made; empty if the environment has no checks, or nothing was run.
     """
 
     text: str

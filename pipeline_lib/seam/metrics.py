@@ -1,4 +1,4 @@
-"""How a metric is named and shown; each environment says it of its own."""
+"""The name and format of a metric; each environment defines them for its own metrics."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ class Metric:
     Attributes:
         label: axis label and noun in sentences.
         share: the metric is a fraction in [0, 1] and is shown in per cent, differences in points.
-        better: which direction is good; a primary metric must be better when higher.
-        low: least possible value, or None when unknown; 0 for a share.
-        high: greatest possible value, or None when unknown; 1 for a share.
-        behaviour: it says how a team behaves rather than how well it does.
-        over_checkpoints: it is drawn over the checkpoints, beside the primary metric.
-        at_k: what the expected best value among k episodes is called, for example ``accuracy`` for ``accuracy@k``.
-        solves: a value of 1 or more is a success: pass@k and pass^k count these.
+        better: which direction is good; for a primary metric higher must be better.
+        low: smallest possible value, or None if unknown; 0 for a share.
+        high: greatest possible value, or None if unknown; 1 for a share.
+        behaviour: whether it describes how a team behaves, not how well it does.
+        over_checkpoints: whether it is plotted over the checkpoints, beside the primary metric.
+        at_k: name of the expected best value among k episodes, for example ``accuracy`` for ``accuracy@k``.
+        solves: whether a value of 1 or more is a success; pass@k and pass^k count these.
+        about: what it measures in an episode: a clause without a capital and a full stop.
     """
 
     label: str
@@ -33,6 +34,7 @@ class Metric:
     over_checkpoints: bool = False
     at_k: str = ""
     solves: bool = False
+    about: str = ""
 
     def __post_init__(self) -> None:
         if self.share and self.low is None and self.high is None:
@@ -51,10 +53,10 @@ class Metric:
 
 
 Metrics = Mapping[str, Metric]
-"""The metrics of an environment by name, in the order in which they are shown; ``reward`` is every environment's."""
+"""The metrics of an environment by name, in display order; every environment also has ``reward``."""
 
 NO_METRICS: Metrics = MappingProxyType({})
-"""Nothing is known of any metric."""
+"""No metrics."""
 
 
 def describe(name: str, metrics: Metrics) -> Metric:

@@ -1,7 +1,7 @@
-"""Imports code that settings name: what runs is what its source says, whatever bytecode lies beside it.
+"""Import code that settings name, after removing bytecode that is older than its source.
 
-Bytecode is found old as for the project's own packages (`pipeline_lib.bytecode`), everywhere below the folder from
-which the module comes, since it may import others that lie there.
+This uses the same check as for the project's own packages (`pipeline_lib.bytecode`), for the whole folder that contains
+the module, since the module may import others from there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Finds an environment by the ``kind`` that settings give.
+"""Find an environment by the ``kind`` in the settings.
 
 A kind is one of three: the name of a folder in `pipeline_lib.environments`; a name under which an installed package
-offers its environment (entry points of the group ``symposium.environments``); or an import path,
-``my_package.my_task`` or ``my_package.my_task:Class``.  The module that is meant, or the module ``task`` in the package
-that is meant, holds one subclass of `Task`.
+provides its environment (entry points of the group ``symposium.environments``); or an import path,
+``my_package.my_task`` or ``my_package.my_task:Class``.  The module, or the module ``task`` in the package, contains one
+subclass of `Task`.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def task_class(kind: str) -> type[Task]:
     if len(classes) != 1:
         held = ", ".join(value.__name__ for value in classes) or "none"
         raise UnknownEnvironmentError(
-            f"{place} is no environment: {module.__name__} must hold one subclass of pipeline_lib.seam.task.Task "
-            f"(it holds: {held}), or kind must name it, as in {module.__name__}:Class"
+            f"{place} is not an environment: {module.__name__} must contain one subclass of pipeline_lib.seam.task.Task"
+            f" (it contains: {held}), or kind must name the class, as in {module.__name__}:Class"
         )
     return classes[0]
 

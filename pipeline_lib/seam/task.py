@@ -1,8 +1,8 @@
-"""Everything that is special to one environment, behind one class.
+"""The interface of everything that is specific to one environment.
 
-The chain asks a `Task` and knows no environment by name: what its settings are, where its problems come from, how it is
-played, measured, audited and shown.  The class and its methods import what they need when they are called, so that a
-stage depends on the code of those methods only that it calls (`tasks.identity.stages`).
+The chain uses a `Task` and knows no environment by name: its settings, its problems, how it is played, measured,
+audited and shown.  The class and its methods import what they need when they are called, so that a stage depends only
+on the code of the methods that it calls (`tasks.identity.stages`).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class Problem(Protocol):
-    """What everybody needs of a problem."""
+    """The common interface of all problems."""
 
     @property
     def id(self) -> str:
-        """Return its name, unique among all problems of its source."""
+        """Return its id, unique among all problems of its source."""
 
     @property
     def family(self) -> str:
-        """Return the cluster that statistics resample and that splits keep together where they can."""
+        """Return its family, the cluster that statistics resample and that splits keep together if possible."""
 
     @property
     def content_hash(self) -> str:
-        """Return a digest of what is asked, the same for two problems that differ in their names only."""
+        """Return a digest of the question, the same for two problems that differ only in their ids."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the problem as a JSON object, which `Task.read_problem` reads."""
@@ -40,7 +40,7 @@ class Problem(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """What the embedded model imitates in its warm start.
+    """An example that the embedded model imitates in its warm start.
 
     Attributes:
         observation: the prompt.
@@ -55,12 +55,12 @@ class Task(ABC):
     """One kind of environment; it holds no state.
 
     Attributes:
-        settings: model of the ``environment`` section; its key ``kind`` is added where the model leaves it open.
-        problems: models of the ``problems`` section, told apart by the literal of their key ``kind``; the first is the
-            default.
-        primary: the metric that the verdict is about unless settings name another one.
-        guards: what a checkpoint must keep to be selected unless settings say it, each as ``evaluate.guards`` has it.
-        demonstrates_reading: demonstrations quote what agents wrote, so the embedded model can play protocols in which
+        settings: model of the ``environment`` section; the key ``kind`` is added if the model does not define it.
+        problems: models of the ``problems`` section, distinguished by the literal of their key ``kind``; the first is
+            the default.
+        primary: the primary metric, unless settings name another one. guards: limits that a checkpoint must keep to be
+        selected, unless settings define them; as in ``evaluate.guards``. demonstrates_reading: demonstrations quote
+        what agents wrote, so the embedded model can play protocols in which
             agents read each other.
     """
 
@@ -72,7 +72,7 @@ class Task(ABC):
 
     @abstractmethod
     def make_problems(self, settings: Any) -> Mapping[str, Sequence[Problem]]:
-        """Return the problems of the splits ``train``, ``validation`` and ``test``, and of further ones, by split.
+        """Return the problems of the splits ``train``, ``validation`` and ``test``, and of any further ones, by split.
 
         Args:
             settings: the ``problems`` section.
@@ -86,49 +86,50 @@ class Task(ABC):
         """Rebuild a problem from its JSON object; unknown or missing keys raise TypeError."""
 
     def type_problem(self, text: str) -> Problem:
-        """Return the problem that somebody typed, in the words that are natural here.
+        """Return the problem that a person typed, in the form that is usual in this environment.
 
         Raises:
-            ValueError: it cannot be understood, or problems of this environment are given as JSON only.
+            ValueError: the text is not valid, or problems of this environment must be JSON.
         """
-        raise ValueError("problems of this environment are given as JSON, as they stand in data/problems/*.jsonl")
+        raise ValueError("problems of this environment must be JSON, as in data/problems/*.jsonl")
 
     def without_code(self, problem: Any) -> Problem:
-        """Return a problem that a stranger sent, without whatever of it would be run as trusted code.
+        """Return a problem of an untrusted client without everything that would be run as trusted code.
 
-        An environment whose problems carry code (tests, say) must override it; playing what is returned must run none.
+        An environment whose problems contain code (for example tests) must override this; playing the returned problem
+        must not run such code.
         """
         problem_without: Problem = problem
         return problem_without
 
     def prompts(self, problems: Sequence[Any]) -> list[str]:
-        """Return what agents are prompted with at first, as far as problems alone say it: the tokenizer is made of it.
+        """Return the first prompts of all agents that follow from the problems; the tokenizer is trained on them.
 
-        A policy's context must have room for the longest.
+        A policy's context must be longer than the longest of them.
         """
         return []
 
     def demonstrate(self, problems: Sequence[Any], count: int, mistakes: float, seed: int) -> Sequence[Demonstration]:
-        """Return ``count`` demonstrations for the warm start of the embedded model; the same arguments, the same list.
+        """Return ``count`` demonstrations for the embedded model's warm start; the same arguments give the same list.
 
         Args:
             problems: the training split.
-            count: how many.
-            mistakes: share in [0, 1) of flawed ones.
-            seed: fixes every draw.
+            count: number of demonstrations.
+            mistakes: share in [0, 1) of demonstrations with a mistake.
+            seed: seed of all random draws.
 
         Raises:
             ValueError: this environment has none.
         """
-        raise ValueError("nobody demonstrates this environment to the embedded model; use a pretrained policy")
+        raise ValueError("this environment has no demonstrations for the embedded model; use a pretrained policy")
 
     @abstractmethod
     def make(self, settings: Any, executor: Callable[[], Any]) -> Environment[Any, Any]:
-        """Return the environment that a team acts in.
+        """Return the environment in which a team acts.
 
         Args:
-            settings: the ``environment`` section.
-            executor: makes the sandbox (`pipeline_lib.sandbox.Executor`); one that runs no programs never calls it.
+            settings: the ``environment`` section. executor: creates the sandbox (`pipeline_lib.sandbox.Executor`); an
+            environment without programs never calls it.
         """
 
     def single_agent(self, settings: Any) -> BaseModel | None:
@@ -140,42 +141,54 @@ class Task(ABC):
         return ""
 
     def unrepeatable(self, settings: Any) -> str:
-        """Return why two joint actions cannot be compared in one and the same state; empty if they can.
+        """Return why a state cannot be stepped from more than once; empty if it can.
 
-        Credit beyond ``aligned`` steps several times from a state, and compares what came of it: `Environment.step`
-        leaves the state as it was, and all chance is in the state.  An environment of which that is not true (a
-        running service, a draw without a seed) says so here.
+        Plans of credit other than ``aligned`` step several times from a state and compare the outcomes.  This requires
+        that `Environment.step` does not change the state, and that all randomness is in the state.  An environment
+        without these properties (a running service, random draws without a seed) returns a reason here.
         """
         return ""
 
     def acting_together(self, params: Any) -> int | None:
-        """Return the most agents that act in one turn, as far as the settings say it; None if they do not."""
+        """Return the largest number of agents that act in one turn; None if it does not follow from the settings."""
         return None
 
     def check(self, params: Any) -> None:
-        """Raise ValueError where the settings of several sections do not go with this environment."""
+        """Raise ValueError if the settings of several sections do not fit this environment."""
 
     def notes(self, settings: Any) -> list[str]:
-        """Return what a reader of the report must know of the teams compared, a paragraph each."""
+        """Return notes on the compared teams for the reader of the report, one paragraph each."""
         return []
+
+    def terms(self, settings: Any) -> Mapping[str, str]:
+        """Return what the reward's terms mean, each a clause without a capital and a full stop; empty if unknown."""
+        return {}
+
+    def team_terms(self, settings: Any) -> Sequence[str]:
+        """Return the terms that the reward pays to a team and never to the single agent's form."""
+        return ()
+
+    def schemes(self) -> Mapping[str, str]:
+        """Return the ways to work together that outcomes may name (`details["schemes"]`), and what each means."""
+        return {}
 
     @abstractmethod
     def metrics(self) -> Metrics:
-        """Return the metrics that outcomes have, in the order in which they are shown."""
+        """Return the metrics of outcomes, in the order in which they are shown."""
 
     @abstractmethod
     def audit(self) -> Any:
-        """Return who audits a reward of this environment (`pipeline_lib.audit.examiner.Examiner`)."""
+        """Return the examiner of this environment's rewards (`pipeline_lib.audit.examiner.Examiner`)."""
 
     def reward_code(self, settings: Any) -> str:
-        """Return where the code of the reward is, ``package.module:Class``; an edit there calls for a new audit."""
+        """Return the location of the reward's code, ``package.module:Class``; an edit there requires a new audit."""
         return f"{type(self).__module__}:{type(self).__qualname__}"
 
     def figures(self, data: Any) -> Sequence[Any]:
-        """Return the figures that only this environment has.
+        """Return figures that only this environment has.
 
         Args:
-            data: what the report is made of (`pipeline_lib.report.data.ReportData`).
+            data: the data of the report (`pipeline_lib.report.data.ReportData`).
 
         Returns:
             `pipeline_lib.report.style.Figure` objects; their tables are written for ``dvc plots`` too.
@@ -184,10 +197,10 @@ class Task(ABC):
 
 
 def check_steps(params: Any) -> None:
-    """Refuse steps of training that need more problems than are generated; for `Task.check` of whoever generates.
+    """Check that a training step needs no more problems than are generated; for `Task.check`.
 
     Raises:
-        ValueError: they do.
+        ValueError: it needs more.
     """
     wanted, made = params.train.problems_per_step, params.problems.sizes.train
     if wanted > made:

@@ -1,22 +1,23 @@
-"""What all settings models have in common, and which settings a result depends on.
+"""Common base of all settings models; which settings a result depends on.
 
-Every setting is of one of two kinds, and its type says which.  A *result setting* decides what comes out; it is part
-of the identity of what it decides.  A *machine setting* (``Machine[int]``) only says how the machine at hand does the
-work: it changes no result beyond the order of additions, makes nothing stale, and may differ between a killed run and
-its continuation.
+There are two kinds of settings, distinguished by their type.  A *result setting* changes results and is part of the
+identity of the stages that read it.  A *machine setting* (``Machine[int]``) only says how this machine does the work:
+it changes results at most by the order of additions, makes no stage stale, and may differ between a killed run and its
+continuation.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
 
 class _Mark:
-    """Says of a setting what its value alone does not say."""
+    """An annotation of a setting: machine setting, name of code, or name of files."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -35,13 +36,29 @@ CodeName = Annotated[str, _CODE]
 """A name of code, ``package.module:Class``, whose source a result depends on."""
 
 FileName = Annotated[str, _FILES]
-"""A path of a file or folder whose content a result depends on; or, where there is none, a name on the hub."""
+"""A path of a file or folder whose content a result depends on; if there is no such path, a name on the hub."""
+
+
+def _title(model: type[BaseModel]) -> str:
+    """Return what a form calls a model: its ``kind`` if it is a variant, else its name in words."""
+    if field := model.model_fields.get("kind"):
+        return ", ".join(map(str, get_args(field.annotation)))
+    return re.sub(r"\B(?=[A-Z])", " ", model.__name__.removesuffix("Settings")).lower()
 
 
 class Section(BaseModel):
-    """An immutable group of settings; unknown keys are refused, defaults are checked like given values."""
+    """An immutable group of settings; unknown keys are refused, defaults are checked like given values.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    In forms, settings have the names that they have in ``params.yaml``.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        model_title_generator=_title,
+        field_title_generator=lambda name, field: name,
+    )
 
 
 def is_of_the_machine(field: FieldInfo) -> bool:

@@ -1,4 +1,4 @@
-"""``train.credit``: which combinations of the sampled actions are executed to find out who earned the reward."""
+"""``train.credit``: which combinations of the sampled actions are executed to give each agent its own advantage."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class PairingsCredit(Section):
     """Every action with a few different partners: per_action x G executions per group."""
 
     kind: Literal["pairings"] = "pairings"
-    per_action: int = Field(2, ge=2, description="executions per action, the sampled joint action included")
+    per_action: int = Field(2, ge=2, description="executions per action, including the sampled joint action")
 
 
 class LatinCredit(Section):
-    """A balanced part of the table of all combinations: G^2 executions per group, whatever the number of agents."""
+    """A balanced subset of all combinations: G^2 executions per group, for any number of agents."""
 
     kind: Literal["latin"] = "latin"
 
@@ -35,7 +35,7 @@ class CrossCredit(Section):
 
 
 class ColumnCredit(Section):
-    """Every action among partners that hold theirs (as C3 and COMA compare): G + N G (G - 1) executions per group."""
+    """Every action of one agent, with fixed partners (as in C3 and COMA): G + N G (G - 1) executions per group."""
 
     kind: Literal["column"] = "column"
 

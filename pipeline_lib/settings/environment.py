@@ -1,4 +1,4 @@
-"""``environment`` and ``problems``: sections whose settings the environment brings along."""
+"""``environment`` and ``problems``: sections whose settings models are defined by the environment."""
 
 from __future__ import annotations
 
@@ -14,21 +14,25 @@ from pipeline_lib.seam.registry import UnknownEnvironmentError, find, names
 from pipeline_lib.settings.base import CodeName, Section
 
 DEFAULT = "coding"
-"""The environment of settings that name none."""
+"""The environment if the settings name none."""
 
 
 class EnvironmentSection(Section):
-    """What the settings of every environment have in common."""
+    """Common settings of all environments."""
 
-    kind: str = Field(description="a name (coding, philosophers, an installed one) or an import path: package.module")
+    kind: str = Field(
+        description="name (coding, philosophers, writing, or an installed one) or import path: package.module"
+    )
 
 
 class CustomReward(Section):
-    """A reward class of your own (docs/rewards.md); its terms and bounds are its own, and so are its settings."""
+    """A reward class of your own, with its own terms, bounds and settings (docs/rewards.md)."""
 
     kind: Literal["custom"] = "custom"
     path: CodeName = Field(pattern=r"^[\w.]+:\w+$", description="'package.module:ClassName' of a subclass of Reward")
-    options: dict[str, Any] = Field({}, description="its settings: keyword arguments, checked against its annotations")
+    options: dict[str, Any] = Field(
+        {}, description="settings of the class: keyword arguments, checked against its annotations"
+    )
 
 
 @functools.cache
@@ -88,7 +92,7 @@ def _read_problems(value: Any, info: core_schema.ValidationInfo) -> Any:
 
 
 class _FromEnvironment:
-    """Says of a section that the environment's own model validates it; forms show those of all known environments."""
+    """A section that the environment's own model validates; forms show the models of all known environments."""
 
     def __init__(self, read: Callable[[Any, Any], Any], models: Callable[[], Sequence[type[BaseModel]]]) -> None:
         self._read, self._models = read, models

@@ -10,19 +10,19 @@ from pipeline_lib.settings.base import Section
 
 
 class SampleSettings(Section):
-    """How many actions are sampled per problem, from which seed."""
+    """How many episodes are played per problem, and with which seed."""
 
     samples: int = Field(4, ge=1, description="episodes per problem")
     seed: int = Field(1000, ge=0, description="sampling seed, the same for every checkpoint")
 
 
 class Guard(Section):
-    """What a checkpoint must keep to be selected, whatever its primary metric says."""
+    """A limit that a checkpoint must keep to be selected, for any value of its primary metric."""
 
     metric: str = Field(min_length=1, description="a metric of the environment")
-    better: Literal["higher", "lower"] = Field("higher", description="which direction is good")
-    limit: float | None = Field(None, description="the worst mean that is accepted")
-    slack: float | None = Field(None, ge=0, description="how much worse than the base's mean is accepted")
+    better: Literal["higher", "lower"] = Field("higher", description="which direction of the metric is good")
+    limit: float | None = Field(None, description="worst accepted mean")
+    slack: float | None = Field(None, ge=0, description="accepted difference from the base's mean in the bad direction")
 
     @model_validator(mode="after")
     def _guards_something(self) -> Guard:
@@ -32,36 +32,50 @@ class Guard(Section):
 
 
 class EvaluateSettings(Section):
-    """Sweep on the validation split, selection by a rule fixed here, one test on the held-out split."""
+    """Sweep on the validation split, rule of selection, one test on the held-out split."""
 
-    metric: str = Field("reward", description="primary metric, one of the environment's; by default the one it names")
-    validation: SampleSettings = SampleSettings(samples=4, seed=1000)
-    test: SampleSettings = SampleSettings(samples=8, seed=2000)
+    metric: str = Field(
+        "reward",
+        description="primary metric: one of the environment's, or reward; the default comes from the environment",
+    )
+    validation: SampleSettings = Field(
+        SampleSettings(samples=4, seed=1000), description="episodes of the sweep, on the validation split"
+    )
+    test: SampleSettings = Field(
+        SampleSettings(samples=8, seed=2000), description="episodes of the test, on the held-out split"
+    )
     select: Literal["best_mean", "one_standard_error"] = Field(
         "best_mean",
-        description="best validation mean, or the earliest checkpoint within one standard error of it",
+        description="checkpoint with the best validation mean, or the earliest one within one standard error of it",
     )
     guards: tuple[Guard, ...] = Field(
         (),
-        description="what a checkpoint must keep to be selected (form, activity, behaviour); by default what the "
-        "environment asks",
+        description="limits that a checkpoint must keep to be selected (form, activity, behaviour); the default comes "
+        "from the environment",
     )
     identical_share: float = Field(
         0.95,
         gt=0,
         le=1,
-        description="largest share of episodes that may be equal in all that is recorded, whatever the problem",
+        description="largest accepted share of episodes that are equal in every recorded respect, over all problems",
     )
-    pass_k: tuple[int, ...] = Field((1, 4, 8), description="for which k pass@k, pass^k and accuracy@k are given")
+    pass_k: tuple[int, ...] = Field(
+        (1, 4, 8), description="values of k for pass@k, pass^k and accuracy@k, at most test.samples"
+    )
     baselines: tuple[Literal["naive_concatenation", "sequential_pipeline", "one_round_discussion"], ...] = Field(
         ("sequential_pipeline", "one_round_discussion"),
-        description="protocols that the untrained base plays on the test split beside its own; [] leaves them out",
+        description="further protocols in which the untrained base plays the test split; [] for none",
     )
 
     @model_validator(mode="after")
-    def _k_positive(self) -> EvaluateSettings:
+    def _k_episodes_are_played(self) -> EvaluateSettings:
         if wrong := [k for k in self.pass_k if k < 1]:
             raise ValueError(f"pass_k has {wrong[0]}; k is a number of episodes, at least 1")
+        if (largest := max(self.pass_k, default=0)) > self.test.samples:
+            raise ValueError(
+                f"pass_k has {largest}, and the test plays {self.test.samples} episodes per problem (test.samples); "
+                f"k is at most {self.test.samples}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -72,10 +86,12 @@ class EvaluateSettings(Section):
 
 
 class VerdictSettings(Section):
-    """Significance: everything here is fixed before the sweep."""
+    """Significance; all of it is fixed before the sweep."""
 
     alpha: float = Field(0.05, gt=0, lt=0.5, description="family-wise error rate")
-    margin: float = Field(0.05, gt=0, description="smallest difference of the primary metric that would matter")
-    power: float = Field(0.8, gt=0.5, lt=1, description="power at which detectable effects and needed sizes are given")
+    margin: float = Field(0.05, gt=0, description="smallest difference of the primary metric that matters")
+    power: float = Field(
+        0.8, gt=0.5, lt=1, description="power for which detectable effects and needed sample sizes are computed"
+    )
     resamples: int = Field(10_000, ge=200, description="bootstrap and permutation resamples")
     seed: int = Field(0, ge=0, description="seed of the resampling")

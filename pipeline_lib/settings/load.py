@@ -1,13 +1,13 @@
-"""Reads ``params.yaml``, resolves presets, and answers mistakes in words.
+"""Read ``params.yaml``, resolve presets, and explain errors.
 
-A section of ``params.yaml`` is either written out, or the name of a preset: ``policy: qwen2.5-coder-3b-lora`` stands
-for ``conf/policy/qwen2.5-coder-3b-lora.yaml``.  So one override (``dvc exp run -S policy=...``) swaps a whole
-configuration, and nothing ever writes into the file that people edit.
+A section of ``params.yaml`` is either written out, or is the name of a preset: ``policy: qwen2.5-coder-3b-lora`` stands
+for ``conf/policy/qwen2.5-coder-3b-lora.yaml``.  So one override (``dvc exp run -S policy=...``) replaces a whole
+section, and no program changes the file that people edit.
 
-A preset of ``environment`` may bring presets of other sections along, since another task wants other problems and
-another kind of training: its key ``with`` names them (``with: {problems: philosophers, train: philosophers}``).  What
-the file says of such a section stays: a preset named there, another ``kind`` than the default one, and every single
-value that is not the default.
+A preset of ``environment`` may name presets of other sections, since another task needs other problems and another kind
+of training (key ``with``: ``with: {problems: philosophers, train: philosophers}``).  These values of the file take
+precedence over such a preset: a preset named in the file, another ``kind`` than the default one, and every single value
+that is not the default.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def load_params(
         origin[section] = path
         if isinstance(value, str) and section in Params.model_fields:
             origin[section] = conf / section / f"{value}.yaml"
-            value = _read_preset(conf / section, section, value)
+            value = read_preset(conf / section, section, value)
         resolved[str(section)] = value
     if isinstance(content.get("environment"), str):
         _bring_along(resolved, origin, content, conf)
@@ -60,20 +60,22 @@ def load_params(
 
 
 def _bring_along(resolved: dict[str, Any], origin: dict[str, Path], content: Mapping[str, Any], conf: Path) -> None:
-    """Put the presets that the environment's preset names under ``with`` below what the file itself says."""
+    """Merge the presets that the environment's preset names under ``with``; values of the file take precedence."""
     brought = resolved["environment"].pop("with", {})
     if not isinstance(brought, dict) or not set(brought) <= set(Params.model_fields) - {"environment"}:
-        raise SettingsError(f"{origin['environment']}: with: names other sections and their presets, got {brought!r}")
+        raise SettingsError(
+            f"{origin['environment']}: with: must contain other sections and their presets, got {brought!r}"
+        )
     defaults = Params().model_dump(mode="json")
     for section, name in brought.items():
         own = content.get(section) or {}
         if not isinstance(own, dict) or own.get("kind") not in (None, defaults[section].get("kind")):
             continue
-        preset = _read_preset(conf / section, section, str(name))
+        preset = read_preset(conf / section, section, str(name))
         resolved[section] = _on_top(preset, own, defaults[section])
         origin[section] = conf / section / f"{name}.yaml"
     for section in {"problems", "evaluate"} - set(brought):
-        if isinstance(own := content.get(section), dict):  # what another environment has by default is not wanted here
+        if isinstance(own := content.get(section), dict):  # defaults of another environment do not apply here
             resolved[section] = _on_top({}, own, defaults[section])
 
 
@@ -103,7 +105,7 @@ def validate_params(content: Mapping[str, Any], path: Path, origin: Mapping[str,
 
 
 def _refuse_repeated_keys(text: str) -> None:
-    """Raise ConstructorError if a key is written twice in a section; YAML would take the last without a word."""
+    """Raise ConstructorError if a key is written twice in a section; YAML would silently use the last one."""
     waiting = [yaml.compose(text, Loader=yaml.SafeLoader)]
     known: list[object] = []
     while waiting:
@@ -141,7 +143,12 @@ def _read_mapping(path: Path) -> dict[str, Any]:
     return content
 
 
-def _read_preset(folder: Path, section: str, name: str) -> Any:
+def read_preset(folder: Path, section: str, name: str) -> Any:
+    """Return what the preset ``<folder>/<name>.yaml`` of a section says.
+
+    Raises:
+        SettingsError: there is none; the message names those that there are.
+    """
     path = folder / f"{name}.yaml"
     known = sorted(file.stem for file in folder.glob("*.yaml"))
     if name not in known:
@@ -153,7 +160,7 @@ def _read_preset(folder: Path, section: str, name: str) -> Any:
 
 
 def _chosen(content: Mapping[str, Any]) -> Chosen:
-    """Return the models that the environment brings for its sections, as far as it is known."""
+    """Return the models that the environment defines for its sections, if the environment is known."""
     environment = content.get("environment", {"kind": DEFAULT})
     try:
         kind = str(environment["kind"])
@@ -177,7 +184,7 @@ def _explain(item: dict[str, Any], path: Path, chosen: Chosen) -> str:
     if item["type"] == "kind":
         return f"{path}: {name}.kind: {context['reason']}"
     if item["type"] == "union_tag_not_found":
-        return f"{path}: {name}: 'kind' is missing; it says which variant the section is"
+        return f"{path}: {name}: 'kind' is missing; it selects the variant of the section"
     if item["type"] == "missing":
         return f"{path}: {name}: missing; it has no default"
     reason = str(item["msg"]).removeprefix("Value error, ")
@@ -187,7 +194,7 @@ def _explain(item: dict[str, Any], path: Path, chosen: Chosen) -> str:
 
 
 def _without_tags(location: tuple[Any, ...], chosen: Chosen) -> list[Any]:
-    """Drop the variant names that pydantic puts into the path of a discriminated union."""
+    """Remove the variant names that pydantic inserts into the path of a discriminated union."""
     keys: list[Any] = []
     models: list[type[BaseModel]] = [Params]
     for part in location:
@@ -204,7 +211,7 @@ def _without_tags(location: tuple[Any, ...], chosen: Chosen) -> list[Any]:
 
 
 def _siblings(location: tuple[Any, ...], chosen: Chosen) -> list[str]:
-    """Return the valid keys beside an unknown one."""
+    """Return the valid keys of the section with the unknown key."""
     models: list[type[BaseModel]] = [Params]
     for part in location[:-1]:
         fields = {name: model.model_fields[name] for model in models for name in model.model_fields}

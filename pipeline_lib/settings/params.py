@@ -1,4 +1,4 @@
-"""The one typed, immutable model of ``params.yaml``: a section per stage."""
+"""The typed, immutable model of ``params.yaml``: one section per stage."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Params(Section):
     def _sections_agree(self) -> Params:
         if isinstance(self.policy, EmbeddedPolicy) and self.rollouts.max_new_tokens >= self.policy.context:
             raise ValueError(
-                f"rollouts.max_new_tokens ({self.rollouts.max_new_tokens}) leaves no room for a prompt in "
+                f"rollouts.max_new_tokens ({self.rollouts.max_new_tokens}) leaves no space for a prompt in "
                 f"policy.context ({self.policy.context})"
             )
         if self.train.loss.kl > 0 and (self.rollouts.top_p < 1 or self.rollouts.top_k > 0):
             raise ValueError(
-                f"train.loss.kl ({self.train.loss.kl:g}) compares distributions of full support; set rollouts.top_p "
+                f"train.loss.kl ({self.train.loss.kl:g}) needs distributions with full support; set rollouts.top_p "
                 "to 1 and rollouts.top_k to 0, or train.loss.kl to 0"
             )
         return self
@@ -65,19 +65,23 @@ class Params(Section):
         for what, name in [("metric", self.evaluate.metric), *(("guards", g.metric) for g in self.evaluate.guards)]:
             if name != "reward" and name not in known:
                 raise ValueError(
-                    f"evaluate.{what}: {name!r} is no metric of the environment {self.environment.kind}; accepted: "
+                    f"evaluate.{what}: {name!r} is not a metric of the environment {self.environment.kind}; accepted: "
                     f"{', '.join(known)}, reward"
                 )
         if self.evaluate.metric != "reward" and known[self.evaluate.metric].better == "lower":
-            raise ValueError(f"evaluate.metric: {self.evaluate.metric} is better when lower, the primary must not be")
+            raise ValueError(
+                f"evaluate.metric: lower values of {self.evaluate.metric} are better; choose another metric"
+            )
         protocol = self.rollouts.protocol
         if protocol != "decentralised" and (reason := task.senseless(protocol, self.environment)):
             raise ValueError(f"rollouts.protocol: {protocol} makes no sense here: {reason}")
         for name in self.evaluate.baselines:
             if name == protocol:
-                raise ValueError(f"evaluate.baselines: {name} is rollouts.protocol, which the base plays; leave it out")
+                raise ValueError(
+                    f"evaluate.baselines: the base already plays {name}, which is rollouts.protocol; remove it here"
+                )
             if reason := task.senseless(name, self.environment):
-                raise ValueError(f"evaluate.baselines: {name} makes no sense here: {reason}; leave it out")
+                raise ValueError(f"evaluate.baselines: {name} makes no sense here: {reason}; remove it")
         return self
 
     @model_validator(mode="after")
@@ -89,12 +93,12 @@ class Params(Section):
 
         if self.rollouts.protocol != "decentralised":
             raise ValueError(
-                f"train.credit: {credit.kind} combines actions that were chosen independently, and in "
+                f"train.credit: {credit.kind} combines actions that were sampled independently, but in "
                 f"{self.rollouts.protocol} agents read each other; set train.credit to {{kind: aligned}}"
             )
         task = find(self.environment.kind)
         if reason := task.unrepeatable(self.environment):
-            raise ValueError(f"train.credit: {credit.kind} plays on from one state several times: {reason}")
+            raise ValueError(f"train.credit: {credit.kind} needs several steps from one state: {reason}")
         agents = task.acting_together(self)
         if agents is not None and agents > 1:
             plan = make_plan(**credit.model_dump())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -16,7 +17,7 @@ class NoAdapter(Section):
 
 
 class LoraAdapter(Section):
-    """Low-rank adapters (arXiv 2106.09685) are trained in fp32; the base stays as it is."""
+    """Low-rank adapters (arXiv 2106.09685) are trained in fp32; the base is not changed."""
 
     kind: Literal["lora"] = "lora"
     rank: int = Field(16, ge=1, description="rank of the update")
@@ -24,7 +25,7 @@ class LoraAdapter(Section):
     targets: tuple[str, ...] = Field(
         ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
         min_length=1,
-        description="names of the linear layers that carry an adapter",
+        description="names of the linear layers with an adapter",
     )
 
 
@@ -40,8 +41,56 @@ class WarmStart(Section):
     mistakes: float = Field(0.2, ge=0, lt=1, description="share of demonstrations with a planted mistake")
 
 
+class Server(Section):
+    """A model behind a server with an OpenAI-compatible API; it plays and is never trained."""
+
+    url: str = Field(min_length=1, description="where the API begins, for example http://127.0.0.1:8000/v1")
+    model: str = Field(min_length=1, description="the model's name on the server")
+    api: Literal["chat", "completions"] = Field("chat", description="messages, or plain text")
+    key_variable: str = Field("", description="environment variable that holds the key; empty for none")
+
+
+class AgentPolicy(Section):
+    """How one agent differs from the rest of the team; what is not set is as in the section above."""
+
+    trained: bool = Field(True, description="false: a frozen teammate, which stays as the base is")
+    server: Server | None = Field(None, description="a model on a server plays this agent; it is not trained")
+    adapter: Adapter | None = Field(None, description="in place of policy.adapter")
+    learning_rate: float | None = Field(None, gt=0, lt=1, description="in place of train.learning_rate, the peak")
+    temperature: float | None = Field(None, gt=0, le=5, description="in place of rollouts.temperature")
+
+    @model_validator(mode="after")
+    def _frozen_has_nothing_to_train(self) -> AgentPolicy:
+        given = {name for name in type(self).model_fields if getattr(self, name) is not None}
+        if self.server is not None and (own := given - {"server", "trained", "temperature"}):
+            raise ValueError(f"{min(own)} is about weights, and those of this agent are on a server; leave it out")
+        if not self.trained and (own := given & {"adapter", "learning_rate"}):
+            raise ValueError(f"{min(own)} is for an agent that is trained; leave it out, or set trained: true")
+        return self
+
+
+class EmbeddedAgent(AgentPolicy):
+    """An agent with an embedded model of its own shape, which gets a warm start of its own."""
+
+    seed: int | None = Field(None, ge=0, description="in place of policy.seed")
+    hidden_size: int | None = Field(None, ge=16, description="in place of policy.hidden_size")
+    layers: int | None = Field(None, ge=1, description="in place of policy.layers")
+    heads: int | None = Field(None, ge=1, description="in place of policy.heads")
+    kv_heads: int | None = Field(None, ge=1, description="in place of policy.kv_heads")
+    mlp_size: int | None = Field(None, ge=16, description="in place of policy.mlp_size")
+    vocabulary: int | None = Field(None, ge=280, le=4096, description="in place of policy.vocabulary")
+    warm_start: WarmStart | None = Field(None, description="in place of policy.warm_start")
+
+
+def _refuse_shared(parameters: str, agents: Mapping[str, AgentPolicy]) -> None:
+    if parameters == "shared" and agents:
+        raise ValueError(
+            f"agents.{next(iter(agents))}: all agents use the same weights with parameters: shared; set it to separate"
+        )
+
+
 class EmbeddedPolicy(Section):
-    """A tiny Qwen3-architecture model and tokenizer, built from nothing; runs anywhere in seconds."""
+    """A tiny model with the architecture of Qwen3 and its tokenizer, built from nothing; runs anywhere in seconds."""
 
     kind: Literal["embedded"] = "embedded"
     seed: int = Field(0, ge=0, description="seed of weights and warm start")
@@ -54,12 +103,25 @@ class EmbeddedPolicy(Section):
     kv_heads: int = Field(2, ge=1, description="key/value heads")
     mlp_size: int = Field(320, ge=16, description="width of the feed-forward layer")
     vocabulary: int = Field(512, ge=280, le=4096, description="size of the byte-level BPE vocabulary")
-    context: int = Field(1024, ge=64, description="most tokens of prompt and action together")
+    context: int = Field(1024, ge=64, description="largest number of tokens of prompt and action together")
     initializer_range: float = Field(
         0.02, gt=0, le=1, description="standard deviation of the weights before the warm start"
     )
     adapter: Adapter = NoAdapter()
     warm_start: WarmStart = WarmStart()
+    agents: Mapping[str, EmbeddedAgent] = Field({}, description="by agent, what differs: shape, training, sampling")
+
+    @model_validator(mode="after")
+    def _agents_fit(self) -> EmbeddedPolicy:
+        _refuse_shared(self.parameters, self.agents)
+        shared = self.model_dump(exclude={"agents"})
+        for name, agent in self.agents.items():
+            own = agent.model_dump(exclude_none=True, include=set(shared))
+            try:
+                EmbeddedPolicy.model_validate(shared | own)
+            except ValueError as error:
+                raise ValueError(f"agents.{name}: {error}") from None
+        return self
 
     @model_validator(mode="after")
     def _heads_fit(self) -> EmbeddedPolicy:
@@ -72,7 +134,7 @@ class EmbeddedPolicy(Section):
 
 
 class PretrainedPolicy(Section):
-    """Any causal language model that transformers loads, by hub id or path."""
+    """Any causal language model that transformers can load, by hub id or path."""
 
     kind: Literal["pretrained"] = "pretrained"
     models: tuple[FileName, ...] = Field(
@@ -84,12 +146,18 @@ class PretrainedPolicy(Section):
     )
     dtype: Literal["float32", "bfloat16"] = Field("bfloat16", description="compute type; trained weights stay fp32")
     attention: Literal["eager", "sdpa", "flash_attention_2"] = Field("sdpa", description="attention implementation")
-    chat: Literal["auto", "never"] = Field("auto", description="use the tokenizer's chat template where it has one")
+    chat: Literal["auto", "never"] = Field("auto", description="use the tokenizer's chat template if it has one")
     stop_strings: tuple[str, ...] = Field((), description="texts that end an action, for base models")
     gradient_checkpointing: Machine[bool] = Field(
         True, description="recompute activations in the update to save memory"
     )
     adapter: Adapter = LoraAdapter()
+    agents: Mapping[str, AgentPolicy] = Field({}, description="by agent, what differs: adapter, training, sampling")
+
+    @model_validator(mode="after")
+    def _separate_weights(self) -> PretrainedPolicy:
+        _refuse_shared(self.parameters, self.agents)
+        return self
 
 
 Policy = Annotated[EmbeddedPolicy | PretrainedPolicy, Field(discriminator="kind")]

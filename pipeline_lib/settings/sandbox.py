@@ -10,33 +10,35 @@ from pipeline_lib.settings.base import Machine, Section
 
 
 class SandboxLimits(Section):
-    """What one program may use."""
+    """Limits of one program."""
 
     cpu_s: float = Field(4.0, gt=0, description="CPU seconds per program")
     call_cpu_s: float = Field(2.0, gt=0, description="CPU seconds per call of the entry point")
-    wall_s: float = Field(12.0, gt=0, description="watchdog: wall-clock seconds per program")
+    wall_s: float = Field(12.0, gt=0, description="wall-clock seconds per program")
     memory_mb: int = Field(512, ge=64, description="address space per program, MiB")
     processes: int = Field(64, ge=1, description="threads per program")
     open_files: int = Field(64, ge=8, description="open files per program")
     file_mb: int = Field(16, ge=1, description="temporary files per program, MiB")
     reply_kb: int = Field(256, ge=1, description="largest returned value, KiB")
-    error_kb: int = Field(2, ge=1, description="longest error text kept, KiB")
-    code_kb: int = Field(256, ge=1, description="longest program accepted, KiB")
+    error_kb: int = Field(2, ge=1, description="longest kept error text, KiB")
+    code_kb: int = Field(256, ge=1, description="longest accepted program, KiB")
 
 
 class _Sandbox(Section):
-    """What all backends have in common."""
+    """Common settings of all backends."""
 
-    slots: Machine[int] = Field(0, ge=0, description="programs side by side; 0 means four per core")
+    slots: Machine[int] = Field(0, ge=0, description="programs that run at the same time; 0 means four per core")
     limits: SandboxLimits = SandboxLimits()
     infra_error_share: Machine[float] = Field(
-        0.005, ge=0, le=1, description="share of jobs lost to the infrastructure above which a run stops"
+        0.005, ge=0, le=1, description="a run stops if the infrastructure loses a greater share of the jobs"
     )
 
 
 _MinIsolation = Literal["namespaces", "seccomp", "rlimits"]
-_MIN_ISOLATION = "weakest isolation that is accepted: namespaces > seccomp > rlimits"
-_PACKAGES = "what programs may import beside the standard library, as pip knows it; it must be installed here"
+_MIN_ISOLATION = "weakest accepted isolation: namespaces > seccomp > rlimits"
+_PACKAGES = (
+    "packages that programs may import besides the standard library, with pip's names; they must be installed here"
+)
 _IMAGE = "made by `python -m pipeline_lib.sandbox build-image`"
 
 
@@ -49,7 +51,7 @@ class ProcessSandbox(_Sandbox):
 
 
 class DockerSandbox(_Sandbox):
-    """Hardened, long-lived containers on this machine, one per program at a time."""
+    """Hardened, long-lived containers on this machine; each runs one program at a time."""
 
     kind: Literal["docker"] = "docker"
     min_isolation: Machine[_MinIsolation] = Field("seccomp", description=_MIN_ISOLATION)
@@ -59,7 +61,7 @@ class DockerSandbox(_Sandbox):
 
 
 class AutoSandbox(_Sandbox):
-    """The strongest that works on this machine: containers with a kernel of their own, containers, processes."""
+    """The strongest backend that works on this machine: gVisor containers, containers, processes."""
 
     kind: Literal["auto"] = "auto"
     min_isolation: Machine[_MinIsolation] = Field("seccomp", description=_MIN_ISOLATION)
@@ -71,11 +73,11 @@ class RemoteSandbox(_Sandbox):
     """A sandbox server (`python -m pipeline_lib.sandbox serve`); it decides how many programs run side by side."""
 
     kind: Literal["remote"] = "remote"
-    address: Machine[str] = Field("http://127.0.0.1:7811", pattern="^https?://", description="of the server")
+    address: Machine[str] = Field("http://127.0.0.1:7811", pattern="^https?://", description="address of the server")
     token_file: Machine[str | None] = Field(
         None, description="file with the server's token; null: the environment variable SYMPOSIUM_SANDBOX_TOKEN"
     )
-    patience_s: Machine[float] = Field(60.0, gt=0, description="seconds to try when the server does not answer")
+    patience_s: Machine[float] = Field(60.0, gt=0, description="seconds to retry if the server does not answer")
 
 
 class RaySandbox(_Sandbox):
@@ -83,9 +85,9 @@ class RaySandbox(_Sandbox):
 
     kind: Literal["ray"] = "ray"
     address: Machine[str] = Field(
-        "auto", min_length=1, description="of the cluster; auto: the one this machine belongs to"
+        "auto", min_length=1, description="address of the cluster; auto: the cluster of this machine"
     )
-    batch: Machine[int] = Field(128, ge=1, le=4096, description="jobs that go to a node at once")
+    batch: Machine[int] = Field(128, ge=1, le=4096, description="jobs per batch that is sent to a node")
     inner: Literal["process", "docker", "auto"] = Field("process", description="the sandbox on each node")
     min_isolation: Machine[_MinIsolation] = Field("seccomp", description=_MIN_ISOLATION)
     image: str | None = Field(None, description=f"for inner docker or auto: {_IMAGE}; null: the default image")

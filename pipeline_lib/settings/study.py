@@ -1,7 +1,7 @@
-"""A study: one experiment repeated at every level of one or two factors, and what is compared with what.
+"""A study: one experiment repeated at every level of one or two factors, and its comparisons.
 
-Written down in a file of its own, ``conf/studies/<name>.yaml``.  Every cell (a level of each factor) is ``params.yaml``
-with some settings changed; all cells are trained with the same seeds, and each is compared with one of them.
+Its file is ``conf/studies/<name>.yaml``.  Every cell (a level of each factor) is ``params.yaml`` with some settings
+changed; all cells are trained with the same seeds, and each is compared with the reference cell.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from pipeline_lib.settings.base import Section
-from pipeline_lib.settings.load import SettingsError, load_params, validate_params
+from pipeline_lib.settings.changes import Changes, changed_params
+from pipeline_lib.settings.load import SettingsError
 from pipeline_lib.settings.params import Params
-
-Changes = dict[str, Any]
-"""Settings by dotted name (``train.group_size: 4``), or whole sections (``environment: philosophers``)."""
 
 LEAST_SEEDS = 3
 
 
 class StudySettings(Section):
-    """What ``conf/studies/<name>.yaml`` says."""
+    """The content of ``conf/studies/<name>.yaml``."""
 
-    question: str = Field(min_length=1, description="what the study asks, as a reader would")
-    changes: Changes = Field({}, description="settings of all cells, on top of params.yaml")
+    question: str = Field(min_length=1, description="the question of the study, as a sentence")
+    changes: Changes = Field({}, description="settings of all cells, in addition to params.yaml")
     factors: dict[str, dict[str, Changes]] = Field(
-        min_length=1, max_length=2, description="by factor, its levels; by level, the settings that make it"
+        min_length=1, max_length=2, description="the levels of each factor, and the settings of each level"
     )
-    against: dict[str, str] = Field(description="a level of each factor: the cell that all others are compared with")
+    against: dict[str, str] = Field(
+        description="a level of each factor: the reference cell, with which all others are compared"
+    )
     seeds: tuple[int, ...] = Field(
         (0, 1, 2, 3, 4), min_length=LEAST_SEEDS, description="training seeds of every cell, at least three"
     )
@@ -67,7 +67,7 @@ def cells_of(study: StudySettings) -> dict[str, dict[str, str]]:
 
 
 def changes_of(study: StudySettings, cell: str) -> Changes:
-    """Return the settings that make a cell: those of all cells, then those of its levels, in order of factors."""
+    """Return the settings of a cell: those of all cells, then those of its levels, in order of factors."""
     levels = cells_of(study)[cell]
     return {**study.changes, **{k: v for f, level in levels.items() for k, v in study.factors[f][level].items()}}
 
@@ -111,24 +111,8 @@ def cell_params(study: StudySettings, cell: str, file: Path, conf: Path) -> Para
     Raises:
         SettingsError: a change names no setting, or the settings do not go together.
     """
-    wanted = changes_of(study, cell)
-    sections = {key: value for key, value in wanted.items() if "." not in key}
-    content = load_params(file, conf, sections).model_dump(mode="json")
-    content["seeds"] = {**content["seeds"], "train": list(study.seeds), "single_agent": []}
-    for key, value in wanted.items():
-        if "." in key:
-            _put(content, key, value)
-    return validate_params(content, Path(f"{file} with the changes of '{cell}'"))
-
-
-def _put(content: dict[str, Any], key: str, value: Any) -> None:
-    inside: Any = content
-    *way, last = key.split(".")
-    for part in way:
-        inside = inside.get(part) if isinstance(inside, dict) else None
-    if not isinstance(inside, dict):
-        raise SettingsError(f"a change of the study names {key}, and there is no such section")
-    inside[last] = value  # whether there is such a setting is checked with all others
+    seeds = {"seeds.train": list(study.seeds), "seeds.single_agent": []}
+    return changed_params({**seeds, **changes_of(study, cell)}, file, conf, f"the cell '{cell}'")
 
 
 def _as_text(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ class AdvantageSettings(Section):
 
     baseline: Literal["mean", "leave_one_out", "max", "none"] = Field(
         "mean",
-        description="what is subtracted from a return: the group's mean, the mean of the others, the best, nothing",
+        description="subtracted from a return: the group's mean, the mean of the other members, the maximum, nothing",
     )
     scale: Literal["none", "group_std"] = Field("none", description="divide by the group's standard deviation, or not")
 
@@ -30,9 +30,9 @@ class LossSettings(Section):
             "paper), or average within each sequence first"
         ),
     )
-    epochs: int = Field(1, ge=1, description="passes over each batch; more than one makes it off-policy and needs clip")
+    epochs: int = Field(1, ge=1, description="passes over each batch; more than one is off-policy and needs clip")
     clip: float = Field(
-        0.0, ge=0, lt=1, description="half-width of the probability-ratio clip; 0 means no ratio at all"
+        0.0, ge=0, lt=1, description="half-width of the clip of the probability ratio; 0 means no ratio"
     )
     kl: float = Field(0.0, ge=0, description="weight of the KL divergence to the base policy")
     entropy: float = Field(0.0, ge=0, description="weight of the entropy bonus")
@@ -40,9 +40,9 @@ class LossSettings(Section):
         2.0, ge=1, description="cap of the importance weight that corrects an engine whose log-probabilities differ"
     )
     importance_threshold: float = Field(
-        1e-3, ge=0, description="tokens whose log-probability differs by more (nats) get that weight"
+        1e-3, ge=0, description="tokens whose log-probabilities differ by more than this (nats) get that weight"
     )
-    mask_truncated: bool = Field(False, description="leave actions that hit max_new_tokens out of the loss")
+    mask_truncated: bool = Field(False, description="leave actions that reach max_new_tokens out of the loss")
 
     @model_validator(mode="after")
     def _reuse_needs_clip(self) -> LossSettings:
@@ -54,7 +54,7 @@ class LossSettings(Section):
 
 
 class Epochs(Section):
-    """Every problem once, in a new order every time."""
+    """Every problem once per epoch, in a new order each time."""
 
     kind: Literal["epochs"] = "epochs"
 
@@ -63,12 +63,12 @@ class Levels(Section):
     """From the easiest level of the training problems to the hardest; a mastered level opens the next."""
 
     kind: Literal["levels"] = "levels"
-    metric: str = Field(min_length=1, description="metric within [0, 1] that decides, e.g. deadlock or all_passed")
-    better: Literal["higher", "lower"] = Field("higher", description="which direction of it is good")
-    bound: float = Field(ge=0, le=1, description="what the unfavourable end of its 95 % interval has to reach")
+    metric: str = Field(min_length=1, description="metric in [0, 1] that decides, for example deadlock or all_passed")
+    better: Literal["higher", "lower"] = Field("higher", description="which direction of the metric is good")
+    bound: float = Field(ge=0, le=1, description="value that the unfavourable end of its 95 % interval must reach")
     every: int = Field(5, ge=1, description="steps between trials on validation problems of the current level")
     episodes: int = Field(4, ge=1, description="episodes per validation problem in a trial")
-    replay: float = Field(0.25, ge=0, lt=1, description="share of problems that come back from mastered levels")
+    replay: float = Field(0.25, ge=0, lt=1, description="share of problems from mastered levels")
 
 
 Curriculum = Annotated[Epochs | Levels, Field(discriminator="kind")]
@@ -87,15 +87,17 @@ class TrainSettings(Section):
     weight_decay: float = Field(0.0, ge=0, description="decoupled weight decay")
     betas: tuple[float, float] = Field((0.9, 0.98), description="AdamW moment decays")
     gradient_clip: float = Field(1.0, ge=0, description="largest gradient norm per policy; 0 means no clipping")
-    micro_batch_tokens: Machine[int] = Field(2048, ge=64, description="most tokens (padding included) per forward pass")
+    micro_batch_tokens: Machine[int] = Field(
+        2048, ge=64, description="largest number of tokens (including padding) per forward pass"
+    )
     overlap: Machine[int] = Field(
-        1, ge=1, le=16, description="parts of a step's actions; one is executed while the next is sampled"
+        1, ge=1, le=16, description="number of parts of a turn; one part is executed while the next is sampled"
     )
     processes: Machine[int] = Field(
-        1, ge=1, description="processes that train one team together, on one machine; on GPUs, one for each"
+        1, ge=1, description="processes on this machine that train one team together; on GPUs, one per GPU"
     )
     weights: Machine[Literal["replicated", "sharded"]] = Field(
-        "replicated", description="with several processes: weights whole in each (DDP), or split (FSDP2)"
+        "replicated", description="with several processes: each holds all weights (DDP), or they are split (FSDP2)"
     )
     discount: float = Field(1.0, gt=0, le=1, description="discount of later turns' rewards")
     groups: Literal["tree", "episodes"] = Field(
@@ -107,7 +109,8 @@ class TrainSettings(Section):
     )
     curriculum: Curriculum = Field(Epochs(), description="which problems come next")
     credit: Credit = Field(
-        AlignedCredit(), description="which combinations of sampled actions are executed, to find out who earned it"
+        AlignedCredit(),
+        description="which combinations of sampled actions are executed to compute advantages per agent",
     )
     advantage: AdvantageSettings = AdvantageSettings()
     loss: LossSettings = LossSettings()

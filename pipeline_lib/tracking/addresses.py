@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-DATABASE = "mlflow.db"
+DATABASE, ARTIFACTS = "mlflow.db", "artifacts"
 LOCK = "lock"
 """File beside the database, by which the processes of a machine keep apart."""
+VIEW = "symposium"
+"""Name of the view of an experiment's runs that has useful columns."""
 
 
 def tracking_uri(home: Path) -> str:
@@ -22,3 +24,13 @@ def tracking_uri(home: Path) -> str:
 def run_link(base: str, experiment: str, run: str) -> str:
     """Return the page of a run in the MLflow UI at ``base``, in the mode made for training."""
     return f"{base.rstrip('/')}/#/experiments/{experiment}/runs/{run}?workflowType=machine_learning"
+
+
+def artifact_link(experiment: str, run: str, path: str) -> str:
+    """Return the page of an artifact, as a link within the MLflow UI."""
+    return f"#/experiments/{experiment}/runs/{run}/artifacts/{path}?workflowType=machine_learning"
+
+
+def runs_link(experiment: str) -> str:
+    """Return the list of an experiment's runs with useful columns, as a link within the MLflow UI."""
+    return f"#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"

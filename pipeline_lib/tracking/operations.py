@@ -7,8 +7,10 @@ applying it twice changes nothing.  So it can wait in a file while the server is
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 MetricValue = tuple[str, float, int, int]
@@ -22,14 +24,21 @@ class RunKey:
     Attributes:
         experiment: name of the MLflow experiment.
         run: name of the whole run (the parent).
+        settings: digest of the whole run's settings; the same name with other settings is another run.
         part: what distinguishes a child, for example ``train/seed=0/1f0c...``; empty for the parent itself.
         name: what people read.
     """
 
     experiment: str
     run: str
+    settings: str
     part: str
     name: str
+
+    @property
+    def parent(self) -> RunKey:
+        """The whole run; itself, if this is no child."""
+        return dataclasses.replace(self, part="", name=self.run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,7 @@ class Operation:
     """One thing to write.
 
     Attributes:
-        kind: name of a method of `ledger.Ledger`.
+        kind: name of a method of `recorder.Recorder`.
         key: the run it belongs to.
         fields: keyword arguments of that method, JSON-like.
     """
@@ -46,31 +55,22 @@ class Operation:
     key: RunKey
     fields: dict[str, Any] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the operation as JSON-like data."""
-        return dataclasses.asdict(self)
+    def to_line(self) -> bytes:
+        """Return the operation as a line of JSON."""
+        return json.dumps(dataclasses.asdict(self)).encode() + b"\n"
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Operation:
-        """Rebuild an operation from `to_json`; unknown or missing keys raise TypeError or KeyError."""
+    def from_line(cls, line: bytes) -> Operation:
+        """Rebuild an operation from `to_line`; ValueError, TypeError or KeyError for anything else."""
+        value = json.loads(line)
         return cls(kind=value["kind"], key=RunKey(**value["key"]), fields=dict(value["fields"]))
 
 
-def merged(operations: Sequence[Operation], most: int = 1000) -> list[Operation]:
-    """Join neighbouring metric operations of one run into requests of at most ``most`` values; order is kept."""
-    result: list[Operation] = []
-    for operation in operations:
-        last = result[-1] if result else None
-        values = operation.fields.get("values", [])
-        if (
-            last is not None
-            and operation.kind == last.kind == "metrics"
-            and operation.key == last.key
-            and len(last.fields["values"]) + len(values) <= most
-        ):
-            last.fields["values"].extend(values)
-        elif operation.kind == "metrics":
-            result.append(Operation("metrics", operation.key, {"values": list(values)}))
+def merged(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """Join neighbouring metric operations of one run, so that they take one request; order is kept."""
+    for (kind, key), group in groupby(operations, lambda operation: (operation.kind, operation.key)):
+        if kind == "metrics":
+            values = [value for operation in group for value in operation.fields["values"]]
+            yield Operation(kind, key, {"values": values})
         else:
-            result.append(operation)
-    return result
+            yield from group

@@ -1,9 +1,9 @@
 """What the rest of the project calls to record what happens: a parent run, and a child run per stage and seed.
 
 Promises: no call here waits for a server or raises because of one, except `TrackedRun.ids` and `champion_decided`.
-Values that are not finite are counted and left out.  The same run opened again (same run name, part and identity) is
-joined, and what was already logged is not logged twice, so a resumed run hands over its history from the start.
-Weights are refused: a checkpoint is known by digest and address only.
+Values that are not finite are counted and left out.  The same run opened again (same name, settings, part and
+identity) is joined, and what was already logged is not logged twice, so a resumed run hands over its history from the
+start.  Weights are refused: a checkpoint is known by digest and address only.
 """
 
 from __future__ import annotations
@@ -15,20 +15,43 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking.addresses import tracking_uri
 from pipeline_lib.tracking.championship import Contender
+from pipeline_lib.tracking.journal import Journal, log
 from pipeline_lib.tracking.operations import Operation, RunKey
 from pipeline_lib.tracking.processes import own_process
-from pipeline_lib.tracking.writer import Writer, log
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 
 _NOT_IN_A_METRIC = re.compile(r"[^\w\-. /]")
+_NOT_IN_A_MODEL = re.compile(r"[/:.%\"']")
 _WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".npz"}
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint as pointers.
+
+    Attributes:
+        name: name within the whole run, for example ``team-0-step-40``.
+        step: training step.
+        digest: content digest of the weights.
+        uri: path within the project, or address, of the weights.
+    """
+
+    name: str
+    step: int
+    digest: str
+    uri: str
+
+    def fields(self) -> dict[str, Any]:
+        """Return it as JSON-like data, with a name that MLflow accepts for a logged model."""
+        return {**dataclasses.asdict(self), "name": _NOT_IN_A_MODEL.sub("-", self.name)}
 
 
 class Tracker:
@@ -37,15 +60,18 @@ class Tracker:
     Args:
         home: folder of the project's tracking database, artifacts, and of what waits for a server.
         experiment: name of the MLflow experiment.
-        run: name of the run; processes that give the same name contribute to the same parent.
+        run: name of the run; processes that give the same name and settings contribute to the same parent.
         tags: identity of the run in other tools (git commit, DVC experiment, Prefect flow run, ...).
         params: settings, nested; they become flat parameters (``train.learning_rate``).
         uri: where to track; default: ``MLFLOW_TRACKING_URI``, else a SQLite file in ``home``.
         interval_s: seconds between two sendings of what was logged.
-        conductor: the process that says how the whole run ended (`end`); until then it is RUNNING, and KILLED if that
-            process is gone.  Without one the state follows from the parts.
-        starter: the process that starts the parts one after the other, if it is known; while it is there the whole is
-            RUNNING.
+        process: who is at work on the whole run, and while it is there the run is RUNNING; default: this process.
+        conducted: whether that process will say how the run ended (`end`); if it is gone without a word, the run is
+            KILLED.  Without a conductor the state follows from the parts.
+        study: name of the study that the run is a cell of; it is shown below the study's run.
+
+    Attributes:
+        whole: the parent run itself.
     """
 
     def __init__(
@@ -57,21 +83,36 @@ class Tracker:
         params: Mapping[str, Any] | None = None,
         uri: str | None = None,
         interval_s: float = 5.0,
-        conductor: str = "",
-        starter: str = "",
+        process: str = "",
+        conducted: bool = False,
+        study: str = "",
     ) -> None:
         if "'" in run + experiment:
             raise ValueError(f"run {run!r}, experiment {experiment!r}: a name must not contain an apostrophe")
-        self.key = RunKey(experiment, run, "", run)
         self._uri = uri
         self._home = home.absolute()
-        self._conductor = conductor
-        self._writer = Writer(self._connect, self._waiting(), interval_s=interval_s)
-        fields = {"tags": _texts(tags or {}), "params": flat(params or {})}
-        self._put(self.key, "open", **fields, process=own_process(), conductor=conductor, starter=starter)
+        self._process = process or own_process()
+        self._journal = Journal(self._connect, self._waiting(), interval_s=interval_s)
+        settings = flat(params or {})
+        self.whole = TrackedRun(self._journal, RunKey(experiment, run, digest(settings)[:16], "", run), self._process)
+        above = RunKey(experiment, study, digest({})[:16], "", study) if study else None
+        self.whole._put(
+            "open",
+            tags=_texts(tags or {}),
+            params=settings,
+            process=self._process,
+            when=_now_ms(),
+            conducted=conducted,
+            above=dataclasses.asdict(above) if above else None,
+        )
 
     def start_run(
-        self, stage: str, seed: int | None = None, identity: str = "", tags: Mapping[str, str] | None = None
+        self,
+        stage: str,
+        seed: int | None = None,
+        identity: str = "",
+        tags: Mapping[str, str] | None = None,
+        params: Mapping[str, Any] | None = None,
     ) -> TrackedRun:
         """Open the child run of a stage and seed, or join it again.
 
@@ -80,35 +121,33 @@ class Tracker:
             seed: training seed, if the stage has one.
             identity: digest of what makes this run what it is; another identity is another child run.
             tags: further tags.
+            params: settings of the stage, nested.
         """
-        name = stage if seed is None else f"{stage} seed {seed}"
+        whole = self.whole.key
+        name = f"{whole.name} {stage}" if seed is None else f"{whole.name} {stage} seed {seed}"
         part = "/".join([stage, "" if seed is None else f"seed={seed}", identity[:16]])
-        key = RunKey(self.key.experiment, self.key.run, part, name)
-        labels = {
-            "symposium.stage": stage,
-            **({} if seed is None else {"symposium.seed": str(seed)}),
-            **_texts(tags or {}),
-        }
-        self._put(key, "open", tags=labels, params={}, process=own_process())
-        return TrackedRun(self, key)
-
-    def end(self, status: Status) -> None:
-        """Say how the whole run ended; the conductor does that."""
-        self._put(self.key, "close", status=status, conductor=self._conductor)
+        run = TrackedRun(self._journal, dataclasses.replace(whole, part=part, name=name), own_process())
+        labels = {"stage": stage, **({} if seed is None else {"seed": str(seed)})}
+        run._put(
+            "open",
+            tags={**labels, **_texts(tags or {})},
+            params=flat(params or {}),
+            process=own_process(),
+            when=_now_ms(),
+        )
+        return run
 
     def flush(self, timeout_s: float = 10.0) -> bool:
-        """Wait until everything is sent or safe in the waiting file; return whether it was all sent."""
-        return self._writer.flush(timeout_s)
+        """Try to send everything now; return whether it was all sent."""
+        return self._journal.flush(timeout_s)
 
     def close(self, timeout_s: float = 10.0) -> bool:
         """Send what is left and stop; what cannot be sent in time waits for the next run. Returns: all was sent."""
-        return self._writer.close(timeout_s)
+        return self._journal.close(timeout_s)
 
-    def _put(self, key: RunKey, kind: str, **fields: Any) -> None:
-        self._writer.put(Operation(kind, key, fields))
-
-    def _address(self) -> str:
-        return self._uri or tracking_uri(self._home)
+    def not_recorded(self) -> list[str]:
+        """Return what the server refused for good, and why; complete once `close` has returned."""
+        return list(self._journal.refused)
 
     def _waiting(self) -> Path:
         """Return the folder of what waits for this very destination: it must not be sent to another."""
@@ -116,33 +155,38 @@ class Tracker:
         return self._home / "waiting" / digest(address)[:12]
 
     def _connect(self) -> Any:
-        from pipeline_lib.tracking.ledger import Ledger
+        from pipeline_lib.tracking.recorder import Recorder
 
-        return Ledger(self._address(), self._home)
+        return Recorder(self._uri or tracking_uri(self._home), self._home)
 
 
 class TrackedRun:
-    """A child run: made by `Tracker.start_run`."""
+    """A parent run (`Tracker.whole`), or a child run (`Tracker.start_run`)."""
 
-    def __init__(self, tracker: Tracker, key: RunKey) -> None:
-        self._tracker = tracker
+    def __init__(self, journal: Journal, key: RunKey, process: str) -> None:
         self.key = key
+        self._journal = journal
+        self._process = process
         self._not_finite: dict[str, int] = {}
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record metrics at a step; the first value of a metric at a step stays. Not finite: counted, left out."""
-        when = int(time.time() * 1000)
+        when = _now_ms()
         values = [(name, value, when, step) for name, value in self._finite(metrics).items()]
         if values:
-            self._tracker._put(self.key, "metrics", values=values)
+            self._put("metrics", values=values)
+
+    def summary(self, metrics: Mapping[str, float]) -> None:
+        """Record what the run came to; of several values of a metric, the newest is shown."""
+        self._put("summary", values=self._finite(metrics), when=_now_ms())
 
     def tag(self, tags: Mapping[str, str]) -> None:
         """Set tags."""
-        self._tracker._put(self.key, "tags", tags=_texts(tags))
+        self._put("tags", tags=_texts(tags))
 
-    def params(self, params: Mapping[str, Any]) -> None:
-        """Name the settings, nested, that this run was made with; a value that was named before stays."""
-        self._tracker._put(self.key, "open", tags={}, params=flat(params), process=own_process())
+    def describe(self, text: str, artifact: str) -> None:
+        """Set the text at the top of the run's page (Markdown), with a link to one of the run's artifacts."""
+        self._put("description", text=text, artifact=artifact)
 
     def dataset(self, name: str, digest: str, source: Mapping[str, Any], context: str) -> None:
         """Name a data set that the run reads.
@@ -153,50 +197,35 @@ class TrackedRun:
             source: where it is (path, revision, address), JSON-like.
             context: what it is used for: ``training``, ``validation``, ``test``.
         """
-        self._tracker._put(self.key, "dataset", name=name, digest=digest, source=dict(source), context=context)
+        self._put("dataset", name=name, digest=digest, source=dict(source), context=context)
 
-    def checkpoint(self, name: str, step: int, digest: str, uri: str, tags: Mapping[str, str] | None = None) -> None:
-        """Make a checkpoint known as a logged model; pointers only.
+    def checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Make a checkpoint known as a logged model; pointers only."""
+        self._put("checkpoint", checkpoint=checkpoint.fields())
 
-        Args:
-            name: name within the whole run, for example ``seed-0-step-40``.
-            step: training step.
-            digest: content digest of the weights.
-            uri: path or address of the weights.
-            tags: further tags.
-        """
-        pointers = {"digest": digest, "uri": uri, "step": str(step), **_texts(tags or {})}
-        labels = {f"symposium.{key}": value for key, value in pointers.items()}
-        self._tracker._put(self.key, "model", name=_model_name(name), step=step, tags=labels)
+    def checkpoint_metrics(
+        self, checkpoint: Checkpoint, metrics: Mapping[str, float], dataset: tuple[str, str]
+    ) -> None:
+        """Attach metrics measured on a data set (name, digest) to a checkpoint."""
+        fields = {"values": self._finite(metrics), "dataset": list(dataset), "when": _now_ms()}
+        self._put("checkpoint_metrics", checkpoint=checkpoint.fields(), **fields)
 
-    def checkpoint_metrics(self, name: str, step: int, metrics: Mapping[str, float], dataset: tuple[str, str]) -> None:
-        """Attach metrics measured on a data set (name, digest) to a checkpoint made known before, by any process."""
-        self._tracker._put(
-            self.key,
-            "model_metrics",
-            name=_model_name(name),
-            step=step,
-            values=self._finite(metrics),
-            dataset=list(dataset),
-            when=int(time.time() * 1000),
-        )
+    def selected(self, checkpoint: Checkpoint) -> None:
+        """Tag a checkpoint as the one that the run has selected, and no other of the run."""
+        self._put("selected", checkpoint=checkpoint.fields())
 
-    def selected(self, name: str) -> None:
-        """Tag a checkpoint made known before as the one that the run has selected, and no other of the run."""
-        self._tracker._put(self.key, "selected", name=_model_name(name))
-
-    def champion(self, registered: str, tested: Contender) -> None:
+    def champion(self, checkpoint: Checkpoint, registered: str, tested: Contender) -> None:
         """Let a team that was tested become champion of ``registered``, if by `championship` it has won that."""
-        fields = {"name": _model_name(tested.team), "registered": registered, "tested": dataclasses.asdict(tested)}
-        self._tracker._put(self.key, "champion", **fields)
+        test = dataclasses.asdict(tested)
+        self._put("champion", checkpoint=checkpoint.fields(), registered=registered, tested=test)
 
     def champion_decided(self, timeout_s: float = 60.0) -> str:
         """Return what was decided about the champion, and why; empty if the server is away and nothing is yet."""
-        ledger = self._tracker._writer.ledger if self._tracker.flush(timeout_s) else None
-        return ledger.champions.get(self.key, "") if ledger else ""
+        recorder = self._journal.recorder if self._journal.flush(timeout_s) else None
+        return recorder.champions.get(self.key, "") if recorder else ""
 
-    def artifact(self, path: Path, folder: str = "") -> None:
-        """Copy a file, or the files of a folder, to the run's artifacts.
+    def artifact(self, path: Path) -> None:
+        """Copy a file, or what lies in a folder, to the run's artifacts.
 
         Raises:
             FileNotFoundError: there is no such file or folder.
@@ -207,22 +236,21 @@ class TrackedRun:
         files = path.rglob("*") if path.is_dir() else [path]
         if weights := next((file for file in files if file.suffix in _WEIGHTS), None):
             raise ValueError(f"{weights}: weights are not copied to the tracking server; use checkpoint()")
-        self._tracker._put(self.key, "artifact", path=str(path.absolute()), folder=folder)
+        self._put("artifact", path=str(path.absolute()))
 
     def finish(self, status: Status = "FINISHED") -> None:
-        """Give the run its final status; the parent's follows."""
+        """Give the run its final state; that of a child's parent follows, unless a conductor will tell it."""
         if self._not_finite:
             self.tag({f"symposium.not_finite.{name}": str(count) for name, count in self._not_finite.items()})
-        self._tracker._put(self.key, "close", status=status)
+        self._put("close", status=status, process=self._process, when=_now_ms())
 
     def ids(self, timeout_s: float = 10.0) -> tuple[str, str] | None:
         """Return (experiment id, run id) once everything so far is sent; None if the server is away."""
-        ledger = self._tracker._writer.ledger if self._tracker.flush(timeout_s) else None
-        return ledger.ids(self.key) if ledger else None
+        recorder = self._journal.recorder if self._journal.flush(timeout_s) else None
+        return recorder.ids(self.key) if recorder else None
 
-    def not_recorded(self) -> list[str]:
-        """Return what of this run the server refused for good, and why; complete once `Tracker.close` has returned."""
-        return self._tracker._writer.not_recorded(self.key)
+    def _put(self, kind: str, **fields: Any) -> None:
+        self._journal.put(Operation(kind, self.key, fields))
 
     def _finite(self, metrics: Mapping[str, float]) -> dict[str, float]:
         kept = {}
@@ -258,6 +286,5 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     return {key: str(value) for key, value in values.items()}
 
 
-def _model_name(name: str) -> str:
-    """Return a name that MLflow accepts for a logged model (it refuses ``/ : . % " '``)."""
-    return re.sub(r"[/:.%\"']", "-", name)
+def _now_ms() -> int:
+    return int(time.time() * 1000)

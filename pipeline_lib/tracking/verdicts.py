@@ -1,4 +1,4 @@
-"""Reads back what runs came to: the verdict of each finished one, with its settings."""
+"""Reads back what runs came to: their verdicts, with their settings."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline_lib.tracking.addresses import tracking_uri
-from pipeline_lib.tracking.destination import connect
+from pipeline_lib.tracking.connection import connect
 
-_FILTER = "tags.`symposium.stage` = 'verdict' AND attributes.status = 'FINISHED'"
-_PARENT = "mlflow.parentRunId"
+_FILTER = "tags.`symposium.part` = '-' AND tags.`symposium.sentence` != ''"
+
+_MOST = 50_000
+"""Runs that MLflow returns at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +21,9 @@ class TrackedVerdict:
 
     Attributes:
         run: name of the run.
-        tags: tags of the run's verdict (``symposium.verdict``, ``symposium.sentence``, ``git.commit``, ...).
+        tags: its tags (``verdict``, ``symposium.sentence``, ``git.commit``, ...).
         metrics: its numbers (``test/base``, ``test/selected``, ``test/difference``, ...).
-        settings: flat settings that the verdict was made with, ``section.key`` and value.
+        settings: its flat settings, ``section.key`` and value.
     """
 
     run: str
@@ -30,8 +32,8 @@ class TrackedVerdict:
     settings: Mapping[str, str]
 
 
-def finished_verdicts(home: Path, experiment: str, uri: str | None = None) -> list[TrackedVerdict]:
-    """Return the newest finished verdict of every run of an MLflow experiment, the newest run first.
+def tracked_verdicts(home: Path, experiment: str, uri: str | None = None) -> list[TrackedVerdict]:
+    """Return every run of an MLflow experiment that has a verdict, the newest run first.
 
     Args:
         home: folder of the project's tracking database.
@@ -46,19 +48,7 @@ def finished_verdicts(home: Path, experiment: str, uri: str | None = None) -> li
     if found is None:
         known = sorted(other.name for other in client.search_experiments() if other.name != "Default")
         raise LookupError(f"MLflow has no experiment {experiment!r}; it has: {', '.join(known) or 'none yet'}")
-    newest: dict[str, TrackedVerdict] = {}
-    token: str | None = None
-    while True:
-        page = client.search_runs(
-            [found.experiment_id], _FILTER, order_by=["attributes.start_time DESC"], page_token=token
-        )
-        for verdict in page:
-            parent = client.get_run(verdict.data.tags[_PARENT])
-            data = verdict.data
-            newest.setdefault(
-                parent.info.run_id,
-                TrackedVerdict(parent.info.run_name, data.tags, dict(data.metrics), dict(data.params)),
-            )
-        token = page.token
-        if not token:
-            return list(newest.values())
+    runs = client.search_runs([found.experiment_id], _FILTER, max_results=_MOST)
+    return [
+        TrackedVerdict(run.info.run_name, run.data.tags, dict(run.data.metrics), dict(run.data.params)) for run in runs
+    ]

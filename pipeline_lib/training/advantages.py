@@ -4,13 +4,13 @@ The return of a decision is its reward plus the discounted mean return of the de
 
     R_d = r_d + discount * mean(R_c for c in the children of d)
 
-On MAGRPO's tree (arXiv 2508.04652) the children are the group sampled below a joint action; in plain episodes there
-is one child, and R is the ordinary return-to-go.  A decision without children is worth its reward.
+On MAGRPO's tree (arXiv 2508.04652) the children are the group sampled below a joint action.  In plain episodes there is
+one child, and R is the ordinary return-to-go.  The return of a decision without children is its reward.
 
 Advantages compare the returns of one group.  The paper subtracts the mean and does not divide by the standard
-deviation; every option here is what its name says, and none is applied on top of another unasked (centring a second
-time would make all baselines equal).  Where the infrastructure failed there is no reward: the decision is left out of
-its group and of every mean, it is never scored as 0.
+deviation.  Every option does exactly what its name says, and no option is added implicitly (centring a second time
+would make all baselines equal).  If the infrastructure failed there is no reward: the decision is left out of its group
+and of every mean, and is never scored as 0.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""What one policy is trained on: its actions with their advantages, merged and weighted.
+"""The training data of one policy: its actions with their advantages, merged and weighted.
 
 Two exact reductions happen here: equal (prompt, action) pairs become one row whose weights are summed, and rows whose
-weights are all zero are left out.  The number by which everything is divided is counted before that, so neither
-changes a gradient.
+weights are all zero are left out.  The normaliser is computed before that, so neither changes a gradient.
 
-An action is carried as ids and length, never as text and never padded: the tokens that are trained are exactly those
-the policy chose, the end token included and nothing after it.
+An action consists of ids and a length, never of text, and is never padded: the trained tokens are exactly those that
+the policy sampled, including the end token and nothing after it.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ def normaliser(actions: Sequence[WeightedAction], kind: str) -> float:
 
 
 def build(actions: Sequence[WeightedAction], divisor: float, settings: LossSettings, truncated: int = 0) -> PolicyBatch:
-    """Merge equal actions, drop those without effect, and lay the rest out token by token.
+    """Merge equal actions, leave out those without effect, and arrange the others by token.
 
     Args:
         actions: all actions of a policy in this step.

@@ -1,4 +1,4 @@
-"""Which steps of a run get a checkpoint, and where it lies: what stages need that never look at weights (no torch)."""
+"""Which steps of a run have a checkpoint, and where it is stored; without torch, for stages that need no weights."""
 
 from __future__ import annotations
 
@@ -25,7 +25,12 @@ def step_folder(scratch: Path, step: int) -> Path:
 
 def steps_in(folder: Path) -> list[int]:
     """Return the steps that have a checkpoint folder, in ascending order; their content is not verified."""
-    found = (path.name.removeprefix("step-") for path in folder.glob("step-*") if path.is_dir())
+    return numbered(folder, "step-")
+
+
+def numbered(folder: Path, prefix: str) -> list[int]:
+    """Return the numbers behind ``prefix`` in the names of folders in ``folder``, in ascending order."""
+    found = (path.name.removeprefix(prefix) for path in folder.glob(f"{prefix}*") if path.is_dir())
     return sorted(int(name) for name in found if name.isdigit())
 
 

@@ -1,7 +1,7 @@
 """Checkpoints on disk: written under a temporary name and renamed, verified by digest, published by hard link.
 
     <scratch>/step-00010/   weights of every policy and checkpoint.json (step, digest of each file, digest of the team)
-    <scratch>/state-00010/  what continuing needs besides: optimiser moments and counters (see trainer_state)
+    <scratch>/state-00010/  what else is needed to continue: optimiser moments and counters (see trainer_state)
 
 A folder under its final name is complete, unless the disk damaged it later, which its digests show.  Nothing here
 depends on time or host: the same training gives the same bytes.
@@ -12,25 +12,27 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import restore_team, save_team, team_digest
-from pipeline_lib.storage import CorruptFileError, file_digest, write_json
+from pipeline_lib.storage import CorruptFileError, file_digest, file_digests, new_folder, write_json
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder, steps_in
 
 
 def write_checkpoint(scratch: Path, step: int, team: Team) -> Path:
-    """Write the weights of a team as the checkpoint of a step and return its folder; one of that step is replaced."""
+    """Write the weights of a team as the checkpoint of a step; return its folder.
 
-    def content(folder: Path) -> None:
+    An existing checkpoint of that step is replaced.
+    """
+    target = step_folder(scratch, step)
+    with new_folder(target) as folder:
         save_team(team, folder)
-        record = {"format": 1, "step": step, "team": team_digest(team), "files": digests(folder)}
+        record = {"format": 1, "step": step, "team": team_digest(team), "files": file_digests(folder)}
         write_json(folder / RECORD, record)
-
-    return write_folder(step_folder(scratch, step), content)
+    return target
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
@@ -56,43 +58,10 @@ def load_checkpoint(folder: Path, team: Team) -> int:
     return int(record["step"])
 
 
-def write_folder(folder: Path, content: Callable[[Path], None]) -> Path:
-    """Fill a folder under a temporary name and rename it, so that it is there completely or not at all."""
-    temporary = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    try:
-        content(temporary)
-        for path in [*temporary.rglob("*"), temporary]:
-            _flush(path)
-        replace_folder(temporary, folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    return folder
-
-
-def replace_folder(source: Path, target: Path) -> None:
-    """Rename a folder onto another, which is removed; a kill in between leaves at worst neither under its name."""
-    old = target.with_name(f".{target.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if target.exists():
-        target.rename(old)
-    source.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
-    _flush(target.parent)
-
-
 def clear_leftovers(folder: Path) -> None:
     """Remove what killed runs left under temporary names."""
-    for path in [*folder.glob(".*.part"), *folder.glob(".*.old")]:
+    for path in folder.glob(".*.part"):
         shutil.rmtree(path, ignore_errors=True)
-
-
-def digests(folder: Path) -> dict[str, str]:
-    """Return the digest of every file below a folder by its relative name."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
 
 
 def verify(folder: Path, files: dict[str, str]) -> None:
@@ -134,30 +103,16 @@ def publish(scratch: Path, output: Path, steps: Collection[int]) -> list[Path]:
     for step in sorted(steps):
         source, target = step_folder(scratch, step), step_folder(output, step)
         read_checkpoint(source)
-        temporary = target.with_name(f".{target.name}.part")
-        for path in sorted(source.rglob("*")):
-            place = temporary / path.relative_to(source)
-            if path.is_file():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                _link(path, place)
-        replace_folder(temporary, target)
+        with new_folder(target) as folder:
+            shutil.copytree(source, folder, copy_function=_link, dirs_exist_ok=True)
         published.append(target)
     return published
 
 
-def _link(source: Path, target: Path) -> None:
+def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
     except OSError as error:
         if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
             raise
         shutil.copyfile(source, target)
-
-
-def _flush(path: Path) -> None:
-    """Ask the system to put a file or folder on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What the machine did: arithmetic of the update and peaks of memory, for the log."""
+"""Measurements of the machine for the log: arithmetic of the update and peaks of memory."""
 
 from __future__ import annotations
 

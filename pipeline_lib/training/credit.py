@@ -1,17 +1,17 @@
-"""From what was executed to one advantage per action: where a plan of credit meets returns and baselines.
+"""From executed joint actions to one advantage per action: combines a plan of credit with returns and baselines.
 
-A joint action that was only executed as sampled gives its advantage to all of its actions (`advantages`).  Where a plan
-had combinations executed (`pipeline_lib.credit`), every action k of agent i gets a return of its own,
+A joint action that was only executed as sampled gives its advantage to all of its actions (`advantages`).  If a plan
+executed combinations (`pipeline_lib.credit`), every action k of agent i gets its own return,
 
     R_i(k) = Q_i(k) + (R_k - r_k)
 
-Q_i(k) is its worth by the cells it is in, this turn's reward only; R_k - r_k is what followed joint action k, the only
-cell with action k from which an episode went on.  Both parts have the right mean given the action, since in each the
-other agents' actions are draws from their policies that do not depend on it; so the sum has.  The returns of an agent's
-actions are then compared like those of a group.
+Q_i(k) is its value computed from its cells, this turn's reward only.  R_k - r_k is the later return of joint action k,
+the only cell with action k from which an episode continued.  Both parts have the correct mean given the action, since
+in each of them the other agents' actions are samples from their policies that do not depend on it; so the sum has it
+too.  The returns of an agent's actions are then compared like those of a group.
 
-A lost cell is missing in the means that it belongs to.  Where episodes went on, an action whose own joint action was
-lost has no known future and gets no advantage.
+A lost cell is missing in its means.  If episodes continue, an action whose own joint action was lost has no known
+future and gets no advantage.
 """
 
 from __future__ import annotations
@@ -33,16 +33,17 @@ if TYPE_CHECKING:
 def credit(
     experience: Experience, returns: Sequence[float | None], plan: Plan, settings: AdvantageSettings
 ) -> tuple[list[tuple[float | None, ...]], float]:
-    """Return the advantage of every action, and the share of groups in which everything that was executed earned alike.
+    """Return the advantage of every action, and the share of flat groups.
 
     Args:
-        experience: what was played.
-        returns: R of every decision (`advantages.returns_to_go`), None where unknown.
-        plan: the plan it was played by.
+        experience: the experience of a step.
+        returns: R of every decision (`advantages.returns_to_go`), None if unknown.
+        plan: the plan by which it was played.
         settings: baseline and scale.
 
     Returns:
-        For each decision the advantages of its actions, None where unknown; and the share.
+        For each decision the advantages of its actions, None if unknown; and the share of groups in which all executed
+        joint actions have the same reward.
     """
     groups = [decision.group for decision in experience.decisions]
     together, flat = advantages(returns, groups, settings)
@@ -52,7 +53,7 @@ def credit(
     for cells in experience.cells:
         members = range(cells.first, cells.first + cells.size)
         following = _following(experience, returns, members)
-        # A cell that was not continued is taken to be followed by what followed the group on average.
+        # The later return of a cell that was not continued is taken to be the mean over the group.
         earned = cells.rewards + (np.nanmean(following) if not np.isnan(following).all() else 0.0)
         earned = earned[~np.isnan(earned)]
         if earned.size:

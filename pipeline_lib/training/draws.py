@@ -1,4 +1,4 @@
-"""Which problems come next: a function of the seed and of the place, so that a run continues as if never killed."""
+"""The order of problems: a function of seed and position, so that a killed run continues with the same problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gets a team ready to be trained: scorer, optimiser and reference of every policy."""
+"""Prepare a team for training: scorer, optimiser and reference of every policy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make_learners(
     compute: torch.dtype | None,
     processes: Processes = Processes(),  # noqa: B008 (immutable)
 ) -> list[Learner]:
-    """Return a learner per policy, in the team's order.
+    """Return a learner per policy that has something to train, in the team's order.
 
     Args:
         settings: the ``train`` section.
@@ -39,25 +39,28 @@ def make_learners(
         processes: who trains together.
 
     Raises:
-        TrainingError: the KL term has nothing to compare with, or a policy cannot be trained.
+        TrainingError: the KL term has nothing to compare with, a policy cannot be trained, or all are frozen.
     """
     learners = []
-    for policy in team.policies.values():
+    trained = [policy for policy in team.policies.values() if any(True for _ in policy.trainable())]
+    if not trained:
+        raise TrainingError("policy.agents: every agent is frozen, and nothing would be trained; train at least one")
+    for policy in trained:
         without_dropout(policy.model)
-        scorer = TokenScorer(policy.model, sampling)
+        scorer = TokenScorer(policy.model, sampling.of(policy.name))
         twin = None
         if settings.weights == "sharded" and processes.world > 1:
             from pipeline_lib.training.sharding import ShardedTwin
 
             twin = ShardedTwin(policy, scorer, processes)
-        trained = scorer if twin is None else twin.scorer
+        own = scorer if twin is None else twin.scorer
         learner = Learner(
             policy=policy,
-            scorer=trained,
+            scorer=own,
             optimiser=PolicyOptimiser(policy, settings, None if twin is None else twin.trainable()),
             budget=settings.micro_batch_tokens,
             shares=scorer.shares,
-            reference=_reference(policy, base, trained, sampling) if settings.loss.kl > 0 else None,
+            reference=_reference(policy, base, own, sampling.of(policy.name)) if settings.loss.kl > 0 else None,
             compute=compute or next((p.dtype for p in policy.model.parameters() if not p.requires_grad), torch.float32),
             twin=twin,
             processes=processes,

@@ -1,9 +1,9 @@
-"""Log-probabilities of chosen tokens under the sampling distribution, with memory that the vocabulary does not set.
+"""Log-probabilities of sampled tokens under the sampling distribution, with memory independent of the vocabulary.
 
-The output layer is applied only to the positions that predict a trained token.  When positions times vocabulary is
-large, it is applied a chunk of positions at a time and recomputed in the backward pass, so that at most `CHUNK`
-logits exist at once.  The distribution (temperature, top-k, top-p) is the one of `pipeline_lib.rollouts.distribution`,
-the same that engines sample from.
+The output layer is applied only to the positions that predict a trained token.  If positions times vocabulary is large,
+it is applied to a chunk of positions at a time and recomputed in the backward pass, so that at most `CHUNK` logits
+exist at once.  The distribution (temperature, top-k, top-p) is that of `pipeline_lib.rollouts.distribution`, from which
+engines also sample.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""``metrics.jsonl``: one line per step, the local truth about a run; trackers are fed from the same numbers.
+"""``metrics.jsonl``: one line per step, the local record of a run; trackers get the same numbers.
 
-Lines are appended as steps are done.  A run that continues from a checkpoint first drops the lines after it (and a
-line that a kill cut in half), so no step appears twice.
+A line is appended after each step.  A run that continues from a checkpoint first removes the lines after it (and a line
+that a kill truncated), so no step appears twice.
 """
 
 from __future__ import annotations

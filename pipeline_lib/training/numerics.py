@@ -1,9 +1,9 @@
-"""How matrix products are computed on the CPU while training runs.
+"""How matrix products are computed on the CPU during training.
 
-One thread: with two, the small products of small models gain nothing on a quiet machine and lose a factor of five to
-twenty on a busy one, and sums would depend on the number of cores.  Faster float32 products
-(``torch.set_float32_matmul_precision("medium")``) are used where a measurement shows that they keep float32 accuracy;
-processors with matrix units may round to bfloat16 there, which would show as mismatch between engine and trainer.
+One thread: with two, the small products of small models are not faster on an idle machine and five to twenty times
+slower on a busy one, and sums would depend on the number of cores.  Faster float32 products
+(``torch.set_float32_matmul_precision("medium")``) are used if a measurement shows that they keep float32 accuracy;
+processors with matrix units may round to bfloat16 there, which would cause a mismatch between engine and trainer.
 """
 
 from __future__ import annotations

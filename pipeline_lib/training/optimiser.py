@@ -1,11 +1,11 @@
-"""AdamW for one policy: schedule, clipping, and refusal of gradients that are not numbers.
+"""AdamW for one policy: schedule, clipping, and refusal of gradients that are not finite.
 
-Trained weights are float32, whatever type the forward pass computes in: with bfloat16 weights most updates of usual
-size are smaller than half a unit in the last place and vanish (measured: at a learning rate of 5e-6, 92 % of weights
-never move).  Other types are refused here rather than trained in vain.
+Trained weights are float32, for any type of the forward pass: with bfloat16 weights most updates of usual size are
+smaller than half a unit in the last place and have no effect (measured: at a learning rate of 5e-6, 92 % of weights
+never change).  Other types are refused here.
 
-A step whose gradient norm is not finite changes nothing, is counted, and after `PATIENCE` refusals in a row training
-ends with an error; it is never skipped silently.
+A step whose gradient norm is not finite changes nothing and is counted; after `PATIENCE` such steps in a row training
+ends with an error.  No step is skipped silently.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Cuts a batch into forward passes in which nothing is computed twice.
+"""Divide a batch into forward passes in which nothing is computed twice.
 
-Actions of one prompt share the prompt, and often their first tokens.  A *pack* writes such sequences as one tree of
-tokens: every node sees its ancestors and itself, at the position it has in its own sequence, so each token's
-log-probability is the one it has in a forward pass of its own sequence.  An *edge* is a context with the token that
-follows it; it is computed once, with the summed weights of all actions that run through it.
+Actions of one prompt share the prompt, and often their first tokens.  A *pack* stores such sequences as one tree of
+tokens: every node attends to its ancestors and itself, at its position in its own sequence, so each token's
+log-probability is the same as in a forward pass of its own sequence.  An *edge* is a context with the token that
+follows it; it is computed once, with the summed weights of all actions that contain it.
 
-A pack grows until it reaches the token budget.  Packs are put side by side in rows as long as the longest; shorter ones
-share a row, and since nodes see their ancestors only, they do not see each other.  So little is padded, and memory
-follows the budget, not group size or length.  Models that cannot attend to a tree get one sequence a row.
+A pack grows until it reaches the token budget.  Packs are put side by side in rows as long as the longest one; shorter
+ones share a row and do not see each other, since nodes attend only to their ancestors.  So there is little padding, and
+memory depends on the budget, not on group size or length.  Models that cannot attend to a tree get one sequence per
+row.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """Several processes train one team, one per GPU, started by ``accelerate launch`` or ``torchrun``.
 
-Sampling is split by problem, the update by micro-batch.  In between, every process gets the experience of all, so all
-build the same batch, and the only thing that is summed is the gradient: the result is that of one process, up to the
-order of additions.
+Sampling is divided by problem, the update by micro-batch.  In between, every process gets the experience of all, so all
+build the same batch.  Only the gradient is summed, so the result is that of one process, up to the order of additions.
 
-Weights are held in one of two ways: ``replicated``, whole in every process (what DDP does; gradients are summed once,
-after the last micro-batch, whose number may differ between processes), or ``sharded`` (FSDP2, see `sharding`), for
-models whose gradients and optimiser moments do not fit into one GPU.
+Weights are held in one of two ways: ``replicated``, all weights in every process (as DDP does; gradients are summed
+once, after the last micro-batch, whose number may differ between processes), or ``sharded`` (FSDP2, see `sharding`),
+for models whose gradients and optimiser moments do not fit into one GPU.
 
-A process that fails takes the others with it (the launcher ends them); the same command continues from the last
-checkpoint.  Stop requests are agreed on between steps.
+If a process fails, the launcher ends the others; the same command continues from the last checkpoint.  Requests to stop
+are agreed between steps.
 """
 
 from __future__ import annotations

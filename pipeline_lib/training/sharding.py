@@ -1,8 +1,8 @@
-"""FSDP2: weights, gradients and optimiser moments of a policy are split over all processes.
+"""FSDP2: weights, gradients and optimiser moments of a policy are split among all processes.
 
-What is trained is a sharded twin of the policy's model.  The policy keeps its whole model, which engine, checkpoints
-and digests read; after every step the trained weights are copied into it.  The whole copy may lie in main memory.
-With an adapter only the adapter travels.
+A sharded copy of the policy's model is trained.  The policy keeps its whole model, which engine, checkpoints and
+digests read; after every step the trained weights are copied into it.  The whole model may be in main memory.  With an
+adapter, only the adapter is copied.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One step of training: collect, compare, update each policy, refresh the engine, and say what happened."""
+"""One step of training: collect experience, compute advantages, update each policy, refresh the engine, and report."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def train_step(
     collected = time.perf_counter()
     actions = actions_of(experience, compared, settings.loss.mask_truncated)
     rate = learning_rate(settings, step - 1)
-    reports, counts, stale = {}, {}, 0
+    reports, counts, stale, own_rates = {}, {}, 0, {}
     for learner in learners:
         name = learner.policy.name
         rows, truncated = actions.get(name, ([], 0))
@@ -77,7 +77,10 @@ def train_step(
         stale += sum(row.version != learner.policy.version for row in rows)
         batch = build(rows, normaliser(rows, settings.loss.normalisation), settings.loss, truncated)
         counts[name] = batch.counts
-        reports[name] = update_policy(learner, batch, settings.loss, rate, player.check)
+        own_rate = rate
+        if (peak := learner.policy.learning_rate) is not None:
+            own_rate = own_rates[f"update/learning_rate/{name}"] = rate * peak / settings.learning_rate
+        reports[name] = update_policy(learner, batch, settings.loss, own_rate, player.check)
     updated = time.perf_counter()
     for learner in learners:
         if learner.policy.name in reports:
@@ -89,6 +92,7 @@ def train_step(
     metrics = experience_metrics(experience, compared, flat_share) | update_metrics(reports, counts, stale, rate)
     return (
         metrics
+        | own_rates
         | memory_peaks()
         | {
             "update/tflop_per_s": work / 1e12 / max(updated - collected, 1e-9),

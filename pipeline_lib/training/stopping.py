@@ -1,7 +1,7 @@
-"""Stopping on request: SIGTERM, or a caller who says so, ends training between two pieces of work.
+"""Stop on request: SIGTERM, or a request of the caller, ends training between two units of work.
 
-Ctrl-C needs nothing of this: KeyboardInterrupt ends training where it is.  Either way the newest checkpoint stays
-whole, and the same command continues from it.
+Ctrl-C does not need this: KeyboardInterrupt ends training at once.  In both cases the newest checkpoint stays complete,
+and the same command continues from it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The numbers of one step that go into the log: what was earned, how groups differed, what was trained on.
+"""The numbers of one step for the log: rewards, differences within groups, and the trained data.
 
 Names are grouped by slash: ``reward/``, ``terms/``, ``metrics/``, ``groups/``, ``actions/``, ``update/``,
 ``executions/``, ``mismatch/``, ``memory/``, ``time/``.
@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pipeline_lib.play.experience import Decision, Experience
+from pipeline_lib.rollouts.engine import Action
 from pipeline_lib.training.advantages import returns_to_go
 from pipeline_lib.training.batch import Counts
 from pipeline_lib.training.update import UpdateReport
@@ -26,7 +27,8 @@ def experience_metrics(
     ``reward/mean`` and ``reward/std`` are of the undiscounted return of whole episodes; terms are summed over turns,
     environment metrics are those of last turns; in a tree both are averages over what followed each joint action.
     Combinations executed for credit are in none of these; ``executions/`` counts them.
-    ``groups/advantage_std`` is the mean over the agents' places in the joint action.
+    ``groups/advantage_std`` is the mean over the agents' places in the joint action.  ``actions/length_mean`` and
+    ``actions/entropy`` are also there for each policy by itself.
     """
     decisions = experience.decisions
     scored = [decision for decision in decisions if decision.reward is not None]
@@ -34,6 +36,7 @@ def experience_metrics(
     whole = [value for d, value in zip(decisions, totals, strict=True) if d.parent is None and value is not None]
     actions = [action for decision in decisions for action in decision.actions]
     tokens = sum(len(action.ids) for action in actions)
+    known = _known(actions)
     found = {
         "groups/flat_share": flat_share,
         "groups/masked_share": 1 - len(scored) / max(1, len(decisions)),
@@ -51,8 +54,12 @@ def experience_metrics(
         found |= {
             "actions/length_mean": tokens / len(actions),
             "actions/truncated_share": sum(action.finish == "length" for action in actions) / len(actions),
-            "actions/entropy": -sum(math.fsum(action.logprobs) for action in actions) / max(1, tokens),
+            "actions/entropy": _entropy(known),
         }
+    for name, own in _by_policy(decisions).items():
+        found[f"actions/length_mean/{name}"] = sum(len(action.ids) for action in own) / len(own)
+        if measured := _known(own):
+            found[f"actions/entropy/{name}"] = _entropy(measured)
     roots = sum(decision.weight for decision in scored if decision.parent is None)
     found |= {f"terms/{name}": total / roots for name, total in _weighted(scored, "terms")[0].items()}
     sums, weights = _weighted([decision for decision in scored if decision.last], "metrics")
@@ -90,6 +97,25 @@ def update_metrics(
             "update/kl": sum(report.kl for report in reports.values()),
         }
     return found
+
+
+def _by_policy(decisions: Sequence[Decision]) -> dict[str, list[Action]]:
+    found: dict[str, list[Action]] = {}
+    for decision in decisions:
+        for name, action in zip(decision.policies, decision.actions, strict=True):
+            found.setdefault(name, []).append(action)
+    return found
+
+
+def _known(actions: Sequence[Action]) -> list[Action]:
+    """Leave out actions of a server that does not say with which probability it drew a token."""
+    return [action for action in actions if not any(map(math.isnan, action.logprobs))]
+
+
+def _entropy(actions: Sequence[Action]) -> float:
+    """Return the estimated entropy per token in nats: the mean of minus the log-probability of what was sampled."""
+    tokens = sum(len(action.ids) for action in actions)
+    return -sum(math.fsum(action.logprobs) for action in actions) / max(1, tokens)
 
 
 def _weighted(decisions: Sequence[Decision], name: str) -> tuple[dict[str, float], dict[str, float]]:

@@ -1,14 +1,14 @@
-"""Trains a team: collect, compare, update, step by step; checkpoints on the way, continuing where a killed run left.
+"""Train a team: collect, compare, update, step by step; writes checkpoints, and continues a killed run.
 
 Strictly on-policy: every step collects with the newest weights, takes one optimiser step per policy and epoch on all
-turns at once, and throws the experience away.  The loop knows no model, environment or engine; what it promises is
-the order of things:
+turns together, and discards the experience.  The loop is independent of model, environment and engine; it guarantees
+this order:
 
-    draw problems -> collect experience -> returns -> advantages -> update each policy -> refresh the engine -> try out
-    (where a curriculum asks for it) -> log
+    draw problems -> collect experience -> returns -> advantages -> update each policy -> refresh the engine -> trial
+    (if the curriculum asks for it) -> log
 
-It does not evaluate checkpoints, choose one, or talk to trackers; callers get every step's numbers and every
-checkpoint's folder through callbacks.
+It does not evaluate or select checkpoints, or use trackers; callers get every step's numbers and every checkpoint's
+folder through callbacks.
 """
 
 from __future__ import annotations
@@ -222,9 +222,9 @@ def _check(settings: TrainSettings, sampling: Sampling, problems: Sequence[Probl
     if len({problem.id for problem in problems}) != len(problems):
         raise TrainingError("two training problems have the same id; ids must be distinct")
     if sampling.temperature <= 0:
-        raise TrainingError("rollouts.temperature must be above 0 to train: a greedy policy explores nothing")
+        raise TrainingError("rollouts.temperature must be above 0 to train: a greedy policy does not explore")
     if settings.loss.kl > 0 and (sampling.top_p < 1 or sampling.top_k > 0):
         raise TrainingError(
-            f"train.loss.kl ({settings.loss.kl:g}) compares distributions of full support; set rollouts.top_p to 1 "
+            f"train.loss.kl ({settings.loss.kl:g}) needs distributions with full support; set rollouts.top_p to 1 "
             "and rollouts.top_k to 0, or train.loss.kl to 0"
         )

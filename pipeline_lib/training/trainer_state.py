@@ -1,7 +1,7 @@
-"""What continuing needs besides the weights: optimiser moments, versions and counters; and where to continue.
+"""What is needed to continue besides the weights: optimiser moments, versions and counters; and where to continue.
 
-There is no generator state to keep, since every draw is a function of the seed and of its place (see draws).  States
-take twice the room of the weights, so only the newest `KEPT` stay on disk; should all of them be damaged, training
+There is no generator state to store, since every random draw is a function of the seed and of its position (see draws).
+States are twice as large as the weights, so only the newest `KEPT` stay on disk.  If all of them are damaged, training
 starts again from the first checkpoint, which needs none.
 """
 
@@ -15,9 +15,9 @@ from typing import Any
 
 from safetensors.torch import load_file, save_file
 
-from pipeline_lib.storage import CorruptFileError, write_json
-from pipeline_lib.training.checkpoint_folders import read_record, step_folder, steps_in
-from pipeline_lib.training.checkpoints import digests, read_checkpoint, verify, write_folder
+from pipeline_lib.storage import CorruptFileError, file_digests, new_folder, write_json
+from pipeline_lib.training.checkpoint_folders import numbered, read_record, step_folder, steps_in
+from pipeline_lib.training.checkpoints import read_checkpoint, verify
 from pipeline_lib.training.parallel import Processes
 from pipeline_lib.training.update import Learner
 
@@ -55,8 +55,7 @@ def write_state(
     moments = {learner.policy.name: learner.optimiser.state() for learner in learners}
     if not processes.first:
         return
-
-    def content(folder: Path) -> None:
+    with new_folder(state_folder(scratch, step)) as folder:
         for name, tensors in moments.items():
             save_file(tensors, folder / f"{name}.safetensors")
         policies = {
@@ -74,12 +73,10 @@ def write_state(
             "sampler": dict(place),
             "counters": dict(counters),
             "policies": policies,
-            "files": digests(folder),
+            "files": file_digests(folder),
         }
         write_json(folder / RECORD, record)
-
-    write_folder(state_folder(scratch, step), content)
-    for old in [s for s in _states(scratch) if s <= step][:-KEPT]:
+    for old in [s for s in numbered(scratch, "state-") if s <= step][:-KEPT]:
         shutil.rmtree(state_folder(scratch, old))
 
 
@@ -140,13 +137,8 @@ def resume_point(scratch: Path, steps: int, planned: Collection[int]) -> int | N
             try:
                 read_state(state_folder(scratch, step))
             except CorruptFileError as error:
-                if step >= max(_states(scratch), default=0):
+                if step >= max(numbered(scratch, "state-"), default=0):
                     logger.warning("%s; training goes back to an earlier checkpoint", error)
                 continue
         best = step
     return best
-
-
-def _states(scratch: Path) -> list[int]:
-    found = (path.name.removeprefix("state-") for path in scratch.glob("state-*") if path.is_dir())
-    return sorted(int(name) for name in found if name.isdigit())

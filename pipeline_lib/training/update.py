@@ -1,7 +1,7 @@
-"""One update of one policy: micro-batches, gradients, an optimiser step, and what there is to say about it.
+"""One update of one policy: micro-batches, gradients, an optimiser step, and its metrics.
 
-Policies are updated one after the other, so that the activations and gradients of one at a time are in memory.  All
-turns of a batch go into one step.  When memory runs out the token budget is halved and the same step repeated.  With
+Policies are updated one after the other, so that only one policy's activations and gradients are in memory.  All turns
+of a batch go into one step.  When memory runs out, the token budget is halved and the same step is repeated.  With
 several processes each computes its share of the micro-batches and the gradients are summed.
 """
 

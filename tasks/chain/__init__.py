@@ -1,1 +1,1 @@
-"""The stages as DVC knows them: which are stale, running them side by side, workspaces of experiments."""
+"""The stages as DVC sees them: which are stale, running them side by side, workspaces of experiments."""

@@ -1,7 +1,7 @@
-"""What the cells of a study leave: kept beside the project, and kept only as long as it is what they would leave today.
+"""The results of a study's cells, kept in the project as long as a new run of the cell would give the same results.
 
-A cell is an ordinary experiment in a workspace.  Its identity, that of all stages together, is asked of the workspace's
-own code before anything runs; where the same one was kept, the cell is not run again.
+A cell is an ordinary experiment in a workspace.  The workspace's own code computes its identity, that of all stages
+together, before anything runs.  If results with the same identity are kept, the cell is not run again.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pipeline_lib.storage import folder_digest, new_folder, read_json, write_jso
 from tasks.chain.graph import ChainError
 from tasks.experiment.arms import IDENTITIES, PLAN_FILE, RESULTS, TEAM
 from tasks.experiment.episode_files import read_episodes, tested_file
+from tasks.experiment.training_files import training_file
 from tasks.services.process_environment import child_environment, places
 
 KEPT = "kept.json"
@@ -81,7 +82,7 @@ def _files(seeds: Sequence[int]) -> dict[str, Path]:
         "plan.json": PLAN_FILE,
         "test/base.jsonl": tested_file(TEAM, "base"),
         **{f"test/{(path := tested_file(TEAM, 'selected', seed)).name}": path for seed in seeds},
-        **{f"train/{seed}.jsonl": RESULTS / "train" / f"{TEAM}-{seed}.jsonl" for seed in seeds},
+        **{f"train/{seed}.jsonl": training_file(TEAM, seed) for seed in seeds},
     }
 
 

@@ -1,6 +1,6 @@
-"""The stages of the project as DVC knows them: which there are, what waits for what, what is up to date.
+"""The stages of the project as DVC sees them: which exist, which depend on which, which are up to date.
 
-DVC decides; this module only asks it (``dvc dag``, ``dvc status``) and does arithmetic on the answer.
+DVC decides; this module only asks it (``dvc dag``, ``dvc status``) and evaluates the answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import yaml
 
 from pipeline_lib.settings import SettingsError
 from pipeline_lib.storage import write_json
-from tasks.runtime.endings import SETTINGS_STATUS
+from tasks.runtime.exit_status import SETTINGS_STATUS
 from tasks.services.process_environment import child_environment, places
 
 UNKNOWN_S = 10.0
@@ -138,11 +138,11 @@ def _without_git(project: Path) -> str:
     try:
         found = subprocess.run(["git", "-C", str(project), "rev-parse"], capture_output=True, check=False)
     except FileNotFoundError:
-        return "there is no program git; install it: DVC, plans and looks are kept by it"
+        return "git is not installed; DVC, plans and looks need it"
     if found.returncode == 0:
         return ""
     return (
-        f"{project} is no git repository, and DVC, plans and looks are kept by one: `git init`, `git add -A`, "
+        f"{project} is not a git repository, which DVC, plans and looks need: `git init`, `git add -A`, "
         "`git commit -m start`, then the same command"
     )
 
@@ -238,7 +238,7 @@ def _needed(above: Mapping[str, set[str]], targets: Sequence[str]) -> dict[str, 
     for target in targets:
         chosen = [name for name in above if target in (name, name.partition("@")[0])]
         if not chosen:
-            raise ChainError(f"there is no stage {target!r}; stages: {', '.join(sorted(above))}")
+            raise ChainError(f"there is no stage {target!r}; known stages: {', '.join(sorted(above))}")
         waiting += chosen
     kept: dict[str, set[str]] = {}
     while waiting:

@@ -1,4 +1,4 @@
-"""The chain on a terminal: a row per stage, drawn anew every second."""
+"""The chain in a terminal: a table with a row per stage, redrawn every second."""
 
 from __future__ import annotations
 

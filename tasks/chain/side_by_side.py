@@ -1,8 +1,8 @@
-"""Runs the stages of the project, those that do not wait for each other side by side.
+"""Run the stages of the project; independent stages run side by side.
 
-Every stage is asked of DVC, which alone decides whether it has to run.  When one fails, what waits for it is not
-started, the others go on, and the error names both.  When this process is asked to stop, all stages are ended within
-seconds, and the same command continues them.
+Every stage is requested from DVC, which alone decides whether it must run.  When a stage fails, the stages that need it
+are not started, the others continue, and the error names both.  When this process is asked to stop, all stages are
+ended within seconds; the same command continues them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 from prefect.logging import get_run_logger
+from prefect.runtime import task_run
 
 from tasks.chain.graph import Stage, remaining_s, remember_seconds
+from tasks.chain.stage_logs import StageLog, readable
 from tasks.chain.stage_process import StageFailedError, StageProcess
-from tasks.chain.words import StageLog, told
 from tasks.runtime.progress import duration
+from tasks.runtime.subflow import PARENT_TASK
 from tasks.runtime.tagging import untagged
-from tasks.services.tether import STOP_S
+from tasks.services.end_with_parent import STOP_S
 
 _LOOK_S = 1.0
 
@@ -109,12 +111,12 @@ def run_stage(name: str, project: Path, run: str, variables: Mapping[str, str], 
     with board.lock:
         if board.stopping:
             raise StageFailedError(f"stage {name} was not started: the run is being stopped")
-        process = StageProcess(name, project, run, **variables)
+        process = StageProcess(name, project, run, **variables, **{PARENT_TASK: str(task_run.id)})
         board.running[name] = (process, began)
 
     def tell(line: str) -> None:
         kept.keep(line)
-        if text := told(line):
+        if text := readable(line):
             board.last[name] = text
             logger.info("%s", text)
 
@@ -125,7 +127,7 @@ def run_stage(name: str, project: Path, run: str, variables: Mapping[str, str], 
         with board.lock:
             board.failed.add(name)
             board.took[name] = time.monotonic() - began
-        raise StageFailedError(f"{error}\nall its words: {kept.path}") from None
+        raise StageFailedError(f"{error}\nfull output: {kept.path}") from None
     finally:
         with board.lock:
             del board.running[name]
@@ -158,7 +160,7 @@ def run_chain(
         project: where ``dvc.yaml`` is.
         run: name of the whole run.
         jobs: how many stages at a time.
-        progress: told about every second.
+        progress: told about every second how many per cent are done, which never become fewer.
         variables: further environment variables of the stages.
         watch: given the board before the first stage starts, for whoever shows it.
 
@@ -175,6 +177,7 @@ def run_chain(
     waiting = [name for name in chain if name in stale]
     ended: queue.SimpleQueue[tuple[str, PrefectFuture[bool]]] = queue.SimpleQueue()
     running: set[str] = set()
+    share = 0.0
     with _stopped_when_interrupted(board):
         while waiting or running:
             for name in [name for name in waiting if chain[name].above <= board.finished]:
@@ -188,9 +191,8 @@ def run_chain(
             if not running:
                 break  # what is left waits for a stage that failed
             done_s, left_s = board.remaining()
-            progress(
-                round(done_s), max(round(done_s + left_s), 1), f"{duration(left_s)} left: {', '.join(sorted(running))}"
-            )
+            share = max(share, done_s / max(done_s + left_s, 1.0))  # the estimate of the whole changes on the way
+            progress(round(100 * share), 100, f"{duration(left_s)} left: {', '.join(sorted(running))}")
             try:
                 name, future = ended.get(timeout=_LOOK_S)
             except queue.Empty:
@@ -202,8 +204,7 @@ def run_chain(
                 failed[name] = error
     if failed:
         raise ChainFailedError(_report(failed, waiting))
-    total = max(round(board.remaining()[0]), 1)
-    progress(total, total, f"done; {sum(worked.values())} of {len(chain)} stages did work")
+    progress(100, 100, f"done; {sum(worked.values())} of {len(chain)} stages were run")
     return worked
 
 
@@ -223,6 +224,6 @@ def _stopped_when_interrupted(board: Board) -> Iterator[None]:
 def _report(failed: Mapping[str, BaseException], waiting: list[str]) -> str:
     parts = [str(error) for error in failed.values()]
     if waiting:
-        parts.append(f"not run, because they need what failed: {', '.join(waiting)}")
-    parts.append("when the cause is removed, the same command continues; what is finished is not run again")
+        parts.append(f"not run, because they need a failed stage: {', '.join(waiting)}")
+    parts.append("remove the cause and run the same command again; finished stages are not repeated")
     return "\n".join(parts)

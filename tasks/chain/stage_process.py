@@ -1,4 +1,4 @@
-"""One stage as a child process: DVC is asked for it, its words are passed on, and it can be ended at any time."""
+"""One stage as a child process: it is requested from DVC, its output is passed on, and it can be ended at any time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from pipeline_lib.tracking.processes import own_process
 from tasks.runtime import progress
 from tasks.runtime.conducting import CONDUCTOR
-from tasks.runtime.endings import REFUSED
+from tasks.runtime.exit_status import REFUSED
 from tasks.services.process_environment import child_environment, places
 from tasks.services.processes import start, stop
 
@@ -90,7 +90,9 @@ class StageProcess:
         if self._stopped:
             raise StageFailedError(f"stage {self.name} was stopped; the same command continues it")
         if status != 0:
-            raise StageFailedError(f"stage {self.name} failed (status {status}); its last words:\n" + "\n".join(last))
+            raise StageFailedError(
+                f"stage {self.name} failed (status {status}); the end of its output:\n" + "\n".join(last)
+            )
         if refused:
             raise StageFailedError(f"stage {self.name} {refused}")
         return worked

@@ -1,4 +1,4 @@
-"""The result of a study, out of what its cells left: ``study.json`` and a page."""
+"""The result of a study, computed from the results of its cells: ``study.json`` and a page."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pipeline_lib.seam.metrics import describe
 from pipeline_lib.seam.registry import find
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.study import StudySettings, cells_of, changes_of, reference_of
+from pipeline_lib.tracking import TrackedRun
 from tasks.chain.cells import KEPT, cell_folder, tested
 from tasks.experiment.episode_files import read_episodes
 
@@ -64,10 +65,10 @@ def write_page(name: str, study: StudySettings, settings: Mapping[str, Params], 
         design={
             "training seeds": ", ".join(map(str, study.seeds)),
             "problems": f"{means.clusters.size} of the test split, in {int(means.clusters.max()) + 1} families",
-            "test": "difference of means as a statement on new training runs and new problems (crossed random effects)",
+            "test": "difference of means, as a claim about new training runs and new problems (crossed random effects)",
             "correction": f"Holm over {len(found)} comparisons",
-            "smallest difference that would matter": info.difference(first.verdict.margin).lstrip("+"),
-            "selection": f"of every run the checkpoint that `{first.evaluate.select}` takes on validation problems",
+            "smallest difference that matters": info.difference(first.verdict.margin).lstrip("+"),
+            "selection": f"for every run, the checkpoint that `{first.evaluate.select}` selects on validation problems",
         },
     )
     storage.write_json(
@@ -90,3 +91,21 @@ def write_page(name: str, study: StudySettings, settings: Mapping[str, Params], 
     page = folder / "index.html"
     build_study(data, page)
     return page
+
+
+def conclusion(page: Path) -> str:
+    """Return what a study concludes: a sentence for each comparison, and where its page is."""
+    sentences = [str(contrast["sentence"]) for contrast in storage.read_json(page.parent / "study.json")["contrasts"]]
+    return "\n".join([*sentences, "", f"The page: {page}"])
+
+
+def record_study(page: Path, tracked: TrackedRun) -> None:
+    """Record what a study concludes in its run in MLflow: numbers, verdicts and sentences, and the page."""
+    result = storage.read_json(page.parent / "study.json")
+    contrasts = result["contrasts"]
+    numbers = {f"{c['name']}/{key}": c["test"][key] for c in contrasts for key in ("estimate", "p")}
+    tracked.summary({name: value for name, value in numbers.items() if value is not None})
+    tracked.tag({"verdict": ", ".join(f"{contrast['name']}: {contrast['verdict']}" for contrast in contrasts)})
+    tracked.artifact(page.parent)
+    sentences = "\n".join(f"- {contrast['sentence']}" for contrast in contrasts)
+    tracked.describe(f"{result['question']}\n\n{sentences}", page.name)

@@ -1,7 +1,7 @@
-"""The plan of a study: what is compared with what and how, written before its first cell is run.
+"""The plan of a study: which comparisons are made and how, written before the first cell runs.
 
-It may be changed afterwards, a level added say; every version stays in the file with the cells that were known when it
-was written, and the page tells.
+It may be changed later, for example by adding a level.  The file keeps every version with the cells that were known
+when it was written, and the page reports this.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def fix_plan(path: Path, study: StudySettings, params: Params, known: Sequence[s
         written = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         versions.append({"written": written, "known": sorted(known), "plan": plan})
         write_json(path, {"versions": versions})
-    return told(versions)
+    return plan_history(versions)
 
 
-def told(versions: Sequence[dict[str, Any]]) -> str:
+def plan_history(versions: Sequence[dict[str, Any]]) -> str:
     """Say when the plan in force was fixed, and what was known by then."""
     last = versions[-1]
     seen = f"when {len(last['known'])} of its cells were known ({', '.join(last['known'])})" if last["known"] else ""

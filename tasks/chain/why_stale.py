@@ -1,4 +1,4 @@
-"""Says in words what a stage's result depends on, what differs between two runs, and why a stage is stale."""
+"""Explain what a stage's result depends on, what differs between two runs, and why a stage is stale."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _shown(stage: str, name: str) -> str:
         table.add_row(f"code {module}", found[:16])
     console.print(table)
     machine = ", ".join(f"{key} {json.dumps(value)}" for key, value in machine_settings(load_params()))
-    console.print(f"of the machine, and no part of it: {machine}", style="dim")
+    console.print(f"settings of the machine (not part of the identity): {machine}", style="dim")
     return out.getvalue().rstrip()
 
 

@@ -1,8 +1,8 @@
-"""A workspace of its own for an experiment: a clone of the commit, with other settings, that ends as a DVC experiment.
+"""A separate workspace for an experiment: a clone of the commit, with other settings, that ends as a DVC experiment.
 
-The person's working tree is not touched, not even for a moment (``dvc exp run --temp`` resets and restores it, which
-a kill in between, or an editor, would notice).  Git objects and DVC's cache are shared with the project, so nothing is
-copied and what was computed before is not computed again.  Uncommitted changes are not part of the experiment.
+The user's working tree is never touched (``dvc exp run --temp`` resets and restores it, which a kill in between, or an
+editor, would notice).  Git objects and DVC's cache are shared with the project, so nothing is copied, and earlier
+results are not computed again.  Uncommitted changes are not part of the experiment.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from pipeline_lib.settings import Params, SettingsError, load_params
+from pipeline_lib.settings.base import named_in
 from pipeline_lib.tracking.processes import is_gone, own_process
 from tasks.chain.graph import ChainError, ask
 from tasks.looks.records import PROJECT
@@ -89,6 +90,30 @@ def change_settings(file: Path, wanted: Params) -> dict[str, tuple[Any, Any]]:
         content.update(new)
         _write(file, yaml, content)
     return differences
+
+
+def with_files_of(params: Params, project: Path, folder: Path) -> tuple[Params, list[str]]:
+    """Return the settings with absolute paths of files that the project has and its commit has not; and those paths.
+
+    A relative path is of the project, and a workspace holds only what is committed.
+
+    Args:
+        params: the settings.
+        project: the project.
+        folder: the workspace.
+    """
+    named = set().union(*(named_in(getattr(params, section))[1] for section in Params.model_fields))
+    found = {name: str(project / name) for name in named if (project / name).exists() and not (folder / name).exists()}
+    content = params.model_dump(mode="json")
+    return Params.model_validate(_replaced(content, found)), sorted(found.values())
+
+
+def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _replaced(inner, texts) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_replaced(inner, texts) for inner in value]
+    return texts.get(value, value) if isinstance(value, str) else value
 
 
 def _put(inside: dict[str, Any], keys: Sequence[str], value: Any) -> None:

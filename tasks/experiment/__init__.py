@@ -1,1 +1,1 @@
-"""The words of the experiment: its arms, comparisons, teams, plan, and where their files lie."""
+"""What an experiment consists of: arms, comparisons, teams, plan, and the locations of their files."""

@@ -1,6 +1,6 @@
-"""The arms of the experiment: the team, and the single agent it is compared with.
+"""The arms of the experiment: the team, and the single agent as its baseline.
 
-An arm is a name in ``dvc.yaml`` and in folder names; here it becomes an environment and the places of its files.
+An arm is a name in ``dvc.yaml`` and in folder names; this module gives its environment and the locations of its files.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def planned_seeds(arm: str) -> tuple[int, ...]:
         return tuple(int(seed) for seed in content["seeds"][key])
     except (KeyError, TypeError, ValueError):
         raise SettingsError(
-            f"params.yaml: seeds.{key}: DVC plans a stage per seed, so the seeds must be written out there, as a list"
+            f"params.yaml: seeds.{key}: DVC plans one stage per seed, so the seeds must be written there as a list"
         ) from None
 
 
@@ -82,6 +82,6 @@ def check_seeds(params: Params) -> None:
         planned = planned_seeds(arm)
         if missing := sorted(set(seeds_of(params, arm)) - set(planned)):
             raise SettingsError(
-                f"params.yaml: seeds.{key}: a preset wants the seeds {list(seeds_of(params, arm))}, and DVC plans "
+                f"params.yaml: seeds.{key}: a preset needs the seeds {list(seeds_of(params, arm))}, but DVC plans "
                 f"{list(planned)}; write {missing} into seeds.{key} too"
             )

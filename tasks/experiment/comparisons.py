@@ -1,4 +1,4 @@
-"""Which teams stand beside the selected one, by the names that plan, verdict and report use, and what they are."""
+"""The teams that the selected one is compared with: their names in plan, verdict and report, and their definitions."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def outside(params: Params) -> dict[str, str]:
     a team of it that plays a protocol in which agents read each other cannot read its prompts, so beating it says
     nothing, and would cost the other comparisons power.  So would the last checkpoint where it is the selected one.
     """
-    found = {LAST: "where it is the checkpoint selected in every training run, the two are the same team"}
+    found = {LAST: "if it is the selected checkpoint in every training run, both are the same team"}
     if _cannot_read(params):
-        reason = "the embedded model was never shown quoted text, so it cannot read what this protocol gives it"
+        reason = "the embedded model has never seen quoted text, so it cannot read what this protocol quotes"
         found |= {UNTRAINED[protocol]: reason for protocol in params.evaluate.baselines if protocol in READING}
     return found
 

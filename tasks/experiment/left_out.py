@@ -1,7 +1,7 @@
-"""Runs that DVC plans and the settings do not want.
+"""Runs that DVC plans but the settings do not need.
 
-DVC takes the seeds from the file ``params.yaml`` alone.  A preset of ``environment`` may bring other seeds along: no
-single-agent baseline, for instance, where a task has no single-agent form.  Such a stage leaves empty files.
+DVC takes the seeds from the file ``params.yaml`` only.  A preset of ``environment`` may have other seeds, for example
+no single-agent baseline if a task has no single-agent form.  Such a stage writes empty files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import logging
 
 from pipeline_lib import storage
 from pipeline_lib.settings import load_params
-from tasks.experiment.arms import RESULTS, seeds_of, sweep_folder, trained_folder
+from tasks.experiment.arms import seeds_of, sweep_folder, trained_folder
+from tasks.experiment.training_files import training_file
 
 log = logging.getLogger("symposium.stage")
 
@@ -29,8 +30,7 @@ def leave_out_training(arm: str, seed: int) -> None:
     """Write what DVC expects of a training run, without any content."""
     with storage.new_folder(trained_folder(arm, seed)) as folder:
         (folder / "left-out.txt").write_text(_WHY)
-    storage.write_jsonl(RESULTS / "train" / f"{arm}-{seed}.jsonl", ())
-    storage.write_json(RESULTS / "train" / f"{arm}-{seed}.json", {})
+    storage.write_jsonl(training_file(arm, seed), ())
 
 
 def leave_out_sweep(arm: str, seed: int) -> None:

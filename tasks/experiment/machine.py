@@ -1,4 +1,4 @@
-"""The machine this process runs on, in words for a page."""
+"""A description of this machine for a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of the evaluation as the settings have it now: what `preregister` writes, and what later stages compare."""
+"""The plan of the evaluation by the current settings: `preregister` writes it, and later stages compare it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What each stage depends on, as one value, as files that DVC sees, and the name of a run."""
+"""What each stage depends on, as one digest and as files for DVC; and the name of a run."""

@@ -1,7 +1,7 @@
-"""The identities as files that DVC depends on, and the guards that keep them true.
+"""The identities as files that DVC depends on, and the checks that keep them correct.
 
-``python -m flows.identity --write`` writes an identity per stage to ``results/identity/``.  A stage refuses to run
-under an identity that is not its own (`check`), and no result is credited to one that was written while it was made.
+``python -m flows.identity --write`` writes one identity per stage to ``results/identity/``.  A stage refuses to run
+under an identity that is not its own (`check`), and a result is refused if the identity was rewritten during the run.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tasks.identity.inputs import wrong_inputs
 from tasks.identity.stages import STAGES, IdentityError, identity_of
 
 
-def write_identities(folder: Path = IDENTITIES) -> None:
-    """Write the identity of every stage to ``<folder>/<stage>.json``; files that are right already stay untouched.
+def write_identities() -> None:
+    """Write the identity of every stage to ``results/identity/<stage>.json``; right ones stay untouched.
 
     Raises:
         SettingsError: a setting is wrong.
@@ -30,16 +30,16 @@ def write_identities(folder: Path = IDENTITIES) -> None:
     params = load_params()
     check_seeds(params)
     for stage in STAGES:
-        path, identity = folder / f"{stage}.json", identity_of(stage, params)
+        path, identity = IDENTITIES / f"{stage}.json", identity_of(stage, params)
         if read_identity(path) != identity:
             write_json(path, identity)
 
 
-def changed_identities(folder: Path = IDENTITIES) -> list[str]:
+def changed_identities() -> list[str]:
     """Return the stages whose identity is another than the one written last."""
     params = load_params()
     check_seeds(params)
-    return [name for name in STAGES if read_identity(folder / f"{name}.json") != identity_of(name, params)]
+    return [name for name in STAGES if read_identity(IDENTITIES / f"{name}.json") != identity_of(name, params)]
 
 
 def read_identity(path: Path) -> dict[str, Any] | None:
@@ -50,7 +50,7 @@ def read_identity(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def check(folder: Path = IDENTITIES) -> None:
+def check() -> None:
     """Make sure that the stage that DVC runs here is what DVC will remember it as; without DVC, do nothing.
 
     DVC depends on the identity that was written last.  Code or settings may have changed since: in the middle of a
@@ -63,19 +63,21 @@ def check(folder: Path = IDENTITIES) -> None:
     stage = whole_name.partition("@")[0]
     if stage not in STAGES:
         return
-    identities = {name: read_identity(folder / f"{name}.json") for name in STAGES}
+    identities = {name: read_identity(IDENTITIES / f"{name}.json") for name in STAGES}
     written, now = identities[stage], identity_of(stage)
     if written != now:
-        lines = differences(written, now) if written else [f"there is no {folder / stage}.json"]
+        lines = differences(written, now) if written else [f"there is no {IDENTITIES / stage}.json"]
         raise IdentityError(
-            f"stage {stage} would not be what DVC remembers it as: since the stage `identity` ran, this has changed:\n"
+            f"stage {stage} would be stored under a wrong identity; this has changed since the stage `identity` ran:\n"
             f"  {_shown(lines)}\n{_ADVICE}"
         )
     if lines := wrong_inputs(whole_name, identities):
-        raise IdentityError(f"stage {whole_name} would rest on what is not up to date:\n  {_shown(lines)}\n{_ADVICE}")
+        raise IdentityError(
+            f"stage {whole_name} would use inputs that are not up to date:\n  {_shown(lines)}\n{_ADVICE}"
+        )
 
 
-_ADVICE = "run `dvc repro` (or `python -m flows.experiment`) again, which looks at it first"
+_ADVICE = "run `dvc repro` (or `python -m flows.experiment`) again; it updates them first"
 
 
 def _shown(lines: list[str]) -> str:
@@ -83,17 +85,17 @@ def _shown(lines: list[str]) -> str:
 
 
 @contextlib.contextmanager
-def unchanged(folder: Path = IDENTITIES) -> Iterator[None]:
+def unchanged() -> Iterator[None]:
     """Make sure that nobody writes another identity while DVC runs a stage: DVC reads it when the stage has ended.
 
     Raises:
         IdentityError: somebody did; what the stage made is not credited to it.
     """
-    path = folder / f"{os.environ.get('DVC_STAGE', '').partition('@')[0]}.json"
+    path = IDENTITIES / f"{os.environ.get('DVC_STAGE', '').partition('@')[0]}.json"
     before = path.read_bytes() if path.is_file() else b""
     yield
     if path.is_file() and path.read_bytes() != before:
-        raise IdentityError(f"{path} was written anew while the stage ran; run the same command again")
+        raise IdentityError(f"{path} was rewritten while the stage ran; run the same command again")
 
 
 def dvc_has_taken(stage: str, seed: int) -> bool:

@@ -1,7 +1,7 @@
-"""What a stage reads is what DVC remembers other stages to have made, under what they depend on now.
+"""Check that a stage's inputs are what DVC recorded for the stages that wrote them, under their current identities.
 
-``dvc repro`` sees to that before it starts a stage.  ``dvc repro --single-item`` does not look at other stages, and a
-file may be changed by hand at any time; a verdict on such inputs would be credited to settings that did not make it.
+``dvc repro`` ensures this before it starts a stage.  But ``dvc repro --single-item`` does not check other stages, and a
+file may be changed by hand at any time.  A verdict on such inputs would be attributed to the wrong settings.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _wrong(
 ) -> Iterator[str]:
     waiting, seen = [stage], {stage}
     direct = _reads(stage)
-    yield from (f"{path}: dvc.lock names no stage that wrote it" for path in direct if not list(_makers(lock, path)))
+    yield from (f"{path}: no stage in dvc.lock has written it" for path in direct if not list(_makers(lock, path)))
     while waiting:
         name = waiting.pop()
         for path in direct if name == stage else _recorded(lock, name, "deps"):
@@ -76,13 +76,13 @@ def _wrong(
                     seen.add(producer)
                     waiting.append(producer)
                     if not _runs_as_it_ran(lock, producer, identities, now):
-                        yield f"{producer} is stale: what it depends on is not what it was when it ran"
+                        yield f"{producer} is stale: its dependencies have changed since it ran"
                 if name == stage and not _is_as_written(output):
-                    yield f"{output['path']} is not what {producer} wrote"
+                    yield f"{output['path']} has changed since {producer} wrote it"
         if name != stage:
             for path, md5 in _recorded(lock, name, "deps").items():
                 if not _was_read_as_made(lock, path, md5):
-                    yield f"{name} is stale: {path} has been made anew since it ran"
+                    yield f"{name} is stale: {path} has been rewritten since it ran"
 
 
 def _reads(stage: str) -> list[str]:

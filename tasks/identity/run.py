@@ -1,8 +1,8 @@
-"""One name for a run in Prefect, DVC and MLflow, and the facts that tie a run to a commit.
+"""The name of a run in Prefect, DVC and MLflow, and the facts that connect it with a commit.
 
 The name is ``SYMPOSIUM_RUN`` (set by `flows.experiment` and by deployments for all their stages), else the name of the
-DVC experiment, else the commit with a digest of the settings: so all stages of one ``dvc repro`` share it, and a run
-with other settings has another.
+DVC experiment, else the commit with a digest of the settings.  So all stages of one ``dvc repro`` share it, and a run
+with other settings has another name.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from pipeline_lib.settings import Params
+import yaml
+
 from pipeline_lib.storage import digest
-from pipeline_lib.tracking import Tracker
-from pipeline_lib.tracking.processes import own_process
-from tasks.services.process_environment import places
+from pipeline_lib.tracking.tracker import flat
 
 RUN = "SYMPOSIUM_RUN"
+CHANGES = "changes"
 
 
 def run_name(params: Mapping[str, Any]) -> str:
@@ -41,12 +42,18 @@ def identity_tags() -> dict[str, str]:
     return {name: value for name, value in facts.items() if value}
 
 
-def tag_experiment(params: Params, name: str, commit: str) -> None:
-    """Tell the MLflow run that this process conducts its experiment's name and commit in DVC, known afterwards only."""
-    settings = params.model_dump(mode="json")
-    tags = {"dvc.exp_name": name, "dvc.exp_rev": commit}
-    home, kind = places().tracking, params.environment.kind
-    Tracker(home, kind, name, tags=tags, params=settings, conductor=own_process()).close(60.0)
+def changes(project: Path = Path()) -> dict[str, str]:
+    """Return the tag that says which settings differ from the commit's ``params.yaml``, for example ``train.steps=80``.
+
+    A preset counts by its name, as it is written there.  There is no tag without a commit.
+    """
+    commit = os.environ.get("DVC_EXP_BASELINE_REV", "HEAD")
+    committed = _git("-C", str(project), "show", f"{commit}:./params.yaml")
+    if not committed:
+        return {}
+    before = flat(yaml.safe_load(committed))
+    now = flat(yaml.safe_load((project / "params.yaml").read_text(encoding="utf-8")) or {})
+    return {CHANGES: ", ".join(f"{key}={value}" for key, value in now.items() if before.get(key) != value)}
 
 
 def commit() -> str:

@@ -1,10 +1,9 @@
-"""What each stage depends on: the one place that knows.
+"""What each stage depends on; no other module defines this.
 
-`STAGES` says which flow a stage runs, which settings it reads and what it asks of the environment; everything else
-follows.  The code is what the flow
-imports (`pipeline_lib.identity.code`); the settings are the resolved values of the named sections, with defaults and
-presets, without those of the machine; what they name by a string counts by its content.  DVC sees an identity as a
-file per stage (`tasks.identity.files`).
+`STAGES` lists for each stage its flow, the settings that it reads and what it uses of the environment; everything else
+follows.  The code is what the flow imports (`pipeline_lib.identity.code`).  The settings are the resolved values of the
+named sections, with defaults and presets, without machine settings.  Files and classes that they name count by their
+content.  DVC sees an identity as one file per stage (`tasks.identity.files`).
 """
 
 from __future__ import annotations
@@ -17,10 +16,12 @@ from typing import Any, cast
 
 from pipeline_lib.identity.code import Code, code_of, named_code, version
 from pipeline_lib.identity.content import Contents
+from pipeline_lib.identity.named import named_by
 from pipeline_lib.identity.syntax import SyntaxMemory
 from pipeline_lib.seam.registry import task_class
+from pipeline_lib.seam.task import Task
 from pipeline_lib.settings import Params, SettingsError, load_params
-from pipeline_lib.settings.base import named_in, result_settings
+from pipeline_lib.settings.base import result_settings
 from pipeline_lib.storage import digest
 from tasks.experiment.arms import IDENTITIES, SINGLE, TEAM, planned_seeds, seeds_of
 from tasks.services.process_environment import places
@@ -70,6 +71,8 @@ _SWEEPING = (*_PLAYING, "evaluate.pass_k", "evaluate.validation")
 
 #: What is asked of the environment where a team plays.
 _TO_PLAY = ("read_problem", "make", "single_agent")
+#: What is asked of it where a page is made.
+_TO_REPORT = ("metrics", "figures", "senseless", "notes", "terms", "team_terms", "schemes")
 
 STAGES: dict[str, Spec] = {
     "prepare": Spec("flows.prepare", ("environment.kind", "problems"), asks=("make_problems",)),
@@ -88,7 +91,7 @@ STAGES: dict[str, Spec] = {
     "select": Spec("flows.select", _PLANNING, asks=("metrics",)),
     "test": Spec("flows.test", (*_PLAYING, "evaluate.baselines", "evaluate.test", "seeds"), asks=_TO_PLAY),
     "verdict": Spec("flows.verdict", _PLANNING, asks=("metrics",)),
-    "report": Spec("flows.report", tuple(Params.model_fields), asks=("metrics", "figures", "senseless", "notes")),
+    "report": Spec("flows.report", tuple(Params.model_fields), asks=_TO_REPORT),
 }
 
 
@@ -122,7 +125,7 @@ class Reads:
         if any(other.startswith(f"{dotted}.") for other in reads):
             return Reads(self.stage, self.whole, getattr(self._section, name), f"{dotted}.")
         raise IdentityError(
-            f"stage {self.stage} reads the setting {dotted}, which its results are not known to depend on; "
+            f"stage {self.stage} reads the setting {dotted}, which is not part of its identity; "
             f"add it to `reads` of {self.stage} in tasks/identity/stages.py"
         )
 
@@ -164,22 +167,17 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
     found["code"], found["versions"] = code.files, dict(code.versions)
     found["named"], found["content"] = {}, {}
     for section in [name for name in spec.reads if "." not in name]:
-        code_names, file_names = named_in(getattr(params, section))
-        for name in sorted(code_names):
-            try:
-                own = named_code(name)
-            except ValueError as error:
-                raise SettingsError(f"{section}: {error}") from None
-            found["named"][name] = own.files
-            found["versions"] |= own.versions
-        for name in sorted(file_names):
-            path = Path(name).expanduser()
-            if path.exists():
-                found["content"][name] = contents().files(path) if path.is_dir() else contents().of(path)
-    if any(name.partition(".")[0] == "environment" for name in spec.reads):
-        own = environment_code(params.environment.kind, spec.asks)
-        found["named"][_ENVIRONMENT] = own.files
+        try:
+            own = named_by(getattr(params, section), contents())
+        except ValueError as error:
+            raise SettingsError(f"{section}: {error}") from None
+        found["named"] |= own.code
         found["versions"] |= own.versions
+        found["content"] |= own.content
+    if any(name.partition(".")[0] == "environment" for name in spec.reads):
+        environment = environment_code(params.environment.kind, spec.asks)
+        found["named"][_ENVIRONMENT] = environment.files
+        found["versions"] |= environment.versions
     if spec.arm:
         found["left_out"] = sorted(set(planned_seeds(spec.arm)) - set(seeds_of(params, spec.arm)))
     if "sandbox" in spec.reads:
@@ -189,11 +187,22 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
     return found
 
 
+def read_settings(params: Params) -> dict[str, Any]:
+    """Return the settings that a stage depends on, resolved; all of them where ``params`` are not those of a stage."""
+    if isinstance(params, Reads):
+        return _settings(STAGES[params.stage], params.whole)
+    return params.model_dump(mode="json")
+
+
 def environment_code(kind: str, asks: tuple[str, ...]) -> Code:
-    """Return the code of the environment that some of its methods run, without its settings."""
+    """Return the code of the environment that some of its methods run, without its settings.
+
+    Where a class stands between it and `Task`, that one's methods call its own, so all of them count.
+    """
     task = task_class(kind)
     settings = {model.__module__ for model in (task.settings, *task.problems)} - {task.__module__}
-    return named_code(f"{task.__module__}:{task.__qualname__}", asks, settings, syntaxes())
+    called = asks if task.__bases__ == (Task,) else None
+    return named_code(f"{task.__module__}:{task.__qualname__}", called, settings, syntaxes())
 
 
 def work_digest(stage: str, params: Params, inputs: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:

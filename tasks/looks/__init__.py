@@ -1,1 +1,1 @@
-"""Plans, sweeps and looks at a test split, remembered by git, and what a verdict says of them."""
+"""Plans, sweeps and looks at a test split, recorded in git, and what a verdict reports about them."""

@@ -1,7 +1,7 @@
-"""Plans, sweeps of checkpoints and looks at the test split, remembered by git as they happen.
+"""Record plans, sweeps of checkpoints and looks at the test split in git when they happen.
 
-Each sweep and the test also keep, beside their episodes, the plan under which they were made, the weights and the
-problems; `looks_told` reads both.
+Each sweep and the test also write, beside their episodes, the plan, the weights and the problems that they used;
+`record_look_of_verdict` reads both records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("symposium.stage")
 
-#: What a sweep and the test say of themselves, beside their episodes: the plan, the weights, the problems.
+#: File beside the episodes of a sweep or of the test: its plan, weights and problems.
 MADE_OF = "made-of.json"
 
 
@@ -37,7 +37,7 @@ def remember_plan(plan: Plan, run: str) -> None:
 
 
 def begin_sweep(arm: str, seed: int, checkpoints: Mapping[int, str], run: str) -> None:
-    """Record that a training run's checkpoints are being looked at on the validation split, and under which plan.
+    """Record that a training run's checkpoints are evaluated on the validation split, and under which plan.
 
     Args:
         arm: which arm.
@@ -54,7 +54,7 @@ def begin_sweep(arm: str, seed: int, checkpoints: Mapping[int, str], run: str) -
 
 
 def begin_look(weights: Mapping[str, Mapping[str, str]], run: str) -> Look:
-    """Record that the test has begun: from here on somebody may have seen something, whatever becomes of it.
+    """Record that the test has begun; from here on results may have been seen, even if the test fails later.
 
     Args:
         weights: digests of the teams tested, by training run and role.
@@ -68,18 +68,18 @@ def begin_look(weights: Mapping[str, Mapping[str, str]], run: str) -> Look:
 
 
 def end_look(look: Look) -> None:
-    """Record what the test came to."""
+    """Record the episodes of the finished test."""
     ended = dataclasses.replace(look, episodes=episodes_seen())
     _keep(LOOKS, ended.identity, ended.to_json())
 
 
 def episodes_seen() -> str:
-    """Return the digest of all test episodes on disk (not of what they cost)."""
+    """Return the digest of all test episodes on disk (without their costs)."""
     return storage.digest([[path.name, storage.file_digest(path)] for path in sorted(TESTED.glob("*.jsonl"))])
 
 
 def _keep(kind: str, identity: str, value: dict[str, Any]) -> None:
-    """Record, or say why not: a project without a repository works, its verdict says that looks are not counted."""
+    """Record, or log why not: a project without a repository works, and its verdict says that looks are not counted."""
     try:
         record(kind, identity, value)
     except RecordsError as error:
@@ -87,5 +87,5 @@ def _keep(kind: str, identity: str, value: dict[str, Any]) -> None:
 
 
 def when_and_who(run: str) -> dict[str, str]:
-    """Return what a record says of its making: ``run``, ``commit`` and ``time`` (ISO 8601, UTC)."""
+    """Return who made a record and when: ``run``, ``commit`` and ``time`` (ISO 8601, UTC)."""
     return {"run": run, "commit": commit(), "time": datetime.now(UTC).isoformat()}

@@ -1,14 +1,14 @@
-"""What git remembers of plans, sweeps and looks at a test split: one JSON object each, under a ref of its own.
+"""Records of plans, sweeps and looks at a test split in git: one JSON object each, under a ref of its own.
 
     refs/symposium/plans/<digest>     a plan that was registered
     refs/symposium/sweeps/<digest>    checkpoints that were evaluated on the validation split, and under which plan
     refs/symposium/looks/<digest>     test episodes that were seen, and under which plan
 
-As DVC does with experiments (``refs/exps``), because such a ref belongs to the repository and to no working tree: it
-dirties none, survives ``make clean`` and every checkout, and is the same for all worktrees, for the workspaces of
-experiments and for DVC's.  A record is only ever added, under the digest of what it says; git makes a ref whole or not
-at all, so processes side by side need no lock.  ``git clone`` leaves these refs behind; to take them along:
-``git fetch origin 'refs/symposium/*:refs/symposium/*'`` (and ``git push`` with the same words).
+DVC stores experiments in the same way (``refs/exps``).  Such a ref belongs to the repository and to no working tree: it
+never makes a working tree dirty, survives ``make clean`` and every checkout, and is shared by all worktrees and by the
+workspaces of experiments.  A record is only ever added, under the digest of its content.  Git writes a ref completely
+or not at all, so processes side by side need no lock.  ``git clone`` does not copy these refs.  To get them, use ``git
+fetch origin 'refs/symposium/*:refs/symposium/*'`` (and ``git push`` with the same arguments).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _git(where: Path, *arguments: str, given: str = "") -> str:
             ["git", *arguments], cwd=where, input=given, capture_output=True, encoding="utf-8", check=False
         )
     except OSError as error:
-        raise RecordsError(f"git does not start in {where}: {error}") from error
+        raise RecordsError(f"git cannot be started in {where}: {error}") from error
     if done.returncode != 0:
         raise RecordsError(done.stderr.strip() or f"git {arguments[0]} ended with status {done.returncode}")
     return done.stdout

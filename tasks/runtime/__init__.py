@@ -1,1 +1,1 @@
-"""A stage as a running program: tracking, progress, cached values, how it ends."""
+"""A stage as a running program: tracking, progress, cached values, exit status."""

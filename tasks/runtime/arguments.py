@@ -1,4 +1,4 @@
-"""Command-line arguments: of the stages that exist once per arm and training seed, and how a program is called."""
+"""Command-line arguments of the stages that exist once per arm and training seed, and the names of programs."""
 
 from __future__ import annotations
 

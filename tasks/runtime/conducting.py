@@ -11,20 +11,19 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.tracking import Tracker
+from pipeline_lib.tracking import TrackedRun, Tracker
 from pipeline_lib.tracking.addresses import tracking_uri
 from pipeline_lib.tracking.processes import own_process
 from tasks.identity.run import identity_tags
-from tasks.runtime.endings import was_interrupted
+from tasks.runtime.exit_status import was_interrupted
+from tasks.services.end_with_parent import above_the_stage
 from tasks.services.process_environment import places, server_url
-from tasks.services.tether import above_the_stage
 
 if TYPE_CHECKING:
-    from pipeline_lib.settings import Params
-    from pipeline_lib.tracking.ledger import Ledger
+    from pipeline_lib.tracking.recorder import Recorder
     from pipeline_lib.tracking.tracker import Status
 
 log = logging.getLogger("symposium.conducting")
@@ -36,25 +35,35 @@ _LOOK_S = 10.0
 
 
 @contextlib.contextmanager
-def conducted(params: Params, run: str) -> Iterator[None]:
-    """Keep the run's parent in MLflow RUNNING for as long as the block lasts, and say how it ended."""
-    settings = params.model_dump(mode="json")
+def conducted(
+    experiment: str, run: str, settings: Mapping[str, Any], tags: Mapping[str, str], study: str = ""
+) -> Iterator[TrackedRun]:
+    """Keep a whole run in MLflow RUNNING for as long as the block lasts, and say how it ended.
+
+    Args:
+        experiment: MLflow experiment, the kind of environment.
+        run: name of the run.
+        settings: of the run, as JSON-like data.
+        tags: of the run.
+        study: name of the study that it is a cell of.
+    """
     tracker = Tracker(
         places().tracking,
-        params.environment.kind,
+        experiment,
         run,
-        tags=identity_tags(),
+        tags={**identity_tags(), **tags},
         params=settings,
-        conductor=own_process(),
+        conducted=True,
+        study=study,
     )
     status: Status = "FINISHED"
     try:
-        yield
+        yield tracker.whole
     except BaseException as error:
         status = "KILLED" if was_interrupted(error) else "FAILED"
         raise
     finally:
-        tracker.end(status)
+        tracker.whole.finish(status)
         tracker.close(4.0 if status == "KILLED" else 60.0)
 
 
@@ -76,19 +85,19 @@ def watch_states() -> None:
 
 
 def _watch() -> None:
-    ledger: Ledger | None = None
+    recorder: Recorder | None = None
     complained = False
     while True:
         try:
-            if ledger is None:
-                from pipeline_lib.tracking.ledger import Ledger
+            if recorder is None:
+                from pipeline_lib.tracking.recorder import Recorder
 
                 uri = server_url("mlflow") or tracking_uri(places().tracking)
-                ledger = Ledger(os.environ.get("MLFLOW_TRACKING_URI", uri), places().tracking)
-            ledger.settle_all()
+                recorder = Recorder(os.environ.get("MLFLOW_TRACKING_URI", uri), places().tracking)
+            recorder.settle_all()
             complained = False
         except Exception as error:  # the server may be back the next time
             if not complained:
-                log.warning("cannot bring states in MLflow up to date: %s", error)
+                log.warning("cannot update states in MLflow: %s", error)
             complained = True
         time.sleep(_LOOK_S)

@@ -1,9 +1,9 @@
-"""How far the work is and what remains, wherever somebody looks: terminal, Prefect UI, parent process.
+"""Progress of the work and the remaining time, for the terminal, the Prefect UI and the parent process.
 
-`Progress.update` is the callback that long work reports through.  It takes microseconds: drawing and telling Prefect
-happen a few times a second at most, the latter in a thread of its own, so that a slow server delays nothing.  On a
-terminal it is a bar; elsewhere (pipes, CI) a plain line now and then.  The estimate assumes that what remains goes as
-fast as what this process has done so far; work found finished on resuming does not count as fast.
+Long work calls `Progress.update`, which takes microseconds.  Drawing and messages to Prefect happen a few times a
+second at most; the latter in a separate thread, so that a slow server delays nothing.  In a terminal there is a bar;
+elsewhere (pipes, CI) a plain line from time to time.  The estimate assumes that the remaining work is as fast as the
+work of this process so far; work that was already finished when a run is resumed does not count.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Progress:
     Args:
         title: what is being done, for people.
         key: key of the Prefect artifact (lowercase letters, digits, dashes); empty: no artifact.
-        own_estimate: False if the texts already say what remains.
+        own_estimate: False if the texts already say what remains, and the units are per cent.
         console: where to draw; default: where Prefect's log goes, so that lines appear above the bar.
     """
 
@@ -97,6 +97,8 @@ class Progress:
             self._bar.refresh()
             self._bar.stop()
         if self._post:
+            if error is None and self._post.latest[0] < 100.0:
+                self._post.latest = (100.0, "done")
             self._post.close()
 
     def update(self, done: int, total: int, text: str = "") -> None:
@@ -114,7 +116,7 @@ class Progress:
             self._bar.refresh()
         elif not self._bar and (final or now - self._lined >= _LINE_S):
             self._lined = now
-            line = "  ".join(filter(None, (f"{self.title}: {done}/{total}", f"{share:4.0%}", left, text)))
+            line = "  ".join(filter(None, (f"{self.title}:{self._count(done, total)}", f"{share:4.0%}", left, text)))
             if line != self._shown:
                 self._shown = line
                 self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -123,7 +125,12 @@ class Progress:
             content = {"title": self.title, "done": done, "total": total, "text": text, "remaining_s": remaining}
             self._write(content)
         if self._post:
-            self._post.latest = (100.0 * share, "  ".join(filter(None, (f"{done}/{total}", left, text))))
+            said = "  ".join(filter(None, (self._count(done, total).strip(), left, text)))
+            self._post.latest = (100.0 * share, said)
+
+    def _count(self, done: int, total: int) -> str:
+        """Return how many units are done; nothing where the units are per cent, which are said anyway."""
+        return f" {done}/{total}" if self._own_estimate else ""
 
     def worked(self, seconds: float) -> None:
         """Tell the process that started this one what the work took, without what is around it."""
@@ -150,7 +157,7 @@ class _Complaint:
     def say(self, what: str, error: Exception) -> None:
         if not self._said:
             self._said = True
-            log.warning("%s (%s: %s); the work goes on, and it is tried again", what, type(error).__name__, error)
+            log.warning("%s (%s: %s); the stage continues, and this is tried again", what, type(error).__name__, error)
 
 
 class _Artifact:

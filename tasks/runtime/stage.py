@@ -1,8 +1,8 @@
-"""What every stage has around it: a name, a progress bar, a tracked run, links between the tools, plain errors.
+"""The common parts of every stage: name, progress bar, tracked run, links between the tools, error messages.
 
-A stage's flow does its work inside ``with stage("train", params, seed=0) as run:`` and its module ends in
-``main(train, seed=...)``.  `main` checks the settings before anything starts, connects to Prefect (the project's
-server, or a temporary one), and turns errors into a message and an exit status.
+A stage's flow does its work inside ``with stage("train", params, seed=0) as run:`` and its module ends in ``main(train,
+seed=...)``.  `main` checks the settings before anything starts, connects to Prefect (the project's server, or a
+temporary one), and turns errors into a message and an exit status.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pipeline_lib.storage import digest
 from pipeline_lib.tracking import TrackedRun, Tracker
 from pipeline_lib.tracking.addresses import run_link
 from tasks.identity.files import check, unchanged
-from tasks.identity.run import identity_tags, run_name
-from tasks.identity.stages import Reads, inputs_of, whole, work_digest
+from tasks.identity.run import changes, identity_tags, run_name
+from tasks.identity.stages import Reads, inputs_of, read_settings, whole, work_digest
 from tasks.runtime.conducting import conductor, starter
-from tasks.runtime.endings import REFUSED, end, explain_in_logs, was_interrupted
+from tasks.runtime.exit_status import REFUSED, explain_in_logs, explained, was_interrupted
 from tasks.runtime.progress import Progress
+from tasks.services.end_with_parent import end_with_dvc
 from tasks.services.process_environment import places, server_url
 from tasks.services.servers import prefect_server
-from tasks.services.tether import end_with_dvc
 
 if TYPE_CHECKING:
     from prefect import Flow
@@ -55,13 +55,15 @@ class StageRun:
     Attributes:
         name: name of the whole run, the same in Prefect, DVC and MLflow.
         key: prefix of the stage's artifacts in the Prefect UI.
-        tracked: the stage's run in MLflow: metrics, checkpoints, data sets, artifacts.
+        tracked: the stage's run in MLflow: metrics, checkpoints, data sets.
+        whole: the whole run in MLflow: what it came to, and its artifacts.
         progress: callback ``progress(done, total, text)`` of long work.
     """
 
     name: str
     key: str
     tracked: TrackedRun
+    whole: TrackedRun
     progress: Progress
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -85,7 +87,8 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
 
     Args:
         name: name of the stage.
-        params: the settings; they become parameters of the parent run in MLflow.
+        params: the settings; they become parameters in MLflow, all of them of the parent run, of the stage's run those
+            that it depends on.
         seed: training seed, if the stage has one.
         identity: digest of what makes this stage's result what it is, by default of all that it depends on.  The
             same identity joins the same MLflow run; another one is another run, because MLflow keeps the first value
@@ -102,17 +105,18 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
         places().tracking,
         everything.environment.kind,
         run_of_all,
-        tags=identity_tags(),
+        tags={**identity_tags(), **changes()},
         params=settings,
-        conductor=conductor(),
-        starter=starter(),
+        process=conductor() or starter(),
+        conducted=bool(conductor()),
     )
-    tracked = tracker.start_run(name, seed, identity, tags={**identity_tags(), "symposium.identity": identity})
+    labels = {**identity_tags(), "symposium.identity": identity}
+    tracked = tracker.start_run(name, seed, identity, labels, read_settings(params))
     key = artifact_key(title)
     status: Status = "FAILED"
     try:
         with Progress(title, artifact_key(key, "progress")) as progress:
-            run = StageRun(run_of_all, key, tracked, progress)
+            run = StageRun(run_of_all, key, tracked, tracker.whole, progress)
             began = time.monotonic()
             yield run
             progress.worked(time.monotonic() - began)
@@ -126,10 +130,11 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
             _link(run, tracked)
         # What cannot be sent in time waits for the next run; somebody who interrupts does not want to wait long.
         tracker.close(4.0 if status == "KILLED" else 60.0)
-        if status != "KILLED" and (missing := tracked.not_recorded()):
-            _tell_missing(key, missing)
+        if status != "KILLED" and (missing := tracker.not_recorded()):
+            _tell_missing(missing)
 
 
+@explained()
 def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
     """Run a stage's flow as the program, and end the process: 0, or a message on stderr and another status.
 
@@ -140,15 +145,14 @@ def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
         name_of_all = run_name(load_params().model_dump(mode="json"))
         check()
         explain_in_logs()
+        from tasks.runtime.subflow import run_as_subflow
         from tasks.runtime.tagging import tagged
 
         title = " ".join([name_of_all, flow.name, *(f"{name} {value}" for name, value in parameters.items())])
         with connected_prefect(), tagged(name_of_all), unchanged():
-            flow.with_options(flow_run_name=title)(**parameters)
+            run_as_subflow(flow, title, parameters)
     except RefusedError as error:
         sys.stderr.write(f"{REFUSED}{error}\n")
-    except BaseException as error:
-        end(error)
     sys.exit(0)
 
 
@@ -195,15 +199,11 @@ def _link(run: StageRun, tracked: TrackedRun) -> None:
     run.markdown("mlflow", text)
 
 
-def _tell_missing(key: str, missing: Sequence[str]) -> None:
+def _tell_missing(missing: Sequence[str]) -> None:
     """Say on the stage's flow run what MLflow does not hold of it."""
     from prefect import get_run_logger
-    from prefect.artifacts import create_markdown_artifact
 
-    rows = "\n".join(f"- {what}" for what in missing)
     _shown(lambda: get_run_logger().warning("not recorded in MLflow: %s", "; ".join(missing)))
-    text = f"Not recorded in MLflow:\n\n{rows}"
-    _shown(lambda: create_markdown_artifact(text, key=artifact_key(key, "not-recorded")))
 
 
 def show_table(key: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:

@@ -1,4 +1,4 @@
-"""Tags of flow runs in Prefect, by which a run's stages are found and those whose process is gone."""
+"""Tags of flow runs in Prefect; they identify a run's stages, and runs whose process is gone."""
 
 from __future__ import annotations
 

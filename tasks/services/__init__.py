@@ -1,1 +1,1 @@
-"""Processes, their environment, and the servers that they talk to."""
+"""Processes, their environment, and servers."""

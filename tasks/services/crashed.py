@@ -1,8 +1,8 @@
-"""Runs whose process is gone are shown as crashed.
+"""Mark runs whose process is gone as crashed.
 
-While a server runs, an automation does it (`heartbeat_automation`): every run sends a heartbeat each 30 seconds, and
-one whose heartbeats stop is marked.  That also works for runs on other machines.  `mark_crashed` does it at once for
-runs on this machine, also for those that were killed while no server was there to notice.
+While a server runs, an automation does this (`heartbeat_automation`): every run sends a heartbeat every 30 seconds, and
+a run without heartbeats is marked.  This also works for runs on other machines.  `mark_crashed` does it at once for
+runs on this machine, also for those that were killed while no server was running.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def mark_crashed() -> list[str]:
         for run in client.read_flow_runs(flow_run_filter=wanted):
             process = next((tag.partition(":")[2] for tag in run.tags if tag.startswith("process:")), "")
             if process and is_gone(process):
-                state: State[None] = Crashed(message=f"its process ({process}) is gone; the same command continues")
+                state: State[None] = Crashed(
+                    message=f"its process ({process}) is gone; run the same command again to continue"
+                )
                 client.set_flow_run_state(run.id, state, force=True)
                 marked.append(run.name)
     return marked

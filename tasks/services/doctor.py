@@ -1,4 +1,4 @@
-"""Looks at what the project can use on this machine, one `Finding` a thing."""
+"""Check what the project can use on this machine; one `Finding` per item."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _libraries(project: Path) -> Finding:
 
 def _git(project: Path) -> Finding:
     if shutil.which("git") is None:
-        return Finding("git", MISSING, "no program `git`; install it: looks, plans and experiments are kept by it")
+        return Finding("git", MISSING, "git is not installed; looks, plans and experiments need it")
     if _said("git", "-C", str(project), "rev-parse", "HEAD") is None:
         return Finding("git", MISSING, f"{project} has no commit; `git init`, `git add -A`, `git commit`")
     return Finding("git", OK, "a repository with a commit")
@@ -75,7 +75,7 @@ def _disk(project: Path) -> Finding:
     free = shutil.disk_usage(project).free / 2**30
     text = f"{free:.1f} GB free"
     if free < LEAST_FREE_GB:
-        return Finding("disk", MISSING, f"{text}; the default run wants {LEAST_FREE_GB:g} GB")
+        return Finding("disk", MISSING, f"{text}; the default run needs {LEAST_FREE_GB:g} GB")
     if not os.access(project, os.W_OK):
         return Finding("disk", MISSING, f"{project} cannot be written to")
     return Finding("disk", OK, text)
@@ -85,7 +85,7 @@ def _servers(project: Path) -> Finding:
     found = [f"{name} {url}" for name in ("prefect", "mlflow") if (url := server_url(name))]
     if found:
         return Finding("servers", OK, ", ".join(found))
-    return Finding("servers", OK, f"none runs, none is needed; `symposium ui` starts them (state: {places().home})")
+    return Finding("servers", OK, f"not running, and not needed; `symposium ui` starts them (state: {places().home})")
 
 
 def _jail(project: Path) -> Finding:
@@ -102,14 +102,14 @@ def _jail(project: Path) -> Finding:
 def _docker(project: Path) -> Finding:
     version = _said("docker", "version", "--format", "{{.Server.Version}}")
     if version is None:
-        return Finding("Docker", OPTIONAL, "no daemon answers; needed for `sandbox.kind: docker` only")
+        return Finding("Docker", OPTIONAL, "no daemon answers; only `sandbox.kind: docker` needs one")
     return Finding("Docker", OK, version)
 
 
 def _gvisor(project: Path) -> Finding:
     version = _said("runsc", "--version")
     if version is None:
-        return Finding("gVisor", OPTIONAL, "no program `runsc`; needed for `sandbox.runtime: runsc` only")
+        return Finding("gVisor", OPTIONAL, "`runsc` is not installed; only `sandbox.runtime: runsc` needs it")
     return Finding("gVisor", OK, version.splitlines()[0])
 
 
@@ -120,17 +120,17 @@ def _gpu(project: Path) -> Finding:
         built = (
             f"this torch is built for CUDA {torch.version.cuda}" if torch.version.cuda else "this torch is a CPU build"
         )
-        return Finding("GPU", OPTIONAL, f"none that torch can use ({built}); the embedded model needs none")
+        return Finding("GPU", OPTIONAL, f"none that torch can use ({built}); the embedded model does not need one")
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return Finding("GPU", OK, ", ".join(names))
 
 
 def _vllm(project: Path) -> Finding:
-    return _package("vLLM", "vllm", "needed for `rollouts.kind: vllm` only")
+    return _package("vLLM", "vllm", "only `rollouts.kind: vllm` needs it")
 
 
 def _ray(project: Path) -> Finding:
-    return _package("Ray", "ray", "needed to judge programs on several machines only")
+    return _package("Ray", "ray", "only needed to judge programs on several machines")
 
 
 def _package(name: str, module: str, why: str) -> Finding:

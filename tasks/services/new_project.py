@@ -1,6 +1,6 @@
-"""A new project: the files that people edit, and git leaves out, in a folder of their own.
+"""Create a new project: the files that people edit, and .gitignore, in a folder.
 
-In a checkout they are taken from where they are; a wheel holds a copy (setup.py).
+In a checkout the files are copied from their places; a wheel contains a copy (setup.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,16 @@ import shutil
 import subprocess
 from pathlib import Path
 
-FILES = ("params.yaml", "dvc.yaml", "conf", ".gitignore", ".dvcignore", ".dvc/config", ".dvc/.gitignore")
+FILES = (
+    "params.yaml",
+    "dvc.yaml",
+    "conf",
+    ".gitignore",
+    ".dvcignore",
+    ".dvc/config",
+    ".dvc/plots.html",
+    ".dvc/.gitignore",
+)
 
 
 class ProjectError(RuntimeError):
@@ -38,7 +47,7 @@ def make_project(folder: Path) -> list[str]:
     if _git(folder, "rev-parse", "--git-dir").returncode != 0:
         made = _git(folder, "init", "-q")
         if made.returncode != 0:
-            raise ProjectError(f"git cannot make a repository in {folder}: {made.stderr.strip()}")
+            raise ProjectError(f"git cannot create a repository in {folder}: {made.stderr.strip()}")
         written.append(".git")
     return written
 
@@ -54,4 +63,4 @@ def _git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise ProjectError("there is no program git; install it: looks, plans and experiments are kept by it") from None
+        raise ProjectError("git is not installed; looks, plans and experiments need it") from None

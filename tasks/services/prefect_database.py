@@ -1,9 +1,9 @@
-"""Prefect's database, whose tables are made once per Python environment.
+"""Prefect's database, whose tables are created once per Python environment.
 
-Prefect makes the tables of a new database by going through all its migrations, which takes longer than most stages.
-Installing does that once (``python -m tasks.services.prefect_database``) and keeps the empty database in the
-environment; a new project starts with a copy of it.  Where there is none, or where
-``PREFECT_API_DATABASE_CONNECTION_URL`` names another database, Prefect does what it always does.
+Prefect creates the tables of a new database by running all its migrations, which takes longer than most stages.  The
+installation does that once (``python -m tasks.services.prefect_database``) and keeps the empty database in the
+environment; a new project starts with a copy of it.  Without this copy, or if ``PREFECT_API_DATABASE_CONNECTION_URL``
+names another database, Prefect creates the tables itself.
 """
 
 from __future__ import annotations

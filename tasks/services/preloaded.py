@@ -1,12 +1,11 @@
-"""A process that has the large libraries in memory, and becomes the stages of a chain without loading them again.
+"""A process that has imported the large libraries; the stages of a chain run as forks of it.
 
-Importing torch, transformers, Prefect and MLflow takes a stage longer than many stages work.  So a chain starts this
+Importing torch, transformers, Prefect and MLflow takes longer than the work of many stages.  So a chain starts this
 program once, ``python -m tasks.services.preloaded <socket>``, and every ``python -m flows.<stage>`` asks it for a fork
-that does its work (`tasks.services.hand_over`).  Only libraries are loaded ahead, never this project's code, which may
-change while a chain runs.  The socket lies in the project's ``.symposium`` folder and is its owner's alone.
+that does its work (`tasks.services.stage_proxy`).  It imports only libraries, never code of this project, because that
+may change while a chain runs.  The socket is in the project's ``.symposium`` folder; only its owner can use it.
 
-Ends by itself where a fork could not do what a stage does: with a torch that may use a GPU, which has to be the first
-in its process to do so.
+It ends at once if torch can use a GPU, because a GPU cannot be used in a fork of a process that has initialised it.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from typing import Any, NoReturn
 
 import psutil
 
-from tasks.services.hand_over import ADDRESS, address_in, differing, receive, send
+from tasks.services.end_with_parent import STOP_S, end_with, end_within
 from tasks.services.process_environment import child_environment, places, prepare
 from tasks.services.processes import start, stop
-from tasks.services.tether import STOP_S, end_with, end_within
+from tasks.services.stage_proxy import ADDRESS, address_in, differing, receive, send
 
 LIBRARIES = (
     "torch",

@@ -1,10 +1,10 @@
-"""The process environment of every entry point: where the project's databases lie, and what stays switched off.
+"""The process environment of every entry point: the location of the project's databases, and what is switched off.
 
-Promises: after `prepare`, Prefect, DVC and MLflow send no telemetry, and everything they remember lies in one folder
-of the project, ``.symposium/``, under absolute paths, also when the process runs in the temporary workspace of a DVC
-experiment (``.dvc/tmp/exps/...``), which is deleted afterwards.  A value that the caller's environment already holds
-always wins.  Does not promise: any effect on a Prefect, MLflow or torch that was imported before; call `prepare`
-first (importing ``flows`` does).  Starts no server; it uses the project's server when one answers.
+Promises: after `prepare`, Prefect, DVC and MLflow send no telemetry, and everything that they store is in one folder of
+the project, ``.symposium/``, under absolute paths, also if the process runs in the temporary workspace of a DVC
+experiment (``.dvc/tmp/exps/...``), which is deleted later.  Variables that are already set take precedence.  Does not
+promise: any effect on a Prefect, MLflow or torch that was imported before; call `prepare` first (importing ``flows``
+does).  It starts no server; it uses the project's server if one is running.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ def server_url(name: str) -> str | None:
 
 
 def answers(url: str, name: str, timeout_s: float = 2.0) -> bool:
-    """Return whether the server ``prefect`` or ``mlflow`` at ``url`` reports to be healthy."""
-    path = {"prefect": "/api/health", "mlflow": "/health"}[name]
+    """Return whether the server ``prefect``, ``mlflow`` or ``page`` at ``url`` reports to be healthy."""
+    path = {"prefect": "/api/health", "mlflow": "/health", "page": "/health"}[name]
     try:
         with urllib.request.urlopen(url + path, timeout=timeout_s) as reply:
             return bool(reply.status == 200)

@@ -1,4 +1,4 @@
-"""Starts child processes that never stay behind: each is the head of a group, and ends with this process."""
+"""Start child processes that are never left over: each leads a process group, and ends with this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import psutil
 
-from tasks.services.tether import STOP_S
+from tasks.services.end_with_parent import STOP_S
 
 
 def start(
@@ -28,9 +28,9 @@ def start(
         cwd: where it runs.
         output: where its stdout and stderr go.
     """
-    tether = [sys.executable, "-S", str(Path(__file__).with_name("tether.py")), str(os.getpid())]
+    wrapper = [sys.executable, "-S", str(Path(__file__).with_name("end_with_parent.py")), str(os.getpid())]
     return subprocess.Popen(
-        [*tether, *command],
+        [*wrapper, *command],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

@@ -1,7 +1,8 @@
-"""Several processes train one team: the first starts the others, and they end together.
+"""Several processes train one team: the first one starts the others, and all end together.
 
-They find each other by the variables that ``torchrun`` and ``accelerate launch`` set, so a training run that one of
-these started (on several machines, for example) starts nothing here and joins the others in the same way.
+They find each other by the variables that ``torchrun`` and ``accelerate launch`` set.  So a training run that was
+started by one of these (on several machines, for example) starts no processes here and joins the others in the same
+way.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tasks.services.processes import start, stop
 
 STDOUT = 1
 PATIENCE_S = 15.0
-_FAILED = "one of the processes that train together failed; the others end\n"
+_FAILED = "one of the training processes failed; the others are stopped\n"
 _NOTICED_S = 1.0  # so much later than its connections' end, a process has ended
 
 

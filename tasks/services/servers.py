@@ -1,8 +1,8 @@
-"""Starts, announces and stops the Prefect and MLflow servers of the project.
+"""Start, announce and stop the servers of the project: Prefect, MLflow, and the page on which teams play.
 
-Both listen on 127.0.0.1 only.  A port that is taken is never fought over: the next free one is used and named.  A
-server dies with the process that started it, also when that one is killed, and is killed itself when it does not stop
-in time.  What they print goes to files in ``.symposium/logs``.
+All listen on 127.0.0.1 only.  If a port is in use, the next free one is used and printed.  A server ends when the
+process that started it ends, also if that is killed, and is killed if it does not stop in time.  The output of the
+servers goes to files in ``.symposium/logs``.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from pipeline_lib.locks import locked
 from pipeline_lib.storage import write_json
 from pipeline_lib.tracking.addresses import LOCK, tracking_uri
 from pipeline_lib.tracking.processes import own_process
+from tasks.services.end_with_parent import STOP_S
 from tasks.services.prefect_database import lay_database
 from tasks.services.process_environment import answers, child_environment, places
 from tasks.services.processes import family, start, stop
-from tasks.services.tether import STOP_S
 
 HOST = "127.0.0.1"
-PREFECT_PORT, MLFLOW_PORT = 4200, 5000
+PREFECT_PORT, MLFLOW_PORT, PAGE_PORT = 4200, 5000, 8001
+#: Environment variable with the key that the page asks for; who has none gets one that is drawn.
+PAGE_KEY = "SYMPOSIUM_PAGE_KEY"
 START_S = 300.0
 
 # What looks after schedules, workers and automations several times a minute; a server of one chain has none.
@@ -56,7 +58,7 @@ class Server:
     """A server that this process has started.
 
     Attributes:
-        name: ``prefect`` or ``mlflow``.
+        name: ``prefect``, ``mlflow`` or ``page``.
         url: address without a slash at the end.
         process: leader of the server's process group.
         log: file with what it prints.
@@ -131,6 +133,18 @@ def start_mlflow(port: int = MLFLOW_PORT) -> Server:
     return server
 
 
+def start_page(key: str, port: int = PAGE_PORT) -> Server:
+    """Start the page on which teams play, on the first free port from ``port`` on; it may not answer yet.
+
+    Args:
+        key: that the page asks for.
+        port: where to look for a free port first.
+    """
+    port = free_port(port)
+    url = f"http://{HOST}:{port}"
+    return _start("page", url, ["-m", "flows.page", "--port", str(port)], {PAGE_KEY: key}, folder=Path.cwd())
+
+
 @contextlib.contextmanager
 def prefect_server() -> Iterator[str]:
     """Yield the address of a Prefect server for the length of a ``with`` block; children find it as well.
@@ -200,7 +214,7 @@ def free_port(wanted: int) -> int:
             with contextlib.suppress(OSError):
                 probe.bind((HOST, port))
                 return port
-    raise ServerError(f"ports {wanted} to {wanted + 49} on {HOST} are all taken; end one of the programs there")
+    raise ServerError(f"ports {wanted} to {wanted + 49} on {HOST} are all in use; stop one of the programs there")
 
 
 def any_port() -> int:
@@ -225,11 +239,17 @@ def announced(urls: Mapping[str, str]) -> Iterator[None]:
 
 
 def _start(
-    name: str, url: str, arguments: Sequence[str], changes: Mapping[str, str], without: Sequence[str] = ()
+    name: str,
+    url: str,
+    arguments: Sequence[str],
+    changes: Mapping[str, str],
+    without: Sequence[str] = (),
+    folder: Path | None = None,
 ) -> Server:
+    """Start a server in ``folder``, by default that of the project's local state."""
     log = places().home / "logs" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = {k: v for k, v in child_environment(**changes).items() if k not in without}
     with log.open("wb") as output:
-        process = start([sys.executable, *arguments], environment, places().home, output)
+        process = start([sys.executable, *arguments], environment, folder or places().home, output)
     return Server(name, url, process, log)

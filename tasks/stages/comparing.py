@@ -1,4 +1,4 @@
-"""Several runs on one page, out of MLflow."""
+"""Several runs on one page, read from MLflow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.report.compare import RunRow, build_comparison
 from pipeline_lib.seam.registry import find
-from pipeline_lib.tracking.verdicts import TrackedVerdict, finished_verdicts
+from pipeline_lib.tracking.addresses import tracking_uri
+from pipeline_lib.tracking.verdicts import TrackedVerdict, tracked_verdicts
+from tasks.services.process_environment import answers
+from tasks.services.servers import ServerError
 from tasks.stages.judging import LOOKS, METRIC, PLAN, PLAN_FAULTS, SENTENCE, TEST_PROBLEMS, VERDICT
 
 #: What the page says of a run beside its numbers, by tag.
@@ -25,14 +28,17 @@ def compare_runs(home: Path, experiment: str, names: Sequence[str], output: Path
         output: file of the page.
 
     Raises:
+        ServerError: the MLflow server does not answer.
         EvaluationError: there is no such experiment or run, or the runs cannot stand on one page.
     """
+    if (address := tracking_uri(home)).startswith("http") and not answers(address, "mlflow"):
+        raise ServerError(f"the MLflow server at {address} does not answer; start it, or unset MLFLOW_TRACKING_URI")
     try:
-        found = {verdict.run: verdict for verdict in reversed(finished_verdicts(home, experiment))}
+        found = {verdict.run: verdict for verdict in reversed(tracked_verdicts(home, experiment))}
     except LookupError as error:
         raise EvaluationError(f"{error.args[0]}; run the pipeline to its verdict first") from error
     if unknown := sorted(set(names) - set(found)):
-        raise EvaluationError(f"no run with a verdict is named {', '.join(unknown)}; there are: {', '.join(found)}")
+        raise EvaluationError(f"there is no run with a verdict named {', '.join(unknown)}; runs: {', '.join(found)}")
     rows = [_row(found[name]) for name in names or found]
     build_comparison(rows, output, find(experiment).metrics())
     return len(rows)

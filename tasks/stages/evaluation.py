@@ -1,4 +1,4 @@
-"""Evaluating a team on a split: one cached task per checkpoint, so only what is new costs anything."""
+"""Evaluate a team on a split, with one cached task per checkpoint, so that only new checkpoints cost time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
+from pipeline_lib.assembly.sampling import sampling_of
+from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
@@ -24,8 +26,7 @@ from pipeline_lib.settings.evaluate import SampleSettings
 from pipeline_lib.training.checkpoint_folders import step_folder, steps_in
 from pipeline_lib.training.checkpoints import load_checkpoint, read_checkpoint
 from tasks.experiment.arms import BASE, PROBLEMS, environment_section, trained_folder
-from tasks.experiment.sampling import protocol_of, sampling_of
-from tasks.experiment.teams import base_team
+from tasks.experiment.protocols import protocol_of
 from tasks.identity.stages import contents, playing
 from tasks.runtime.caching import CachedTask, Identity
 
@@ -100,13 +101,13 @@ class Evaluator:
         return self._evaluate(put, digest, f"{self._arm} {seed} step {step}", self._protocol)
 
     def _untrained(self) -> Team:
-        return base_team(self._params, self._environment, self.problems)
+        return base_team(self._params, BASE, self._environment, self.problems)
 
     def _engine_with_team(self) -> Engine:
         """Return the engine, with the weights that the team in memory has now."""
         policies = self._team.policies
         if self._engine is None:
-            self._engine = make_engine(self._params.rollouts)
+            self._engine = make_engine(self._params.rollouts, self._params.policy)
         if not self._held:
             self._engine.load(policies)
         for name, policy in policies.items():

@@ -1,4 +1,4 @@
-"""The verdict: the selected team against everything else, as one family of comparisons."""
+"""The verdict: the selected team against all other teams, as one family of comparisons."""
 
 from __future__ import annotations
 
@@ -14,25 +14,28 @@ from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, outside
 from tasks.experiment.episode_files import read_episodes, swept, tested_file
 from tasks.experiment.plans import done_now
-from tasks.identity.stages import whole
-from tasks.looks.told import looks_told, made_under, steps_swept
+from tasks.experiment.training_files import training_rows
+from tasks.looks.look_history import plans_used, record_look_of_verdict, steps_swept
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pipeline_lib.evaluation.table import Episodes
     from pipeline_lib.settings import Params
     from tasks.runtime.stage import StageRun
 
 #: Tags of the verdict's run in MLflow; whoever compares runs reads them.
-VERDICT, SENTENCE, METRIC = "symposium.verdict", "symposium.sentence", "symposium.metric"
+VERDICT, SENTENCE, METRIC = "verdict", "symposium.sentence", "symposium.metric"
 PLAN, TEST_PROBLEMS = "symposium.plan", "symposium.problems"
 #: What must be said of its plan, in words (empty: followed, and fixed before), and how many looks there are.
 PLAN_FAULTS, LOOKS = "symposium.plan_faults", "symposium.looks"
 
+#: What `headline` tells that people compare runs by; the rest is in ``results/verdict.json`` and in MLflow.
+COMPARED = ("verdict", "metric", "base", "selected", "difference", "low", "high", "p", "p_for_looks", "looks")
+
 
 def judge(params: Params, run: StageRun) -> str:
-    """Write ``results/verdict.json`` (everything) and ``results/metrics.json`` (few numbers); return the sentence."""
+    """Write ``results/verdict.json`` (everything) and ``results/metrics.json`` (few); return the sentence."""
     selection = storage.read_json(RESULTS / "selection.json")[TEAM]
     seeds = seeds_of(params, TEAM)
     steps = {seed: int(selection["seeds"][str(seed)]["step"]) for seed in seeds}
@@ -55,13 +58,14 @@ def judge(params: Params, run: StageRun) -> str:
         outside=outside(params),
         metrics=find(params.environment.kind).metrics(),
     )
-    result = bound(params, run.name, tested, {**made_under(params), "the selection": selection["plan"]})
+    result = bound(params, run.name, tested, {**plans_used(params), "the selection": selection["plan"]})
     storage.write_json(RESULTS / "verdict.json", result)
     numbers = headline(result)
-    storage.write_json(RESULTS / "metrics.json", numbers)
-    run.log(0, {f"test/{name}": float(value) for name, value in numbers.items() if isinstance(value, int | float)})
-    run.tracked.params(whole(params).model_dump(mode="json"))
-    run.tracked.tag(
+    storage.write_json(
+        RESULTS / "metrics.json", compared(numbers, [row for seed in seeds for row in training_rows(TEAM, seed)])
+    )
+    run.whole.summary({f"test/{name}": value for name, value in numbers.items() if isinstance(value, int | float)})
+    run.whole.tag(
         {
             VERDICT: result["verdict"],
             SENTENCE: result["sentence"],
@@ -89,18 +93,19 @@ def bound(
     """
     plan = read_plan(PLAN_FILE)
     done = done_now(params, tested["design"], checkpoints=steps_swept(params))
-    looks, changed = looks_told(params, done, run, tested)
+    looks, changed = record_look_of_verdict(params, done, run, tested)
     check = check_plan(done, plan, tested["design"]["selected"], carried, changed)
     design = {**done.to_json(), "selected": tested["design"]["selected"]}
     return bind({**tested, "design": design}, check, looks)
 
 
 def headline(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the numbers by which runs are compared (``dvc metrics diff``): each team's mean, effect, verdict."""
+    """Return the numbers of a verdict: each team's mean, effect, significance."""
     metric, teams = result["metric"], result["teams"]
     means = {re.sub(r"\W+", "_", name).lower(): team["metrics"][metric] for name, team in teams.items()}
     numbers = {
         "verdict": result["verdict"],
+        "metric": metric,
         **means,
         "difference": result["difference"],
         "low": result["low"],
@@ -114,3 +119,14 @@ def headline(result: dict[str, Any]) -> dict[str, Any]:
         name: round(value, 6) if isinstance(value, float) and name not in ("p", "p_for_looks") else value
         for name, value in numbers.items()
     }
+
+
+def compared(numbers: Mapping[str, Any], updates: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Return the few numbers by which people compare runs, in the order of ``dvc metrics show``.
+
+    Args:
+        numbers: of `headline`.
+        updates: metrics of every update of all training runs of the team.
+    """
+    seconds = sum(row["time/step_s"] for row in updates)
+    return {**{name: numbers[name] for name in COMPARED}, "updates": len(updates), "seconds": round(seconds, 1)}

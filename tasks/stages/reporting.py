@@ -1,4 +1,4 @@
-"""The report: everything the stages wrote, on one page, and as series for ``dvc plots``."""
+"""The report: the results of all stages on one page, and as series for ``dvc plots``."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
 from pipeline_lib.evaluation.metrics import summarise_team
+from pipeline_lib.evaluation.verdict import BASE, LAST
 from pipeline_lib.problems.splits import load_manifest
-from pipeline_lib.report.data import ReportData
+from pipeline_lib.report.data import About, ReportData
 from pipeline_lib.report.page import build_report
 from pipeline_lib.report.series import write_plots
 from pipeline_lib.seam.registry import find
 from tasks.experiment.arms import IDENTITIES, PROBLEMS, RESULTS, SINGLE, TEAM, seeds_of
-from tasks.experiment.comparisons import SINGLE_AGENT, notes
+from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, notes
 from tasks.experiment.episode_files import TESTED, read_episodes, swept, tested_file
 from tasks.experiment.machine import machine
+from tasks.experiment.training_files import training_rows
 from tasks.identity.run import identity_tags
 from tasks.identity.stages import whole
 
@@ -27,12 +29,16 @@ REPORT = Path("report")
 
 
 def make_report(params: Params, run: StageRun) -> None:
-    """Write ``report/index.html`` and ``report/plots/``, and keep both with the run in MLflow."""
+    """Write ``report/index.html`` and ``report/plots/``, and keep both with the whole run in MLflow."""
     data = gather(params, run.name)
     own = find(params.environment.kind).figures(data)
     build_report(data, REPORT / "index.html", own)
     write_plots(data, REPORT / "plots", own)
-    run.tracked.artifact(REPORT, "report")
+    run.whole.artifact(REPORT)
+    run.whole.describe(str(data.verdict["sentence"]), "index.html")
+    run.whole.summary(
+        {f"cost/{part}/{name}": value for part, cost in data.costs.items() for name, value in cost.items()}
+    )
     run.markdown("report", f"**{data.verdict['verdict']}** {data.verdict['sentence']}\n\n`{REPORT / 'index.html'}`")
 
 
@@ -42,7 +48,9 @@ def gather(params: Params, name: str) -> ReportData:
     Raises:
         FileNotFoundError: a stage has not run.
     """
-    metrics = find(params.environment.kind).metrics()
+    task = find(params.environment.kind)
+    metrics = task.metrics()
+    files = tested_files(params)
     return ReportData(
         name=name,
         metrics=metrics,
@@ -73,45 +81,66 @@ def gather(params: Params, name: str) -> ReportData:
         notes=notes(params),
         first_episodes=first_episodes(params),
         about=about(params),
+        by_problem={
+            team: summarise_team([episode for path in paths for episode in read_episodes(path)])["problems"]
+            for team, paths in files.items()
+        },
+        files={team: [path.as_posix() for path in paths] for team, paths in files.items()},
+        terms=task.terms(params.environment),
+        team_terms=task.team_terms(params.environment),
+        schemes=task.schemes(),
     )
 
 
 def first_episodes(params: Params) -> dict[str, list[dict[str, Any]]]:
     """Return the first test episode of each problem, of the base and of a selected team."""
-    files = {"base": tested_file(TEAM, "base"), "selected": tested_file(TEAM, "selected", seeds_of(params, TEAM)[0])}
+    files = tested_files(params)
     return {
-        name: [episode.to_json() for episode in read_episodes(path) if episode.sample == 0]
-        for name, path in files.items()
+        name: [episode.to_json() for episode in read_episodes(files[name][0]) if episode.sample == 0]
+        for name in ("base", "selected")
     }
 
 
-def about(params: Params) -> str:
-    """Return in a sentence what was trained, on what, when it was tested, and on what machine this page was made."""
+def about(params: Params) -> About:
+    """Return what was trained, on what, when it was tested, and on what machine this page is made."""
     manifest = load_manifest(PROBLEMS)
     sizes = ", ".join(f"{entry['count']:,} {split}" for split, entry in manifest["splits"].items())
     policy = params.policy
     model = (
-        f"the embedded model ({policy.layers} layers of width {policy.hidden_size}, made from nothing)"
+        f"the embedded model ({policy.layers} layers of width {policy.hidden_size}, built from nothing)"
         if policy.kind == "embedded"
         else " and ".join(policy.models)
     )
     weights = (
-        "one set of weights for all agents" if policy.parameters == "shared" else "weights of its own for each agent"
+        "one set of weights for all agents" if policy.parameters == "shared" else "separate weights for each agent"
     )
     adapter = f", {policy.adapter.kind} adapters" if policy.adapter.kind != "none" else ""
+    for name, agent in policy.agents.items():
+        own = agent.model_dump(exclude_defaults=True, exclude_none=True)
+        adapter += f"; {name} with " + ", ".join(f"{key} {value}" for key, value in own.items())
     looks = storage.read_json(RESULTS / "verdict.json").get("looks") or {}
     history = looks.get("history") or [{}]
-    day = str(history[-1].get("time", ""))[:10]
-    tested = f"Tested on {day} (UTC); this" if day else "This"
-    return (
-        f"Task: {params.environment.kind}. Model: {model}, {weights}{adapter}. "
-        f"Problems: {params.problems.kind} ({sizes}). {tested} page was made on {machine()}."
+    return About(
+        task=params.environment.kind,
+        model=f"{model}, {weights}{adapter}",
+        problems=f"{params.problems.kind} problems ({sizes})",
+        tested=str(history[-1].get("time", ""))[:10],
+        machine=machine(),
     )
 
 
-def training_rows(arm: str, seed: int) -> list[dict[str, float]]:
-    """Return the metrics of every update of a run."""
-    return list(storage.read_jsonl(RESULTS / "train" / f"{arm}-{seed}.jsonl"))
+def tested_files(params: Params) -> dict[str, list[Path]]:
+    """Return where the test episodes of every team lie, by the verdict's names; a file per training seed."""
+    team, single = seeds_of(params, TEAM), seeds_of(params, SINGLE)
+    found = {
+        "selected": [tested_file(TEAM, "selected", seed) for seed in team],
+        BASE: [tested_file(TEAM, "base")],
+        LAST: [tested_file(TEAM, "last", seed) for seed in team],
+    }
+    if single:
+        found[SINGLE_AGENT] = [tested_file(SINGLE, "selected", seed) for seed in single]
+        found[UNTRAINED_SINGLE_AGENT] = [tested_file(SINGLE, "base")]
+    return found | {UNTRAINED[protocol]: [tested_file(TEAM, protocol)] for protocol in params.evaluate.baselines}
 
 
 def costs(params: Params) -> dict[str, dict[str, float]]:

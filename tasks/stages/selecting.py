@@ -12,7 +12,7 @@ from pipeline_lib.seam.registry import find
 from tasks.experiment.arms import ARMS, PLAN_FILE, RESULTS, TEAM, seeds_of
 from tasks.experiment.episode_files import swept
 from tasks.experiment.plans import done_now
-from tasks.stages.crowning import make_known
+from tasks.stages.champion import checkpoint
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
@@ -33,7 +33,7 @@ def select_checkpoints(params: Params, run: StageRun) -> None:
         written[arm] = {**selection.to_json(), "plan": plan.to_json()}
         if arm == TEAM:
             written[arm]["plan_check"] = check_plan(done_now(params, selection.design), plan).to_json()
-            run.tracked.selected(make_known(run, arm, selection.champion_seed, selection.champion_step))
+            run.tracked.selected(checkpoint(arm, selection.champion_seed, selection.champion_step))
             rows = [{"seed": s, "step": c.step, "mean": c.mean, "last": c.last} for s, c in selection.seeds.items()]
             run.table("selection", rows, f"Rule {selection.rule}, metric {selection.metric}")
             run.log(0, {f"selected/step/{seed}": float(choice.step) for seed, choice in selection.seeds.items()})

@@ -1,4 +1,4 @@
-"""The sweep of one run: every checkpoint's episodes on the validation split, a file each."""
+"""The sweep of one run: the episodes of every checkpoint on the validation split, one file each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline_lib.seam.registry import find
 from pipeline_lib.training.checkpoint_folders import RECORD, step_folder
 from tasks.experiment.arms import PROBLEMS, sweep_folder, trained_folder
 from tasks.looks.looking import begin_sweep
-from tasks.stages.crowning import make_known
+from tasks.stages.champion import checkpoint
 from tasks.stages.evaluation import checkpoint_steps, evaluator
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def sweep_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
             overall = summarise_team(evaluated.episodes, params.evaluate.pass_k, known)["overall"]
             metrics = {f"validation/{name}": value for name, value in overall.items()}
             run.log(step, metrics)
-            run.tracked.checkpoint_metrics(make_known(run, arm, seed, step), step, metrics, dataset)
+            run.tracked.checkpoint_metrics(checkpoint(arm, seed, step), metrics, dataset)
             rows.append({"step": step, **{key: round(value, 4) for key, value in overall.items()}})
         run.progress(len(steps), len(steps), "")
     run.table("sweep", rows, f"Checkpoints of {arm} {seed} on the validation split")

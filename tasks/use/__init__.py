@@ -1,1 +1,1 @@
-"""A trained team in use: watched, asked over HTTP, taken elsewhere."""
+"""A trained team in use: shown in the terminal, served over HTTP, exported."""

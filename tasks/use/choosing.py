@@ -1,25 +1,20 @@
-"""Which team is meant, and which problem: from words on a command line to weights and a problem in memory."""
+"""Which team is meant, and which problem: from words on a command line to a checkpoint and a problem.
+
+Imports no torch: a page that only offers what there is stays small.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environments.make import make_environment
-from pipeline_lib.play import Player
 from pipeline_lib.problems.splits import load_manifest, load_split
-from pipeline_lib.rollouts import make_engine
 from pipeline_lib.seam.registry import find
 from pipeline_lib.storage import read_json
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
-from pipeline_lib.training.checkpoints import load_checkpoint
-from tasks.experiment.arms import ARMS, PROBLEMS, RESULTS, SINGLE, TEAM, TRAINED, environment_section, trained_folder
-from tasks.experiment.sampling import protocol_of, sampling_of
-from tasks.experiment.teams import base_team
+from tasks.experiment.arms import ARMS, PROBLEMS, RESULTS, SINGLE, TEAM, TRAINED, trained_folder
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
@@ -54,12 +49,12 @@ def selected(arm: str = TEAM) -> tuple[int, int]:
     """
     path = RESULTS / "selection.json"
     if not path.exists():
-        raise ChoiceError(f"{path}: nothing was selected yet; run `symposium run` first, or name a checkpoint")
+        raise ChoiceError(f"{path}: no checkpoint was selected yet; run `symposium run` first, or name a checkpoint")
     rows = [
         (row["mean"], -int(seed), row["step"]) for seed, row in read_json(path).get(arm, {"seeds": {}})["seeds"].items()
     ]
     if not rows:
-        raise ChoiceError(f"{path}: no training run of the arm {arm} was selected from (seeds.single_agent is empty?)")
+        raise ChoiceError(f"{path}: the selection has no training run of the arm {arm} (seeds.single_agent is empty?)")
     _, seed, step = max(rows)
     return -seed, int(step)
 
@@ -84,7 +79,7 @@ def choose_team(params: Params, words: str) -> Choice:
     if not (folder / RECORD).is_file():
         raise ChoiceError(f"{words}: no such team; accepted: {TEAMS}, such as {TRAINED}/team-0/step-00010")
     if arm not in ARMS:
-        raise ChoiceError(f"{words}: its folder does not say whose it is; expected a folder below {TRAINED}")
+        raise ChoiceError(f"{words}: not a folder of a trained team; expected a folder below {TRAINED}")
     return Choice(_title(arm, int(seed_text), int(read_record(folder / RECORD)["step"])), arm, folder)
 
 
@@ -95,52 +90,18 @@ def _title(arm: str, seed: int, step: int) -> str:
 
 def _champion(params: Params) -> Choice:
     """Return the champion's checkpoint among those that are here, found by its weights."""
-    from pipeline_lib.tracking.champions import champion
+    from pipeline_lib.tracking.recorder import champion
     from tasks.services.process_environment import places
-    from tasks.stages.crowning import registered_name
+    from tasks.stages.champion import registered_name
 
     name = registered_name(params)
     found = champion(places().tracking, name)
     if found is None:
-        raise ChoiceError(f"{name} has no champion yet: no tested team has won that (the verdict says why)")
+        raise ChoiceError(f"{name} has no champion yet (the verdict of each run says why)")
     for folder in sorted(TRAINED.glob("*/step-*")):
         if str(read_record(folder / RECORD)["team"]) == found.weights:
             return Choice(f"the champion, {found}", TEAM, folder)
     raise ChoiceError(f"the champion is {found}, whose weights are not here; `dvc exp apply {found.run}` brings them")
-
-
-@contextmanager
-def opened(params: Params, choice: Choice, problem: Any = None) -> Iterator[Player]:
-    """Yield the team in its environment, ready to play, and close both afterwards.
-
-    Args:
-        params: the settings.
-        choice: which team.
-        problem: what it will play, if that is known: its agents must be the team's.
-
-    Raises:
-        ChoiceError: the team has no policy for an agent of the problem.
-        ProblemsError: no problems were prepared.
-    """
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()  # of loading, which takes a moment
-    environment = make_environment(environment_section(params, choice.arm), params.sandbox)
-    engine = make_engine(params.rollouts)
-    try:
-        team = base_team(params, environment, load_split(PROBLEMS, "train"))
-        for agent in environment.agents(problem) if problem is not None else ():
-            if team.uses.get(agent, "team") not in team.policies:
-                raise ChoiceError(
-                    f"problem {problem.id} has an agent {agent!r}, and the team knows: {', '.join(team.uses)}"
-                )
-        if choice.folder is not None:
-            load_checkpoint(choice.folder, team)
-        engine.load(team.policies)
-        yield Player(environment, team, engine, sampling_of(params), protocol_of(params, choice.arm))
-    finally:
-        engine.close()
-        environment.close()
 
 
 def choose_problem(params: Params, words: str) -> Any:
@@ -152,25 +113,41 @@ def choose_problem(params: Params, words: str) -> Any:
         ChoiceError: there is no such problem, or it is a test problem.
         ProblemsError: nothing was prepared.
     """
-    if not words:
-        return load_split(PROBLEMS, "validation")[0]
-    splits = load_manifest(PROBLEMS)["splits"]
-    for split, entry in splits.items():
-        if words in entry["ids"]:
-            if split == "test":
-                raise ChoiceError(
-                    f"{words} is a problem of the test split; to watch a team on it would be a look that nobody counts"
-                )
-            return load_split(PROBLEMS, split)[entry["ids"].index(words)]
+    manifest = load_manifest(PROBLEMS)["splits"]
+    if not words or any(words in entry["ids"] for entry in manifest.values()):
+        return named_problem(words)
     path = Path(words)
     if "\n" not in words and len(words) < 4096 and path.is_file():
         words = path.read_text(encoding="utf-8")
     elif "\n" not in words and not words.lstrip().startswith("{"):
-        known = ", ".join(splits["validation"]["ids"][:3])
-        raise ChoiceError(f"{words!r} is no problem and no file; problems are called {known}, ...")
-    problem = problem_from_text(params, words)
-    if problem.content_hash in splits["test"]["hashes"]:
-        raise ChoiceError(f"{problem.id} is a problem of the test split, which is looked at by the stage test alone")
+        known = ", ".join(manifest["validation"]["ids"][:3])
+        raise ChoiceError(f"{words!r} is neither a problem nor a file; problems have ids such as {known}")
+    return typed_problem(params, words)
+
+
+def named_problem(name: str) -> Any:
+    """Return a prepared problem by its id; "" means the first validation problem.  Raises as `choose_problem`."""
+    if not name:
+        return load_split(PROBLEMS, "validation")[0]
+    for split, entry in load_manifest(PROBLEMS)["splits"].items():
+        if name in entry["ids"]:
+            if split == "test":
+                raise ChoiceError(
+                    f"{name} is a problem of the test split; watching a team on it would be an uncounted look"
+                )
+            return load_split(PROBLEMS, split)[entry["ids"].index(name)]
+    raise ChoiceError(f"{name!r} is not the id of a prepared problem")
+
+
+def typed_problem(params: Params, text: str) -> Any:
+    """Return the problem that a text is, unless it is one of the test split; its tests are trusted.
+
+    Raises:
+        ChoiceError: as `choose_problem`.
+    """
+    problem = problem_from_text(params, text)
+    if problem.content_hash in load_manifest(PROBLEMS)["splits"]["test"]["hashes"]:
+        raise ChoiceError(f"{problem.id} is a problem of the test split, which only the stage test may use")
     return problem
 
 
@@ -195,4 +172,4 @@ def problem_from_text(params: Params, text: str) -> Any:
             return task.read_problem(json.loads(text))
         return task.type_problem(text)
     except (ValueError, TypeError, KeyError) as error:
-        raise ChoiceError(f"this is no problem of {params.environment.kind}: {error}") from None
+        raise ChoiceError(f"this is not a problem of {params.environment.kind}: {error}") from None

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environments.make import make_environment
+from pipeline_lib.policies.base import base_folder
 from pipeline_lib.policies.export import ADAPTER, Form, export_team
 from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.problems.splits import load_manifest, load_split
@@ -17,7 +19,6 @@ from pipeline_lib.storage import read_json, write_text
 from pipeline_lib.training.checkpoint_folders import step_folder
 from pipeline_lib.training.checkpoints import load_checkpoint
 from tasks.experiment.arms import BASE, PROBLEMS, RESULTS, TEAM, environment_section, trained_folder
-from tasks.experiment.teams import base_team
 
 _FULL = """
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -66,15 +67,17 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
     try:
         state = environment.start(problems[0])
         prompts = {name: environment.observe(state, i) for i, name in enumerate(environment.agents(problems[0]))}
-        team = base_team(params, environment, problems)
+        team = base_team(params, BASE, environment, problems)
     finally:
         environment.close()
     load_checkpoint(checkpoint, team)
     embedded = params.policy.kind == "embedded"
-    names = {agent: _base_of(params, number, embedded) for number, agent in enumerate(prompts)}
     holds = export_team(team, list(prompts), output, form, BASE if embedded else None)
+    prompts = {agent: prompts[agent] for agent in holds}
+    names = {agent: _base_of(params, number, embedded) for number, agent in enumerate(prompts)}
     first = next(iter(prompts))
-    snippet = (_ADAPTER if holds[first] == ADAPTER else _FULL).format(agent=first, base=names[first] or "base")
+    beside = base_folder(params.policy, Path("base"), first).as_posix()
+    snippet = (_ADAPTER if holds[first] == ADAPTER else _FULL).format(agent=first, base=names[first] or beside)
     asked = _ASK.format(prompt=_as_prompted(team, first, prompts[first]), length=params.rollouts.max_new_tokens)
     verdict = read_json(RESULTS / "verdict.json")
     card = model_card(

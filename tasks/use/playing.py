@@ -156,6 +156,17 @@ class _Recording(Watcher):
                 waiting.pop(0)()
 
 
+def facts(turn: PlayedTurn) -> list[str]:
+    """Return what else the environment says of a turn, each with its name; untrusted text may be among it."""
+
+    def said(value: object) -> str:
+        return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+    return [
+        f"{key.replace('_', ' ')}: {said(value)}" for key, value in turn.details.items() if value not in ("", [], None)
+    ]
+
+
 def as_json(played: Played, labels: dict[str, str]) -> dict[str, Any]:
     """Return an episode for machines."""
     import dataclasses

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-import uvicorn
-
 from pipeline_lib.play import Player
 from pipeline_lib.problems.splits import load_split
 from tasks.experiment.arms import PROBLEMS
-from tasks.use.choosing import Choice, opened, problem_of_stranger
-from tasks.use.endpoint import TEAM_MODEL, Limits, make_app
+from tasks.use.asking import TEAM_MODEL, Limits
+from tasks.use.choosing import Choice, problem_of_stranger
+from tasks.use.endpoint import make_app
+from tasks.use.local_server import address, listen, run
+from tasks.use.opening import opened
 from tasks.use.queueing import Desk
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
-
-HOST = "127.0.0.1"
 
 
 def serve(
@@ -48,7 +46,7 @@ def serve(
         OSError: the port is taken.
         ChoiceError, ProblemsError, PolicyError: the team cannot be opened.
     """
-    with socket.create_server((HOST, port)) as listening, ExitStack() as stack:
+    with listen(port) as listening, ExitStack() as stack:
 
         def make() -> Player:
             return stack.enter_context(opened(params, choice))
@@ -58,11 +56,8 @@ def serve(
         agents = max(map(player.environment.agents, load_split(PROBLEMS, "train")), key=len)
         limits = Limits(max_tokens, body_kb)
         app = make_app(player, agents, desk, lambda text: problem_of_stranger(params, text), limits, key)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5))
-        ready(f"http://{HOST}:{listening.getsockname()[1]}", [TEAM_MODEL, *agents])
+        ready(address(listening), [TEAM_MODEL, *agents])
         try:
-            server.run(sockets=[listening])
-        except KeyboardInterrupt:  # the usual way to end it; uvicorn has let go of its connections by now
-            pass
+            run(app, listening)
         finally:
             desk.close()

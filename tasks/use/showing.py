@@ -18,7 +18,7 @@ from rich.text import Text
 
 from pipeline_lib.report.text import harmless
 from pipeline_lib.seam.metrics import Metrics, describe
-from tasks.use.playing import Played, PlayedTurn, Said, Show
+from tasks.use.playing import Played, PlayedTurn, Said, Show, facts
 
 if TYPE_CHECKING:
     from pipeline_lib.play.watching import Speech
@@ -88,10 +88,8 @@ def result_of(turn: PlayedTurn, metrics: Metrics) -> RenderableType:
             table.add_row(Text(""), Text(f"and {left} more"))
         parts += [Text(""), table]
     parts += [Text(""), _reward(turn), Text(""), _metrics(turn, metrics)]
-    if facts := [
-        f"{key.replace('_', ' ')}: {_fact(value)}" for key, value in turn.details.items() if value not in ("", [], None)
-    ]:
-        parts.append(Text(harmless("; ".join(facts)), style="dim"))
+    if found := facts(turn):
+        parts.append(Text(harmless("; ".join(found)), style="dim"))
     return Group(*parts)
 
 
@@ -159,10 +157,6 @@ def _reward(turn: PlayedTurn) -> RenderableType:
 def _metrics(turn: PlayedTurn, metrics: Metrics) -> RenderableType:
     shown = [(describe(name, metrics), value) for name, value in turn.metrics.items()]
     return Columns([Text(f"{metric.label}: {metric.text(value)}") for metric, value in shown], padding=(0, 2))
-
-
-def _fact(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _shortened(text: str) -> str:

@@ -53,7 +53,7 @@ def test_the_published_reward_is_refused_because_a_show_of_teamwork_pays():
     check = next(c for c in result.checks if c.name == "teamwork")
     assert result.status is Status.FAIL and check.status is Status.FAIL
     assert check.numbers["solo"] == 2.5 and check.numbers["solo_useless_call"] == 4.0
-    for told in ("'coding / paper'", "'solo_useless_call'", "To mend it: pay for cooperation only where fewer tests"):
+    for told in ("'coding / paper'", "'solo_useless_call'", "To fix it: pay for cooperation only where fewer tests"):
         assert told in result.summary
 
 

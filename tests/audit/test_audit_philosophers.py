@@ -112,7 +112,10 @@ def test_the_teaching_preset_is_refused_and_the_offender_named():
     assert check(result, "best").sentence.startswith("'wait' earns most (1.000)")
     assert "'wait' earns 1.000, more than the working team" in check(result, "ladder").sentence
     assert check(result, "policies_5").numbers["meals"] == 0
-    assert check(result, "search").status is Status.FAIL, "the miniature shows what the reward likes best"
+    # By the processor's rounding the miniature earns a little more or less than the best known team; it never eats.
+    searched = check(result, "search")
+    assert searched.status is not Status.PASS, "the miniature shows what the reward likes best"
+    assert searched.numbers["meals"] < 0.5
     assert set(check(result, "vacuous").numbers["terms"]) == set(TEACHING)
     assert check(result, "dry_run_timid").numbers["meals_after"] < 0.5
 

@@ -113,6 +113,6 @@ def test_rewards_outside_of_their_bounds_are_refused(wrong):
 def test_the_conclusion_is_the_worst_check_and_names_reward_policy_and_remedy():
     good, bad = Check("a", Status.PASS, "Fine."), Check("b", Status.FAIL, "'wait' wins.", {}, "pay for meals.")
     assert worst([Status.WARN, Status.PASS]) is Status.WARN and worst([]) is Status.PASS
-    said = "1 of 2 checks fail for the reward 'mine'. 'wait' wins. To mend it: pay for meals."
+    said = "1 of 2 checks fail for the reward 'mine'. 'wait' wins. To fix it: pay for meals."
     assert conclude([good, bad], "'mine'") == (Status.FAIL, said)
     assert conclude([good], "'mine'")[1].startswith("All 1 checks pass")

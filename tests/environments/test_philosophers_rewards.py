@@ -56,8 +56,8 @@ def test_a_reward_of_ones_own_is_a_class_with_named_terms():
         ("no.such.module:Meals", {}, "cannot find.*No module named"),
         (f"{__name__}:Meals", {"per_meal": 1.0}, "per_meal: extra inputs.*its settings: each"),
         (f"{__name__}:Meals", {"each": "much"}, "each: input should be a valid number"),
-        ("builtins:dict", {}, "is dict, which is no reward"),
-        (f"{__name__}:earned", {}, "is function, which is no reward"),
+        ("builtins:dict", {}, "is dict, which is not a reward"),
+        (f"{__name__}:earned", {}, "is function, which is not a reward"),
     ],
 )
 def test_classes_that_cannot_be_used_are_refused(path, options, words):

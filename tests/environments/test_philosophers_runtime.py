@@ -148,5 +148,5 @@ def test_a_deadlock_can_be_played_on():
 
 
 def test_compact_prompts_have_no_room_for_messages():
-    with pytest.raises(ValueError, match="compact has room for neither messages"):
+    with pytest.raises(ValueError, match="compact has no space for messages"):
         PhilosophersEnvironment(prompt="compact", message_rounds=1)

@@ -6,7 +6,8 @@ import pytest
 
 from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.environments.coding.rewards import Facts, PaperReward, Reward, SoundReward, Team, make_reward, total
-from pipeline_lib.environments.coding.settings import PaperCodingReward, SoundCodingReward
+from pipeline_lib.environments.coding.settings import CodingEnvironment, PaperCodingReward, SoundCodingReward
+from pipeline_lib.environments.coding.task import CodingTask
 from pipeline_lib.settings.environment import CustomReward
 
 AUX = "def aux(x):\n    return x * 2"
@@ -149,9 +150,20 @@ def test_a_reward_of_ones_own_has_its_own_settings_terms_and_bounds():
         (own(power=1.5), "power: input should be a valid integer"),
         (own(power=1, team="pair"), "team: extra inputs"),
         (own("NoBounds"), "must set its attribute 'bounds'"),
-        (own("facts"), "is function, which is no reward"),
+        (own("facts"), "is function, which is not a reward"),
     ],
 )
 def test_mistakes_in_a_reward_of_ones_own_are_answered_in_words(settings, words):
     with pytest.raises(ValueError, match=words):
         make_reward(settings, "pair")
+
+
+@pytest.mark.parametrize("settings", [SoundCodingReward(), PaperCodingReward()])
+def test_the_terms_said_to_be_a_teams_alone_are_those_that_a_single_agent_never_earns(settings):
+    alone, pair = make_reward(settings, "single"), make_reward(settings, "pair")
+    known = [facts(*parts, 1.0, needs_helper=True) for parts in itertools.product((AUX, ""), (USES, WRAPS, ALONE))]
+    never = {name for name in pair.terms(known[0]) if not any(alone.terms(fact)[name] for fact in known)}
+    task = CodingTask()
+    assert set(task.team_terms(CodingEnvironment(reward=settings))) == never == {"cooperation"}
+    assert not task.team_terms(CodingEnvironment(reward=settings, team="single"))
+    assert set(task.terms(CodingEnvironment(reward=settings))) == set(pair.terms(known[0]))

@@ -69,7 +69,7 @@ def test_an_installed_package_is_found_by_its_entry_point_and_by_its_import_path
     assert params.problems.kind == "words" and params.problems.sizes.train == 40
     assert params.evaluate.metric == "match" and [guard.metric for guard in params.evaluate.guards] == ["letters"]
     assert params_of(kind="matching_halves.task").problems == params.problems
-    with pytest.raises(UnknownEnvironmentError, match="holds: none"):
+    with pytest.raises(UnknownEnvironmentError, match="contains: none"):
         find("matching_halves.game")
 
 

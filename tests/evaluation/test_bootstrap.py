@@ -21,7 +21,7 @@ def enumerate_resamples() -> list[np.ndarray]:
     return [np.column_stack([GRID[list(i), 0], GRID[list(j), 1]]) for i in draws for j in draws]
 
 
-def test_enumeration_of_the_stratified_bootstrap() -> None:
+def test_interquartile_means_of_all_resamples_are_those_of_an_enumeration() -> None:
     resamples = enumerate_resamples()
     means = np.array([r.mean() for r in resamples])
     counts = np.array([[(r[:, t] == GRID[s, t]).sum() for t in (0, 1) for s in range(3)] for r in resamples])
@@ -32,17 +32,6 @@ def test_enumeration_of_the_stratified_bootstrap() -> None:
     assert interquartile_mean(GRID) == 9.0
     assert iqms.std() == pytest.approx(6.410230, abs=5e-7)
     assert np.quantile(iqms, [0.025, 0.975]) == pytest.approx([5.25, 31.1], abs=5e-7)
-
-
-@pytest.mark.parametrize(
-    ("statistic", "sd", "limits"), [("mean", 6.267199, (6.166667, 30.766667)), ("iqm", 6.41023, (5.25, 31.1))]
-)
-def test_stratified_sampler_converges_to_enumeration(statistic: str, sd: float, limits: tuple[float, float]) -> None:
-    draws = bootstrap.stratified_bootstrap(GRID, statistic, 100_000, seed=1)  # type: ignore[arg-type]
-    assert draws.std() == pytest.approx(sd, rel=0.01)
-    assert np.quantile(draws, [0.025, 0.975]) == pytest.approx(limits, abs=0.3)
-    chunked = bootstrap.stratified_bootstrap(GRID, statistic, 1_000, seed=1, chunk=60)  # type: ignore[arg-type]
-    assert np.array_equal(chunked, draws[:1_000])  # memory limits change nothing
 
 
 def test_weighted_iqm_of_uneven_multisets() -> None:
@@ -101,13 +90,12 @@ def test_simultaneous_factor_of_independent_and_of_identical_rows() -> None:
     assert bootstrap.simultaneous_factor(np.zeros((10, 3)), 0.95, 9) == 0.0
 
 
-def test_crossed_bootstrap_sees_runs_that_the_stratified_one_averages_away() -> None:
+def test_crossed_bootstrap_sees_that_runs_differ() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(5, 1)) + 0.1 * rng.normal(size=(5, 80))  # runs differ, problems hardly
     codes = np.arange(80)
     crossed = bootstrap.crossed_bootstrap(x, codes, "mean", 5_000, 0)
     assert crossed.std() == pytest.approx(x.mean(axis=1).std() / math.sqrt(5), rel=0.05)
-    assert bootstrap.stratified_bootstrap(x, "mean", 5_000, 0).std() < 0.2 * crossed.std()
     fixed = bootstrap.crossed_bootstrap(x, codes, "mean", 5_000, 0, draw_runs=False)
     assert fixed == pytest.approx(bootstrap.clustered_bootstrap(x.mean(axis=0), codes, 5_000, 0)[:, 0], abs=0.05)
     assert bootstrap.crossed_bootstrap(x, codes, "iqm", 5_000, 0).std() == pytest.approx(crossed.std(), rel=0.5)

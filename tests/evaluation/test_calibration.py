@@ -8,11 +8,8 @@ from benchmarks.calibration_cases import CASES, Case, measure
 
 #: Left to the benchmark: seconds each.
 SLOW = {
-    "Boschloo, exact (at most 5 %)",
     "Dunnett, any of 5 checkpoints",
     "Holm, any of 3 comparisons",
-    "difference of rates, Newcombe",
-    "IQM, stratified bootstrap, 10 runs",
     "IQM, runs and families, 10 runs",
 }
 

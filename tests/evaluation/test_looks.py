@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from pipeline_lib.evaluation.look_correction import correct_for_looks, not_counted
 from pipeline_lib.evaluation.looks import Look, Sweep, changed_plans, history, looks_at, seen_in_validation
 from pipeline_lib.evaluation.plan import Plan, make_plan
 from pipeline_lib.evaluation.plan_check import check_plan
-from pipeline_lib.evaluation.price_of_looks import not_counted, told
 from pipeline_lib.evaluation.verdict import bind
 from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 from tests.evaluation.build import GUARDS
@@ -49,7 +49,7 @@ def test_the_same_plan_on_the_same_bytes_is_one_look_whoever_looks_when() -> Non
     again = dataclasses.replace(look(), run="other", commit="other")
     assert again.identity == first.identity
     assert looks_at(("a",), [again, first]) == [first], "the first time counts"
-    assert told([first], first, RESULT, 0.05)["count"] == 1
+    assert correct_for_looks([first], first, RESULT, 0.05)["count"] == 1
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_another_plan_other_weights_or_other_episodes_are_another_look(another: 
 
 def test_three_looks_are_three_and_each_says_what_was_changed() -> None:
     known = [look(), look(with_(metric="reward")), look(with_(metric="reward", margin=0.15))]
-    found = told(known, known[2], RESULT, 0.05)
+    found = correct_for_looks(known, known[2], RESULT, 0.05)
     assert (found["number"], found["count"]) == (3, 3)
     assert [row["words"] for row in found["history"]] == [
         "", "metric from tests_passed to reward", "margin from 0.05 to 0.15",
@@ -85,7 +85,7 @@ def test_three_looks_are_three_and_each_says_what_was_changed() -> None:
 
 def test_going_back_to_the_first_plan_pays_for_what_was_tried_in_between() -> None:
     first, second = look(), look(with_(margin=0.15))
-    found = told([first, second], first, RESULT, 0.05)
+    found = correct_for_looks([first, second], first, RESULT, 0.05)
     assert found["sentence"].startswith("This is look 1 of 2")
     assert found["p"]["base"]["for_looks"] == pytest.approx(0.04)
     assert "above alpha" not in found["sentence"]
@@ -144,18 +144,18 @@ def test_test_problems_that_a_sweep_saw_as_validation_problems_are_told() -> Non
 def test_a_verdict_without_p_value_or_without_repository_says_so() -> None:
     without = {"comparisons": {"base": {"verdict": "INCONCLUSIVE", "p_adjusted": None, "equivalence_p_adjusted": None}}}
     known = [look(), look(weights="x")]
-    assert "no p value to correct" in told(known, known[0], without, 0.05)["sentence"]
-    assert told(known, known[0], without, 0.05)["p"] == {"base": {"plain": None, "for_looks": None}}
+    assert "no p value to correct" in correct_for_looks(known, known[0], without, 0.05)["sentence"]
+    assert correct_for_looks(known, known[0], without, 0.05)["p"] == {"base": {"plain": None, "for_looks": None}}
     assert "not a git repository" in not_counted("not a git repository")["not_counted"]
 
 
 def test_the_sentence_goes_on_only_when_there_is_something_to_say() -> None:
     first, second = look(), look(with_(margin=0.15))
-    fine = bind(RESULT, check_plan(PLAN, PLAN), told([first], first, RESULT, 0.05))
+    fine = bind(RESULT, check_plan(PLAN, PLAN), correct_for_looks([first], first, RESULT, 0.05))
     assert fine["sentence"] == RESULT["sentence"] and fine["plan"]["followed"]
     known = [first, second]
     check = check_plan(PLAN, PLAN, changed=changed_plans(known, [], second, []))
-    told_all = bind(RESULT, check, told(known, second, RESULT, 0.05))
+    told_all = bind(RESULT, check, correct_for_looks(known, second, RESULT, 0.05))
     assert told_all["sentence"] == (
         "IMPROVED: it is. This is look 2 of 2 at problems of this test split; corrected for 2 looks, p = 0.04. The "
         "plan was changed after look 1 at this test split: margin from 0.05 to 0.15."

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from pipeline_lib.evaluation.multiplicity import dunnett, family_wise_error, holm
+from pipeline_lib.evaluation.multiplicity import dunnett, holm
 from pipeline_lib.evaluation.results import EvaluationError
 
 BH_1995 = [
@@ -64,8 +64,3 @@ def test_dunnett() -> None:
     assert [found["same"], found["better"]] == pytest.approx(expected)
     assert found["better"] < 0.001 < 0.05 < found["same"]
     assert dunnett({"x": [1.0, 1.0]}, [1.0, 1.0], 0) == {"x": None}
-
-
-@pytest.mark.parametrize(("tests", "error"), [(3, 0.14), (5, 0.23), (15, 0.54), (45, 0.90)])
-def test_family_wise_error(tests: int, error: float) -> None:
-    assert family_wise_error(tests, 0.05) == pytest.approx(error, abs=0.005)

@@ -10,12 +10,6 @@ from pipeline_lib.evaluation import power
 from pipeline_lib.evaluation.results import EvaluationError
 
 
-@pytest.mark.parametrize(("d", "n"), [(0.2, 393.41), (0.5, 63.77), (0.8, 25.52)])
-def test_two_sample_sizes(d: float, n: float) -> None:
-    assert power.per_arm_needed(d) == pytest.approx(n, abs=0.006)
-    assert power.two_sample_power(d, math.ceil(n)) > 0.8 > power.two_sample_power(d, math.floor(n))
-
-
 @pytest.mark.parametrize(("d", "n"), [(0.2, 198.15), (0.5, 33.37)])
 def test_paired_sizes(d: float, n: float) -> None:
     assert power.problems_needed(-0.1 * d, 0.01) == math.ceil(n)
@@ -36,17 +30,10 @@ def test_teams_that_differ_by_the_same_on_every_problem_need_two_of_them() -> No
 
 def test_miller() -> None:
     assert power.questions_needed(0.03, 1 / 9) == pytest.approx(968.998, abs=0.001)
-    assert math.ceil(power.questions_needed(0.03, 1 / 9, 1 / 6, 1 / 6)) == 3876
-    assert math.ceil(power.questions_needed(0.03, 1 / 9, 1 / 6, 1 / 6, 10, 10)) == 1260
+    assert math.ceil(power.questions_needed(0.03, 1 / 9 + 2 * (1 / 6))) == 3876
+    assert math.ceil(power.questions_needed(0.03, 1 / 9 + 2 * (1 / 6) / 10)) == 1260
     with pytest.raises(EvaluationError, match="difference of 0"):
         power.questions_needed(0.0, 1.0)
-
-
-def test_detectable_effect_of_thirty_episodes_an_arm() -> None:
-    assert power.two_sample_detectable(30) == pytest.approx(0.736, abs=5e-4)
-    assert power.two_sample_detectable(30, power=0.9) == pytest.approx(0.851, abs=5e-4)
-    assert power.two_sample_power(0.5, 30) == pytest.approx(0.48, abs=0.005)
-    assert power.two_sample_power(0.3, 30) == pytest.approx(0.21, abs=0.005)
 
 
 def test_detectable_effect_tends_to_2_80_standard_errors() -> None:
@@ -58,12 +45,6 @@ def test_detectable_effect_tends_to_2_80_standard_errors() -> None:
         power.detectable(0.0, 5, 0.05, 0.8)
     with pytest.raises(EvaluationError, match="alpha < power"):
         power.detectable(1.0, 5, 0.05, 0.01)
-
-
-@pytest.mark.parametrize(("margin", "normal_approximation"), [(0.5, 69), (0.3, 191), (0.2, 429)])
-def test_equivalence_sizes(margin: float, normal_approximation: int) -> None:
-    exact = power.equivalence_per_arm_needed(margin)
-    assert 0 <= exact - normal_approximation <= 1  # 70 where the normal approximation says 69
 
 
 def test_a_standard_error_is_freed_of_its_bias() -> None:

@@ -11,7 +11,7 @@ from pipeline_lib.evaluation.results import Estimate, EvaluationError, to_json
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_no_result_can_hold_a_number_that_is_none(value: float) -> None:
-    with pytest.raises(EvaluationError, match=r"Estimate\.low is .*: say it in `degenerate` instead"):
+    with pytest.raises(EvaluationError, match=r"Estimate\.low is .*: report it in `degenerate` instead"):
         Estimate(0.5, value, 1.0, 0.95, "mean", 9)
 
 

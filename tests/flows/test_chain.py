@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,10 +22,13 @@ from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import file_digest, folder_digest, read_jsonl
 from tasks.identity.stages import RUNTIME, STAGES
-from tasks.services.hand_over import ITSELF
+from tasks.services.stage_proxy import ITSELF
 from tasks.use.choosing import ChoiceError, choose_problem, choose_team
+from tasks.use.offering import offers
+from tasks.use.page import Wanted, play_wanted
 from tests.flows.project import SMALL, call, change_settings, environment, make_project
 from tests.human_eval import HUMAN_EVAL
+from tests.test_docs_commands import ALL
 
 CHAMPION = "symposium.champion"
 
@@ -62,12 +67,14 @@ def test_it_ends_in_a_verdict_and_a_report(finished: Path):
     assert list(requests.values()) == [2, 2, 4], "every round is paid for"
     assert all(verdict["teams"][name]["episodes"] == verdict["teams"]["base"]["episodes"] for name in protocols)
     numbers = json.loads((finished / "results/metrics.json").read_text())
-    for name in protocols:
-        key = name.replace(" ", "_").replace("-", "_")
-        assert numbers[key] == pytest.approx(verdict["teams"][name]["metrics"]["tests_passed"], abs=1e-6)
+    names = "verdict metric base selected difference low high p p_for_looks looks updates seconds"
+    assert list(numbers) == names.split(), "what people compare, and no internals"
+    for name in ("base", "selected"):
+        assert numbers[name] == pytest.approx(verdict["teams"][name]["metrics"]["tests_passed"], abs=1e-6)
+    assert (numbers["metric"], numbers["updates"]) == ("tests_passed", 12) and numbers["seconds"] > 0
     page = (finished / "report/index.html").read_text()
     assert verdict["verdict"] in page
-    assert "Episodes to read" in page and "Task: coding. Model: the embedded model" in page
+    assert "Episodes to read" in page and "A team for the task coding: the embedded model" in page
     assert "against untrained one-round discussion" in page and "does not read it" in page
     assert "http://" not in re.sub(r"http://www\.w3\.org/\S+|xmlns\S+", "", page)
     assert [path.name for path in sorted((finished / "models/trained/team-0").iterdir())] == [
@@ -171,6 +178,17 @@ def test_teams_and_problems_are_chosen_by_name_and_no_test_problem_is_played(
     for words in ("single", "models/base", "nobody"):
         with pytest.raises(ChoiceError):
             choose_team(params, words)
+    with pytest.raises(ChoiceError, match="is a problem of the test split"):
+        play_wanted(Wanted(problem=splits["test"]["ids"][0]), print)
+    found = offers(params)
+    assert found["problems"] == splits["validation"]["ids"] and not found["missing"]
+    assert {"selected", "base", "champion", "models/trained/team-0/step-00003"} <= {
+        value for value, _ in found["teams"]
+    }
+    heard: list[dict[str, Any]] = []
+    play_wanted(Wanted(beside="base", seed=3), heard.append)
+    assert [told["problem"] for told in heard if told["kind"] == "team"] == [splits["validation"]["ids"][0]] * 2
+    assert [told["kind"] for told in heard].count("ended") == 2
     if json.loads((finished / "results/verdict.json").read_text())["verdict"] == "IMPROVED":
         assert choose_team(params, "champion").folder == choose_team(params, "selected").folder
     else:
@@ -229,8 +247,11 @@ def test_every_file_that_a_stage_reads_is_one_of_its_dependencies(finished: Path
         known += ["results/identity"]  # of the stages above: whether they ran as they would run now
         known = [str(item).replace("${item.seed}", "0") for item in known]
         inside = path.relative_to(finished)
+        # The folder that an output is in is opened to flush its names to the disk.
+        known_folder = any(Path(str(item)).is_relative_to(inside) for item in entry["outs"])
         # What a stage writes lies beside its output under a temporary name first.
-        assert any(inside.is_relative_to(item) or _temporary(inside, item) for item in known), f"{stage} reads {inside}"
+        fine = known_folder or any(inside.is_relative_to(item) or _temporary(inside, item) for item in known)
+        assert fine, f"{stage} reads {inside}"
     assert ("train", str(finished / "models/base/base.json")) in read
 
 
@@ -255,7 +276,7 @@ def test_mlflow_holds_every_metric_every_checkpoint_and_the_champion(finished: P
 
     client = mlflow.MlflowClient(f"sqlite:///{finished}/.symposium/mlflow/mlflow.db")
     runs = client.search_runs([e.experiment_id for e in client.search_experiments()], max_results=100)
-    train = next(run for run in runs if run.info.run_name == "train team seed 0")
+    train = next(run for run in runs if run.info.run_name.endswith(" train team seed 0"))
     history = client.get_metric_history(train.info.run_id, "reward/mean")
     assert [point.step for point in history] == list(range(1, 13))
     assert all(run.info.status == "FINISHED" for run in runs), {r.info.run_name: r.info.status for r in runs}
@@ -266,8 +287,14 @@ def test_mlflow_holds_every_metric_every_checkpoint_and_the_champion(finished: P
     selection = json.loads((finished / "results/selection.json").read_text())["team"]
     chosen = f"team-{selection['champion_seed']}-step-{selection['champion_step']}"
     assert [model.name for model in models if model.tags.get("symposium.selected")] == [chosen]
-    judged = next(run for run in runs if run.info.run_name == "verdict")
+    whole = next(run for run in runs if run.data.tags["symposium.part"] == "-")
+    judged = next(run for run in runs if run.data.tags.get("stage") == "verdict")
     result = json.loads((finished / "results/verdict.json").read_text())
+    assert whole.data.tags["verdict"] == result["verdict"]
+    assert whole.data.metrics["test/difference"] == pytest.approx(result["difference"], abs=1e-6)
+    assert whole.data.tags["mlflow.note.content"].startswith(result["sentence"])
+    assert list((finished / ".symposium/mlflow/artifacts").rglob("artifacts/index.html"))
+    assert train.data.params["train.steps"] == "12" and "verdict.margin" not in train.data.params
     registered = client.search_registered_models("name = 'symposium-coding'")
     if result["verdict"] == "IMPROVED":
         assert f"{chosen} of {judged.data.tags['symposium.run']} is the first champion" in judged.data.tags[CHAMPION]
@@ -322,7 +349,7 @@ def test_changed_code_trains_again_and_changed_back_the_earlier_result_is_found(
     assert "code: pipeline_lib.training.loss: changed" in call(project, "python", "-m", "flows.identity", "train")
     # The stage identity is left out, so DVC sees no change; whoever forces the stage is told.
     said = call(project, "dvc", "repro", "-f", "--single-item", "train@0", status=255, **server)
-    assert "would not be what DVC remembers it as" in said and "code: pipeline_lib.training.loss: changed" in said
+    assert "would be stored under a wrong identity" in said and "code: pipeline_lib.training.loss: changed" in said
     assert ran(call(project, "dvc", "repro", "train@0", **server)) == {"train@0"}
     assert folder_digest(project / "models/trained/team-0") != before
     loss.write_text(text.replace('"""', '"""Said in other words. ', 1) + "\n# and a comment\n")
@@ -339,7 +366,7 @@ def test_a_verdict_on_inputs_that_are_stale_or_were_altered_is_refused(
     kept = (project / "params.yaml").read_text()
     change_settings(project, {"train": {"learning_rate": 0.5}})
     said = call(project, "dvc", "repro", "-f", "-s", "verdict", status=255, **server)
-    assert "stage verdict would rest on what is not up to date" in said
+    assert "stage verdict would use inputs that are not up to date" in said
     assert "train@0 is stale" in said and "Traceback" not in said
     (project / "params.yaml").write_text(kept)
     episodes = project / "results/test/team-base.jsonl"
@@ -348,7 +375,7 @@ def test_a_verdict_on_inputs_that_are_stale_or_were_altered_is_refused(
     episodes.write_text(text.replace('"tests_passed": 0.0', '"tests_passed": 1.0').replace("0.5", "0.6"))
     assert episodes.read_text() != text
     said = call(project, "dvc", "repro", "-s", "verdict", status=255, **server)
-    assert "results/test is not what test wrote" in said
+    assert "results/test has changed since test wrote it" in said
     episodes.unlink()
     episodes.write_text(text)
     call(project, "dvc", "repro", "-f", "-s", "verdict")  # with a server of its own, as for who has none running
@@ -368,7 +395,7 @@ def test_forced_training_trains(finished: Path, tmp_path: Path, server: dict[str
 def test_a_changed_constant_makes_stale_what_runs_it_and_a_comment_nothing(finished: Path, tmp_path: Path):
     files: dict[str, set[str]] = {
         "tests/flows/test_chain.py": set(),
-        "pipeline_lib/tracking/writer.py": set(),
+        "pipeline_lib/tracking/recorder.py": set(),
         "pipeline_lib/report/style.py": {"report"},
         "pipeline_lib/evaluation/bootstrap.py": {"verdict"},
         "pipeline_lib/sandbox/inside/recorder.py": {"audit", "train@0", "sweep@0", "test"},
@@ -456,6 +483,18 @@ def steps_done(scratch: Path) -> int:
     return max((path.read_text().count("\n") for path in scratch.glob("train/*/metrics.jsonl")), default=0)
 
 
+DOCUMENTED = (
+    "dvc exp show --only-changed --drop '.*/'",
+    "dvc metrics diff HEAD brave-owl",
+    "symposium identity",
+    "python -m flows.identity train --seed 0",
+    "python -m flows.identity train --compare brave-owl",
+    "symposium plan --difference 0.02 0.05 0.1",
+    "symposium play --json",
+)
+"""Commands of README and docs that are cheap enough to be run on a finished project."""
+
+
 def test_experiments_metrics_plots_and_a_remote_work_on_a_real_run(
     finished: Path, tmp_path: Path, server: dict[str, str]
 ):
@@ -464,15 +503,22 @@ def test_experiments_metrics_plots_and_a_remote_work_on_a_real_run(
     call(project, *git, "add", "-A")
     call(project, *git, "commit", "-qm", "a run")
     before = (project / "params.yaml").read_text()
-    call(project, "dvc", "exp", "run", "--temp", "-n", "more-samples", "-S", "evaluate.test.samples=3", **server)
+    call(project, "dvc", "exp", "run", "--temp", "-n", "brave-owl", "-S", "evaluate.test.samples=3", **server)
     assert (project / "params.yaml").read_text() == before
+    for command in DOCUMENTED:
+        assert command in {shlex.join(words) for _, words in ALL}, "it is not in README or docs"
+        said = call(project, *shlex.split(command), **server)
+        assert "Traceback" not in said and "DVC failed to load" not in said, said
+    columns = call(project, "dvc", "exp", "show", "--only-changed", "--drop", ".*/", "--csv").splitlines()[0].split(",")
+    assert len(columns) < 20 and "evaluate.test.samples" in columns, columns
+    assert not [name for name in columns if "/" in name], "digests of files"
     shown = json.loads(call(project, "dvc", "exp", "show", "--json"))
     names = [rev.get("name") for base in shown for exp in base.get("experiments") or [] for rev in exp["revs"]]
-    assert "more-samples" in names
-    said = call(project, "python", "-m", "flows.identity", "test", "--compare", "HEAD", "more-samples")
-    assert said.splitlines()[:2] == ["test: HEAD -> more-samples", "  evaluate.test.samples: 2 -> 3"]
-    assert "difference" in call(project, "dvc", "metrics", "diff", "HEAD", "more-samples", "--all")
-    call(project, "dvc", "plots", "diff", "HEAD", "more-samples")
+    assert "brave-owl" in names
+    said = call(project, "python", "-m", "flows.identity", "test", "--compare", "HEAD", "brave-owl")
+    assert said.splitlines()[:2] == ["test: HEAD -> brave-owl", "  evaluate.test.samples: 2 -> 3"]
+    assert "difference" in call(project, "dvc", "metrics", "diff", "HEAD", "brave-owl", "--all")
+    call(project, "dvc", "plots", "diff", "HEAD", "brave-owl")
     assert "learning" in (project / "dvc_plots/index.html").read_text()
     call(project, "dvc", "remote", "add", "-d", "local", str(tmp_path / "remote"))
     call(project, "dvc", "push")

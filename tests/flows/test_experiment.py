@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import sqlite3
 from pathlib import Path
 
 import pytest
 
-from pipeline_lib.tracking.ledger import Ledger
+from pipeline_lib.tracking.recorder import Recorder
 from tests.flows.project import call
 from tests.flows.toy_project import started, still_there, wait_for, words
 
@@ -22,9 +23,11 @@ EXPERIMENT = ("-m", "flows.experiment", "--jobs", "2")
 def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: Path) -> None:
     (toy / ".symposium" / "meet").mkdir(parents=True)  # each training waits there until the other one has come
     said = call(toy, "python", *EXPERIMENT)
-    assert "5 of 5 stages to look at" in said
-    assert "done; 5 of 5 stages did work" in said
+    assert "5 of 5 stages to check" in said
+    assert "done; 5 of 5 stages were run" in said
     assert "s left" in said, "no estimate of what remains"
+    shares = [int(share) for share in re.findall(r"experiment: +(\d+)%", said)]
+    assert shares == sorted(shares) and shares[-1] == 100, "what was done becomes less"
     assert call(toy, "dvc", "status", "--json").strip() == "{}"
     assert (toy / "out/report").read_text() == "report"
     assert json.loads((toy / ".symposium/seconds.json").read_text()).keys() >= {"learn@0", "learn@1", "report"}
@@ -38,15 +41,15 @@ def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: P
     for came in shutil_meet.iterdir():
         came.unlink()
     changed = call(toy, "python", *EXPERIMENT)
-    assert "3 of 5 stages to look at" in changed
+    assert "3 of 5 stages to check" in changed
     assert "prepare at work" not in changed
     assert (toy / "models/1/weights.txt").read_text() == "1 6"
 
 
 def test_only_what_was_asked_for_and_what_it_needs(toy: Path, server: dict[str, str]) -> None:
-    assert "1 of 1 stages to look at" in call(toy, "python", *EXPERIMENT, "alone", **server)
+    assert "1 of 1 stages to check" in call(toy, "python", *EXPERIMENT, "alone", **server)
     said = call(toy, "python", *EXPERIMENT, "learm", status=1)
-    assert "error: there is no stage 'learm'; stages: alone, learn@0, learn@1, prepare, report" in said
+    assert "error: there is no stage 'learm'; known stages: alone, learn@0, learn@1, prepare, report" in said
     assert "Traceback" not in said
 
 
@@ -55,7 +58,7 @@ def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, 
     said = call(toy, "python", *EXPERIMENT, status=1, **server)
     assert "error: stage prepare failed" in said
     assert "prepare was told to fail" in said
-    assert "not run, because they need what failed: learn@0, learn@1, report" in said
+    assert "not run, because they need a failed stage: learn@0, learn@1, report" in said
     assert "Traceback" not in said
     assert (toy / "out/alone").exists()
     assert not (toy / "models").exists()
@@ -63,7 +66,7 @@ def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, 
     (toy / "refuse-prepare").touch()
     said = call(toy, "python", *EXPERIMENT, status=1, **server)
     assert "error: stage prepare refused: nobody would learn from this" in said
-    assert "not run, because they need what failed: learn@0, learn@1, report" in said
+    assert "not run, because they need a failed stage: learn@0, learn@1, report" in said
     (toy / "refuse-prepare").unlink()
     assert "Traceback" not in said
     shown = client_states(server)
@@ -97,7 +100,7 @@ def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy
         assert "Traceback" not in words(toy)
         assert ("prepare at work" in words(toy)) == (step == 2)
         database = toy / ".symposium/mlflow/mlflow.db"
-        Ledger(f"sqlite:///{database}", database.parent).settle_all()  # as `make ui` does; it may have had no time
+        Recorder(f"sqlite:///{database}", database.parent).settle_all()  # as `make ui` does; it may have had no time
         assert set(mlflow_states(toy).values()) == {"KILLED"}
     (toy / ".symposium" / "hold").unlink()
     said = call(toy, "python", *EXPERIMENT)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from mlflow import MlflowClient
 
 from tests.flows.project import SMALL, call, make_project
 
@@ -41,6 +42,17 @@ def test_a_study_runs_each_cell_once_and_compares_them(tmp_path: Path) -> None:
     assert contrast["sentence"] in said and contrast["cells"] == [["high"], ["usual"]]
     assert "before any cell was run, and kept" in result["plan"]
     assert all(len(cell["by_seed"]) == 3 for cell in result["cells"].values())
+    tracked = MlflowClient(f"sqlite:///{project}/.symposium/mlflow/mlflow.db")
+    runs = {
+        run.info.run_name: run
+        for run in tracked.search_runs([found.experiment_id for found in tracked.search_experiments()])
+    }
+    whole = runs["study rates"]
+    assert (whole.info.status, whole.data.tags["verdict"]) == ("FINISHED", f"{contrast['name']}: {contrast['verdict']}")
+    for cell in ("rates-high", "rates-usual"):
+        assert runs[cell].data.tags["mlflow.parentRunId"] == whole.info.run_id
+        assert runs[cell].data.tags["verdict"] and runs[cell].info.status == "FINISHED"
+    assert runs["rates-high"].data.tags["changes"].endswith("train.learning_rate=0.003")
     page = (project / "studies/rates/index.html").read_text()
     assert "Does a larger learning rate teach more?" in page and 'src="' not in page and "<script" not in page
     rates = {
@@ -51,7 +63,7 @@ def test_a_study_runs_each_cell_once_and_compares_them(tmp_path: Path) -> None:
     assert rates["high"] == 0.003 != rates["usual"]
 
     again = call(project, *COMMAND)
-    assert again.count("nothing has changed since it was run") == 2 and contrast["sentence"] in again
+    assert again.count("unchanged since its last run") == 2 and contrast["sentence"] in again
 
 
 def test_cells_that_are_judged_differently_are_refused(tmp_path: Path) -> None:

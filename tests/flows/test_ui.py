@@ -6,7 +6,9 @@ All tests share one ``make ui``; the usual ports are taken, which everything has
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -22,6 +24,7 @@ import psutil
 import pytest
 from prefect import get_client
 from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.filters import ArtifactFilter, LogFilter, LogFilterFlowRunId
 from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -51,12 +54,27 @@ class Ui:
             yield client
 
     def start(self, name: str, **train: Any) -> FlowRun:
-        """Start the deployment as the form does, with other ``train`` settings."""
+        """Start the short form with other settings of ``train``."""
+        settings = {f"train.{key}": value for key, value in train.items()}
+        return self.submit("experiment", name, settings=settings)
+
+    def submit(self, form: str, name: str, **parameters: Any) -> FlowRun:
+        """Start a deployment as its form does."""
         with self.client() as client:
-            deployment = client.read_deployment_by_name("experiment/experiment")
-            params = deployment.parameters["params"]
-            changed = {**params, "train": {**params["train"], **train}}
-            return client.create_flow_run_from_deployment(deployment.id, parameters={"params": changed}, name=name)
+            deployment = client.read_deployment_by_name(f"{form}/{form}")
+            return client.create_flow_run_from_deployment(deployment.id, parameters=parameters, name=name)
+
+    def logged(self, run: FlowRun) -> str:
+        """Return what the run's page shows as its log."""
+        with self.client() as client:
+            logs = client.read_logs(LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run.id])), limit=200)
+        return "\n".join(log.message for log in logs)
+
+    def artifacts(self, run: FlowRun) -> dict[str, Any]:
+        """Return the artifacts of a run and its tasks, by key."""
+        with self.client() as client:
+            found = client.read_artifacts(artifact_filter=ArtifactFilter(flow_run_id={"any_": [run.id]}))
+        return {str(artifact.key): artifact.data for artifact in found}
 
     def state(self, run: FlowRun) -> str:
         with self.client() as client:
@@ -85,7 +103,7 @@ def make_ui(project: Path) -> Iterator[Ui]:
                 taken.bind(("127.0.0.1", port))
                 taken.listen()
         process = stack.enter_context(started(project, "-m", "flows.serve"))
-        wait_for(lambda: "Ctrl-C ends both" in words(project) or process.poll() is not None, words(project), 600)
+        wait_for(lambda: "Ctrl-C stops all" in words(project) or process.poll() is not None, words(project), 600)
         assert process.poll() is None, words(project)
         urls = read_json(project / ".symposium/servers.json")
         ui = Ui(project, process, urls["prefect"]["url"], urls["mlflow"]["url"])
@@ -101,9 +119,16 @@ def ui(toy_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def test_taken_ports_are_named_and_others_used(ui: Ui) -> None:
-    assert "port 4200 is taken, so prefect uses another" in words(ui.project)
-    assert "port 5000 is taken, so mlflow uses another" in words(ui.project)
+    assert "port 4200 is in use, so prefect uses another one" in words(ui.project)
+    assert "port 5000 is in use, so mlflow uses another one" in words(ui.project)
     assert ui.prefect in words(ui.project)
+
+
+def test_the_page_for_playing_runs_beside_them_and_says_what_is_missing(ui: Ui, tmp_path: Path) -> None:
+    (address,) = re.findall(r"^Play +(http://127\.0\.0\.1:\d+/#\S+)$", words(ui.project), re.M)
+    with browser(tmp_path) as window:
+        window.open(address)
+        window.see("Watch a team play", "no checkpoint was selected yet")
 
 
 def test_it_stays_below_a_gigabyte(ui: Ui) -> None:
@@ -113,7 +138,7 @@ def test_it_stays_below_a_gigabyte(ui: Ui) -> None:
 
 def test_a_second_one_says_that_it_runs_already(ui: Ui) -> None:
     said = call(ui.project, "python", "-m", "flows.serve", status=1)
-    assert f"error: it runs already: Prefect {ui.prefect}, MLflow {ui.mlflow}" in said
+    assert f"error: already running: Prefect {ui.prefect}, MLflow {ui.mlflow}" in said
 
 
 def test_a_run_from_the_form_becomes_an_experiment_and_is_seen_in_both_uis(ui: Ui, tmp_path: Path) -> None:
@@ -124,22 +149,34 @@ def test_a_run_from_the_form_becomes_an_experiment_and_is_seen_in_both_uis(ui: U
         window.click("//a[normalize-space()='experiment' and contains(@href, 'deployments/deployment')]")
         window.click("//button[normalize-space()='Run']")
         window.click("//*[@role='menuitem' and contains(normalize-space(), 'Custom run')]")
-        window.see("Parameters", "steps between checkpoints", "peak learning rate (AdamW)")
+        window.see("Parameters", "train.checkpoint_every", "peak learning rate (AdamW)")
         window.fill(window.find("//label[normalize-space()='Run Name']/following::input[1]"), "brave-owl")
         window.fill(window.field("updates per run"), "6")
+        window.click("//label[starts-with(normalize-space(), 'overrides')]/following::button[.='Add item'][1]")
+        override = "//label[starts-with(normalize-space(), 'overrides')]/following::textarea[1]"
+        window.wait(lambda: window.find(override), "a field for an override")
+        window.fill(window.find(override), "learning_rate=5e-4")
+        window.click("//button[normalize-space()='Submit']")
+        window.see("'learning_rate=5e-4' does not match '^(environment|problems|policy")
+        window.fill(window.find(override), "train.learning_rate=5e-4")
+        window.wait(lambda: not window.shows("//li[@data-sonner-toast]"), "the refusal goes, which covers the button")
         window.picture("prefect-form")
         window.submit("//button[normalize-space()='Submit']")
         window.see("brave-owl")
         with ui.client() as client:
             run = next(run for run in client.read_flow_runs(limit=20) if run.name == "brave-owl")
-        assert run.parameters["params"]["train"]["steps"] == 6
+        assert run.parameters["settings"] == {"train.steps": 6}
+        assert run.parameters["overrides"] == ["train.learning_rate=5e-4"]
         ui.wait(run, "Completed", "Failed", "Crashed")
         assert ui.state(run) == "Completed", ui.log()
         window.open(f"{ui.prefect}/v2/runs/flow-run/{run.id}")
         window.see("brave-owl", "Completed")
         window.picture("prefect-run")
         window.click("//*[@role='tab' and normalize-space()='Task Runs']")
-        window.see("learn@0", "report")
+        window.see("prepare", "report")
+        window.click("//*[@role='tab' and normalize-space()='Subflow Runs']")
+        window.see("brave-owl train seed 0", "brave-owl train seed 1")
+        assert ui.artifacts(run)["experiment-progress"] == 100
         assert "Unable to connect" not in window.text()
 
         window.open(ui.mlflow)
@@ -156,10 +193,10 @@ def test_a_run_from_the_form_becomes_an_experiment_and_is_seen_in_both_uis(ui: U
         window.click(
             "//a[normalize-space()='brave-owl']/ancestor::*[@role='gridcell']//button"
         )  # show the runs below it
-        window.see("train seed 0", "train seed 1")
+        window.see("brave-owl train seed 0", "brave-owl train seed 1")
         window.picture("mlflow-runs")
         runs = {r.info.run_name: r for r in client.search_runs([experiment.experiment_id])}
-        window.open(f"{base}/runs/{runs['train seed 0'].info.run_id}/model-metrics{suffix}")
+        window.open(f"{base}/runs/{runs['brave-owl train seed 0'].info.run_id}/model-metrics{suffix}")
         window.see("reward", "loss")
         window.wait(lambda: window.find("//*[name()='svg' and contains(@class, 'main-svg')]"), "the curves")
         window.picture("mlflow-curves")
@@ -170,25 +207,51 @@ def test_a_run_from_the_form_becomes_an_experiment_and_is_seen_in_both_uis(ui: U
     assert parent.info.status == "FINISHED"
     saved = call(ui.project, "git", "rev-parse", parent.data.tags["dvc.exp_rev"]).strip()
     assert parent.data.tags["dvc.exp_name"] == "brave-owl"
-    assert "steps: 6 # few" in call(ui.project, "git", "show", f"{saved}:params.yaml")
+    settings = call(ui.project, "git", "show", f"{saved}:params.yaml")
+    assert "steps: 6 # few" in settings and "learning_rate: 0.0005" in settings
     assert "brave-owl" in call(ui.project, "dvc", "exp", "show", "--csv")
     assert call(ui.project, "git", "status", "--porcelain") == before
     assert not (ui.project / "models").exists()
 
 
-def test_a_wrong_value_is_refused_before_a_run_is_made(ui: Ui) -> None:
-    with pytest.raises(PrefectHTTPStatusError, match="steps"):
-        ui.start("wrong", steps=-1)
-
-
-def test_settings_that_fight_each_other_end_the_run_with_the_reason(ui: Ui) -> None:
-    run = ui.start("fighting", steps=4, checkpoint_every=9)
-    ui.wait(run, "Failed", "Completed", "Crashed")
+def test_no_field_of_the_forms_is_called_as_a_class(ui: Ui) -> None:
     with ui.client() as client:
-        state = client.read_flow_run(run.id).state
-    assert state is not None
-    assert state.name == "Failed"
-    assert "checkpoint_every (9) is longer than the run (4 steps)" in str(state.message)
+        for form in ("experiment", "experiment-all-settings", "study"):
+            schema = client.read_deployment_by_name(f"{form}/{form}").parameter_openapi_schema
+            assert not re.findall(r'"title": "\w*[a-z][A-Z]\w*"', json.dumps(schema))
+
+
+@pytest.mark.parametrize(
+    ("form", "parameters", "reason"),
+    [
+        ("experiment", {"settings": {"train.steps": -1}}, "train.steps.*-1 is less than the minimum of 1"),
+        ("experiment", {"environment": "chess"}, "chess.* is not one of"),
+        ("experiment", {"overrides": ["steps=3"]}, "steps=3.* does not match"),
+        ("experiment-all-settings", {"params": {"train": {"steps": "many"}}}, "many.* is not of type"),
+        ("study", {"study": "none"}, "none.* is not one of"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_a_run_is_made(
+    ui: Ui, form: str, parameters: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(PrefectHTTPStatusError, match=reason):
+        ui.submit(form, "wrong", **parameters)
+
+
+def test_settings_that_contradict_each_other_end_the_run_with_a_sentence(ui: Ui) -> None:
+    fighting = {"steps": 4, "checkpoint_every": 9}
+    runs = {
+        "checkpoint_every (9) is longer than the run (4 steps)": ui.start("fighting", **fighting),
+        "train: checkpoint_every (9) is longer": ui.submit(
+            "experiment-all-settings", "all", params={"train": fighting}
+        ),
+        "train.lerning_rate: unknown key": ui.submit("experiment", "typo", overrides=["train.lerning_rate=1e-3"]),
+    }
+    for sentence, run in runs.items():
+        ui.wait(run, "Failed", "Completed", "Crashed")
+        assert ui.state(run) == "Failed"
+        assert sentence in ui.logged(run)
+        assert "Traceback" not in ui.logged(run)
 
 
 def test_cancelling_stops_the_training_and_the_same_run_continues(ui: Ui) -> None:

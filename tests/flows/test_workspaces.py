@@ -195,6 +195,19 @@ def test_another_variant_replaces_its_section(tmp_path: Path) -> None:
     assert "hidden_size" not in path.read_text()
 
 
+def test_a_file_that_is_not_committed_is_read_from_the_project(tmp_path: Path) -> None:
+    project, folder = tmp_path / "project", tmp_path / "workspace"
+    for place, name in ((project, "mine.jsonl"), (project, "models/own"), (folder, "models/own")):
+        (place / name).mkdir(parents=True)
+    content = Params().model_dump(mode="json")
+    content["problems"] = {"kind": "humaneval", "source": "mine.jsonl"}
+    content["policy"] = {"kind": "pretrained", "models": ["models/own", "Qwen/Qwen3-0.6B"]}
+    found, outside = workspaces.with_files_of(Params.model_validate(content), project, folder)
+    assert found.problems.source == str(project / "mine.jsonl")
+    assert outside == [str(project / "mine.jsonl")]
+    assert found.policy == Params.model_validate(content).policy, "committed, or a name on the hub"
+
+
 def test_nothing_to_change_leaves_the_file_as_it_is(toy: Path) -> None:
     before = (toy / "params.yaml").read_text()
     assert workspaces.change_settings(toy / "params.yaml", load_params(toy / "params.yaml", toy / "conf")) == {}

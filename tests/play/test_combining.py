@@ -15,35 +15,22 @@ from pipeline_lib.credit.latin import Latin
 from pipeline_lib.credit.pairings import Pairings
 from pipeline_lib.credit.plan import Plan
 from pipeline_lib.play import Experience, Player, groups, join
-from pipeline_lib.policies.policy import Policy
 from pipeline_lib.protocols import Decentralised
-from pipeline_lib.rollouts.engine import Action, Counters, Engine, Request, Sampling
+from pipeline_lib.rollouts.engine import Action, Request
+from tests.play.engines import Scripted
 from tests.training.conftest import SAMPLING, TOYS, Agree, make_team
 
 SIZE = 3
 
 
-class Digits(Engine):
-    """Answers the g-th digit of the policy's own row, and remembers what it was asked."""
+class Digits(Scripted):
+    """Answers the g-th digit of the policy's own row."""
 
     rows: Mapping[str, str] = {"one": "012", "two": "110", "three": "201"}
 
-    def __init__(self) -> None:
-        self.counters = Counters()
-        self.calls: list[list[Request]] = []
-
-    def load(self, policies: Mapping[str, Policy]) -> None:
-        return None
-
-    def update(self, policy: Policy) -> None:
-        return None
-
-    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:
-        self.calls.append(list(requests))
-        return [
-            [Action((8 + int(digit), 1), (-1.0, -0.5), digit, "stop") for digit in self.rows[r.policy][: r.n]]
-            for r in requests
-        ]
+    def actions(self, request: Request) -> list[Action]:
+        digits = self.rows[request.policy][: request.n]
+        return [Action((8 + int(digit), 1), (-1.0, -0.5), digit, "stop") for digit in digits]
 
 
 class Listens(Agree):

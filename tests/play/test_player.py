@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -12,32 +12,21 @@ import pytest
 from pipeline_lib.credit.aligned import Aligned
 from pipeline_lib.play import Player, Root, groups
 from pipeline_lib.play.seeds import derive
-from pipeline_lib.policies.policy import Policy
 from pipeline_lib.protocols import make_protocol
-from pipeline_lib.rollouts.engine import Action, Counters, Engine, EngineError, Request, Sampling
+from pipeline_lib.rollouts.engine import Action, EngineError, Request, Sampling
 from pipeline_lib.training.advantages import returns_to_go
 from pipeline_lib.training.batch import actions_of
 from pipeline_lib.training.credit import credit
 from pipeline_lib.training.draws import problem_order
+from tests.play.engines import Scripted
 from tests.training.conftest import SAMPLING, TOYS, Agree, ToyState, make_settings, make_team
 
 
-class Recorder(Engine):
-    """Answers every request with numbered digits and remembers what it was asked."""
+class Recorder(Scripted):
+    """Answers every request with numbered digits."""
 
-    def __init__(self) -> None:
-        self.counters = Counters()
-        self.calls: list[list[Request]] = []
-
-    def load(self, policies: Mapping[str, Policy]) -> None:
-        return None
-
-    def update(self, policy: Policy) -> None:
-        return None
-
-    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:
-        self.calls.append(list(requests))
-        return [[Action((8 + j % 4, 1), (-1.0, -0.5), str(j % 4), "stop") for j in range(r.n)] for r in requests]
+    def actions(self, request: Request) -> list[Action]:
+        return [Action((8 + j % 4, 1), (-1.0, -0.5), str(j % 4), "stop") for j in range(request.n)]
 
 
 def collect(environment: Any, agents: Sequence[str] = ("one", "two"), tree: bool = True, **options: Any) -> Any:

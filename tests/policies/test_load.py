@@ -17,8 +17,8 @@ import torch
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.lora import base_fingerprint
 from pipeline_lib.policies.policy import Policy, PolicyError, Team
+from pipeline_lib.policies.remote import remote_team
 from pipeline_lib.policies.warm_start import build_base
-from pipeline_lib.rollouts.remote_policy import remote_team
 from pipeline_lib.settings.policy import EmbeddedPolicy, PretrainedPolicy
 from tests.policies.conftest import TINY
 
@@ -196,7 +196,7 @@ def test_a_model_that_vanished_since_is_named(foreign: Callable[[str], Path], tm
     folder = Path(shutil.copytree(foreign("qwen3"), tmp_path / "here"))
     _team(tmp_path, models=(str(folder),))
     shutil.rmtree(folder)
-    with pytest.raises(PolicyError, match=r"policy.models: .*here: no such folder, and the hub did not give it"):
+    with pytest.raises(PolicyError, match=r"policy.models: .*here: no such folder, and the hub did not provide it"):
         load_team(PretrainedPolicy(models=(str(folder),), attention="eager"), tmp_path / "base", AGENTS)
 
 

@@ -166,7 +166,7 @@ def test_another_team_is_refused(base: Path, tmp_path: Path):
 
 def test_an_adapter_is_no_full_policy(base: Path, tmp_path: Path):
     save_team(_stirred(base, **WAYS["lora"]), tmp_path)
-    with pytest.raises(PolicyError, match=r"holds adapter weights, policy 'helper' trains full ones"):
+    with pytest.raises(PolicyError, match=r"holds adapter weights, those of policy 'helper' are full"):
         restore_team(load_team(TINY, base, AGENTS), tmp_path)
 
 

@@ -122,6 +122,11 @@ def test_every_format_and_layout_gives_problems_whose_solutions_pass(
     assert _passes(problem, problem.hidden_tests) and _passes(problem, problem.visible_tests)
 
 
+def test_a_prompt_needs_no_newline_at_its_end(tmp_path: Path):
+    (problem,) = _read(_jsonl(tmp_path / "a.jsonl", [{**WITH_HELPER, "prompt": WITH_HELPER["prompt"].rstrip()}]))
+    assert _passes(problem, problem.hidden_tests)
+
+
 def test_functions_of_the_prompt_belong_to_the_problem_and_not_to_the_agents(tmp_path: Path):
     (problem,) = _read(_jsonl(tmp_path / "a.jsonl", [WITH_HELPER]))
     assert "import math" in problem.prelude and "def is_even" in problem.prelude and "def half" not in problem.prelude
@@ -239,7 +244,7 @@ def test_without_a_connection_the_way_out_is_said():
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode == 1
-    assert "the hub did not give 'google-research-datasets/mbpp'" in last and "problems.source to the path" in last
+    assert "the hub did not provide 'google-research-datasets/mbpp'" in last and "problems.source to the path" in last
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 import pytest
 
 from pipeline_lib.environments.coding.problems.concepts import FILTERS, MAPS, REDUCTIONS, Kind, pieces
-from pipeline_lib.environments.coding.problems.generated import generate, make_problem, recipe_of, split_of
+from pipeline_lib.environments.coding.problems.generated import generate, make_problem, recipe_of
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.problems.recipe import LEVELS, Recipe
 from pipeline_lib.environments.coding.settings import GeneratedProblems
+from pipeline_lib.problems.drawing import split_of
 from pipeline_lib.settings.problems import SplitSizes
 from tests.problems.conftest import EVERY_LEVEL, MANY
 from tests.problems.running import cases, load, passed

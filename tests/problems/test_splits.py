@@ -139,7 +139,9 @@ def test_a_dataset_is_dealt_out_by_its_shares_and_by_its_seed(tmp_path: Path):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_copies_of_a_problem_stay_in_one_split(tmp_path: Path, seed: int):
+def test_of_copies_of_a_problem_one_is_taken_and_the_others_are_named(
+    tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture
+):
     rows = _rows(10)
     copies = [
         {**row, "task_id": f"copy of {row['task_id']}", "prompt": str(row["prompt"]).replace("Return x", "RETURN  x")}
@@ -148,8 +150,8 @@ def test_copies_of_a_problem_stay_in_one_split(tmp_path: Path, seed: int):
     settings = _dataset(tmp_path / "tasks.jsonl", [*rows, *copies], validation=0.3, test=0.3, seed=seed)
     prepare("coding", settings, tmp_path / "out")
     place = {p.id: split for split in SPLITS for p in load_split(tmp_path / "out", split)}
-    assert len(place) == 20
-    assert all(place[f"copy of T/{n}"] == place[f"T/{n}"] for n in range(10))
+    assert sorted(place) == sorted(f"T/{n}" for n in range(10))
+    assert "10 of 20 problems are copies and left out: copy of T/0 (of T/0)" in caplog.text
 
 
 def test_too_few_problems_for_three_splits_are_refused(tmp_path: Path):
@@ -159,5 +161,7 @@ def test_too_few_problems_for_three_splits_are_refused(tmp_path: Path):
 
 def test_more_problems_than_there_are_is_refused_in_words(tmp_path: Path):
     settings = GeneratedProblems.model_validate({"sizes": {"train": 5, "validation": 1300, "test": 5}})
-    with pytest.raises(ProblemsError, match=r"problems.sizes.validation: asked for 1300.*ask for fewer or add levels"):
+    with pytest.raises(
+        ProblemsError, match=r"problems.sizes.validation: asked for 1300.*ask for fewer, or add to levels"
+    ):
         prepare("coding", settings, tmp_path)

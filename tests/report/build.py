@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 
 from pipeline_lib.environments.coding.metrics import METRICS
+from pipeline_lib.environments.coding.words import OF_TEAMS, TERMS
+from pipeline_lib.environments.coding.words import SCHEMES as MEANINGS
 from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.look_correction import correct_for_looks
 from pipeline_lib.evaluation.looks import Look
 from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.evaluation.plan import make_plan
 from pipeline_lib.evaluation.plan_check import check_plan
-from pipeline_lib.evaluation.price_of_looks import told
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.evaluation.verdict import bind, summarise_test
-from pipeline_lib.report.data import ReportData
+from pipeline_lib.report.data import About, ReportData
 from pipeline_lib.settings.evaluate import EvaluateSettings, SampleSettings, VerdictSettings
 
 EVALUATE = EvaluateSettings(
@@ -87,6 +89,10 @@ def overall(records: list[EpisodeRecord]) -> dict[str, float]:
     return dict(summarise_team(records, metrics=METRICS)["overall"])
 
 
+def by_problem(records: list[EpisodeRecord]) -> dict[str, dict[str, float]]:
+    return dict(summarise_team(records, metrics=METRICS)["problems"])
+
+
 def ability(step: int, seed: int) -> float:
     return 0.12 + 0.82 * (1 - math.exp(-step / 22)) - 0.01 * seed - 0.03 * max(0, step - 60) / 20
 
@@ -108,6 +114,12 @@ def training(seed: int, shift: float = 0.0, tokens: float = 9000) -> list[dict[s
                 "terms/cooperation": 0.4 * level**1.5,
                 "actions/length_mean": 23 - 3 * level + 0.3 * rng.standard_normal(),
                 "actions/truncated_share": 0.0,
+                **{f"actions/length_mean/{agent}": 20 + number for number, agent in enumerate(("helper", "main"))},
+                **{f"actions/entropy/{agent}": 0.3 - 0.2 * level for agent in ("helper", "main")},
+                **{
+                    f"update/gradient_norm/{agent}": 0.1 + 0.05 * number
+                    for number, agent in enumerate(("helper", "main"))
+                },
                 "actions/tokens": tokens * (1 + 0.1 * rng.standard_normal()),
                 "time/generation_s": 0.21,
                 "time/waiting_s": 0.05,
@@ -134,15 +146,19 @@ def experiment(seeds: int = 3) -> ReportData:
     contents = {"validation": "v", "test": "t"}
     plan = make_plan(EVALUATE, VERDICT, dict.fromkeys(range(seeds), STEPS), problems, contents, {}, names)
     chosen = {s: found.step for s, found in selection.seeds.items()}
+    selected = {s: episodes("test", 96, 4, ability(step, s), 10 + s) for s, step in chosen.items()}
+    untrained = episodes("test", 96, 4, 0.12, 20)
+    last = {s: episodes("test", 96, 4, ability(80, s), 30 + s) for s in range(seeds)}
+    single = episodes("test", 96, 4, 0.8, 40, team=False)
+    others = {
+        "untrained single agent": episodes("test", 96, 4, 0.2, 41, team=False),
+        "untrained one-round discussion": episodes("test", 96, 4, 0.05, 42),
+    }
     verdict = summarise_test(
-        {s: episodes("test", 96, 4, ability(step, s), 10 + s) for s, step in chosen.items()},
-        episodes("test", 96, 4, 0.12, 20),
-        {s: episodes("test", 96, 4, ability(80, s), 30 + s) for s in range(seeds)},
-        {
-            "single-agent GRPO": {0: episodes("test", 96, 4, 0.8, 40, team=False)},
-            "untrained single agent": episodes("test", 96, 4, 0.2, 41, team=False),
-            "untrained one-round discussion": episodes("test", 96, 4, 0.05, 42),
-        },
+        selected,
+        untrained,
+        last,
+        {"single-agent GRPO": {0: single}, **others},
         chosen,
         {s: found.last for s, found in selection.seeds.items()},
         EVALUATE,
@@ -151,7 +167,7 @@ def experiment(seeds: int = 3) -> ReportData:
         metrics=METRICS,
     )
     look = Look(plan.to_json(), {}, tuple(problems["test"]), "seen", "embedded default", "0f63", "2026-01-01T10:00:00")
-    verdict = bind(verdict, check_plan(plan, plan), told([look], look, verdict, VERDICT.alpha))
+    verdict = bind(verdict, check_plan(plan, plan), correct_for_looks([look], look, verdict, VERDICT.alpha))
     return ReportData(
         name="embedded default",
         train={s: training(s) for s in range(seeds)},
@@ -172,6 +188,21 @@ def experiment(seeds: int = 3) -> ReportData:
         identity={"git commit": "0f634b7d2c", "MLflow run": "b1946ac92492d234", "problems": "5d41402abc4b2a76"},
         metrics=METRICS,
         notes=("In a discussion untrained agents read 1 draft.",),
+        about=About("coding", "a tiny model", "generated problems (96 test)", "2026-01-01", "a small machine"),
+        by_problem={
+            team: by_problem(found)
+            for team, found in {
+                "selected": [record for found in selected.values() for record in found],
+                "base": untrained,
+                "last": [record for found in last.values() for record in found],
+                "single-agent GRPO": single,
+                **others,
+            }.items()
+        },
+        files={"base": ("results/test/team-base.jsonl",)},
+        terms=TERMS["sound"],
+        team_terms=OF_TEAMS,
+        schemes=MEANINGS,
         settings={"train": {"steps": 80, "learning_rate": 1e-3}, "evaluate": {"metric": "tests_passed"}},
     )
 
@@ -179,7 +210,7 @@ def experiment(seeds: int = 3) -> ReportData:
 def audit() -> dict[str, Any]:
     return {
         "status": "PASS",
-        "summary": "All 2 checks pass: nothing that was tried pays without doing the task.",
+        "summary": "All 2 checks pass: no policy that was tried is paid without doing the task.",
         "checks": [
             {"name": "ladder", "status": "PASS", "sentence": "No degenerate team comes near a working one."},
             {"name": "order", "status": "WARN", "sentence": "Reward and tests agree on most teams."},
@@ -193,3 +224,22 @@ def audit() -> dict[str, Any]:
 
 def changed(data: ReportData, **fields: Any) -> ReportData:
     return dataclasses.replace(data, **fields)
+
+
+def first_episodes(count: int = 9) -> dict[str, list[dict[str, Any]]]:
+    """Episodes of a base that fails everything and of a team that differs from problem to problem."""
+    made: dict[str, list[dict[str, Any]]] = {"base": [], "selected": []}
+    passed = [0.5, 1.0, 0.0, 0.5, 0.5, 0.5, 1.0, 0.5, 0.5]
+    for place in range(count):
+        for team_name, value in (("base", 0.25 if place == 2 else 0.0), ("selected", passed[place])):
+            text = f"def aux(xs):\n    return '<script>{team_name} {place}\x1b'"
+            details = {"status": "passed" if value == 1 else "timeout" if place == 4 else "failed"}
+            details |= {"schemes": ["fallback"]} if place >= 7 else {}
+            made[team_name].append(
+                {
+                    "problem": f"p{place}", "family": "f", "sample": 0, "reward": 1.0 + value - place / 100, "turns": 1,
+                    "terms": {"tests": value}, "metrics": {"tests_passed": value}, "tokens": 9, "details": details,
+                    "shown": shown(text, value == 1),
+                }
+            )  # fmt: skip
+    return made

@@ -63,6 +63,11 @@ def test_time_is_complete(folder: Path) -> None:
     assert sum(parts[:-1]) == pytest.approx(parts[-1])
 
 
+def test_each_policy_has_its_own_series(folder: Path) -> None:
+    found = rows(folder, "policies")
+    assert [float(found[0][f"tokens per action: {policy}"]) for policy in ("helper", "main")] == [20, 21]
+
+
 def test_seeds_of_different_length_and_missing_metrics() -> None:
     full = experiment()
     uneven = {0: training(0), 1: training(1)[:5], 2: [{"step": 1.0}]}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pipeline_lib.rollouts import Sampling
-from pipeline_lib.rollouts.distribution import draw, log_probabilities, sampled_logprobs, scaled_logits
+from pipeline_lib.rollouts.distribution import draw, scaled_logits
 from pipeline_lib.rollouts.random_draws import uniforms
 
 SAMPLINGS = [
@@ -41,12 +41,17 @@ def plain(row: list[float], sampling: Sampling) -> dict[int, float]:
     return {i: weight / total for i, weight in kept}
 
 
+def trained_logprobs(logits: torch.Tensor, ids: torch.Tensor, sampling: Sampling) -> torch.Tensor:
+    """Log-probabilities of drawn ids as training takes them."""
+    return scaled_logits(logits, sampling, keep=ids).log_softmax(-1).gather(-1, ids[:, None])[:, 0]
+
+
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 @settings(max_examples=40, deadline=None)
 @given(row=st.lists(st.floats(-12, 12, width=32), min_size=2, max_size=30, unique=True))
 def test_log_probabilities_are_those_of_plain_arithmetic(sampling: Sampling, row: list[float]) -> None:
     expected = plain(row, sampling)
-    found = log_probabilities(torch.tensor([row]), sampling)[0]
+    found = scaled_logits(torch.tensor([row]), sampling).log_softmax(-1)[0]
     support = {i for i in range(len(row)) if found[i] > -math.inf}
     if support != set(expected):  # a cumulative mass within rounding of top_p may fall on either side
         assert sampling.top_p < 1 and len(support ^ set(expected)) == 1
@@ -78,7 +83,7 @@ def test_drawn_frequencies_match(sampling: Sampling) -> None:
             assert stats.chisquare(observed, scaled).pvalue > 1e-4
         exact = torch.tensor([math.log(expected[int(i)]) for i in ids])
         assert torch.allclose(logprobs, exact, atol=1e-5)
-        assert torch.allclose(sampled_logprobs(logits[rows], ids, sampling), logprobs, atol=1e-5)
+        assert torch.allclose(trained_logprobs(logits[rows], ids, sampling), logprobs, atol=1e-5)
 
 
 def test_greedy_takes_the_likeliest_with_the_models_own_log_probability() -> None:
@@ -87,7 +92,7 @@ def test_greedy_takes_the_likeliest_with_the_models_own_log_probability() -> Non
     ids, logprobs = draw(logits, None, torch.tensor([0.999, 0.999]), sampling)
     assert ids.tolist() == [1, 0]
     assert torch.allclose(logprobs, logits.log_softmax(-1).gather(1, ids[:, None])[:, 0])
-    assert torch.allclose(sampled_logprobs(logits, ids, sampling), logprobs)
+    assert torch.allclose(trained_logprobs(logits, ids, sampling), logprobs)
 
 
 def test_a_token_of_probability_zero_is_never_drawn() -> None:
@@ -100,7 +105,7 @@ def test_a_token_of_probability_zero_is_never_drawn() -> None:
 
 def test_a_drawn_token_outside_the_trainers_support_has_a_finite_log_probability() -> None:
     logits = torch.tensor([[3.0, 2.0, 1.0, 0.0]], requires_grad=True)
-    found = sampled_logprobs(logits, torch.tensor([3]), Sampling(top_k=2))
+    found = trained_logprobs(logits, torch.tensor([3]), Sampling(top_k=2))
     kept = torch.tensor([3.0, 2.0, 0.0]).log_softmax(-1)[2]
     assert found.item() == pytest.approx(kept.item())
     found.sum().backward()
@@ -110,7 +115,7 @@ def test_a_drawn_token_outside_the_trainers_support_has_a_finite_log_probability
 def test_gradient_is_that_of_the_scaled_log_softmax() -> None:
     logits = torch.randn(5, 11, dtype=torch.float64, requires_grad=True)
     ids = torch.arange(5)
-    sampled_logprobs(logits, ids, Sampling(temperature=0.5)).sum().backward()
+    trained_logprobs(logits, ids, Sampling(temperature=0.5)).sum().backward()
     probabilities = (logits.detach() / 0.5).softmax(-1)
     expected = (torch.nn.functional.one_hot(ids, 11) - probabilities) / 0.5
     assert logits.grad is not None and torch.allclose(logits.grad, expected.double(), atol=1e-5)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,51 +14,37 @@ import pytest
 from pipeline_lib.http_client import HttpClient, ServerError
 from pipeline_lib.identity.code import Code
 from pipeline_lib.policies.policy import PolicyError
+from pipeline_lib.policies.remote import remote_team
 from pipeline_lib.rollouts import EngineError, Request, Sampling, openai_engine
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
-from pipeline_lib.rollouts.remote_policy import remote_team
+from tests.http_server import HttpServer, Reply
 from tests.rollouts.tiny import END, policy
 
 KEY = "sk-not-to-be-written-down"
 
 
-class Server:
-    """Answers like a chat server; ``faults`` are served first, in order: a status, or raw bytes as the whole answer."""
+class Server(HttpServer):
+    """Answers like a chat server; ``faults`` are served first, in order."""
 
     def __init__(self) -> None:
-        self.faults: list[tuple[int, bytes, dict[str, str]]] = []
+        self.faults: list[Reply] = []
         self.asked: list[tuple[str, dict[str, Any], str]] = []
         self.at_once = self.most_at_once = 0
         self.lock = threading.Lock()
         self.reply: Callable[[dict[str, Any]], dict[str, Any]] = self.chat
-        outer = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                with outer.lock:
-                    outer.asked.append((self.path, body, self.headers.get("Authorization", "")))
-                    outer.at_once += 1
-                    outer.most_at_once = max(outer.most_at_once, outer.at_once)
-                    status, raw, headers = outer.faults.pop(0) if outer.faults else (200, b"", {})
-                time.sleep(0.01)
-                raw = raw or json.dumps(outer.reply(body)).encode()
-                with outer.lock:
-                    outer.at_once -= 1
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(raw)))
-                self.end_headers()
-                self.wfile.write(raw)
-
-            def log_message(self, *_: object) -> None:
-                return
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_address[1]}/v1"
-        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True)
-        self.thread.start()
+    def post(self, path: str, body: dict[str, Any], authorisation: str) -> Reply:
+        with self.lock:
+            self.asked.append((path, body, authorisation))
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+            fault = self.faults.pop(0) if self.faults else None
+        time.sleep(0.01)
+        reply = fault or Reply.json(self.reply(body))
+        with self.lock:
+            self.at_once -= 1
+        return reply
 
     @staticmethod
     def chat(body: dict[str, Any]) -> dict[str, Any]:
@@ -72,12 +56,6 @@ class Server:
         ]
         return {"choices": choices[::-1], "usage": {"prompt_tokens": 10, "completion_tokens": 4 * body["n"]}}
 
-    def close(self) -> None:
-        if self.thread.is_alive():
-            self.http.shutdown()
-            self.http.server_close()
-            self.thread.join()
-
 
 @pytest.fixture
 def server() -> Iterator[Server]:
@@ -88,7 +66,7 @@ def server() -> Iterator[Server]:
 
 def make(server: Server, monkeypatch: pytest.MonkeyPatch, **more: Any) -> OpenAIEngine:
     monkeypatch.setenv("TEAM_KEY", KEY)
-    values = {"url": server.url, "models": ("small", "big"), "key_variable": "TEAM_KEY", "cache": "", **more}
+    values = {"url": f"{server.url}/v1", "models": ("small", "big"), "key_variable": "TEAM_KEY", "cache": "", **more}
     engine = OpenAIEngine(OpenAIServer(**values))
     engine._client.pause = 0.01
     engine.load(remote_team(values["models"], ("helper", "main")).policies)
@@ -131,19 +109,17 @@ def test_no_more_requests_in_flight_than_allowed(server: Server, monkeypatch: py
 @pytest.mark.parametrize(
     "fault",
     [
-        (500, b"boom", {}),
-        (503, b"", {"Retry-After": "0"}),
-        (429, b"slow down", {"Retry-After": "0.05"}),
-        (200, b"<html>hello</html>", {}),
-        (200, b"[]", {}),
-        (200, b'{"choices": []}', {}),
-        (200, b'{"choices": [{"message": {"content": 3}, "finish_reason": "stop"}]}', {}),
-        (200, b'{"choices": [{"text": "the wrong api", "finish_reason": "stop"}]}', {}),
+        Reply(500, b"boom"),
+        Reply(503, b"", {"Retry-After": "0"}),
+        Reply(429, b"slow down", {"Retry-After": "0.05"}),
+        Reply(200, b"<html>hello</html>"),
+        Reply(200, b"[]"),
+        Reply(200, b'{"choices": []}'),
+        Reply(200, b'{"choices": [{"message": {"content": 3}, "finish_reason": "stop"}]}'),
+        Reply(200, b'{"choices": [{"text": "the wrong api", "finish_reason": "stop"}]}'),
     ],
 )
-def test_passing_failures_are_tried_again(
-    fault: tuple[int, bytes, dict[str, str]], server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_passing_failures_are_tried_again(fault: Reply, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     server.faults = [fault] * 2
     engine = make(server, monkeypatch)
     found = engine.generate(requests(2), Sampling())
@@ -152,7 +128,7 @@ def test_passing_failures_are_tried_again(
 
 
 def test_failures_that_last_say_who_said_what(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.faults = [(200, b"I am a teapot", {})] * 50
+    server.faults = [Reply(200, b"I am a teapot")] * 50
     engine = make(server, monkeypatch, retries=2)
     with pytest.raises(
         EngineError, match=r"/v1/chat/completions: the answer makes no sense: b'I am a teapot'; tried 3"
@@ -165,7 +141,7 @@ def test_failures_that_last_say_who_said_what(server: Server, monkeypatch: pytes
     ("status", "hint"), [(400, "does not accept"), (401, "check the key"), (404, "check the URL"), (302, "HTTP 302")]
 )
 def test_refusals_are_not_tried_again(status: int, hint: str, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.faults = [(status, b'{"error": "no such model"}', {"Location": "http://127.0.0.1:9/"})] * 9
+    server.faults = [Reply(status, b'{"error": "no such model"}', {"Location": "http://127.0.0.1:9/"})] * 9
     with pytest.raises(EngineError, match=hint) as caught:
         make(server, monkeypatch).generate(requests(1), Sampling())
     assert len(server.asked) == 1
@@ -182,21 +158,17 @@ def test_a_server_that_is_down(server: Server, monkeypatch: pytest.MonkeyPatch) 
 def test_a_server_that_says_nothing_in_time() -> None:
     silent = threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
+    class Silent(HttpServer):
+        def post(self, path: str, body: dict[str, Any], authorisation: str) -> Reply:
             silent.wait(5)
+            return Reply()
 
-        def log_message(self, *_: object) -> None:
-            return
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
-    client = HttpClient(f"http://127.0.0.1:{http.server_address[1]}", retries=1, timeout=0.1, pause=0.01)
+    server = Silent()
+    client = HttpClient(server.url, retries=1, timeout=0.1, pause=0.01)
     with pytest.raises(ServerError, match=r"no answer .*timed out.*tried 2 times"):
         client.post("/x", {}, lambda value: value)
     silent.set()
-    http.shutdown()
-    http.server_close()
+    server.close()
 
 
 def test_fewer_choices_than_asked_for_are_asked_for_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

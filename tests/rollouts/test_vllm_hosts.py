@@ -3,46 +3,34 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
 from pipeline_lib.rollouts.engine import EngineError
 from pipeline_lib.rollouts.vllm_hosts import ServerHost
+from tests.http_server import HttpServer, Reply
 
 SAMPLING = {"temperature": 1.0, "top_p": 1.0, "top_k": 0}
 ROW = {"adapter": "", "prompt": [5, 6], "n": 2, "seed": 1, "max_tokens": 4, "ends": [1], "stops": []}
 
 
-class Confused(BaseHTTPRequestHandler):
+class Confused(HttpServer):
     """Serves a model, and answers requests for completions without token ids."""
 
-    def do_GET(self) -> None:
-        self._say(b'{"data": [{"id": "tiny", "max_model_len": 64}]}')
+    def get(self, path: str) -> Reply:
+        return Reply.json({"data": [{"id": "tiny", "max_model_len": 64}]})
 
-    def do_POST(self) -> None:
-        self._say(b'{"choices": [{"index": 0, "text": "hello"}, {"index": 1, "text": "hello"}]}')
-
-    def _say(self, text: bytes) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_: object) -> None:
-        return
+    def post(self, path: str, body: dict[str, Any], authorisation: str) -> Reply:
+        return Reply.json({"choices": [{"index": 0, "text": "hello"}, {"index": 1, "text": "hello"}]})
 
 
 @pytest.fixture
 def confused() -> Iterator[str]:
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Confused)
-    threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
-    yield f"http://127.0.0.1:{http.server_address[1]}"
-    http.shutdown()
-    http.server_close()
+    server = Confused()
+    yield server.url
+    server.close()
 
 
 def host_at(url: str) -> ServerHost:

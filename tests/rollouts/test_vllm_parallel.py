@@ -46,6 +46,15 @@ def left_by(processes: Iterable[psutil.Process]) -> list[Path]:
     return sorted(found)
 
 
+def shared_files(ranks: int) -> int:
+    """Return how many files an engine has there: its weights, and where ranks add up in shared memory, one for each.
+
+    vLLM's ranks do so on processors with AVX-512; elsewhere they send their sums to each other.
+    """
+    add_up = ranks > 1 and "avx512f" in Path("/proc/cpuinfo").read_text()
+    return 1 + (ranks if add_up else 0)
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_adapters_of_two_agents_share_an_engine_that_sleeps_and_wakes(ranks: int) -> None:
     base = vllm_policy()
@@ -65,7 +74,7 @@ def test_adapters_of_two_agents_share_an_engine_that_sleeps_and_wakes(ranks: int
         assert_exact(team, wanted, after, sampling)
         assert [a.ids for acts in before[::2] for a in acts] == [a.ids for acts in after[::2] for a in acts]
         files = left_by(started)
-        assert len(files) == (1 if ranks == 1 else 3)  # weights; and where ranks add up, one each
+        assert len(files) == shared_files(ranks)
     finally:
         engine.close()
     assert len(started) >= (1 if ranks == 1 else 3) and not psutil.wait_procs(started, timeout=120)[1]
@@ -98,7 +107,7 @@ def test_ranks_take_new_weights_and_end_with_a_killed_trainer() -> None:
         assert line, f"the trainer failed with status {trainer.wait()}"
         processes = [psutil.Process(int(word)) for word in line.split()[1:]]
         files = left_by(processes)
-        assert len(processes) >= 3 and len(files) == 3
+        assert len(processes) >= 3 and len(files) == shared_files(2)
         time.sleep(0.5)
     finally:
         trainer.send_signal(signal.SIGKILL)

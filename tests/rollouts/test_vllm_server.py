@@ -17,9 +17,9 @@ import pytest
 import torch
 
 from pipeline_lib.policies.policy import Policy
+from pipeline_lib.policies.remote import remote_team
 from pipeline_lib.rollouts import EngineError, Request, Sampling, make_engine
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
-from pipeline_lib.rollouts.remote_policy import remote_team
 from pipeline_lib.settings.rollouts import VllmRollouts
 from tests.rollouts.test_vllm_engine import NEEDS_VLLM, PYTHON, adapted, assert_exact, requests, shake, vllm_policy
 from tests.rollouts.test_vllm_parallel import left_by

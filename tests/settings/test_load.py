@@ -42,7 +42,7 @@ PRESETS = sorted(path for path in (ROOT / "conf").glob("*/*.yaml") if path.paren
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda p: f"{p.parent.name}={p.stem}")
 def test_every_preset_is_valid(preset: Path, tmp_path: Path):
     section, name = preset.parent.name, preset.stem
-    chosen = {"policy": "qwen3-1.7b-lora"} if section == "rollouts" else {}  # those leave no room in a tiny context
+    chosen = {"policy": "qwen3-1.7b-lora"} if section == "rollouts" else {}  # those leave no space in a tiny context
     # A preset is made for the environment that brings it along, if there is one, or for the one it is named after.
     environments = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / "conf/environment").glob("*.yaml")}
     for environment in (name, name.partition("-")[0]):
@@ -84,7 +84,10 @@ def test_a_companion_that_is_not_there_is_named(tmp_path: Path):
     conf = tmp_path / "conf"
     (conf / "environment").mkdir(parents=True)
     preset = conf / "environment" / "mine.yaml"
-    for companions, said in (("{train: nothing}", "no preset 'nothing'"), ("{trian: x}", "names other sections")):
+    for companions, said in (
+        ("{train: nothing}", "no preset 'nothing'"),
+        ("{trian: x}", "must contain other sections"),
+    ):
         preset.write_text(f"kind: coding\nwith: {companions}\n")
         with pytest.raises(SettingsError, match=said):
             load_params(write(tmp_path, "environment: mine"), conf)
@@ -107,15 +110,17 @@ def test_which_baselines_make_sense_depends_on_the_environment(tmp_path: Path):
     assert load(shipped["environment"] | {"team": "single"}, ()).evaluate.baselines == ()
     pipeline = {"rollouts": {"kind": "transformers", "protocol": "sequential_pipeline"}}
     assert load(shipped["environment"], three[2:], **pipeline).rollouts.protocol == "sequential_pipeline"
-    with pytest.raises(SettingsError, match=r"sequential_pipeline is rollouts.protocol, which the base plays"):
+    with pytest.raises(SettingsError, match=r"the base already plays sequential_pipeline, which is rollouts.protocol"):
         load(shipped["environment"], default, **pipeline)
-    with pytest.raises(SettingsError, match=r"rollouts.protocol: sequential_pipeline makes no sense here: .* nobody"):
+    with pytest.raises(
+        SettingsError, match=r"rollouts.protocol: sequential_pipeline makes no sense here: .* no other agents"
+    ):
         load(shipped["environment"] | {"team": "single"}, (), **pipeline)
     table: Any = {"kind": "philosophers", "prompt": "default"}
     for environment, name, why in (
-        ("philosophers", "one_round_discussion", "no room for what others wrote"),
-        (table, "naive_concatenation", "a meal takes several"),
-        (table | {"mode": "sequential"}, "sequential_pipeline", "nobody to read"),
+        ("philosophers", "one_round_discussion", "without space for the texts of others"),
+        (table, "naive_concatenation", "a meal needs several"),
+        (table | {"mode": "sequential"}, "sequential_pipeline", "no texts of others to read"),
     ):
         with pytest.raises(SettingsError, match=f"evaluate.baselines: {name} makes no sense here: .*{why}"):
             load(environment, [name], problems="philosophers", **({} if environment == "philosophers" else qwen))
@@ -147,10 +152,16 @@ def test_settings_are_immutable():
             "environment: {kind: nowhere.to_be.found}",
             ["environment.kind", "cannot import", "No module named 'nowhere'"],
         ),
-        ("environment: {kind: pipeline_lib.storage}", ["environment.kind", "is no environment", "it holds: none"]),
+        (
+            "environment: {kind: pipeline_lib.storage}",
+            ["environment.kind", "is not an environment", "it contains: none"],
+        ),
         ("environment: {kind: coding, tem: single}", ["environment.tem", "unknown key", "did you mean 'team'"]),
         ("problems: {kind: generated, sizes: {tran: 8}}", ["problems.sizes.tran", "did you mean 'train'"]),
-        ("evaluate: {metric: meals_share}", ["evaluate.metric", "no metric of the environment coding", "tests_passed"]),
+        (
+            "evaluate: {metric: meals_share}",
+            ["evaluate.metric", "not a metric of the environment coding", "tests_passed"],
+        ),
         ("evaluate: {guards: [{metric: sintax, slack: 0.1}]}", ["evaluate.guards: 'sintax'", "accepted: tests_passed"]),
         ("environment: dpbench", ["environment.prompt is default", "policy reads only compact"]),
         ("environment: {kind: philosophers, with: {train: philosophers}}", ["environment.with", "unknown key"]),
@@ -164,17 +175,20 @@ def test_settings_are_immutable():
         ),
         ("problems: {kind: generated, sizes: {train: 8}}", ["problems_per_step (32)", "sizes.train (8)"]),
         ("problems: {kind: generated, levels: [9]}", ["no level 9"]),
-        ("rollouts: {kind: transformers, max_new_tokens: 1024}", ["no room for a prompt"]),
+        ("rollouts: {kind: transformers, max_new_tokens: 1024}", ["no space for a prompt"]),
         ("rollouts: {kind: vllm, process: server, urls: [http://a], tensor_parallel: 2}", ["has its own option"]),
         ("rollouts: {kind: vllm, process: inside, replicas: 2}", ["replicas above 1 need process: own"]),
         ("rollouts: {kind: vllm, devices: [0, 0], replicas: 2}", ["a GPU is named twice"]),
-        ("rollouts: {kind: vllm, devices: [0], replicas: 2}", ["1 devices are too few for 2 replicas on 1 each"]),
+        ("rollouts: {kind: vllm, devices: [0], replicas: 2}", ["1 devices are too few for 2 replicas with 1 each"]),
         ("seeds: {train: [1, 1]}", ["[1, 1]", "different"]),
         ("evaluate: {baselines: [debate]}", ["'debate'", "'naive_concatenation', 'sequential_pipeline' or 'one_round"]),
         ("evaluate: {baselines: [single_model]}", ["'single_model'", "'sequential_pipeline'"]),
         ("evaluate: {baselines: [sequential_pipeline, sequential_pipeline]}", ["more than once"]),
-        ("evaluate: {baselines: [naive_concatenation]}", ["environment.turns 1", "base plays anyway", "leave it out"]),
-        ("environment: {kind: coding, team: single}", ["sequential_pipeline", "one agent has nobody to read"]),
+        ("evaluate: {baselines: [naive_concatenation]}", ["environment.turns 1", "the same as the base", "remove it"]),
+        (
+            "environment: {kind: coding, team: single}",
+            ["sequential_pipeline", "a single agent has no other agents to read"],
+        ),
         ("policy: qwen2.5-coder-3b-lroa", ["no preset", "did you mean 'qwen2.5-coder-3b-lora'"]),
         ("train: [", ["not valid YAML"]),
         ("- a", ["expected sections"]),

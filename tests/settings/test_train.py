@@ -33,7 +33,7 @@ def test_refused(given: dict[str, Any], reason: str) -> None:
 
 def test_kl_needs_full_support() -> None:
     Params.model_validate({"train": {"loss": {"kl": 0.1}}})
-    with pytest.raises(ValidationError, match="distributions of full support"):
+    with pytest.raises(ValidationError, match="distributions with full support"):
         Params.model_validate({"train": {"loss": {"kl": 0.1}}, "rollouts": {"kind": "transformers", "top_k": 5}})
 
 
@@ -79,7 +79,7 @@ def test_credit_that_can_be_given_is_taken() -> None:
 def test_an_environment_that_cannot_repeat_a_state_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CodingTask, "unrepeatable", lambda task, settings: "it is a running service")
     Params.model_validate({"train": {"credit": {"kind": "aligned"}}})
-    with pytest.raises(ValidationError, match="cross plays on from one state several times: it is a running service"):
+    with pytest.raises(ValidationError, match="cross needs several steps from one state: it is a running service"):
         Params.model_validate({"train": {"credit": {"kind": "cross"}}})
 
 

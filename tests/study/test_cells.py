@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from flows.study import same_yardstick
 from flows.study_cells import same_commit
 from pipeline_lib.settings import Params, SettingsError
 from tasks.chain.cells import cell_folder, keep, kept, known_cells, slug
 from tasks.chain.graph import ChainError
-from tasks.chain.study_plan import told
+from tasks.chain.study_file import same_yardstick
+from tasks.chain.study_plan import plan_history
 from tasks.chain.workspaces import git
 from tasks.experiment.arms import PLAN_FILE, RESULTS
 
@@ -100,6 +100,6 @@ def test_a_commit_made_while_a_study_runs_ends_it(tmp_path: Path) -> None:
 
 def test_a_plan_that_was_changed_after_cells_were_known_says_so() -> None:
     first = {"written": "monday", "known": [], "plan": {}}
-    assert "monday, before any cell was run, and kept" in told([first])
-    later = told([first, {"written": "tuesday", "known": ["a", "b"], "plan": {}}])
+    assert "monday, before any cell was run, and kept" in plan_history([first])
+    later = plan_history([first, {"written": "tuesday", "known": ["a", "b"], "plan": {}}])
     assert "changed 1 time, last on tuesday, when 2 of its cells were known (a, b)" in later

@@ -59,7 +59,8 @@ def test_what_cannot_be_done_ends_with_status_1_and_says_why(tmp_path: Path) -> 
         (tmp_path / name).write_text((ROOT / name).read_text())
     done = symposium("export", "team", folder=tmp_path)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: results/selection.json: nothing was selected yet; run `symposium run` first")
+    said = "error: results/selection.json: no checkpoint was selected yet; run `symposium run` first"
+    assert done.stderr.startswith(said)
 
 
 def test_completion_offers_commands_options_and_values() -> None:

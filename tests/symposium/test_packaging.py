@@ -70,7 +70,7 @@ def test_a_project_is_made_in_an_empty_folder_and_commands_run_there(installed: 
             assert (mine / name).read_text() == (ROOT / name).read_text()
     assert (mine / ".git").is_dir() and "symposium run" in made.stdout
     plan = run(installed, mine, "-m", "symposium", "plan", "--between", "0.05", "--within", "0.1")
-    assert plan.returncode == 0 and "To see a difference" in plan.stdout, plan.stderr
+    assert plan.returncode == 0 and "To detect a difference" in plan.stdout, plan.stderr
     known = run(installed, mine, "-m", "symposium", "identity", "train", "--json")
     assert known.returncode == 0 and '"pipeline_lib.training.loss"' in known.stdout, known.stderr
 

@@ -13,7 +13,7 @@ def prefect() -> Iterator[str]:
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     from pipeline_lib.tracking.addresses import tracking_uri
-    from pipeline_lib.tracking.destination import connect
+    from pipeline_lib.tracking.connection import connect
     from tasks.services.process_environment import places
     from tasks.services.servers import prefect_server
 

@@ -53,5 +53,5 @@ def test_a_copy_without_git_is_told_what_to_do(tmp_path: Path, monkeypatch: pyte
     monkeypatch.delenv("GIT_DIR", raising=False)
     (tmp_path / ".dvc").mkdir()
     (tmp_path / "dvc.yaml").write_text("stages: {}\n")
-    with pytest.raises(chain.ChainError, match=r"is no git repository.*`git init`, `git add -A`, `git commit"):
+    with pytest.raises(chain.ChainError, match=r"is not a git repository.*`git init`, `git add -A`, `git commit"):
         chain.ask(tmp_path, "status", "--json")

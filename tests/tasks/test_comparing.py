@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from pipeline_lib.evaluation.results import EvaluationError
-from pipeline_lib.storage import digest
 from pipeline_lib.tracking import Tracker
+from tasks.services.servers import ServerError
 from tasks.stages.comparing import compare_runs
 
 
@@ -16,21 +17,18 @@ def finish(
     home: Path,
     name: str,
     selected: float,
-    status: str = "FINISHED",
     rate: float = 1e-3,
     faults: str = "",
     looks: str = "1",
 ) -> None:
     """Leave in the database what a run leaves there."""
     settings = {"train": {"learning_rate": rate, "steps": 80}}
-    tracker = Tracker(home, "coding", name, params=settings)
-    run = tracker.start_run("verdict", identity=digest(settings), tags={"git.commit": "1f0c"})
-    run.params(settings)
+    tracker = Tracker(home, "coding", name, tags={"git.commit": "1f0c"}, params=settings)
     numbers = {"base": 0.2, "selected": selected, "difference": selected - 0.2, "low": selected - 0.25, "p": 0.01}
-    run.log(0, {f"test/{key}": value for key, value in numbers.items()})
-    run.tag(
+    tracker.whole.summary({f"test/{key}": value for key, value in numbers.items()})
+    tracker.whole.tag(
         {
-            "symposium.verdict": "IMPROVED",
+            "verdict": "IMPROVED",
             "symposium.sentence": f"IMPROVED: on 96 held-out problems {name} is better.",
             "symposium.metric": "tests_passed",
             "symposium.plan": "p",
@@ -39,7 +37,6 @@ def finish(
             "symposium.looks": looks,
         }
     )
-    run.finish(status)  # type: ignore[arg-type]
     assert tracker.close(60)
 
 
@@ -48,7 +45,7 @@ def test_runs_come_out_of_the_database_onto_one_page(tmp_path: Path) -> None:
     home.mkdir()
     finish(home, "slow-fox", 0.5, rate=1e-4, faults="the plan was changed after look 2", looks="3")
     finish(home, "brave-owl", 0.9, looks="not counted")
-    finish(home, "broken", 0.4, status="FAILED")
+    assert Tracker(home, "coding", "broken").close(60)  # it has no verdict
     assert compare_runs(home, "coding", (), page) == 2
     text = page.read_text()
     assert "brave-owl" in text and "slow-fox" in text and "broken" not in text
@@ -59,14 +56,14 @@ def test_runs_come_out_of_the_database_onto_one_page(tmp_path: Path) -> None:
     assert "slow-fox was look 3 at its test split" in text and "brave-owl was" not in text
     assert compare_runs(home, "coding", ["brave-owl"], page) == 1
     assert "slow-fox" not in page.read_text()
-    with pytest.raises(EvaluationError, match="named fast-fox; there are: slow-fox, brave-owl"):
+    with pytest.raises(EvaluationError, match="named fast-fox; runs: slow-fox, brave-owl"):
         compare_runs(home, "coding", ["fast-fox"], page)
     with pytest.raises(EvaluationError, match="no experiment 'writing'; it has: coding; run the pipeline"):
         compare_runs(home, "writing", (), page)
 
 
 def test_a_run_made_again_under_its_name_shows_its_new_settings_and_numbers(tmp_path: Path) -> None:
-    """MLflow keeps the first value of a parameter and of a metric, but a verdict on other settings is another run."""
+    """MLflow keeps the first value of a parameter, but a verdict on other settings is another run."""
     home, page = tmp_path / "tracking", tmp_path / "compare.html"
     home.mkdir()
     finish(home, "brave-owl", 0.5, rate=1e-4)
@@ -75,4 +72,11 @@ def test_a_run_made_again_under_its_name_shows_its_new_settings_and_numbers(tmp_
     assert compare_runs(home, "coding", (), page) == 2
     text = page.read_text()
     assert "90.0 %" in text and "50.0 %" not in text
-    assert '<td>train.learning_rate</td><td class="n">0.001</td><td class="n">0.0001</td>' in text
+    cells = re.findall(r"<tr><td>train\.learning_rate</td><td[^>]*>([^<]*)</td><td[^>]*>([^<]*)</td></tr>", text)
+    assert cells == [("0.001", "0.0001")]
+
+
+def test_a_tracking_server_that_is_down_is_named_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    with pytest.raises(ServerError, match=r"MLflow server at http://127\.0\.0\.1:1 does not answer"):
+        compare_runs(tmp_path, "coding", [], tmp_path / "page.html")

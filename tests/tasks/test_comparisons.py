@@ -13,7 +13,7 @@ from tasks.experiment.comparisons import UNTRAINED, comparisons, family_size, no
 
 ROOT = Path(__file__).parents[2]
 READER = {"kind": "pretrained", "models": ["some/model"]}
-NAIVE = "known as naive concatenation"
+NAIVE = "same as the baseline naive concatenation"
 
 
 def params(**sections: Any) -> Params:
@@ -37,7 +37,7 @@ def test_the_primary_comes_first_and_every_baseline_has_a_name():
 def test_baselines_that_cannot_read_are_outside_the_family():
     tiny, real = outside(params()), outside(params(policy=READER))
     assert set(tiny) == {"last", "untrained sequential pipeline", "untrained one-round discussion"}
-    assert "never shown quoted text" in tiny["untrained one-round discussion"]
+    assert "never seen quoted text" in tiny["untrained one-round discussion"]
     assert set(real) == {"last"}  # where it is the selected one
     assert (family_size(params()), family_size(params(policy=READER))) == (4, 6)
     two = params(environment={"kind": "coding", "turns": 2}, evaluate={"baselines": ["naive_concatenation"]})
@@ -85,5 +85,5 @@ def test_what_is_left_out_is_said(tmp_path: Path):
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(shipped))
     (said,) = notes(load_params(tmp_path / "params.yaml", ROOT / "conf"))
     assert said.endswith(
-        "are left out: environment.prompt is compact, a line of letters with no room for what others wrote."
+        "are left out: environment.prompt is compact, a line of letters without space for the texts of others."
     )

@@ -40,6 +40,19 @@ def fresh(folder: Path, code: str = SHOW, **changes: str) -> dict[str, str]:
     return shown
 
 
+def test_a_folder_that_cannot_be_written_to_is_named_without_a_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import flows"],
+        env={**os.environ, "SYMPOSIUM_HOME": "/dev/null/local"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and "/dev/null/local" in done.stderr and "SYMPOSIUM_HOME" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_importing_flows_switches_telemetry_off_and_keeps_state_in_the_project(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").touch()
     (tmp_path / "below").mkdir()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.identity.code import code_of
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
@@ -17,7 +18,6 @@ from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.evaluate import SampleSettings
 from pipeline_lib.training.checkpoints import write_checkpoint
 from tasks.experiment.arms import BASE, PROBLEMS, TEAM, environment_section, trained_folder
-from tasks.experiment.teams import base_team
 from tasks.identity.stages import RUNTIME
 from tasks.runtime.caching import CachedTask, Identity
 from tasks.stages import evaluation
@@ -43,7 +43,7 @@ def params(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     build_base(params.policy, PROBLEMS, BASE)
     monkeypatch.setattr(evaluation, "EVALUATE", lambda identity, compute, title: compute())
     environment = evaluation.make_environment(environment_section(params, TEAM), params.sandbox)
-    team = base_team(params, environment, load_split(PROBLEMS, "train"))
+    team = base_team(params, BASE, environment, load_split(PROBLEMS, "train"))
     for step in range(3):
         write_checkpoint(trained_folder(TEAM, 0), step, team)
         for policy in team.policies.values():
@@ -89,8 +89,9 @@ def test_one_engine_and_one_base_serve_a_whole_stage(params: Params, monkeypatch
 
 #: What a sweep or the test runs beside playing: it decides what is asked for, and reads and records what came.
 BESIDE_PLAYING = {
-    "flows", "flows.sweep", "flows.test", "tasks.stages.sweeping", "tasks.stages.testing", "tasks.stages.crowning",
-    "tasks.experiment.left_out", "tasks.experiment.episode_files", "tasks.looks", "tasks.looks.looking",
+    "flows", "flows.sweep", "flows.test", "tasks.stages.sweeping", "tasks.stages.testing", "tasks.stages.champion",
+    "tasks.experiment.left_out", "tasks.experiment.training_files", "tasks.experiment.episode_files",
+    "tasks.looks", "tasks.looks.looking",
     "tasks.looks.records", "pipeline_lib.evaluation.clusters", "pipeline_lib.evaluation.looks",
     "pipeline_lib.evaluation.metrics", "pipeline_lib.evaluation.plan", "pipeline_lib.evaluation.plan_check",
     "pipeline_lib.evaluation.results", "pipeline_lib.evaluation.table", "pipeline_lib.seam.metrics",
@@ -102,7 +103,7 @@ def test_kept_episodes_depend_on_all_code_by_which_a_stage_gets_them(flow: str) 
     kept = code_of(evaluation.__name__, without=RUNTIME)
     assert CachedTask("evaluate", evaluation).key(NOTHING) == evaluation.EVALUATE.key(NOTHING)
     assert set(code_of(flow, without=RUNTIME).files) - set(kept.files) <= BESIDE_PLAYING
-    for name in ("tasks.stages.evaluation", "tasks.experiment.sampling", "tasks.experiment.teams"):
+    for name in ("tasks.stages.evaluation", "tasks.experiment.protocols", "pipeline_lib.assembly.teams"):
         assert name in kept.files
     for name in ("training.checkpoints", "policies.store", "problems.splits", "play.player", "sandbox.judge"):
         assert f"pipeline_lib.{name}" in kept.files

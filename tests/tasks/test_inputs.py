@@ -13,9 +13,9 @@ from tests.flows.project import ROOT
 @pytest.mark.parametrize(
     ("lock", "words"),
     [
-        (None, "results/test: dvc.lock names no stage that wrote it"),
+        (None, "results/test: no stage in dvc.lock has written it"),
         ("stages: {", "dvc.lock cannot be read"),
-        ("stages: {}", "results/plan.json: dvc.lock names no stage that wrote it"),
+        ("stages: {}", "results/plan.json: no stage in dvc.lock has written it"),
     ],
 )
 def test_without_a_record_of_them_inputs_are_not_believed(

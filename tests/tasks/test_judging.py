@@ -16,11 +16,13 @@ from pipeline_lib import storage
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.settings import Params
+from pipeline_lib.training.checkpoint_folders import RECORD, step_folder
 from tasks.experiment import episode_files
-from tasks.experiment.arms import PLAN_FILE, PROBLEMS, RESULTS, TEAM, sweep_folder
+from tasks.experiment.arms import PLAN_FILE, PROBLEMS, RESULTS, TEAM, sweep_folder, trained_folder
 from tasks.experiment.plans import plan_of
+from tasks.experiment.training_files import training_file
 from tasks.looks import looking
-from tasks.stages.judging import judge
+from tasks.stages.judging import COMPARED, judge
 from tasks.stages.selecting import select_checkpoints
 from tests.evaluation.build import episode
 
@@ -49,12 +51,12 @@ class Run:
     def __init__(self) -> None:
         self.tags: dict[str, str] = {}
         self.metrics: dict[str, float] = {}
-        self.tracked = self
+        self.tracked = self.whole = self
 
     def tag(self, tags: dict[str, str]) -> None:
         self.tags |= tags
 
-    def log(self, _: int, metrics: dict[str, float]) -> None:
+    def summary(self, metrics: dict[str, float]) -> None:
         self.metrics |= metrics
 
     def __getattr__(self, name: str) -> Any:
@@ -85,11 +87,14 @@ def chain(params: Params, *, stop: bool = False, mean: float = 0.8) -> tuple[dic
     """Do what the stages from `preregister` to `verdict` do; ``stop``: the test is interrupted after the base."""
     run: Any = Run()
     register(params, run)
+    storage.write_jsonl(training_file(TEAM, 0), ({"step": step, "time/step_s": 0.5} for step in range(1, 21)))
     folder = sweep_folder(TEAM, 0)
     shutil.rmtree(folder, ignore_errors=True)
     looking.begin_sweep(TEAM, 0, {10: "w10", 20: "w20"}, run.name)
     for step in (0, 10, 20):
         write(folder / f"step-{step:05d}.jsonl", "validation", params.evaluate.validation.samples, 0.1 + step / 50)
+    record = {"format": 1, "files": {}, "team": "w20"}
+    storage.write_json(step_folder(trained_folder(TEAM, 0), 20) / RECORD, record)
     select_checkpoints(params, run)
     shutil.rmtree(episode_files.TESTED, ignore_errors=True)
     look = looking.begin_look(WEIGHTS, run.name)
@@ -126,6 +131,14 @@ def test_the_first_look_says_nothing_and_the_same_again_is_not_another() -> None
         assert found["sentence"] == found["comparisons"]["base"]["sentence"]
         assert run.tags["symposium.looks"] == "1" and run.tags["symposium.plan_faults"] == ""
         assert run.metrics["test/looks"] == 1 and run.metrics["test/p_for_looks"] == run.metrics["test/p"]
+
+
+def test_the_numbers_that_people_compare_are_few_and_of_this_run() -> None:
+    found, _ = chain(settings())
+    numbers = storage.read_json(RESULTS / "metrics.json")
+    assert list(numbers) == [*COMPARED, "updates", "seconds"] and len(numbers) == 12
+    assert (numbers["verdict"], numbers["metric"], numbers["p"]) == (found["verdict"], "tests_passed", found["p"])
+    assert (numbers["updates"], numbers["seconds"]) == (20, 10.0)
 
 
 CHANGES: list[tuple[str, str, Any, str, Any, Any]] = [

@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tasks.services.hand_over import ADDRESS
 from tasks.services.process_environment import HOME
+from tasks.services.stage_proxy import ADDRESS
 from tests.tasks.waiting import gone, wait
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +28,8 @@ from tasks.services.process_environment import prepare
 sys.argv = ["-m", *sys.argv[1:]]
 sys.orig_argv = [sys.executable, "-m", "tests.tasks.forked", *sys.argv[1:]]
 prepare()
-from tasks.services.hand_over import hand_over
-hand_over()
+from tasks.services.stage_proxy import run_in_preloaded
+run_in_preloaded()
 sys.exit("went on itself")
 """
 
@@ -101,7 +101,7 @@ def test_a_program_of_the_project_never_loads_the_libraries_itself(preloaded: Pr
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "train.py: error: argument --seed: expected one argument" in done.stderr
-    assert "tasks.services.hand_over" in done.stderr
+    assert "tasks.services.stage_proxy" in done.stderr
     assert "| torch" not in done.stderr and "prefect" not in done.stderr
 
 
@@ -131,7 +131,7 @@ def test_both_end_when_the_preloaded_process_is_killed(tmp_path: Path) -> None:
     own.process.kill()
     _, errors = asked.communicate(timeout=60)
     assert asked.returncode == 1
-    assert "the same command continues" in errors
+    assert "run the same command again to continue" in errors
     wait(lambda: gone(fork))
 
 

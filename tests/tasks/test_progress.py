@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import time
@@ -30,6 +31,13 @@ def test_lines_where_there_is_no_terminal() -> None:
     assert lines[0] == "train seed 0: 0/80    0%  reward 0.00"
     assert lines[-1] == "train seed 0: 80/80  100%  reward 1.00"
     assert len(lines) == 2, "a line for every step is too many"
+
+
+def test_a_total_that_is_an_estimate_is_told_in_per_cent_only() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    with Progress("experiment", own_estimate=False, console=console) as shown:
+        shown(40, 100, "2 min left: train@0")
+    assert console.file.getvalue() == "experiment:   40%  2 min left: train@0\n"
 
 
 def test_a_bar_with_what_remains_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,8 +85,24 @@ def test_a_prefect_server_that_cannot_be_told_is_said_once(
         shown(1, 2)
         time.sleep(0.2)
         shown(2, 2)
-    message = "cannot show progress in the Prefect UI (ConnectionError: the server is gone); the work goes on"
+    message = "cannot show progress in the Prefect UI (ConnectionError: the server is gone); the stage continues"
     assert caplog.text.count(message) == 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_artifact_of_work_that_is_done_ends_at_100_per_cent_and_of_work_that_failed_where_it_was(
+    monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    told: list[float] = []
+    monkeypatch.setattr("prefect.artifacts.create_progress_artifact", lambda share, **_: told.append(share))
+    with (
+        contextlib.suppress(RuntimeError),
+        Progress("sweep", "sweep-progress", console=Console(file=io.StringIO())) as shown,
+    ):
+        shown(3, 4)
+        if fails:
+            raise RuntimeError
+    assert told == [75.0 if fails else 100.0]
 
 
 def test_nothing_to_do_is_all_done() -> None:

@@ -102,7 +102,7 @@ def test_a_broken_connection_is_put_down_to_the_process_that_failed(tmp_path: Pa
         check=False,
     )
     assert done.returncode == 1 and "ConnectionError: the other end is closed" in done.stderr
-    assert ("one of the processes that train together failed" in done.stderr) == (code != 0)
+    assert ("one of the training processes failed" in done.stderr) == (code != 0)
 
 
 @pytest.mark.service
@@ -127,7 +127,7 @@ def test_when_one_is_killed_all_end_and_another_number_of_processes_goes_on(
         (*others, psutil.Process(process.pid))[0].send_signal(signal.SIGKILL)
         said, _ = process.communicate(timeout=200)
         assert process.returncode != 0
-        assert ("one of the processes that train together failed" in said) == (count == 2)
+        assert ("one of the training processes failed" in said) == (count == 2)
     finally:
         if process.poll() is None:
             process.kill()

@@ -35,7 +35,7 @@ def test_all_taken_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError("taken")
 
     monkeypatch.setattr(socket.socket, "bind", refuse)
-    with pytest.raises(servers.ServerError, match=r"ports 4200 to 4249 on 127\.0\.0\.1 are all taken"):
+    with pytest.raises(servers.ServerError, match=r"ports 4200 to 4249 on 127\.0\.0\.1 are all in use"):
         servers.free_port(4200)
 
 

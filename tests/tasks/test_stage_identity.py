@@ -247,7 +247,7 @@ def test_a_stage_does_not_run_as_something_else_than_what_dvc_remembers(project:
         check()
     monkeypatch.setenv("DVC_STAGE", "sweep@0")
     check()
-    with pytest.raises(IdentityError, match="written anew while the stage ran"), unchanged():
+    with pytest.raises(IdentityError, match="rewritten while the stage ran"), unchanged():
         (project / "results/identity/sweep.json").write_text("{}")
 
 

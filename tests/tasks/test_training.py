@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipeline_lib.assembly import training as assembled
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings import load_params
@@ -35,13 +36,13 @@ def test_the_base_below_an_adapter_is_not_loaded_again_to_be_compared_with(
     build_base(params.policy, PROBLEMS, BASE)
     monkeypatch.setattr(training, "scratch_folder", lambda *_: tmp_path / "scratch")
     teams, rows = [], []
-    load = training.base_team
+    load = assembled.base_team
 
     def counted(*arguments: Any) -> Any:
         teams.append(load(*arguments))
         return teams[-1]
 
-    monkeypatch.setattr(training, "base_team", counted)
+    monkeypatch.setattr(assembled, "base_team", counted)
     training._train(params, TEAM, 0, on_step=lambda _, metrics: rows.append(metrics))
     assert len(teams) == loaded
     distances = [row["update/kl"] for row in rows]

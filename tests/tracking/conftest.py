@@ -27,7 +27,7 @@ def home(tmp_path: Path, empty_database: Path) -> Path:
 
 
 class Reader:
-    """Reads a tracking database the way a person does: by names."""
+    """Reads a tracking database the way a person does: by names, those of children without their parent's."""
 
     def __init__(self, uri: str) -> None:
         self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
@@ -36,8 +36,9 @@ class Reader:
         found = self.client.get_experiment_by_name(experiment)
         assert found is not None
         runs = self.client.search_runs([found.experiment_id])
-        assert len({run.info.run_name for run in runs}) == len(runs), "a run was made twice"
-        return {run.info.run_name: run for run in runs}
+        names = {run.info.run_name.removeprefix(f"{run.data.tags['symposium.run']} "): run for run in runs}
+        assert len(names) == len(runs), "a run was made twice"
+        return names
 
     def curve(self, run: str, metric: str) -> list[tuple[int, float]]:
         history = self.client.get_metric_history(self.runs()[run].info.run_id, metric)

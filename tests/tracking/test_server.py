@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.tracking import Contender, Tracker
+from pipeline_lib.tracking import Checkpoint, Contender, Tracker
 from tasks.services import servers
 from tests.tracking.conftest import Reader
 
@@ -26,13 +26,14 @@ def test_metrics_models_and_artifacts_over_http_survive_a_restart(
     server = start(home, monkeypatch)
     try:
         tracking = Tracker(home, "team", "brave-owl", uri=server.url, interval_s=0.1)
-        tracking._writer._retry_s = 0.5
+        tracking._journal._retry_s = 0.5
         run = tracking.start_run("train", 0)
         run.log(1, {"reward": 1.0})
         assert run.ids(60) is not None
         server.stop()
         run.log(2, {"reward": 2.0})
-        run.checkpoint("step-2", 2, "a" * 64, "models/x")
+        checkpoint = Checkpoint("step-2", 2, "a" * 64, "models/x")
+        run.checkpoint(checkpoint)
         assert not tracking.flush(60)
         assert caplog.text.count("cannot reach the server") == 1
         port = int(server.url.rpartition(":")[2])
@@ -40,9 +41,9 @@ def test_metrics_models_and_artifacts_over_http_survive_a_restart(
         assert server.url.endswith(str(port))
         (tmp_path / "report.html").write_text("<html/>")
         run.artifact(tmp_path / "report.html")
-        run.checkpoint_metrics("step-2", 2, {"tests_passed": 0.5}, ("validation", "d" * 64))
+        run.checkpoint_metrics(checkpoint, {"tests_passed": 0.5}, ("validation", "d" * 64))
         won = Contender("step-2", "brave-owl", "IMPROVED", "", "d" * 64, "tests_passed", 0.5)
-        run.champion("coding-pair", won)
+        run.champion(checkpoint, "coding-pair", won)
         run.finish()
         assert tracking.close(120)
         assert "the server is back" in caplog.text

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from pipeline_lib.tracking import Tracker
-from pipeline_lib.tracking.ledger import Ledger
 from pipeline_lib.tracking.operations import RunKey
 from pipeline_lib.tracking.processes import own_process
+from pipeline_lib.tracking.recorder import Recorder
 from tests.tracking.conftest import Reader
 
 A = "a" * 64
@@ -39,7 +39,7 @@ import sys, time
 from pathlib import Path
 from pipeline_lib.tracking import Tracker
 home, seed, pause = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-tracking = Tracker(home, "team", "brave-owl", conductor=sys.argv[4])
+tracking = Tracker(home, "team", "brave-owl", process=sys.argv[4], conducted=bool(sys.argv[4]))
 run = tracking.start_run("train", seed, "a" * 64)
 run.log(1, {"reward": 1.0})
 assert tracking.flush(60)
@@ -84,9 +84,8 @@ CONDUCTOR = """
 import sys, time
 from pathlib import Path
 from pipeline_lib.tracking import Tracker
-from pipeline_lib.tracking.operations import RunKey
 from pipeline_lib.tracking.processes import own_process
-tracking = Tracker(Path(sys.argv[1]), "team", "brave-owl", conductor=own_process())
+tracking = Tracker(Path(sys.argv[1]), "team", "brave-owl", conducted=True)
 assert tracking.flush(60)
 print(own_process(), flush=True)
 time.sleep(100)
@@ -96,15 +95,15 @@ time.sleep(100)
 def test_between_its_parts_a_conducted_run_is_running_until_its_conductor_says_how_it_ended(
     home: Path, reader: Reader
 ) -> None:
-    conductor = Tracker(home, "team", "brave-owl", conductor=own_process())
+    conductor = Tracker(home, "team", "brave-owl", conducted=True)
     assert conductor.flush(60)
     assert reader.statuses() == {"brave-owl": "RUNNING"}
-    tracking = Tracker(home, "team", "brave-owl", conductor=own_process())
+    tracking = Tracker(home, "team", "brave-owl", conducted=True)
     prepare = tracking.start_run("prepare")
     prepare.finish()
     assert tracking.flush(60)
     assert reader.statuses() == {"brave-owl": "RUNNING", "prepare": "FINISHED"}
-    conductor.end("KILLED")
+    conductor.whole.finish("KILLED")
     assert conductor.close(60)
     assert reader.statuses() == {"brave-owl": "KILLED", "prepare": "FINISHED"}, "it was stopped between two stages"
     prepare.finish()  # told late
@@ -133,28 +132,28 @@ def test_of_a_conductor_that_was_killed_the_next_look_tells(home: Path, reader: 
     assert part.stdout is not None
     assert part.stdout.readline() == "logged\n"
     killed(process)
-    ledger = Ledger(f"sqlite:///{home}/mlflow.db", home)
-    ledger.settle_all()
+    recorder = Recorder(f"sqlite:///{home}/mlflow.db", home)
+    recorder.settle_all()
     assert reader.statuses() == {"brave-owl": "RUNNING", "train seed 0": "RUNNING"}, "its stage still runs"
     killed(part)
-    ledger.settle_all()
+    recorder.settle_all()
     assert reader.statuses() == {"brave-owl": "KILLED", "train seed 0": "KILLED"}
     process.wait()
     part.wait()
-    ledger.settle_all()
+    recorder.settle_all()
     assert reader.statuses() == {"brave-owl": "KILLED", "train seed 0": "KILLED"}
 
 
 def test_a_run_whose_process_was_killed_before_its_first_part_is_no_finished_one(home: Path, reader: Reader) -> None:
-    code = CONDUCTOR.replace("conductor=own_process()", "")
+    code = CONDUCTOR.replace(", conducted=True", "")
     process = subprocess.Popen([sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline()
-    ledger = Ledger(f"sqlite:///{home}/mlflow.db", home)
-    ledger.settle_all()
+    recorder = Recorder(f"sqlite:///{home}/mlflow.db", home)
+    recorder.settle_all()
     assert reader.statuses() == {"brave-owl": "RUNNING"}
     killed(process)
-    ledger.settle_all()
+    recorder.settle_all()
     assert reader.statuses() == {"brave-owl": "KILLED"}
     process.wait()
 
@@ -162,31 +161,33 @@ def test_a_run_whose_process_was_killed_before_its_first_part_is_no_finished_one
 def test_a_run_that_was_made_and_never_opened_belongs_to_its_process_all_the_same(home: Path, reader: Reader) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as gone:
         process = own_process(gone.pid)
-    ledger = Ledger(f"sqlite:///{home}/mlflow.db", home)
-    ledger.ids(RunKey("team", "brave-owl", "train/seed=0", "train seed 0"), process)  # killed in the midst of opening
-    ledger.settle_all()
+    recorder = Recorder(f"sqlite:///{home}/mlflow.db", home)
+    recorder.ids(
+        RunKey("team", "brave-owl", "s", "train/seed=0", "train seed 0"), process
+    )  # killed in the midst of opening
+    recorder.settle_all()
     assert set(reader.statuses().values()) == {"KILLED"}
 
 
 def test_while_who_starts_its_parts_is_there_a_run_is_running(home: Path, reader: Reader) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as dvc:
-        tracking = Tracker(home, "team", "brave-owl", starter=own_process(dvc.pid))
+        tracking = Tracker(home, "team", "brave-owl", process=own_process(dvc.pid))
         tracking.start_run("prepare").finish()
         assert tracking.close(60)
         assert reader.statuses() == {"brave-owl": "RUNNING", "prepare": "FINISHED"}
-    Ledger(f"sqlite:///{home}/mlflow.db", home).settle_all()
+    Recorder(f"sqlite:///{home}/mlflow.db", home).settle_all()
     assert reader.statuses() == {"brave-owl": "FINISHED", "prepare": "FINISHED"}
 
 
 def test_what_a_conductor_that_is_gone_says_late_is_not_heard_over_the_next_one(home: Path, reader: Reader) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as gone:
         before = own_process(gone.pid)
-    now = Tracker(home, "team", "brave-owl", conductor=own_process())
+    now = Tracker(home, "team", "brave-owl", conducted=True)
     assert now.flush(60)
-    late = Tracker(home, "team", "brave-owl", conductor=before)
-    late.end("KILLED")
+    late = Tracker(home, "team", "brave-owl", process=before, conducted=True)
+    late.whole.finish("KILLED")
     assert late.close(60)
     assert reader.statuses() == {"brave-owl": "RUNNING"}
-    now.end("FINISHED")
+    now.whole.finish()
     assert now.close(60)
     assert reader.statuses() == {"brave-owl": "FINISHED"}

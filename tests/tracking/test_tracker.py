@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipeline_lib.tracking import Contender, Tracker
+from pipeline_lib.tracking import Checkpoint, Contender, Tracker
 from pipeline_lib.tracking.tracker import flat
 from tests.tracking.conftest import Reader
 
@@ -87,18 +87,22 @@ def test_values_that_are_not_finite_are_counted_and_left_out(
     assert caplog.text.count("such values are counted and left out") == 1
 
 
+def checkpoint(step: int = 20, digest: str = A) -> Checkpoint:
+    return Checkpoint(f"seed-0-step-{step}", step, digest, f"models/train/0/{step}")
+
+
 def test_checkpoints_are_pointers_with_metrics_and_one_champion(home: Path, reader: Reader) -> None:
     for _ in range(2):  # the second time nothing is added
         tracking = tracker(home)
         train, sweep = tracking.start_run("train", 0, A), tracking.start_run("sweep", 0)
         for step in (10, 20):
-            train.checkpoint(f"seed-0-step-{step}", step, str(step) * 32, f"models/train/0/{step}")
+            train.checkpoint(checkpoint(step, str(step) * 32))
             sweep.checkpoint_metrics(
-                f"seed-0-step-{step}", step, {"tests_passed": step / 100}, ("validation", "d" * 64)
+                checkpoint(step, str(step) * 32), {"tests_passed": step / 100}, ("validation", "d" * 64)
             )
-        sweep.selected("seed-0-step-10")
-        sweep.selected("seed-0-step-20")
-        sweep.champion("coding-pair", contender(weights="20" * 32))
+        sweep.selected(checkpoint(10, "10" * 32))
+        sweep.selected(checkpoint(20, "20" * 32))
+        sweep.champion(checkpoint(20, "20" * 32), "coding-pair", contender(weights="20" * 32))
         train.finish()
         sweep.finish()
         tracking.close(60)
@@ -135,8 +139,7 @@ def test_the_champion_moves_to_a_better_team_and_stays_otherwise(home: Path, rea
     ):
         tracking = tracker(home, run)
         child = tracking.start_run("verdict")
-        child.checkpoint("seed-0-step-20", 20, weights, "models/x")
-        child.champion("coding-pair", contender(run, value=value, weights=weights))
+        child.champion(checkpoint(20, weights), "coding-pair", contender(run, value=value, weights=weights))
         decided = child.champion_decided(60)
         assert words in decided
         ids = child.ids(60)
@@ -153,12 +156,11 @@ def test_the_champion_moves_to_a_better_team_and_stays_otherwise(home: Path, rea
 def test_a_champion_that_was_never_tested_gives_way(home: Path, reader: Reader) -> None:
     tracking = tracker(home)
     child = tracking.start_run("verdict")
-    child.checkpoint("seed-0-step-20", 20, A, "models/x")
     tracking.flush(60)
     reader.client.create_registered_model("coding-pair")
     reader.client.create_model_version("coding-pair", source="s3://somewhere/untested")
     reader.client.set_registered_model_alias("coding-pair", "champion", "1")
-    child.champion("coding-pair", contender())
+    child.champion(checkpoint(), "coding-pair", contender())
     assert "is the first champion" in child.champion_decided(60)
     tracking.close(60)
     assert reader.client.get_model_version_by_alias("coding-pair", "champion").version == 2
@@ -167,22 +169,21 @@ def test_a_champion_that_was_never_tested_gives_way(home: Path, reader: Reader) 
 def test_while_the_server_is_away_nothing_is_decided(home: Path, reader: Reader) -> None:
     tracking = Tracker(home, "team", "brave-owl", uri="http://127.0.0.1:9")
     child = tracking.start_run("verdict")
-    child.checkpoint("seed-0-step-20", 20, A, "models/x")
-    child.champion("coding-pair", contender())
+    child.champion(checkpoint(), "coding-pair", contender())
     assert child.champion_decided(1) == ""
     tracking.close(1)
 
 
 def test_artifacts_are_copied_and_weights_are_refused(home: Path, reader: Reader, tmp_path: Path) -> None:
-    (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "curve.svg").write_text("<svg/>")
+    (tmp_path / "page" / "figures").mkdir(parents=True)
+    (tmp_path / "page" / "figures" / "curve.svg").write_text("<svg/>")
     (tmp_path / "report.html").write_text("<html/>")
     (tmp_path / "team").mkdir()
     (tmp_path / "team" / "helper.safetensors").touch()
     tracking = tracker(home)
     run = tracking.start_run("report")
     run.artifact(tmp_path / "report.html")
-    run.artifact(tmp_path / "figures", "figures")
+    run.artifact(tmp_path / "page")
     with pytest.raises(ValueError, match=r"helper\.safetensors: weights are not copied"):
         run.artifact(tmp_path / "team")
     with pytest.raises(FileNotFoundError, match="no such artifact"):
@@ -190,9 +191,52 @@ def test_artifacts_are_copied_and_weights_are_refused(home: Path, reader: Reader
     run.finish()
     tracking.close(60)
     run_id = reader.runs()["report"].info.run_id
-    assert [entry.path for entry in reader.client.list_artifacts(run_id)] == ["figures", "report.html"]
-    assert [entry.path for entry in reader.client.list_artifacts(run_id, "figures")] == ["figures/curve.svg"]
+    folder = home / "artifacts" / "team" / run_id / "artifacts"
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*.*")} == {"figures/curve.svg", "report.html"}
+    assert str(home) not in reader.runs()["report"].info.artifact_uri, "the project could not be moved"
     assert not list(home.rglob("*.safetensors"))
+
+
+def test_the_whole_run_shows_what_it_came_to_and_where_its_report_is(home: Path, reader: Reader) -> None:
+    for value in (0.5, 0.5, 0.9):  # made again: the newest counts, and nothing is there twice
+        tracking = tracker(home)
+        tracking.whole.summary({"test/difference": value})
+        tracking.whole.describe("**IMPROVED**", "index.html")
+        assert tracking.close(60)
+    whole = reader.runs()["brave-owl"]
+    assert whole.data.metrics == {"test/difference": 0.9}
+    assert [value for _, value in reader.curve("brave-owl", "test/difference")] == [0.5, 0.9]
+    page = f"#/experiments/{whole.info.experiment_id}/runs/{whole.info.run_id}/artifacts/index.html"
+    assert whole.data.tags["mlflow.note.content"].startswith(f"**IMPROVED**\n\n[index.html]({page}?")
+
+
+def test_a_name_with_other_settings_is_another_run(home: Path, reader: Reader) -> None:
+    """MLflow never changes a parameter: one run would show the settings of the first time beside later numbers."""
+    for rate in (0.1, 0.2, 0.2):
+        assert Tracker(home, "team", "brave-owl", params={"train": {"rate": rate}}).close(60)
+    experiment = reader.client.get_experiment_by_name("team")
+    assert experiment is not None
+    runs = reader.client.search_runs([experiment.experiment_id])
+    assert sorted(run.data.params["train.rate"] for run in runs) == ["0.1", "0.2"]
+
+
+def test_a_cell_is_shown_below_its_study(home: Path, reader: Reader) -> None:
+    assert Tracker(home, "team", "cell-a", params={"a": 1}, study="study sizes").close(60)
+    study = Tracker(home, "team", "study sizes")
+    study.whole.summary({"difference": 0.5})
+    assert study.close(60)
+    runs = reader.runs()
+    assert set(runs) == {"cell-a", "study sizes"}
+    assert runs["cell-a"].data.tags["mlflow.parentRunId"] == runs["study sizes"].info.run_id
+    assert runs["study sizes"].data.metrics == {"difference": 0.5}
+
+
+def test_a_stage_has_the_parameters_that_it_depends_on(home: Path, reader: Reader) -> None:
+    tracking = tracker(home)
+    tracking.start_run("train", 0, A, params={"train": {"steps": 80}}).finish()
+    assert tracking.close(60)
+    assert reader.runs()["train seed 0"].data.params == {"train.steps": "80"}
+    assert reader.runs()["train seed 0"].info.run_name == "brave-owl train seed 0", "in charts, runs are told by name"
 
 
 def test_data_sets_are_inputs_with_their_digest(home: Path, reader: Reader) -> None:
@@ -251,7 +295,7 @@ def test_the_environment_chooses_another_server(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     tracking = tracker(tmp_path / "home")
     run = tracking.start_run("prepare")
-    run.checkpoint("step-1", 1, A, "models/x")
+    run.checkpoint(checkpoint())
     run.finish()
     tracking.close(60)
     assert set(Reader(uri).runs()) == {"brave-owl", "prepare"}
@@ -263,8 +307,7 @@ def test_tracking_leaves_the_environment_as_it_was(home: Path, monkeypatch: pyte
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     tracking = tracker(home)
     run = tracking.start_run("train")
-    run.checkpoint("step-1", 1, A, "models/x")  # MLflow itself would name this database to all children
-    run.champion("coding-pair", contender(team="step-1"))
+    run.champion(checkpoint(), "coding-pair", contender())  # MLflow's functions would name this database to children
     run.finish()
     assert tracking.close(60)
     assert not {"MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"} & set(os.environ)
@@ -293,10 +336,10 @@ def test_a_run_made_again_with_other_weights_has_other_models_and_its_champion_s
     def made(weights: str, score: float, value: float, problems: str = A) -> str:
         tracking = tracker(home)
         child = tracking.start_run("sweep", 0, weights)
-        child.checkpoint("seed-0-step-20", 20, weights, "models/x")
-        child.checkpoint_metrics("seed-0-step-20", 20, {"tests_passed": score}, ("validation", "d" * 64))
-        child.selected("seed-0-step-20")
-        child.champion("coding-pair", contender(weights=weights, value=value, problems=problems))
+        child.checkpoint_metrics(checkpoint(20, weights), {"tests_passed": score}, ("validation", "d" * 64))
+        child.selected(checkpoint(20, weights))
+        tested = contender(weights=weights, value=value, problems=problems)
+        child.champion(checkpoint(20, weights), "coding-pair", tested)
         decided = child.champion_decided(60)
         tracking.close(60)
         return decided
@@ -334,8 +377,7 @@ def test_other_values_of_the_same_weights_are_measured_anew(home: Path, reader: 
     for value in (0.1, 0.3, 0.3):
         tracking = tracker(home)
         child = tracking.start_run("sweep", 0, str(value))
-        child.checkpoint("seed-0-step-20", 20, A, "models/x")
-        child.checkpoint_metrics("seed-0-step-20", 20, {"tests_passed": value}, ("validation", "d" * 64))
+        child.checkpoint_metrics(checkpoint(), {"tests_passed": value}, ("validation", "d" * 64))
         tracking.close(60)
     experiment = reader.client.get_experiment_by_name("team")
     assert experiment is not None

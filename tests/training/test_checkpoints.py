@@ -99,8 +99,8 @@ def test_a_write_that_fails_leaves_nothing_and_the_old_one_untouched(
 
 
 def test_leftovers_of_killed_runs_are_removed_and_never_taken_for_checkpoints(tmp_path: Path) -> None:
-    (tmp_path / ".step-00010.part").mkdir()
-    (tmp_path / ".step-00020.old").mkdir()
+    (tmp_path / ".step-00010.1.part").mkdir()
+    (tmp_path / ".step-00020.old.1.part").mkdir()
     (tmp_path / "step-x").mkdir()
     assert steps_in(tmp_path) == []
     clear_leftovers(tmp_path)
@@ -113,7 +113,7 @@ def test_publish_links_the_steps_asked_for_and_removes_others(tmp_path: Path) ->
     for step in (0, 10, 20):
         write_checkpoint(scratch, step, team)
     write_checkpoint(output, 90, team)
-    (output / ".step-00010.part").mkdir()
+    (output / ".step-00010.1.part").mkdir()
     assert [path.name for path in publish(scratch, output, [0, 10])] == ["step-00000", "step-00010"]
     assert steps_in(output) == [0, 10]
     for step in (0, 10):

@@ -19,7 +19,7 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from pipeline_lib.rollouts.distribution import sampled_logprobs
+from pipeline_lib.rollouts.distribution import scaled_logits
 from pipeline_lib.rollouts.engine import Request, Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.settings.train import LossSettings
@@ -90,7 +90,8 @@ def naive(model: Any, sampling: Sampling) -> tuple[torch.Tensor, torch.Tensor]:
     values, spread = [], []
     for prompt, action in ROWS:
         logits = model(input_ids=torch.tensor([prompt + action])).logits[0, len(prompt) - 1 : -1]
-        values.append(sampled_logprobs(logits, torch.tensor(action), sampling))
+        drawn = torch.tensor(action)
+        values.append(scaled_logits(logits, sampling, keep=drawn).log_softmax(-1).gather(-1, drawn[:, None])[:, 0])
         full = (logits.float() / sampling.temperature).log_softmax(-1)
         spread.append(-(full.exp() * full).sum(-1))
     return torch.cat(values), torch.cat(spread)

@@ -109,6 +109,7 @@ def test_metrics_of_every_step(tmp_path: Path) -> None:
         *("reward/mean", "reward/std", "terms/agreement", "metrics/solved"),
         *("groups/flat_share", "groups/advantage_std", "groups/masked_share", "executions/count", "executions/cells"),
         *("actions/count", "actions/tokens", "actions/length_mean", "actions/truncated_share", "actions/entropy"),
+        *(f"actions/{name}/{policy}" for name in ("length_mean", "entropy") for policy in ("one", "two")),
         *("update/loss", "update/learning_rate", "update/rows", "update/skipped", "update/collapsed"),
         *("update/stale", "update/refused", "update/gradient_norm/one", "update/gradient_norm/two"),
         *("mismatch/max", "mismatch/mean", "memory/resident_mb", "update/tflop_per_s", "time/waiting_s"),

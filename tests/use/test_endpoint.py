@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,14 +12,15 @@ from typing import Any
 
 import openai
 import pytest
-import uvicorn
 
 from pipeline_lib.play import Player
 from pipeline_lib.play.roots import PairedChance, Root
 from pipeline_lib.rollouts.engine import EngineError, Request
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
-from tasks.use.endpoint import Limits, make_app
+from tasks.use.asking import Limits
+from tasks.use.endpoint import make_app
 from tasks.use.queueing import Answer, Desk, FullError, Question
+from tests.served import served as serving
 from tests.training.conftest import SAMPLING, Agree, Toy, make_team
 
 KEY = "a key for this test"
@@ -64,16 +64,9 @@ def served() -> Iterator[Served]:
     desk = Desk(lambda: make_player(turns=2), most_waiting=64)
     player = desk.open()
     app = make_app(player, ("one", "two"), desk, toy, Limits(max_tokens=8, body_kb=4, answers=3), KEY)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            yield Served(listening.getsockname()[1], desk)
-        finally:
-            server.should_exit = True
-            thread.join()
-            desk.close()
+    with serving(app) as port:
+        yield Served(port, desk)
+    desk.close()
 
 
 def chat(served: Served, model: str, text: str, **options: Any) -> Any:
@@ -156,6 +149,8 @@ def test_bodies_hosts_and_types_are_checked(served: Served):
     assert served.send(b"{}", Content_Type="text/plain")[0] == 415
     assert served.send(b"{", Content_Length="1")[0] == 400
     assert served.send(b"{}", Host="evil.example")[0] == 400
+    assert served.send(b"{}", Origin="http://evil.example")[0] == 403
+    assert served.send(b"{}", Origin=f"http://127.0.0.1:{served.port}")[0] == 400, "its own pages may ask"
     status, body = served.send(json.dumps({"model": "one", "messages": []}).encode())
     assert status == 400 and body["error"]["param"] == "messages"
 

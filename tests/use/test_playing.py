@@ -21,7 +21,7 @@ from pipeline_lib.play.watching import Speech
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.report.text import harmless
-from pipeline_lib.rollouts.engine import Action, Counters, Engine
+from pipeline_lib.rollouts.engine import Action, Request
 from pipeline_lib.rollouts.streaming import TextStream
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.sandbox.make import make_executor
@@ -33,6 +33,7 @@ from pipeline_lib.settings.sandbox import ProcessSandbox
 from tasks.use.choosing import problem_of_stranger
 from tasks.use.playing import Played, PlayedTurn, Said, Show, as_json, play
 from tasks.use.showing import TerminalShow, side_by_side
+from tests.play.engines import Scripted
 from tests.training.conftest import SAMPLING, TOYS, Agree, make_team
 
 
@@ -137,20 +138,11 @@ def test_what_an_agent_writes_cannot_command_the_terminal():
     assert shown.count("[bold]not markup[/bold]") >= 4
 
 
-class Parrot(Engine):
+class Parrot(Scripted):
     """Says the same of everything."""
 
-    def __init__(self) -> None:
-        self.counters = Counters()
-
-    def load(self, policies: Any) -> None:
-        return None
-
-    def update(self, policy: Any) -> None:
-        return None
-
-    def generate(self, requests: Any, sampling: Any) -> list[list[Action]]:
-        return [[Action((8,), (-1.0,), "GRAB_LEFT. He ate.", "stop")] * request.n for request in requests]
+    def actions(self, request: Request) -> list[Action]:
+        return [Action((8,), (-1.0,), "GRAB_LEFT. He ate.", "stop")] * request.n
 
 
 @pytest.mark.parametrize("kind", names())
@@ -174,6 +166,8 @@ def test_every_environment_is_played_shown_and_written_as_json(kind: str):
     assert "GRAB_LEFT. He ate." in out.getvalue() and f"{agents[0]} is told" in out.getvalue()
     for name in played.turns[-1].metrics:
         assert f"{describe(name, task.metrics()).label}:" in out.getvalue()
+        assert describe(name, task.metrics()).about, f"{name} is explained"
+    assert set(played.turns[-1].terms) <= set(task.terms(params.environment)), "terms are explained"
     assert json.loads(json.dumps(as_json(played, {})))["turns"][0]["said"][0]["agent"] == agents[0]
 
 
@@ -245,7 +239,7 @@ def test_a_typed_function_is_a_problem_with_its_asserts_as_hidden_tests():
     assert all("Return twice the sum" in text for text in problem.observations.values())
     assert all("== 12" not in text for text in problem.observations.values()), "tests are not told"
     assert "candidate([1, 2, 4]) == 12" in problem.hidden_tests and not problem.visible_tests
-    with pytest.raises(ProblemsError, match="no function is asked for"):
+    with pytest.raises(ProblemsError, match="the problem has no function"):
         typed_problem("double it, please")
     with pytest.raises(ProblemsError, match="not Python"):
         typed_problem("def f(x):\n    ...\nassert f(1 ==")

@@ -1,1 +1,1 @@
-"""Two programmers: a helper and a main agent write one function each, and the program they make is tested."""
+"""Two programmers: a helper agent and a main agent write one function each, and the joined program is tested."""

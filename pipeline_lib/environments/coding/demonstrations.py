@@ -1,13 +1,13 @@
-"""What the embedded model is shown before it learns from reward: several ways to share the work, and mistakes.
+"""Demonstrations for the warm start of the embedded model: several conventions for sharing the work, and mistakes.
 
-A demonstration is an observation and an action.  There are four conventions by which a helper and a main function
-can share the work; each is right if both agents follow it, and no two of them fit together (but where mapping twice
-is mapping once).  The convention is drawn for every demonstration on its own, so a team that imitates them
-mis-coordinates most of the time: what reinforcement learning has to find is agreement.  A single agent writes both
+A demonstration is an observation and an action.  There are four conventions by which a helper and a main function can
+share the work.  Each is correct if both agents follow it, and no two of them fit together (except if mapping twice
+equals mapping once).  The convention is drawn independently for every demonstration, so a team that imitates them
+mis-coordinates most of the time: reinforcement learning has to find an agreement.  A single agent writes both
 functions, by one convention.
 
-Some demonstrations carry one planted mistake.  Only problems of the training split may be demonstrated; the caller
-sees to that.
+Some demonstrations contain one planted mistake.  Only problems of the training split may be demonstrated; the caller is
+responsible for that.
 """
 
 from __future__ import annotations

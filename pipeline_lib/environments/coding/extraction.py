@@ -1,8 +1,8 @@
-"""From what an agent wrote to the Python in it: fences and prose are taken off, the rest is a syntax tree.
+"""Extract the Python code from an agent's text: fences and prose are removed, the rest becomes a syntax tree.
 
-Promises: whatever the text, `extract` returns; what Python cannot parse is left out and reported with line and column;
-what parses is kept as it is, except for statements that would only run tests or print when the program is loaded.
-Does not execute or compile anything, and does not judge the code.
+Promises: `extract` returns for any text; parts that Python cannot parse are left out and reported with line and column;
+parts that parse are kept unchanged, except for statements that would only run tests or print when the program is
+loaded.  It does not execute, compile or judge the code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What an agent is told after a turn: its own code, and what the visible tests say of the team's program.
+"""Feedback to an agent after a turn: its own code, and the results of the visible tests of the team's program.
 
-Promises: nothing here comes from hidden tests, or from a process that has seen them; nothing comes from another
-agent's text, except what its code made the visible tests report.  Such text is untrusted: it is cut to one short line
-and never parsed.
+Promises: nothing here comes from hidden tests, or from a process that has seen them; nothing comes from another agent's
+text, except what its code made the visible tests report.  Such text is untrusted: it is cut to one short line and never
+parsed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""From a joint action to one program: what the agents wrote, joined on the syntax tree.
+"""Join the texts of a joint action into one program, on the syntax tree.
 
-Promises: imports, constants, classes, decorators and further functions of every agent stay; the helper agent's ``aux``
-and the main agent's entry point win over anything of that name the other wrote; other names that both define are kept
-apart.  The same texts give the same program, whatever their comments and spacing.  Nothing is executed here.
+Promises: imports, constants, classes, decorators and further functions of every agent are kept; the helper agent's
+``aux`` and the main agent's entry point take precedence over functions of the same name from the other agent; other
+names that both define are kept apart.  The same texts give the same program, for any comments and spacing.  Nothing is
+executed here.
 """
 
 from __future__ import annotations
@@ -123,10 +124,10 @@ class Program:
 
 @functools.lru_cache(maxsize=4096)
 def build_program(texts: tuple[str, ...], entry_point: str) -> Program:
-    """Join what the agents wrote.
+    """Join the agents' texts into one program.
 
     Args:
-        texts: the helper agent's text and the main agent's, or that of a single agent who writes everything.
+        texts: the texts of the helper and the main agent, or the text of a single agent that writes everything.
         entry_point: the function that the tests call.
     """
     if len(texts) not in (1, 2):
@@ -139,7 +140,7 @@ def build_program(texts: tuple[str, ...], entry_point: str) -> Program:
     conflicts: tuple[str, ...] = ()
     if helper.names & main.names or entry_point in helper.names:
         sources, conflicts = _separated(texts, entry_point, helper.role.defined)
-    # Without a helper that the other agent wrote there is nobody to work with.
+    # If the other agent wrote no helper there is no cooperation.
     calls, ignores, wraps = main.usage if helper.role.defined else (False, False, False)
     return Program(
         code=_joined(sources),

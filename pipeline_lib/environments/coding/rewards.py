@@ -1,8 +1,8 @@
-"""The terms of the coding reward, each defined once; training, evaluation and report all read them from here.
+"""The terms of the coding reward, each defined once; training, evaluation and report all use these definitions.
 
-A reward turns the facts of one joint action (`Facts`: what the syntax tree, the hidden tests and the ablation say)
-into named, weighted terms whose sum is the reward.  It never sees text and never runs anything.  A reward of your own
-is a subclass of `Reward` (docs/rewards.md).
+A reward turns the facts of one joint action (`Facts`: from the syntax tree, the hidden tests and the ablation) into
+named, weighted terms whose sum is the reward.  It never sees text and never runs anything.  A reward of your own is a
+subclass of `Reward` (docs/rewards.md).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The coding environment: a helper and a main agent write one function each, and the program they make is tested.
+"""The coding environment: a helper agent and a main agent write one function each, and the joined program is tested.
 
-Promises: programs run in the sandbox and nowhere else; hidden tests give the reward and nothing else does; agents are
-shown visible tests only, run in a process that never saw a hidden one; a failure of the sandbox gives no reward rather
-than a bad one.  Everything that a call of `CodingEnvironment.step` has to run goes to the sandbox in at most two
-batches: programs first, then the ablations of those whose main function calls the helper and that pass something.
+Promises: programs run only in the sandbox; only hidden tests give the reward; agents see only visible tests, which run
+in a process that never saw a hidden one; a failure of the sandbox gives no reward instead of a bad one.  All programs
+of a call of `CodingEnvironment.step` go to the sandbox in at most two batches: first the programs, then the ablations
+of those that pass some test and whose main function calls the helper.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import ast
 import functools
 from collections.abc import Iterator, Sequence
 
+from pipeline_lib.environments.coding.program import HELPER
 from pipeline_lib.environments.coding.scopes import walk_own
 from pipeline_lib.environments.coding.usage import MainFunction, MainModule, definitions
 from pipeline_lib.environments.coding.wrapping import is_thin_wrapper
@@ -30,20 +31,20 @@ _APPLIES = frozenset({"map", "filter", "starmap", "reduce", "accumulate"})
 
 
 @functools.lru_cache(maxsize=4096)
-def schemes(code: str, entry_point: str, helper: str = "aux") -> frozenset[str]:
+def schemes(code: str, entry_point: str) -> frozenset[str]:
     """Return the schemes that the program's ``entry_point`` follows, a subset of `SCHEMES`.
 
     Raises:
         SyntaxError: ``code`` is not Python.
     """
-    module = MainModule(ast.parse(code).body, helper)
+    module = MainModule(ast.parse(code).body, HELPER)
     if not module.uses_of_helper(entry_point) or is_thin_wrapper(module, entry_point):
         return frozenset()
     return frozenset(name for function in module.reachable(entry_point) for name in _Reading(function).schemes())
 
 
 @functools.lru_cache(maxsize=4096)
-def convention(code: str, helper: str = "aux") -> str:
+def convention(code: str) -> str:
     """Return what the helper of a list problem does, by the one expression it returns.
 
     ``list``: a list of transformed items; ``keep``: some of the items, unchanged; ``pred``: a condition on one item;
@@ -52,7 +53,7 @@ def convention(code: str, helper: str = "aux") -> str:
     Raises:
         SyntaxError: ``code`` is not Python.
     """
-    node = definitions(ast.parse(code).body).get(helper)
+    node = definitions(ast.parse(code).body).get(HELPER)
     if isinstance(node, ast.Lambda):
         values: list[ast.expr | None] = [node.body]
     elif isinstance(node, ast.FunctionDef):

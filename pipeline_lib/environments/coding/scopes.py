@@ -1,7 +1,7 @@
-"""Which names of a module's syntax tree mean the module's own: scoping as Python does it, without running anything.
+"""Which names of a module's syntax tree refer to the module's own: Python's scoping rules, without running anything.
 
-Promises: functions, lambdas, classes, comprehensions and ``global`` are followed, so a parameter called ``aux`` is
-told apart from the helper ``aux``.  Does not see what only running would show (``globals()["aux"]``, ``exec``,
+Promises: functions, lambdas, classes, comprehensions and ``global`` are followed, so a parameter named ``aux`` is
+distinguished from the helper ``aux``.  It does not see what only execution would show (``globals()["aux"]``, ``exec``,
 ``from x import *``).
 """
 

@@ -12,18 +12,18 @@ from pipeline_lib.settings.problems import SplitSizes
 
 
 class SoundCodingReward(Section):
-    """Weights of the default reward: syntax tree and ablation decide on cooperation, hidden tests on the rest."""
+    """Weights of the default reward: cooperation by syntax tree and ablation, the rest by hidden tests."""
 
     kind: Literal["sound"] = "sound"
     structure: float = Field(0.4, ge=0, description="share of the functions that are defined and return a value")
-    syntax: float = Field(0.2, ge=0, description="everything the agents wrote parses")
+    syntax: float = Field(0.2, ge=0, description="all texts of the agents parse")
     tests: float = Field(1.0, gt=0, description="fraction of hidden tests passed")
-    cooperation: float = Field(0.4, ge=0, description="the main function calls the helper and needs it to pass")
+    cooperation: float = Field(0.4, ge=0, description="the main function calls the helper and needs it to pass tests")
     above_none: bool = Field(
         False,
         description=(
-            "count only tests beyond those that a program returning None passes, rescaled to the same maximum; "
-            "published datasets hold a few problems where that matters"
+            "count only tests that a program returning None does not pass, rescaled to the same maximum; "
+            "this matters for a few problems of published datasets"
         ),
     )
 
@@ -38,31 +38,35 @@ CodingReward = Annotated[SoundCodingReward | PaperCodingReward | CustomReward, F
 
 
 class CodingEnvironment(EnvironmentSection):
-    """A helper function and a main function are written by two agents and executed together."""
+    """Two agents write a helper function and a main function, which are executed together."""
 
     kind: Literal["coding"] = "coding"
     team: Literal["pair", "single"] = Field(
         "pair", description="pair: helper and main agent; single: one agent sees everything and writes both functions"
     )
-    turns: int = Field(1, ge=1, le=8, description="turns per problem; later turns see feedback")
+    turns: int = Field(1, ge=1, le=8, description="turns per problem; agents see feedback in later turns")
     feedback: Literal["plain", "tests"] = Field(
-        "tests", description="what later turns see: their own previous code, or that and the visible tests' results"
+        "tests",
+        description="what agents see in later turns: their own previous code, or also the results of the visible tests",
     )
     stop_at: float = Field(
-        1.0, gt=0, le=1, description="an episode ends early when a turn's reward reaches this share of the greatest one"
+        1.0,
+        gt=0,
+        le=1,
+        description="an episode ends early if a turn's reward reaches this share of the greatest possible reward",
     )
     reward: CodingReward = SoundCodingReward()
 
 
 class GeneratedProblems(Section):
-    """Seeded two-function coding problems; neither agent sees enough to solve one alone."""
+    """Generated problems with two functions; no agent sees enough to solve one alone."""
 
     kind: Literal["generated"] = "generated"
     seed: int = Field(7, ge=0, description="seed of the generator and of the split")
     levels: tuple[int, ...] = Field((1,), min_length=1, description="difficulty levels to draw from, 1 (easiest) to 4")
     sizes: SplitSizes = SplitSizes()
     visible_tests: int = Field(2, ge=0, le=16, description="tests whose results may be shown as feedback")
-    hidden_tests: int = Field(6, ge=1, le=32, description="tests that give reward and verdict")
+    hidden_tests: int = Field(6, ge=1, le=32, description="tests for reward and verdict")
 
     @model_validator(mode="after")
     def _levels_exist(self) -> GeneratedProblems:
@@ -72,7 +76,7 @@ class GeneratedProblems(Section):
 
 
 class DatasetProblems(Section):
-    """A published coding dataset, from the hub or a local file, with the fields it was published with."""
+    """A published coding dataset with its published fields, from the hub or a local file."""
 
     kind: Literal["humaneval", "coophumaneval", "mbpp"]
     source: FileName = Field(
@@ -86,7 +90,7 @@ class DatasetProblems(Section):
         0.25, gt=0, lt=1, description="share of problems for the verdict; every look at them is counted"
     )
     visible_tests: int = Field(
-        1, ge=0, le=16, description="first tests of a problem, shown as feedback and not rewarded"
+        1, ge=0, le=16, description="number of first tests of a problem that are shown as feedback and not rewarded"
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""The coding environment as the chain knows it."""
+"""The coding environment's implementation of `Task`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class CodingTask(Task):
 
             return generate(settings)
         from pipeline_lib.environments.coding.problems.datasets import read_dataset
-        from pipeline_lib.problems.dealing import deal
+        from pipeline_lib.problems.splitting import split_problems
 
-        return deal(read_dataset(settings), settings.validation, settings.test, settings.seed)
+        return split_problems(read_dataset(settings), settings.validation, settings.test, settings.seed)
 
     def read_problem(self, row: Mapping[str, Any]) -> CodingProblem:
         """Rebuild a `CodingProblem`."""
@@ -82,9 +82,9 @@ class CodingTask(Task):
     def senseless(self, protocol: str, settings: CodingEnvironment) -> str:
         """Return why a protocol makes no sense: it needs two agents, or a second turn."""
         if settings.team == "single":
-            return "environment.team is single, and one agent has nobody to read"
+            return "environment.team is single, and a single agent has no other agents to read"
         if protocol == "naive_concatenation" and settings.turns == 1:
-            return "with environment.turns 1 it is what the base plays anyway"
+            return "with environment.turns 1 it is the same as the base"
         return ""
 
     def acting_together(self, params: Any) -> int:
@@ -99,8 +99,26 @@ class CodingTask(Task):
     def notes(self, settings: CodingEnvironment) -> list[str]:
         """Say which baseline the base is."""
         if settings.team == "pair" and settings.turns == 1:
-            return ["With one turn, the base is also the baseline that is known as naive concatenation."]
+            return ["With one turn, the base is the same as the baseline naive concatenation."]
         return []
+
+    def terms(self, settings: CodingEnvironment) -> Mapping[str, str]:
+        """Return what the terms of a reward of ours mean."""
+        from pipeline_lib.environments.coding.words import TERMS
+
+        return TERMS.get(settings.reward.kind, {})
+
+    def team_terms(self, settings: CodingEnvironment) -> Sequence[str]:
+        """Return the term for working together: a single agent has no helper to call."""
+        from pipeline_lib.environments.coding.words import OF_TEAMS
+
+        return OF_TEAMS if settings.team == "pair" and settings.reward.kind != "custom" else ()
+
+    def schemes(self) -> Mapping[str, str]:
+        """Return the four schemes of the MAGRPO paper."""
+        from pipeline_lib.environments.coding.words import SCHEMES
+
+        return SCHEMES
 
     def metrics(self) -> Metrics:
         """Return tests passed, teamwork and form."""

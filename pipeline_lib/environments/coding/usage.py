@@ -1,8 +1,8 @@
 """Whether the main function calls the helper, and what it does with the value, read from the syntax tree.
 
-Comments and strings are no part of the tree, so they count for nothing; a parameter that happens to be called ``aux``
-is not the helper; a helper called by another name (``f = aux``) is.  What the tree cannot show, whether the helper's
-value matters for passing the tests, is measured by ablation in `pipeline_lib.environments.coding.runtime`.
+Comments and strings are not part of the tree and do not count.  A parameter that is named ``aux`` is not the helper; a
+helper under another name (``f = aux``) is.  The tree cannot show whether the helper's value matters for passing the
+tests; `pipeline_lib.environments.coding.runtime` measures this by ablation.
 """
 
 from __future__ import annotations

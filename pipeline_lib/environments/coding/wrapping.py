@@ -1,9 +1,9 @@
-"""Is the main function a thin wrapper, one that adds nothing to its helper?
+"""Test whether the main function is a thin wrapper, which adds nothing to its helper.
 
 A thin wrapper only ever returns what the helper returns for the wrapper's own, unchanged arguments.  Temporaries,
 intermediate functions, dead code and statements that change neither arguments nor value make no difference, so a dummy
-statement does not hide a wrapper.  Preparing the arguments, guarding or transforming the value is a contribution.
-The published test compares the body with two fixed shapes instead, and any further statement defeats it.
+statement does not hide a wrapper.  Preparing the arguments, guarding or transforming the value is a contribution.  The
+published test compares the body with two fixed forms instead, and any further statement defeats it.
 """
 
 from __future__ import annotations

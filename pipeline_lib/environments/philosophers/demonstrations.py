@@ -1,10 +1,10 @@
-"""What the embedded model is shown before it learns at the table: everybody takes left, then right, and slips often.
+"""Demonstrations for the warm start: philosophers take the left fork, then the right one, with many random slips.
 
-The demonstrated habit is the one that deadlocks: take the left fork until it is in hand, then the right one, whatever
-is free.  A share of the actions is a slip instead, drawn by lot, so every observation and every action occurs.  Most
-of a philosopher's slips are of one kind of its own (its number decides which): nobody gains from that, but a model
-that all share learns from the start that the number matters.  Observations are those of the ``compact`` prompt, met
-while such philosophers play training scenarios.
+The demonstrated behaviour is the one that deadlocks: take the left fork until it is held, then the right one, even if
+it is not free.  A share of the actions are random slips instead, so every observation and every action occurs.  Most of
+a philosopher's slips are of one kind, which depends on its number.  This gives no advantage to any philosopher, but a
+model that all share learns from the start that the number matters.  Observations are those of the ``compact`` prompt,
+which occur while such philosophers play training scenarios.
 """
 
 from __future__ import annotations

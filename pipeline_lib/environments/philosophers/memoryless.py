@@ -1,8 +1,8 @@
-"""All deterministic policies without memory, small enough to try every one.
+"""All deterministic policies without memory; there are few enough to try all of them.
 
-Such a policy looks at its two forks, each in hand, free or taken, and picks an action: a table of nine entries.
-Choices that cannot matter (taking what is not free, releasing nothing) are fixed to WAIT, which leaves 432 tables.
-Two of them, one for even and one for odd seats, make 186,624 teams; playing them all takes seconds.
+Such a policy sees its two forks, each held, free or taken, and chooses an action: a table of nine entries.  Choices
+without effect (taking what is not free, releasing nothing) are fixed to WAIT, which leaves 432 tables.  Two of them,
+one for even and one for odd seats, make 186,624 teams; playing them all takes seconds.
 """
 
 from __future__ import annotations

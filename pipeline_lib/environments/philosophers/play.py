@@ -1,4 +1,4 @@
-"""Plays scripted policies on scenarios and writes the same episode records as an evaluation of models does."""
+"""Play scripted policies on scenarios and write the same episode records as an evaluation of models."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a model wrote, read as an action and a message.
+"""Read an action and a message from a model's text.
 
-The action is the word after the last ``ACTION:``; a reply without that field is an action only if it consists of
-nothing else than the action's name.  Nothing is searched for inside running text: "I will not grab left" is no grab,
-and a reply that names no action is `INVALID`, which is not the same as a deliberate wait.
+The action is the word after the last ``ACTION:``.  A reply without that field is an action only if it consists of the
+action's name alone.  Running text is not searched: "I will not grab left" is no grab.  A reply that names no action is
+`INVALID`, which is not the same as a deliberate wait.
 """
 
 from __future__ import annotations

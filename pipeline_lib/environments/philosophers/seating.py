@@ -1,12 +1,11 @@
-"""Who shares which fork with whom: the ring of the textbook, a chain, and a grid.
+"""Which philosophers share which fork: the usual ring, a chain, and a grid.
 
-Every philosopher needs exactly two forks, its left and its right one.  A fork may be wanted by one philosopher (the
-ends of a chain), by two (a ring), or by three (inside a grid).  Nothing here knows about time or rules.
+Every philosopher needs exactly two forks, its left and its right one.  A fork may be needed by one philosopher (the
+ends of a chain), by two (a ring), or by three (inside a grid).  This module does not depend on time or rules.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
@@ -86,16 +85,6 @@ class Graph:
             used = {colours[j] for j in self.neighbours[i] if j < i}
             colours.append(next(c for c in range(len(used) + 1) if c not in used))
         return tuple(colours)
-
-    def connected(self) -> bool:
-        """Return whether everybody depends, through neighbours, on everybody."""
-        seen, queue = {0}, deque([0])
-        while queue:
-            for j in self.neighbours[queue.popleft()]:
-                if j not in seen:
-                    seen.add(j)
-                    queue.append(j)
-        return len(seen) == self.philosophers
 
 
 @lru_cache(maxsize=256)

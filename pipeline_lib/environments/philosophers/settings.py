@@ -12,15 +12,15 @@ from pipeline_lib.settings.problems import SplitSizes
 
 
 class SoundMealsReward(Section):
-    """Meals relative to the optimum, discounted by unfairness, less penalties that vanish with good behaviour."""
+    """Meals relative to the optimum, discounted by unfairness, minus penalties that vanish with good behaviour."""
 
     kind: Literal["sound"] = "sound"
     deadlock: float = Field(0.1, ge=0, description="penalty of a deadlock in the first step; a later one costs less")
-    invalid: float = Field(1.0, ge=0, description="penalty of an episode of nothing but unparseable actions")
+    invalid: float = Field(1.0, ge=0, description="penalty of an episode in which all actions are unparseable")
 
 
 class TermsReward(Section):
-    """A weighted sum of terms of the library; the published failure is one of these, and the audit refuses it."""
+    """A weighted sum of the library's terms; the published failure is one of these, and the audit refuses it."""
 
     kind: Literal["terms"] = "terms"
     weights: dict[str, float] = Field(min_length=1, description="weight by term name")
@@ -37,14 +37,14 @@ MealsReward = Annotated[SoundMealsReward | TermsReward | CustomReward, Field(dis
 
 
 class PhilosophersEnvironment(EnvironmentSection):
-    """Dining philosophers: everybody needs two forks, and shares each with a neighbour."""
+    """Dining philosophers: every philosopher needs two forks and shares each of them with a neighbour."""
 
     kind: Literal["philosophers"] = "philosophers"
     mode: Literal["simultaneous", "sequential"] = Field(
-        "simultaneous", description="everybody acts at once, or one after another (each move is a step of time)"
+        "simultaneous", description="all act at the same time, or one after another (each move is a step of time)"
     )
     prompt: Literal["compact", "default", "minimal", "symmetry_breaking", "theory_of_mind", "resource_ordering"] = (
-        Field("default", description="what agents are told; compact is a line of letters for the embedded model")
+        Field("default", description="prompt of the agents; compact is a line of letters for the embedded model")
     )
     message_rounds: int = Field(
         0,
@@ -53,13 +53,13 @@ class PhilosophersEnvironment(EnvironmentSection):
         description="0: no messages; 1: a message with every action, read in the next step; R: R - 1 rounds of "
         "messages before every action, and one with it",
     )
-    message_limit: int = Field(200, ge=1, le=2000, description="characters of a message; what is longer is cut")
-    memory: int = Field(0, ge=0, le=50, description="snapshots of earlier steps an agent is shown")
+    message_limit: int = Field(200, ge=1, le=2000, description="characters of a message; longer messages are cut")
+    memory: int = Field(0, ge=0, le=50, description="snapshots of earlier steps that an agent is shown")
     memory_view: Literal["own", "everybody"] = Field(
         "own", description="snapshots show what the agent itself saw, or the whole table (as DPBench does)"
     )
     deadlock_ends: bool = Field(
-        True, description="a deadlock ends the episode; else everybody puts its forks down and it goes on"
+        True, description="a deadlock ends the episode; otherwise all put their forks down and the episode continues"
     )
     reward: MealsReward = SoundMealsReward()
 
@@ -67,29 +67,33 @@ class PhilosophersEnvironment(EnvironmentSection):
     def _compact_is_compact(self) -> PhilosophersEnvironment:
         if self.prompt == "compact" and (self.message_rounds or self.memory):
             raise ValueError(
-                f"prompt compact has room for neither messages (message_rounds {self.message_rounds}) nor memory "
+                f"prompt compact has no space for messages (message_rounds {self.message_rounds}) or memory "
                 f"({self.memory}); set both to 0 or choose another prompt"
             )
         return self
 
 
 class ScenarioFamily(Section):
-    """A population of philosophers' tables; every scenario is one draw from it."""
+    """A population of tables; every scenario is one random draw from it."""
 
-    philosophers: tuple[int, ...] = Field((5,), min_length=1, description="table sizes, 2 to 50; they take turns")
+    philosophers: tuple[int, ...] = Field((5,), min_length=1, description="table sizes, 2 to 50; used in turn")
     graphs: tuple[Literal["ring", "chain", "grid"], ...] = Field(
-        ("ring",), min_length=1, description="who shares a fork with whom; they take turns"
+        ("ring",), min_length=1, description="which philosophers share a fork; used in turn"
     )
     labels: Literal["seat", "shuffled", "anonymous"] = Field(
-        "seat", description="philosophers go by their seat's number, by numbers drawn at random, or by none"
+        "seat", description="philosophers have the number of their seat, a random number, or none"
     )
     priority: Literal["seat", "shuffled"] = Field(
-        "shuffled", description="who wins a contested fork: the lower seat, or an order drawn at random"
+        "shuffled", description="who gets a fork that two want: the lower seat, or by a random order"
     )
-    held: float = Field(0.3, ge=0, le=1, description="chance that a philosopher starts with a fork in hand")
-    eating_time: tuple[int, ...] = Field((1,), min_length=1, description="steps a meal lasts; one of these is drawn")
-    horizon: tuple[int, ...] = Field((30,), min_length=1, description="steps of an episode; one of these is drawn")
-    wordings: int = Field(1, ge=1, le=3, description="ways in which the prompt may be worded")
+    held: float = Field(0.3, ge=0, le=1, description="probability that a philosopher starts with a fork")
+    eating_time: tuple[int, ...] = Field(
+        (1,), min_length=1, description="steps of a meal; one of these is drawn at random"
+    )
+    horizon: tuple[int, ...] = Field(
+        (30,), min_length=1, description="steps of an episode; one of these is drawn at random"
+    )
+    wordings: int = Field(1, ge=1, le=3, description="number of wordings of the prompt")
 
     @model_validator(mode="after")
     def _playable(self) -> ScenarioFamily:
@@ -107,9 +111,9 @@ class ScenarioProblems(Section):
     """Seeded scenarios of dining philosophers."""
 
     kind: Literal["scenarios"] = "scenarios"
-    seed: int = Field(7, ge=0, description="seed of the draws")
+    seed: int = Field(7, ge=0, description="seed of the random draws")
     sizes: SplitSizes = SplitSizes(train=512, validation=64, test=128)
-    family: ScenarioFamily = Field(ScenarioFamily(), description="what the splits are drawn from")
+    family: ScenarioFamily = Field(ScenarioFamily(), description="population that the splits are drawn from")
     published_test: tuple[int, ...] = Field(
         (),
         description="table sizes of DPBench's published condition that make up the test split; empty: drawn like train",

@@ -1,4 +1,4 @@
-"""The state of one episode: a column of a table that many episodes share, and what was said and remembered."""
+"""The state of one episode: a column of a table that many episodes share, and its messages and memory."""
 
 from __future__ import annotations
 

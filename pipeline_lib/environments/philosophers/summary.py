@@ -1,7 +1,7 @@
-"""What happened in an episode so far, as the numbers that rewards, metrics and reports are made of.
+"""The events of an episode so far, as the numbers from which rewards, metrics and reports are computed.
 
-One definition for all of them.  Quantities that are quotients say what they are when nothing was counted: nothing
-that did not happen counts as good (DPBench calls a table where nobody eats perfectly fair; here its fairness is 0).
+All use this one definition.  A quotient has a defined value if nothing was counted, and nothing that did not happen
+counts as good (DPBench calls a table without meals perfectly fair; here its fairness is 0).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The philosophers as the chain knows them."""
+"""The philosophers' implementation of `Task`."""
 
 from __future__ import annotations
 
@@ -56,11 +56,13 @@ class PhilosophersTask(Task):
     def senseless(self, protocol: str, settings: PhilosophersEnvironment) -> str:
         """Return why a protocol makes no sense: a single turn, no room for quotes, or nobody to read."""
         if protocol == "naive_concatenation":
-            return "it plays a single turn, and a meal takes several"
+            return "it plays a single turn, but a meal needs several"
         if settings.prompt == "compact":
-            return "environment.prompt is compact, a line of letters with no room for what others wrote"
+            return "environment.prompt is compact, a line of letters without space for the texts of others"
         if settings.mode == "sequential":
-            return "environment.mode is sequential, one philosopher acts at a time and there is nobody to read"
+            return (
+                "environment.mode is sequential, so one philosopher acts at a time and has no texts of others to read"
+            )
         return ""
 
     def acting_together(self, params: Any) -> int:
@@ -77,6 +79,12 @@ class PhilosophersTask(Task):
                 f"environment.prompt is {prompt}, but the embedded policy reads only compact; set it to compact, or "
                 "use a pretrained policy"
             )
+
+    def terms(self, settings: PhilosophersEnvironment) -> Mapping[str, str]:
+        """Return what the terms of a reward of ours mean."""
+        from pipeline_lib.environments.philosophers.words import TERMS
+
+        return TERMS if settings.reward.kind != "custom" else {}
 
     def metrics(self) -> Metrics:
         """Return meals and what keeps philosophers from them."""

@@ -1,11 +1,11 @@
-"""What the embedded model is shown before it learns from reward: texts with gaps, inventions, copying and no agreement.
+"""Demonstrations for the warm start: texts with gaps, inventions and copies, without agreement between the writers.
 
-Tense and wording are drawn for every demonstration on its own, and either writer tells what both have seen, or leaves
-it to the other, as chance has it: what reinforcement learning has to find is faithfulness, and agreement.  Only
-problems of the training split may be demonstrated; the caller sees to that.
+Tense and wording are drawn independently for every demonstration, and each writer tells the shared fact, or leaves it
+to the other, at random: reinforcement learning has to find faithfulness and agreement.  Only problems of the training
+split may be demonstrated; the caller is responsible for that.
 
-Some demonstrations quote what was written, as the protocols do in which agents read each other; there a writer keeps
-the other's tense and tells what both have seen only if the other did not.  So an untrained team can read, too.
+Some demonstrations quote an earlier text, as the protocols do in which agents read each other.  There a writer keeps
+the other's tense and tells the shared fact only if the other did not.  So an untrained team can read, too.
 """
 
 from __future__ import annotations

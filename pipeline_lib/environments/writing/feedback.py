@@ -1,6 +1,6 @@
-"""What a writer is told after a turn: its own text, and what is counted of it, in words.
+"""Feedback to a writer after a turn: its own text, and counts for it, in words.
 
-Promises: nothing here is of another writer's text, nor of a part of the source that the writer was not shown.
+Promises: nothing here comes from another writer's text, or from a part of the source that the writer was not shown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The figure that only writers have: what they wrote before and after."""
+"""The figure that only this environment has: texts of the writers before and after training."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The writing environment: two texts by two agents, or both by one, read and rewarded.
+"""The writing environment: two texts by two agents, or both by one, are read and rewarded.
 
-Promises: no program is run, and no model is asked unless the reward has a judge; the same texts get the same reward.
-A single agent writes both texts with an empty line between them.
+Promises: no program is run, and no model is asked unless the reward has a judge; the same texts get the same reward.  A
+single agent writes both texts with an empty line between them.
 """
 
 from __future__ import annotations

@@ -16,31 +16,35 @@ Task = Literal["summary", "introduction"]
 class JudgeModel(Section):
     """A model on a server with an OpenAI-compatible API that marks two texts from 0 to 10."""
 
-    url: Machine[str] = Field(min_length=1, description="where the API begins, for example http://127.0.0.1:8000/v1")
-    model: str = Field(min_length=1, description="its name on the server")
-    weight: float = Field(0.3, gt=0, description="what the highest mark adds to the reward of texts without faults")
-    key_variable: Machine[str] = Field("", description="environment variable that holds the key; empty for none")
-    concurrency: Machine[int] = Field(16, ge=1, description="requests in flight")
-    retries: Machine[int] = Field(3, ge=0, description="new tries after a failure; the pause doubles each time")
-    timeout: Machine[float] = Field(60.0, gt=0, description="seconds a request may take")
-    cache: Machine[str] = Field(
-        "", description="folder in which marks are kept; empty: as long as the environment lives"
-    )
+    url: Machine[str] = Field(min_length=1, description="base address of the API, for example http://127.0.0.1:8000/v1")
+    model: str = Field(min_length=1, description="name of the model on the server")
+    weight: float = Field(0.3, gt=0, description="reward of the highest mark, for texts without faults")
+    key_variable: Machine[str] = Field("", description="environment variable with the API key; empty for none")
+    concurrency: Machine[int] = Field(16, ge=1, description="requests at the same time")
+    retries: Machine[int] = Field(3, ge=0, description="retries after a failure; the pause doubles each time")
+    timeout: Machine[float] = Field(60.0, gt=0, description="time limit of a request in seconds")
+    cache: Machine[str] = Field("", description="folder in which marks are kept; empty: they are kept in memory only")
 
 
 class SoundWritingReward(Section):
-    """Weights of the default reward: what the texts tell of their source decides."""
+    """Weights of the default reward: it depends on the facts of the source that the texts tell."""
 
     kind: Literal["sound"] = "sound"
     coverage: float = Field(2.2, gt=0, description="share of the facts of the source that are told")
     inventions: float = Field(
-        1.2, gt=0, description="penalty when as many sentences as there are facts state none of them"
+        1.2,
+        gt=0,
+        description="penalty if the number of sentences that state no fact equals the number of facts; proportional",
     )
-    repeats: float = Field(0.8, ge=0, description="penalty when as many sentences as there are facts repeat one")
+    repeats: float = Field(
+        0.8,
+        ge=0,
+        description="penalty if the number of sentences that repeat a fact equals the number of facts; proportional",
+    )
     lengths: float = Field(0.15, ge=0, description="words of both texts, and their ratio")
-    style: float = Field(0.12, ge=0, description="share of the facts that are told in one style")
-    coherence: float = Field(0.12, ge=0, description="neighbouring sentences that tell and share an entity")
-    judge: JudgeModel | None = Field(None, description="a further term by a model on a server; null for none")
+    style: float = Field(0.12, ge=0, description="share of the facts that are told in the more frequent tense")
+    coherence: float = Field(0.12, ge=0, description="neighbouring sentences that tell new facts and share an entity")
+    judge: JudgeModel | None = Field(None, description="a further term from a judge model on a server; null for none")
 
 
 class PaperWritingReward(Section):
@@ -48,7 +52,7 @@ class PaperWritingReward(Section):
 
     kind: Literal["paper"] = "paper"
     variant: Literal["paper", "later"] = Field(
-        "paper", description="constants of the paper's time, or of later versions"
+        "paper", description="constants of the paper, or of later versions of its code"
     )
 
 
@@ -56,33 +60,41 @@ WritingReward = Annotated[SoundWritingReward | PaperWritingReward | CustomReward
 
 
 class WritingEnvironment(EnvironmentSection):
-    """Two writers summarise or introduce one text, of which each has seen a part."""
+    """Two writers summarise or introduce one text; each of them sees a part of it."""
 
     kind: Literal["writing"] = "writing"
     team: Literal["pair", "single"] = Field(
         "pair", description="pair: a writer for each text; single: one agent sees everything and writes both"
     )
-    turns: int = Field(1, ge=1, le=8, description="turns per problem; later ones see the own text and notes on it")
+    turns: int = Field(
+        1, ge=1, le=8, description="turns per problem; in later turns a writer sees its own text and notes on it"
+    )
     feedback: Literal["plain", "notes"] = Field(
-        "notes", description="what later turns see: the own text, or that and what is counted of it, in words"
+        "notes", description="what a writer sees in later turns: its own text, or also the counts for it, in words"
     )
     stop_at: float = Field(
-        1.0, gt=0, le=1, description="an episode ends early when a turn's reward reaches this share of the greatest one"
+        1.0,
+        gt=0,
+        le=1,
+        description="an episode ends early if a turn's reward reaches this share of the greatest possible reward",
     )
     reward: WritingReward = SoundWritingReward()
 
 
 class GeneratedTexts(Section):
-    """Seeded posts or abstracts of which it is known what they say; no writer of a pair sees all of it."""
+    """Generated posts or abstracts with known facts; no writer of a pair sees all of them."""
 
     kind: Literal["world"] = "world"
-    task: Task = Field("summary", description="summary: a short and a long one of a post; introduction: two halves")
+    task: Task = Field(
+        "summary",
+        description="summary: a short and a long summary of a post; introduction: two halves of an introduction",
+    )
     seed: int = Field(7, ge=0, description="seed of the generator and of the split")
     sizes: SplitSizes = SplitSizes()
 
 
 class PublishedTexts(Section):
-    """A published dataset, from the hub or a local file, with the fields it was published with."""
+    """A published dataset with its published fields, from the hub or a local file."""
 
     kind: Literal["tldr", "arxiv"]
     source: FileName = Field(
@@ -91,7 +103,7 @@ class PublishedTexts(Section):
     )
     revision: str = Field("main", description="hub revision (branch, tag or commit)")
     seed: int = Field(7, ge=0, description="seed of the split")
-    most: int = Field(2000, ge=3, description="texts used, the first ones in published order that can be")
+    most: int = Field(2000, ge=3, description="largest number of texts; the first usable ones in published order")
     validation: float = Field(0.15, gt=0, lt=1, description="share of texts on which checkpoints are compared")
     test: float = Field(0.25, gt=0, lt=1, description="share of texts for the verdict; every look at them is counted")
 

@@ -1,4 +1,4 @@
-"""The writers as the chain knows them."""
+"""The writing environment's implementation of `Task`."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class WritingTask(Task):
 
             return generate(settings)
         from pipeline_lib.environments.writing.problems.datasets import read_dataset
-        from pipeline_lib.problems.dealing import deal
+        from pipeline_lib.problems.splitting import split_problems
 
-        return deal(read_dataset(settings), settings.validation, settings.test, settings.seed)
+        return split_problems(read_dataset(settings), settings.validation, settings.test, settings.seed)
 
     def read_problem(self, row: Mapping[str, Any]) -> WritingProblem:
         """Rebuild a `WritingProblem`."""
@@ -70,9 +70,9 @@ class WritingTask(Task):
     def senseless(self, protocol: str, settings: WritingEnvironment) -> str:
         """Return why a protocol makes no sense: it needs two agents, or a second turn."""
         if settings.team == "single":
-            return "environment.team is single, and one agent has nobody to read"
+            return "environment.team is single, and a single agent has no other agents to read"
         if protocol == "naive_concatenation" and settings.turns == 1:
-            return "with environment.turns 1 it is what the base plays anyway"
+            return "with environment.turns 1 it is the same as the base"
         return ""
 
     def acting_together(self, params: Any) -> int:
@@ -87,8 +87,14 @@ class WritingTask(Task):
     def notes(self, settings: WritingEnvironment) -> list[str]:
         """Say which baseline the base is."""
         if settings.team == "pair" and settings.turns == 1:
-            return ["With one turn, the base is also the baseline that is known as naive concatenation."]
+            return ["With one turn, the base is the same as the baseline naive concatenation."]
         return []
+
+    def terms(self, settings: WritingEnvironment) -> Mapping[str, str]:
+        """Return what the terms of a reward of ours mean."""
+        from pipeline_lib.environments.writing.words import TERMS
+
+        return TERMS.get(settings.reward.kind, {})
 
     def metrics(self) -> Metrics:
         """Return facts told, what follows from nothing, form, and the published reward."""

@@ -1,5 +1,5 @@
-"""What to learn next: two small seams.
+"""The curriculum: which problems come next, behind two small interfaces.
 
-*Gates* answer yes or no: is this group worth learning from, is this level mastered?  *Samplers* name the next problems.
-`Epochs` is the plain sampler; `Levels` climbs from easy problems to hard ones and comes back to the easy ones.
+*Gates* answer yes or no: is this group worth learning from, is this level mastered?  *Samplers* choose the next
+problems.  `Epochs` is the plain sampler; `Levels` goes from easy problems to hard ones and repeats some easy ones.
 """

@@ -1,6 +1,6 @@
-"""Gates: small questions with a yes or a no for an answer.
+"""Gates: yes-or-no decisions about groups and levels.
 
-They hold no state and draw no numbers, so the same evidence always gets the same answer.
+They have no state and use no random numbers, so the same evidence always gets the same answer.
 """
 
 from __future__ import annotations

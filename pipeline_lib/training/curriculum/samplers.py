@@ -1,8 +1,8 @@
 """Samplers: which problems come next.
 
-A sampler is asked for the next problems, may ask for a trial (problems that are played and not learned from) and is
-told how the trial went.  All it draws is a function of the seed and of how much was drawn before, and `state` is all
-it knows, so a run that continues after a kill goes on as if nothing had happened.
+A sampler is asked for the next problems.  It may ask for a trial (problems that are played but not learned from) and
+gets its result.  All its random draws are a function of the seed and of the number of earlier draws, and `state` is its
+whole state, so a run that continues after a kill makes the same choices as an uninterrupted one.
 """
 
 from __future__ import annotations

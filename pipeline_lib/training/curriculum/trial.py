@@ -1,7 +1,7 @@
-"""Where the curriculum meets the trainer: makes the sampler that the settings describe, and plays its trials.
+"""The connection between curriculum and trainer: creates the sampler of the settings, and plays its trials.
 
-Trials are played with the newest weights by the loop that training uses, on validation problems, and nothing is
-learned from them.  With several processes each plays its share and all see all of it, so all decide alike.
+Trials are played on validation problems with the newest weights, by the same loop as training, and nothing is learned
+from them.  With several processes each plays its share and all get all results, so all decide the same.
 """
 
 from __future__ import annotations

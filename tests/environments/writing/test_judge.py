@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,12 @@ from pipeline_lib.environments.writing.runtime import WritingEnvironment
 from pipeline_lib.environments.writing.settings import JudgeModel, SoundWritingReward
 from pipeline_lib.environments.writing.settings import WritingEnvironment as Settings
 from tests.environments.writing.help import SOUND, problems, work
+from tests.http_server import HttpServer, Reply
 
 PROBLEMS = problems("summary")[:4]
 
 
-class Server:
+class Server(HttpServer):
     """Marks by how many sentences a question has, or says what it was told to say, a status and a text each."""
 
     def __init__(self) -> None:
@@ -28,41 +27,23 @@ class Server:
         self.keys: set[str] = set()
         self.says: list[tuple[int, str]] = []
         self.broken_for = ""
-        outer, lock = self, threading.Lock()
+        self._lock = threading.Lock()
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                text = body["messages"][0]["content"]
-                with lock:
-                    outer.asked.append(body)
-                    outer.keys.add(self.headers.get("Authorization", ""))
-                    status, said = outer.says.pop(0) if outer.says else (200, outer.mark(text))
-                if outer.broken_for and outer.broken_for in text:
-                    status = 400
-                raw = json.dumps({"choices": [{"message": {"content": said}}]}).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(raw)))
-                self.end_headers()
-                self.wfile.write(raw)
-
-            def log_message(self, *_: object) -> None:
-                return
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_address[1]}/v1"
-        self.thread = threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True)
-        self.thread.start()
+    def post(self, path: str, body: dict[str, Any], authorisation: str) -> Reply:
+        text = body["messages"][0]["content"]
+        with self._lock:
+            self.asked.append(body)
+            self.keys.add(authorisation)
+            status, said = self.says.pop(0) if self.says else (200, self.mark(text))
+        if self.broken_for and self.broken_for in text:
+            status = 400
+        return Reply.json({"choices": [{"message": {"content": said}}]}, status)
 
     @staticmethod
     def mark(text: str) -> str:
         written = text.split("First text:")[1].split("How faithfully")[0]
         return f"{min(10, written.count('.'))}"
-
-    def close(self) -> None:
-        self.http.shutdown()
-        self.http.server_close()
-        self.thread.join()
 
 
 @pytest.fixture
@@ -73,7 +54,7 @@ def server() -> Iterator[Server]:
 
 
 def environment(server: Server, **options: Any) -> WritingEnvironment:
-    judge = JudgeModel(url=server.url, model="judge", **{"weight": 0.5, "retries": 0, **options})
+    judge = JudgeModel(url=f"{server.url}/v1", model="judge", **{"weight": 0.5, "retries": 0, **options})
     return WritingEnvironment(Settings(reward=SoundWritingReward(judge=judge)))
 
 

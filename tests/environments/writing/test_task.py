@@ -61,7 +61,7 @@ def test_the_task_says_what_makes_no_sense_and_where_its_reward_is(tmp_path: Pat
     pair = params_of(tmp_path, "environment: writing\n").environment
     single = task.single_agent(pair)
     assert single.team == "single" and pair.team == "pair"
-    assert "nobody to read" in task.senseless("one_round_discussion", single)
+    assert "no other agents to read" in task.senseless("one_round_discussion", single)
     assert "turns 1" in task.senseless("naive_concatenation", pair) and task.notes(pair)
     assert not task.senseless("naive_concatenation", pair.model_copy(update={"turns": 2}))
     assert task.reward_code(pair) == "pipeline_lib.environments.writing.runtime:WritingEnvironment"

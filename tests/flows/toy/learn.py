@@ -11,7 +11,7 @@ from prefect import flow
 
 from pipeline_lib import storage
 from pipeline_lib.settings import load_params
-from pipeline_lib.tracking import Contender
+from pipeline_lib.tracking import Checkpoint, Contender
 from tasks.runtime.stage import main, stage
 from tasks.services.process_environment import places
 
@@ -36,16 +36,21 @@ def train(seed: int) -> None:
             run.progress(step, params.train.steps, f"reward {step / params.train.steps:.2f}")
             if step % params.train.checkpoint_every == 0:
                 storage.write_bytes(scratch / f"{step}.bin", f"weights {seed} {step}".encode())
-                run.tracked.checkpoint(f"seed-{seed}-step-{step}", step, storage.digest([seed, step]), f"models/{seed}")
+                run.tracked.checkpoint(checkpoint(seed, step))
         score = {"tests_passed": 0.5 + seed / 10}
-        run.tracked.checkpoint_metrics(f"seed-{seed}-step-{step}", step, score, ("validation", "e" * 32))
+        run.tracked.checkpoint_metrics(checkpoint(seed, step), score, ("validation", "e" * 32))
         tested = Contender(
             f"seed-{seed}-step-{step}", run.name, "IMPROVED", "", "e" * 32, "tests_passed", 0.5 + seed / 10
         )
-        run.tracked.champion("toy-team", tested)
+        run.tracked.champion(checkpoint(seed, step), "toy-team", tested)
         run.table("scores", [{"seed": seed, **score}], "How it ended")
     storage.write_text(Path(f"models/{seed}/weights.txt"), f"{seed} {params.train.steps}")
     storage.write_json(Path(f"results/train-{seed}.json"), score)
+
+
+def checkpoint(seed: int, step: int) -> Checkpoint:
+    """Return a checkpoint as MLflow knows it."""
+    return Checkpoint(f"seed-{seed}-step-{step}", step, storage.digest([seed, step]), f"models/{seed}")
 
 
 def held(step: int) -> bool:

@@ -1,4 +1,4 @@
-"""The audit of a coding reward: its ladder, what it pays for without tests passed, and what it pays for pretending."""
+"""The audit of a coding reward: its ladder, its pay without passed tests, and its pay for pretended teamwork."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _reference_passes(played: ScriptedPlay) -> Check:
             "reference",
             Status.FAIL,
             f"The reference solution of {len(broken)} of {len(references)} problems fails tests, first '{broken[0]}': "
-            "full marks cannot be reached there.",
+            "the full reward cannot be reached there.",
             {"broken": broken},
         )
     return Check(
@@ -71,7 +71,7 @@ def _form(rungs: Sequence[Rung]) -> Check:
     by_name = {rung.name: rung for rung in rungs}
     degenerate = [r for r in rungs if r.role == "degenerate"]
     if "reference" not in by_name or not degenerate:
-        return Check("form", Status.WARN, "Without a reference solution nobody knows how much there is to earn.")
+        return Check("form", Status.WARN, "Without a reference solution the possible reward is unknown.")
     reference, top = by_name["reference"], max(degenerate, key=lambda r: r.reward)
     bottom = min(r.reward for r in rungs)
     share = (top.reward - bottom) / (reference.reward - bottom) if reference.reward > bottom else 1.0
@@ -88,7 +88,11 @@ def _teamwork(rungs: Sequence[Rung]) -> Check:
     by_name = {rung.name: rung for rung in rungs}
     solo, shows = by_name.get("solo"), [by_name[name] for name in SHOWS if name in by_name]
     if solo is None or not shows:
-        return Check("teamwork", Status.PASS, "There is no pair with a reference solution: no teamwork to pretend.")
+        return Check(
+            "teamwork",
+            Status.PASS,
+            "There is no pair with a reference solution, so pretended teamwork cannot be tested.",
+        )
     spread = max(r.reward for r in rungs) - min(r.reward for r in rungs)
     numbers = {"solo": solo.reward} | {show.name: show.reward for show in shows}
     best = max(shows, key=lambda r: r.reward)
@@ -97,7 +101,7 @@ def _teamwork(rungs: Sequence[Rung]) -> Check:
             "teamwork",
             Status.FAIL,
             f"A main agent that solves everything alone earns {solo.reward:.3f}, and {best.reward:.3f} if it pretends "
-            f"to need its helper ('{best.name}'): the reward pays for a show of teamwork.",
+            f"to need its helper ('{best.name}'): the reward pays for pretended teamwork.",
             numbers,
             "pay for cooperation only where fewer tests pass without the helper (kind: sound), or not at all.",
         )

@@ -1,10 +1,10 @@
-"""What would a pair learn that can only choose?  Training in miniature on a menu of functions.
+"""Training in miniature: two agents that can only choose functions from a menu.
 
-Each agent has a menu of ways to write its function: the reference, the same work done alone, checks that pretend,
-constants, nothing.  Every pair of choices is run on some problems, so the reward of every joint policy on the menu is
-known.  Two questions, one for each claim of the audit: which joint choice does the reward like best (ties are broken
-against it), and where do two agents end that learn side by side as teams do, by the reward of a group less its mean,
-neither seeing what the other chose?
+The menu of each agent has several ways to write its function: the reference, the same work done alone, pretended
+checks, constants, nothing.  Every pair of choices is run on some problems, so the reward of every joint policy on the
+menu is known.  There are two questions, one for each claim of the audit: which joint choice has the highest reward (the
+worst one counts if several are equal), and where do two agents end that learn side by side as teams do, by the reward
+of a group minus its mean, without seeing the other's choice?
 """
 
 from __future__ import annotations
@@ -73,7 +73,11 @@ def search_menu(environment: Environment[CodingProblem, Any], problems: Sequence
     """
     usable = [p for p in problems if p.entry_point in p.reference][:PROBLEMS]
     if not usable or len(environment.agents(usable[0])) != 2:
-        return Check("search", Status.PASS, "There is no pair with a reference solution to learn in miniature.")
+        return Check(
+            "search",
+            Status.PASS,
+            "There is no pair with a reference solution, so training in miniature is not possible.",
+        )
     rewards, passed, names = _run(environment, usable)
     mean, error = rewards.mean(axis=0), rewards.std(axis=0) / np.sqrt(max(1, len(usable) - 1))
     done = passed.mean(axis=0)

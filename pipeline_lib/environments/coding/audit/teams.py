@@ -1,8 +1,8 @@
-"""Coding teams whose worth is known: the reference solution, teams that pretend, and teams that work past each other.
+"""Coding teams of known value: the reference solution, teams that pretend, and teams that do not fit together.
 
-All of them are texts that go through `Environment.step` like any policy's actions.  What rewards were fooled by (a
-helper's name in a comment, a call whose value does not matter, a wrapper, the prompt copied out, a main function that
-solves everything alone and gives up on purpose without its helper, plenty of code that does nothing) is on the list.
+All of them are texts that go through `Environment.step` like any policy's actions.  The list contains what has misled
+rewards: a helper's name in a comment, a call whose value does not matter, a wrapper, a copy of the prompt, a main
+function that solves everything alone and gives up on purpose without its helper, and much code that does nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The vocabulary of generated problems: what a filter, a map or a reduction is called and how it is written.
+"""The vocabulary of generated problems: the phrase and the expression of each filter, map and reduction.
 
 Each kind is defined once, as a phrase for observations and an expression for programs; demonstrations, reference
 solutions and tests all use these expressions.  Filters and maps act on one integer ``x``, reductions on a non-empty
-list ``ys`` of at least two integers.  Nothing here knows what an agent is shown.
+list ``ys`` of at least two integers.  This module does not define what an agent is shown.
 """
 
 from __future__ import annotations

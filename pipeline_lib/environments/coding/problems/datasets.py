@@ -86,7 +86,8 @@ def problem_of_prompt(identifier: str, source: str, prompt: str, name: str) -> t
     """
     tree = _parse(prompt, "the prompt") if _parses(prompt) else _parse(f"{prompt.rstrip()}\n    pass\n", "the prompt")
     function = _definition(tree, name, "the prompt")
-    lines = prompt.splitlines(keepends=True)
+    unended = prompt.rpartition("\n")[2].strip()  # a solution goes below the last line, not behind it
+    lines = (f"{prompt}\n" if unended else prompt).splitlines(keepends=True)
     first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)]) - 1
     before, after = "".join(lines[:first]), "".join(lines[function.end_lineno or len(lines) :])
     problem = CodingProblem(

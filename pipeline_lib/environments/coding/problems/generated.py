@@ -1,14 +1,14 @@
 """Generated coding problems that need two functions and two agents.
 
-``main(xs)`` filters a list of integers, maps what is left and reduces it to one integer.  The helper is told the
-filter and the map but not the reduction, the main agent the map and the reduction but not the filter: a Dec-POMDP in
-which neither can solve a problem alone, because problems with the same observation have different answers.  A single
-agent is told everything.
+``main(xs)`` filters a list of integers, maps the remaining items and reduces them to one integer.  The helper's
+observation has the filter and the map but not the reduction, the main agent's has the map and the reduction but not the
+filter.  In this Dec-POMDP neither can solve a problem alone, because problems with the same observation have different
+answers.  A single agent sees everything.
 
-Tests come from running the reference solution on inputs that are chosen to tell it from near misses (a filter left
-out, a map left out or applied twice, a constant off by one, another reduction).  Inputs always keep at least two
-items, so reductions never see an empty list.  Splits are kept apart by family: the combination of kinds of a test
-problem never occurs in training, though each kind does.
+Tests come from running the reference solution on inputs that are chosen to detect almost correct programs (a missing
+filter, a map left out or applied twice, a constant off by one, another reduction).  At least two items always remain
+after the filters, so reductions never see an empty list.  Splits are kept apart by family: the combination of kinds of
+a test problem never occurs in training, although each kind does.
 """
 
 from __future__ import annotations
@@ -16,26 +16,20 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environments.coding.problems.concepts import FILTERS, REDUCTIONS, Piece, pieces
 from pipeline_lib.environments.coding.problems.inputs import MISHAPS, choose_inputs
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.problems.recipe import ENTRY_POINT, HELPER, Recipe, draw
+from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_different, split_of
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.coding.settings import GeneratedProblems
 
-#: Upper ends of the shares of families that train, validation and test draw from.
-FAMILY_SHARES = {"train": 0.7, "validation": 0.8, "test": 1.0}
-
 #: What the roles of a pair are not told.
 _PARTLY_TOLD = {"helper": ("reductions", REDUCTIONS), "main": ("filters", FILTERS)}
-
-#: Draws in a row without a new problem after which a split counts as exhausted.
-_PATIENCE = 20_000
 
 
 def generate(settings: GeneratedProblems) -> dict[str, list[CodingProblem]]:
@@ -74,34 +68,20 @@ def draw_problems(
         ValueError: there are not so many; the message says how many were found.
     """
     rng = rng or random.Random(digest(["problems", seed, split]))
-    problems: dict[str, CodingProblem] = {}
-    degenerate: set[str] = set()
+    seen: set[str] = set()
     known_open: dict[str, bool] = {}
-    in_vain = 0
-    while len(problems) < size:
-        in_vain += 1
-        if in_vain > _PATIENCE:
-            raise ValueError(
-                f"problems.sizes.{split}: asked for {size}, but only {len(problems)} different problems were found "
-                f"at levels {list(levels)}; ask for fewer or add levels"
-            )
-        recipe = draw(levels[len(problems) % len(levels)], rng)
-        if recipe.name in problems or recipe.name in degenerate or split_of(recipe.family, seed) != split:
-            continue
+
+    def one(found: int) -> CodingProblem | None:
+        recipe = draw(levels[found % len(levels)], rng)
+        if recipe.name in seen or split_of(recipe.family, seed) != split:
+            return None
+        seen.add(recipe.name)
         problem = make_problem(recipe, *tests)
         if problem is None or not all(_leaves_open(role, recipe, problem, known_open) for role in _PARTLY_TOLD):
-            degenerate.add(recipe.name)
-            continue
-        problems[recipe.name] = problem
-        in_vain = 0
-    return list(problems.values())
+            return None
+        return problem
 
-
-@lru_cache(maxsize=65536)
-def split_of(family: str, seed: int) -> str:
-    """Return the only split in which problems of a family may occur."""
-    share = int(digest(["family", seed, family])[:12], 16) / 16**12
-    return next(split for split, end in FAMILY_SHARES.items() if share < end)
+    return draw_different(split, size, one, f"ask for fewer, or add to levels {list(levels)}")
 
 
 def recipe_of(problem: CodingProblem) -> Recipe:

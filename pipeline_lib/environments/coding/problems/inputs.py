@@ -1,7 +1,7 @@
-"""Inputs that tell a generated problem's solution from programs that are nearly right.
+"""Inputs that distinguish a generated problem's solution from almost correct programs.
 
-Near misses leave out a filter, a map or a reduction, map twice, have a constant off by one, or reduce otherwise.
-Which inputs are chosen follows from the recipe alone.
+Such programs leave out a filter, a map or a reduction, map twice, have a constant off by one, or reduce differently.
+The choice of inputs depends on the recipe only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a coding problem is, whatever dataset it comes from."""
+"""The data of a coding problem, the same for every dataset."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the agents of a team are told about a problem of a published dataset.
+"""Prompts of the agents of a team for a problem of a published dataset.
 
-Helper and main agent get the whole problem and their own part of it; neither sees the other's code.  The skeleton
-shows the function that is asked for, taken from the syntax tree: the entry point's own parameters, not those of some
+Helper and main agent get the whole problem and their own part of it; neither sees the other's code.  The skeleton shows
+the requested function, taken from the syntax tree: it has the parameters of the entry point, not those of another
 function that the problem happens to define first.
 """
 

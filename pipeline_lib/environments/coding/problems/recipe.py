@@ -1,7 +1,7 @@
-"""A generated problem before it has tests: which filters, maps and reductions it is made of.
+"""A generated problem before it has tests: its filters, maps and reductions.
 
-A recipe gives the reference solution, the phrases that observations are put together from, and its own name: the
-id of a problem can be parsed back into the recipe, so files need not store it twice.  It says nothing about inputs.
+A recipe gives the reference solution, the phrases of the observations, and its own name: the id of a problem can be
+parsed back into the recipe, so files need not store it twice.  It does not define inputs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Parts the tests of a dataset problem into those agents may see and those that give reward.
+"""Split the tests of a dataset problem into visible ones and hidden ones, which give the reward.
 
-The unit is the case as the sandbox counts it: an ``assert`` in the syntax tree that does not hold by itself.  Both
-parts keep every other statement, so what an assert relies on is there; together they have all cases, each once.
+The unit is the case as the sandbox counts it: an ``assert`` in the syntax tree that is not constant.  Both parts keep
+all other statements, so everything that an assert needs is there; together they have all cases, each once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def split_tests(source: str, entry_point: str, visible: int) -> tuple[str, str]:
     tree = _parse(source)
     cases = [number for number, node in enumerate(_asserts(tree)) if _is_case(node, entry_point)]
     if not cases:
-        raise ProblemsError("the tests hold no assert that a program could fail")
+        raise ProblemsError("the tests contain no assert that a program could fail")
     seen = cases[: min(visible, len(cases) - 1)]
     if not seen:
         return "", source

@@ -1,12 +1,12 @@
-"""A coding problem as somebody types it: a function with a docstring, and asserts below it.
+"""A coding problem that a person types: a function with a docstring, and asserts below it.
 
     def double_even(xs):
         "Return twice the sum of the even numbers of xs."
 
     assert double_even([1, 2, 4]) == 12
 
-The agents are told what they are told of a published problem.  The asserts are hidden tests; without any, the team
-answers and nothing is run.
+The agents get the same prompts as for a published problem.  The asserts are hidden tests; without any, the team answers
+and nothing is run.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ def typed_problem(text: str) -> CodingProblem:
     prompt, tests = (text[: found.start()], text[found.start() :]) if found else (text, "")
     functions = _FUNCTION.findall(prompt)
     if not functions:
-        raise ProblemsError("no function is asked for; type `def name(arguments):` and what it does as its docstring")
+        raise ProblemsError(
+            "the problem has no function; type `def name(arguments):` with a docstring that says what it does"
+        )
     problem, _ = problem_of_prompt(f"typed/{digest([text])[:8]}", "typed", f"{prompt.rstrip()}\n", functions[-1])
     if not tests.strip():
         return problem
     try:
         ast.parse(tests)
     except SyntaxError as error:
-        raise ProblemsError(f"what follows the first assert is not Python ({error})") from None
+        raise ProblemsError(f"the text after the first assert is not Python ({error})") from None
     _, hidden = split_tests(as_check(tests, problem.entry_point), problem.entry_point, 0)
     return replace(problem, hidden_tests=hidden)

@@ -18,7 +18,7 @@ It is not what a language model will do; it is what its training would do to som
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,7 +93,6 @@ def dry_run(
     habits: Floats | None = None,
     best_script: float = -np.inf,
     updates: int = UPDATES,
-    progress: Callable[[int, int, str], None] = lambda done, total, text: None,
 ) -> list[Check]:
     """Train the miniature on the most frequent kind of table.
 
@@ -105,7 +104,6 @@ def dry_run(
         habits: the base policy's, (N, 9, 5) logits for the most frequent table; None if it was not looked at.
         best_script: the greatest reward of a scripted policy, which the pupils' best must reach to be the best.
         updates: gradient steps.
-        progress: called now and then.
 
     Returns:
         ``search``: FAIL if the pupils of the reward earn as much as anything known and eat less than half of what the
@@ -123,12 +121,10 @@ def dry_run(
     of_meals = np.array([name == "meals" for name in names])
     rng = np.random.default_rng([seed, 20])
     history: dict[str, list[Floats]] = {}
-    for update in range(updates):
+    for _ in range(updates):
         logits, found = learn(logits, batch, reward, rng, of_meals)
         for key, values in found.items():
             history.setdefault(key, []).append(values)
-        if update % 50 == 0:
-            progress(update, updates, "dry run")
     window = max(2, int(_WINDOW * updates))
     taken = {key: np.array(values) for key, values in history.items()}  # (updates, K)
     courses = {}
@@ -220,13 +216,13 @@ def _search(own: Course, told: Course, best_script: float) -> Check:
     if possible <= 0 or meals >= DOUBTFUL * possible:
         return Check("search", Status.PASS, f"{story}.", numbers)
     if earns < max(would, best_script) - noise:
-        return Check("search", Status.WARN, f"{story}: training gets stuck on the way to what pays best.", numbers)
+        return Check("search", Status.WARN, f"{story}: training gets stuck in a local optimum.", numbers)
     return Check(
         "search",
         Status.FAIL if meals < UNDONE * possible else Status.WARN,
         f"{story}: the best policy under this reward leaves out the task.",
         numbers,
-        "make meals worth more than what the first miniature is paid for instead.",
+        "make meals worth more than what the first miniature does instead.",
     )
 
 
@@ -265,11 +261,11 @@ def _direction(judged: Mapping[str, Check]) -> Check:
         return Check("direction", Status.PASS, f"Training finds the meals from all {len(judged)} starts.", numbers)
     if 2 * len(learned) > len(judged):
         sentence = (
-            f"The base policy was not looked at, and training unlearns to eat from most starts. {learned[0].sentence}"
+            f"The base policy was not tested, and from most starts training unlearns to eat. {learned[0].sentence}"
         )
         mend = "make the reward rise with every step towards a meal, and audit it with the base policy."
         return Check("direction", Status.FAIL, sentence, numbers, mend)
-    sentence = f"The base policy was not looked at; training finds no meals from {len(lost)} of {len(judged)} starts."
+    sentence = f"The base policy was not tested; training finds no meals from {len(lost)} of {len(judged)} starts."
     return Check("direction", Status.WARN, sentence, numbers)
 
 

@@ -1,4 +1,4 @@
-"""The audit of a philosophers' reward: ladder, lint, searches, dry run, and the habits of the base policy."""
+"""The audit of a philosophers' reward: ladder, lint, searches, dry run, and the behaviour of the base policy."""
 
 from __future__ import annotations
 

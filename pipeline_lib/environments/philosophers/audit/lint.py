@@ -1,12 +1,12 @@
-"""The reward looked at by itself, on every outcome a table can have, without playing.
+"""Tests of the reward function alone, on every outcome that a table can have, without playing.
 
-Outcomes are vectors of meals, with and without a deadlock.  What the reward reads beyond that is set as in the
-cleanest episode with that outcome: two forks taken per meal, nothing failed, nothing unparseable; a deadlock comes
-half-way, with one fork in every hand.
+Outcomes are vectors of meals, with and without a deadlock.  Everything else that the reward reads is set as in the
+cleanest episode with that outcome: two forks taken per meal, nothing failed, nothing unparseable; a deadlock comes half
+way, when every philosopher holds one fork.
 
-Four questions decide, because an outcome that answers them wrongly is what the best policy would end with: does the
-reward grow until the table has eaten (`growth`), for every seat (`seats`, `sharing`), and does it never pay for a
-deadlock (`deadlock`)?  The others explain where training may get stuck on its way, which depends on where it starts.
+Four questions decide, because the best policy would end with an outcome that answers them wrongly: does the reward grow
+until the table has eaten (`growth`), for every seat (`seats`, `sharing`), and does it never pay for a deadlock
+(`deadlock`)? The others explain where training may get stuck, which depends on its start.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _sharing(reward: Reward, table: Scenario, sequential: bool) -> Check:
         f"Taking a meal from the least fed for the best fed is worth {gain:.3f}, one more meal {meal:.3f}: the best "
         "policy lets some go hungry.",
         numbers,
-        "do not pay more for the same meals in fewer hands.",
+        "do not pay more if fewer philosophers get the same meals.",
     )
 
 
@@ -219,7 +219,7 @@ def _first_meal(meals: Meals, values: Floats) -> Check:
         sentence = f"The first meal costs {-step:.3f}: where nobody eats, every step towards eating is punished."
         return Check("first_meal", Status.WARN, sentence, numbers)
     if step <= _EPSILON:
-        sentence = "The first meal is worth nothing: a timid table has no reason to eat."
+        sentence = "The first meal is worth nothing, so there is no reason to start eating."
         return Check("first_meal", Status.WARN, sentence, numbers)
     return Check("first_meal", Status.PASS, f"The first meal is worth {step:.3f}.", numbers)
 

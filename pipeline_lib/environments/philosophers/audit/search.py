@@ -1,9 +1,9 @@
-"""Two exhaustive searches: over small policies for what the reward likes best, and over the rules for a free lunch.
+"""Two exhaustive searches: over small policies for the greatest reward, and over the rules for impossible meals.
 
-The policy search plays every pair of deterministic policies without memory (one for even, one for odd seats) and asks
-which one the reward would choose.  The rule search computes the most meals by dynamic programming *through the step
-function that training uses* and compares it with the optimum of the rules as `optimum` knows them; a difference is a
-bug of the environment that training would find and exploit.
+The policy search plays every pair of deterministic policies without memory (one for even, one for odd seats) and finds
+the one with the greatest reward.  The rule search computes the most meals by dynamic programming *through the step
+function that training uses* and compares it with the optimum of the rules in `optimum`.  A difference is a bug of the
+environment that training would find and exploit.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The audit of a writing reward: scripted writers whose worth is known."""
+"""The audit of a writing reward: scripted writers of known value."""

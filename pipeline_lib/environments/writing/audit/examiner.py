@@ -1,4 +1,4 @@
-"""The audit of a writing reward: who earns what, and how much of it is paid for form."""
+"""The audit of a writing reward: the reward of each scripted team, and the share of it that form alone earns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _form(rungs: Sequence[Rung]) -> Check:
     working = [rung.reward for rung in rungs if rung.role == "working"]
     degenerate = [rung for rung in rungs if rung.role == "degenerate"]
     if not working or not degenerate:
-        return Check("form", Status.WARN, "No text has known facts: nobody knows how much there is to earn.")
+        return Check("form", Status.WARN, "No text has known facts, so the possible reward is unknown.")
     top, bottom = max(degenerate, key=lambda rung: rung.reward), min(rung.reward for rung in rungs)
     share = (top.reward - bottom) / (max(working) - bottom) if max(working) > bottom else 1.0
     status = form(share)

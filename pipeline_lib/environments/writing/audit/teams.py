@@ -1,8 +1,8 @@
-"""Writers whose worth is known: some tell what the source says, most only look as if they did.
+"""Scripted writers of known value: some tell what the source says, most only pretend to.
 
-All of them are texts that go through `Environment.step` like any policy's actions.  What the published reward was
-fooled by (nonsense with connectives, a copy of the other text, phrases inside of words, white space) is on the list, in
-lengths that it accepts: its greatest reward is reached without looking at the source.
+All of them are texts that go through `Environment.step` like any policy's actions.  The list contains what misleads the
+published reward (nonsense with connectives, a copy of the other text, phrases inside words, white space), in lengths
+that it accepts: its greatest value is reached without the source.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Where texts to be summarised come from: a generated world in which facts are known, and published datasets."""
+"""The source texts: a generated world with known facts, and published datasets."""

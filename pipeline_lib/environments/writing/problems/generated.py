@@ -1,31 +1,27 @@
-"""Generated posts and abstracts of which it is known what they say.
+"""Generated posts and abstracts with known facts.
 
-A text says six facts (a post) or seven (an abstract).  Each writer of a pair is shown a part of them: neither sees
-all, together they see everything, and one fact is shown to both.  Who tells that one is a matter of agreement: told by
-both it is told once too often, told by neither it is missing.
+A text has six facts (a post) or seven (an abstract).  Each writer of a pair is shown a part of them: neither sees all,
+together they see everything, and both see one of the facts.  They must agree on who tells that one: told by both it is
+repeated, told by neither it is missing.
 
-Splits are kept apart by family: what somebody did to what, what they ask and who was touched (posts), or by which
-method, with which aim, against what and for whom (abstracts); the combination of a test text never occurs in training,
-though each word does.
+Splits are kept apart by family: who did what to what, the question and who was affected (posts), or method, aim,
+problem and user (abstracts).  The combination of a test text never occurs in training, although each word does.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pipeline_lib.environments.writing.problems.problem import PAIR, SINGLE, Limits, WritingProblem
 from pipeline_lib.environments.writing.problems.world import Fact, World
 from pipeline_lib.environments.writing.problems.worlds import WORLDS
+from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_different, split_of
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.writing.settings import GeneratedTexts
-
-#: Upper ends of the shares of families that train, validation and test draw from.
-FAMILY_SHARES = {"train": 0.7, "validation": 0.8, "test": 1.0}
 
 #: Facts that the first writer alone sees, that both see, that the second alone sees.
 POST_PARTS, PAPER_PARTS = (2, 1, 3), (3, 1, 3)
@@ -47,9 +43,6 @@ _ASKED = {
     "introduction": {"first": "background", "second": "method", "single": "background and method"},
 }
 
-#: Draws in a row without a new text after which a split counts as exhausted.
-_PATIENCE = 20_000
-
 
 def generate(settings: GeneratedTexts) -> dict[str, list[WritingProblem]]:
     """Return the problems of all splits; the same settings give the same problems.
@@ -66,25 +59,12 @@ def generate(settings: GeneratedTexts) -> dict[str, list[WritingProblem]]:
 
 def draw_problems(split: str, size: int, task: str, seed: int, rng: random.Random) -> list[WritingProblem]:
     """Return different problems of one split; raises as `generate`."""
-    found: dict[str, WritingProblem] = {}
-    in_vain = 0
-    while len(found) < size:
-        in_vain += 1
-        if in_vain > _PATIENCE:
-            raise ValueError(f"problems.sizes.{split}: asked for {size}, but only {len(found)} texts were found")
+
+    def one(_: int) -> WritingProblem | None:
         problem = draw_post(rng) if task == "summary" else draw_abstract(rng)
-        if problem.id in found or split_of(problem.family, seed) != split:
-            continue
-        found[problem.id] = problem
-        in_vain = 0
-    return list(found.values())
+        return problem if split_of(problem.family, seed) == split else None
 
-
-@lru_cache(maxsize=65536)
-def split_of(family: str, seed: int) -> str:
-    """Return the only split in which texts of a family may occur."""
-    share = int(digest(["family", seed, family])[:12], 16) / 16**12
-    return next(split for split, end in FAMILY_SHARES.items() if share < end)
+    return draw_different(split, size, one, "ask for fewer")
 
 
 def draw_post(rng: random.Random) -> WritingProblem:

@@ -1,4 +1,4 @@
-"""What a writing problem is, generated or published."""
+"""The data of a writing problem, generated or published."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A small world whose texts can be read exactly: kinds of facts, the words for them, and the ways to say them.
+"""A small world whose texts can be read exactly: kinds of facts, their words, and their templates.
 
 A *statement* is a sentence made from one of the templates of a kind of fact, in past or present tense; `World.read`
-gets the fact back from it.  A *source line* says a fact in the voice of the source, which is no statement: who copies
-it has stated nothing.  Every word that carries meaning belongs to one class of words, so reading is a matter of
-replacing words by their classes and looking the result up; there is no guessing, and no two templates look alike.
+gets the fact back from it.  A *source line* gives a fact in the style of the source and is not a statement: a copy of
+it states nothing.  Every content word belongs to one class of words, so reading means replacing words by their classes
+and looking up the result.  Nothing is guessed, and no two templates are equal.
 """
 
 from __future__ import annotations

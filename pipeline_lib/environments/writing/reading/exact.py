@@ -1,4 +1,4 @@
-"""Reads texts about a generated source: every sentence states a known fact, another one, or nothing at all."""
+"""Read texts about a generated source: every sentence states a fact of the source, another one, or nothing."""
 
 from __future__ import annotations
 

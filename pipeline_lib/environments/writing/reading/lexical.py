@@ -1,8 +1,8 @@
-"""Reads texts about a published source, of which nobody knows what it says: by the words that carry meaning.
+"""Read texts about a published source, whose facts are not known, by its content words.
 
-The facts of a source are the words that it uses most, without stopwords and endings.  A sentence follows from the
-source to the degree that its own such words occur there and that it has as many small words as English has; it counts
-as a copy if eight words in a row are the source's.  This is a stand-in: it sees made-up things, lists of keywords,
+The facts of a source are its most frequent words, without stopwords and suffixes.  A sentence follows from the source
+to the degree that its own content words occur there and that its share of function words is that of English; it is a
+copy if eight words in a row are the source's.  This is an approximation: it detects inventions, lists of keywords,
 copies and repetitions, but not a false claim made of true words.  Only generated sources are read exactly (`exact`).
 """
 

@@ -1,4 +1,4 @@
-"""Chooses how two texts are read: exactly where the source was generated, by words where it was published."""
+"""Choose how two texts are read: exactly for a generated source, by words for a published one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader finds in two texts; the sound reward and the metrics know nothing else of them."""
+"""The result of reading two texts; the sound reward and the metrics use nothing else."""
 
 from __future__ import annotations
 

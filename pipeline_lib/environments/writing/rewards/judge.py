@@ -1,14 +1,13 @@
 """A judge: a model on a server with an OpenAI-compatible API that marks how well two texts tell their source.
 
-Promises: the same texts about the same source get the same mark, which is asked for once and kept; a mark that cannot
-be had is None, never 0; nothing is sent anywhere but to the server that the settings name.  Does not promise that the
-mark is deserved: a judge can be talked to, and what holds for the other terms of the sound reward does not hold for it.
+Promises: the same texts about the same source get the same mark, which is requested once and kept; a missing mark is
+None, never 0; nothing is sent anywhere but to the server in the settings.  Does not promise that the mark is deserved:
+texts can influence a judge, and the properties of the other terms of the sound reward do not hold for it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import threading
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.http_client import HttpClient, ServerError
+from pipeline_lib.http_client import HttpClient, ServerError, read_key
 from pipeline_lib.storage import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -52,12 +51,7 @@ class Judge:
         Raises:
             ValueError: the environment variable that should hold the key is not set.
         """
-        key = os.environ.get(settings.key_variable, "") if settings.key_variable else ""
-        if settings.key_variable and not key:
-            raise ValueError(
-                f"environment.reward.judge.key_variable: the environment variable {settings.key_variable} is not set; "
-                "put the server's key there, or leave key_variable empty for a server that needs none"
-            )
+        key = read_key(settings.key_variable, "environment.reward.judge.key_variable")
         self._model = settings.model
         self._concurrency = settings.concurrency
         self._client = HttpClient(settings.url.rstrip("/"), key, settings.retries, settings.timeout)

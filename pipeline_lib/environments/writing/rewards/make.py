@@ -1,4 +1,4 @@
-"""From settings to a reward."""
+"""Create a reward from settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reward of two texts is; a reward of your own is a subclass of `Reward` (docs/rewards.md)."""
+"""The interface of a reward of two texts; a reward of your own is a subclass of `Reward` (docs/rewards.md)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The sound reward: what two texts tell of their source, less what they should not say.
+"""The sound reward: it pays for facts of the source that are told, minus penalties for everything else.
 
-Nothing can be had for words that tell nothing.  Lengths are reached with words that tell and exceeded with any; style
-and joints are counted in facts told, not as shares of what was written; white space is not looked at; and what all form
-is worth shrinks with every sentence that tells nothing.  So for texts about a generated source, and with the default
-weights, the reward does not rise when a connective, a copied sentence or white space is added, nor when a fact is taken
-out: a fact is worth more than all that its absence could mend elsewhere.
+Words that tell nothing earn nothing.  Only words that tell facts count towards the minimum length, all words count
+towards the maximum; style and coherence count facts told, not shares of the text; white space is ignored; and all form
+terms shrink with every sentence that tells nothing.  So for texts about a generated source, and with the default
+weights, adding a connective, a copied sentence or white space does not raise the reward.  Removing a fact does not
+raise it either: a fact is worth more than anything that its removal could improve elsewhere.
 """
 
 from __future__ import annotations

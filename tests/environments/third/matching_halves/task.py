@@ -44,7 +44,7 @@ class HalvesTask(Task):
 
     def senseless(self, protocol: str, settings: HalvesEnvironment) -> str:
         if protocol == "naive_concatenation" and settings.turns == 1:
-            return "with environment.turns 1 it is what the base plays anyway"
+            return "with environment.turns 1 it is the same as the base"
         return ""
 
     def metrics(self) -> Mapping[str, Any]:

@@ -1,0 +1,61 @@
+"""The audit of a reward, with the team that training would start from."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.assembly.sampling import sampling_of
+from pipeline_lib.assembly.teams import base_team
+from pipeline_lib.audit.preflight import Played
+from pipeline_lib.audit.run import audit
+from pipeline_lib.environments.make import make_environment
+from pipeline_lib.play import Player, groups
+from pipeline_lib.rollouts import make_engine
+
+if TYPE_CHECKING:
+    from pipeline_lib.audit.examiner import Progress
+    from pipeline_lib.audit.result import AuditResult
+    from pipeline_lib.protocols import Protocol
+    from pipeline_lib.seam.environment import Environment
+    from pipeline_lib.settings import Params
+
+
+def audit_team(
+    params: Params,
+    section: Any,
+    protocol: Protocol,
+    base: Path,
+    problems: Sequence[Any],
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Audit the reward of an environment, from the base policy on.
+
+    Args:
+        params: the settings.
+        section: the environment with the reward in question.
+        protocol: how the team answers.
+        base: folder of the base policy.
+        problems: training problems, of which the first ``audit.problems`` are tried.
+        progress: called as ``progress(done, total, text)``.
+
+    Raises:
+        ValueError: there are no problems.
+        PolicyError: the base was made from other settings.
+    """
+    tried = problems[: params.audit.problems]
+    size, seed = params.audit.group_size, params.audit.seed
+    with (
+        contextlib.closing(make_environment(section, params.sandbox)) as environment,
+        contextlib.closing(make_engine(params.rollouts, params.policy)) as engine,
+    ):
+        team = base_team(params, base, environment, tried)
+        engine.load(team.policies)
+
+        def play_base(watched: Environment[Any, Any]) -> Played:
+            player = Player(watched, team, engine, sampling_of(params), protocol)
+            return Played.of(player.play(groups(tried, size, seed)), size)
+
+        return audit(section, environment, tried, play_base, progress, seed)

@@ -1,0 +1,29 @@
+"""The untrained team of an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.policies.load import load_team
+
+if TYPE_CHECKING:
+    from pipeline_lib.policies.policy import Team
+    from pipeline_lib.settings import Params
+
+
+def base_team(params: Params, base: Path, environment: Any, problems: Sequence[Any]) -> Team:
+    """Load the untrained team of an environment.
+
+    Args:
+        params: the settings.
+        base: folder of the base policy (`build_base`).
+        environment: the environment the team acts in; it knows the agents' names.
+        problems: at least one problem; the agents of the one with most agents are loaded.
+
+    Raises:
+        PolicyError: as `load_team`.
+    """
+    agents = max((environment.agents(problem) for problem in problems), key=len)
+    return load_team(params.policy, base, agents)

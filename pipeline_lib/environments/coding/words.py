@@ -1,0 +1,32 @@
+"""What the names of reward terms and cooperation schemes mean, for the report."""
+
+SCHEMES = {
+    "fallback": "the main function has its own answer for the case that the helper fails",
+    "decorator": "the main function adds something around one plain call of the helper",
+    "coordinator": "the main function applies the helper to many items, or calls it more than once for one answer",
+    "strategy_filter": "a condition chooses between the helper and another way, or the helper's value is the condition",
+}
+
+_STRUCTURE = "the required functions are defined and return a value"
+_SYNTAX = "everything that the agents wrote is valid Python"
+_TESTS = "share of the hidden tests passed"
+
+#: The terms of each reward of ours.
+TERMS = {
+    "sound": {
+        "structure": _STRUCTURE,
+        "syntax": _SYNTAX,
+        "tests": _TESTS,
+        "cooperation": "the main function calls the helper, and fewer tests pass without it",
+    },
+    "paper": {
+        "structure": _STRUCTURE,
+        "syntax": _SYNTAX,
+        "tests": _TESTS,
+        "cooperation": "a test passes and the main function calls the helper; more if it is no thin wrapper, less if "
+        "it ignores the helper's values",
+    },
+}
+
+#: The term that both pay for working together: a single agent has nobody to call.
+OF_TEAMS = ("cooperation",)

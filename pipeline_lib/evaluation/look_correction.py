@@ -1,0 +1,73 @@
+"""p values corrected for several looks at a test split, and a sentence about them.
+
+The correction is Bonferroni's over all looks made so far: p times their number.  It is valid for any dependence between
+looks, needs no number of looks that is fixed in advance, and does not change a single look.  It assumes that no further
+looks follow: if the k-th look is corrected for k and one stops at the first result that suits, the error rate can be up
+to 1 + 1/2 + ... + 1/k times alpha.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pipeline_lib.evaluation.comparison import EQUIVALENT, INCONCLUSIVE
+from pipeline_lib.evaluation.looks import Look, history, looks_at
+from pipeline_lib.evaluation.sentences import p_text
+
+
+def correct_for_looks(known: Iterable[Look], this: Look, result: Mapping[str, Any], alpha: float) -> dict[str, Any]:
+    """Return what a result reports about looks, as a JSON object.
+
+    Args:
+        known: all recorded looks, including this one.
+        this: the look on which the result is based.
+        result: of `summarise_test`: the verdict and the p values of its comparisons.
+        alpha: family-wise error rate.
+
+    Returns:
+        ``number`` of this look and ``count`` of all, their ``history``, ``p`` (by comparison: the plain p value of its
+        verdict, after the correction for the family, and the same corrected for looks, or None), ``sentence`` (empty
+        if this look is the only one) and ``not_counted`` (empty).
+    """
+    known = list(known)
+    order = looks_at(this.problems, known)
+    number = 1 + [look.identity for look in order].index(this.identity)
+    return {
+        "number": number,
+        "count": len(order),
+        "history": history(this.problems, known),
+        "p": {
+            name: {"plain": p, "for_looks": None if p is None else min(1.0, p * len(order))}
+            for name, p in ((name, _p(found)) for name, found in result["comparisons"].items())
+        },
+        "sentence": _sentence(number, len(order), result["comparisons"], alpha) if len(order) > 1 else "",
+        "not_counted": "",
+    }
+
+
+def not_counted(reason: str) -> dict[str, Any]:
+    """Return what a result reports if looks cannot be recorded; see `correct_for_looks`."""
+    text = f"Looks at this test split are not counted: {reason}"
+    return {"number": None, "count": None, "history": [], "p": {}, "sentence": "", "not_counted": text}
+
+
+def _p(comparison: Mapping[str, Any]) -> float | None:
+    """Return the p value on which a comparison's verdict is based, corrected for the family of comparisons."""
+    equivalent = comparison["verdict"] == EQUIVALENT
+    p: float | None = comparison["equivalence_p_adjusted" if equivalent else "p_adjusted"]
+    return p
+
+
+def _sentence(number: int, count: int, comparisons: Mapping[str, Any], alpha: float) -> str:
+    primary = next(iter(comparisons.values()))
+    p = _p(primary)
+    head = f"This is look {number} of {count} at problems of this test split"
+    if p is None:
+        return f"{head}; there is no p value to correct for them."
+    corrected = min(1.0, p * count)
+    what = " for a greater difference" if primary["verdict"] == EQUIVALENT else ""
+    text = f"{head}; corrected for {count} looks, {p_text(corrected)}{what}"
+    if p <= alpha < corrected and primary["verdict"] != INCONCLUSIVE:
+        text += f", above alpha = {alpha:g}: all looks together do not support the verdict"
+    return f"{text}."

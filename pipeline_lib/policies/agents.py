@@ -1,0 +1,34 @@
+"""What the ``policy`` section says of a single agent: the team's values, and what ``policy.agents`` changes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pipeline_lib.policies.policy import PolicyError
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.policy import AgentPolicy
+    from pipeline_lib.settings.policy import Policy as PolicySettings
+
+
+def section_of(settings: PolicySettings, agent: str) -> PolicySettings:
+    """Return the section as it is for one agent, without the differences of others."""
+    shared = settings.model_dump(exclude={"agents"})
+    own = settings.agents[agent].model_dump(exclude_none=True, include=set(shared)) if agent in settings.agents else {}
+    return type(settings).model_validate(shared | own)
+
+
+def is_frozen(agent: AgentPolicy) -> bool:
+    """Say whether training leaves an agent as it is."""
+    return not agent.trained or agent.server is not None
+
+
+def check_agents(settings: PolicySettings, agents: Sequence[str]) -> None:
+    """Refuse settings of agents that the team does not have; a single agent is as the section says.
+
+    Raises:
+        PolicyError: there are some.
+    """
+    if len(agents) > 1 and (unknown := [name for name in settings.agents if name not in agents]):
+        raise PolicyError(f"policy.agents.{unknown[0]}: the team has no such agent; it has {', '.join(agents)}")

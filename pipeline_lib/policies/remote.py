@@ -1,0 +1,85 @@
+"""Policies whose weights are on another server: they can be prompted but not trained.
+
+Such a policy has no tokenizer of its own, so its ids are the bytes of UTF-8 text: nothing is lost between an
+observation and the server, and actions of all models can be compared, stored and counted in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.policies.policy import Policy, PolicyError, Team
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.policy import Server
+
+
+class ByteTokenizer:
+    """Text to UTF-8 bytes and back; the part of a tokenizer's interface that `Policy` uses."""
+
+    eos_token_id = None
+    chat_template = None
+
+    def __call__(self, text: str) -> dict[str, list[int]]:
+        """Return the bytes of ``text`` as ``input_ids``."""
+        return {"input_ids": list(text.encode())}
+
+    def decode(self, ids: Sequence[int], **_: Any) -> str:
+        """Return the text of bytes; what is not UTF-8 becomes the replacement character."""
+        return bytes(ids).decode(errors="replace")
+
+
+class RemoteModel:
+    """Stands where a policy has its model.
+
+    Attributes:
+        name: the model's name on the server.
+        server: where it is, if the settings name a server for this agent alone.
+    """
+
+    def __init__(self, name: str, server: Server | None = None) -> None:
+        self.name, self.server = name, server
+        self.generation_config = SimpleNamespace(eos_token_id=None)
+
+    def named_parameters(self) -> Iterator[tuple[str, Any]]:
+        """Return nothing: there is nothing to train here."""
+        return iter(())
+
+
+def remote_policy(agent: str, server: Server) -> Policy:
+    """Return the policy of a teammate that a server plays."""
+    model: Any = RemoteModel(server.model, server)
+    tokenizer: Any = ByteTokenizer()
+    return Policy(agent, model, tokenizer)
+
+
+def is_remote(policy: Policy) -> bool:
+    """Say whether the policy's weights are on a server."""
+    return isinstance(policy.model, RemoteModel)
+
+
+def remote_team(models: Sequence[str], agents: Sequence[str], stop_strings: Sequence[str] = ()) -> Team:
+    """Return a team of models on a server, for evaluation.
+
+    Args:
+        models: names on the server; one for all agents, or one per agent.
+        agents: the agents' names.
+        stop_strings: texts that end an action.
+
+    Raises:
+        PolicyError: the numbers do not fit.
+    """
+    if len(models) not in (1, len(agents)):
+        raise PolicyError(
+            f"{len(models)} models for {len(agents)} agents ({', '.join(agents)}); "
+            "give one model, or one per agent in this order"
+        )
+    names = list(models) * len(agents) if len(models) == 1 else list(models)
+    policies: dict[str, Policy] = {}
+    for agent, name in zip(agents, names, strict=True):
+        model: Any = RemoteModel(name)
+        tokenizer: Any = ByteTokenizer()
+        policies[agent] = Policy(agent, model, tokenizer, stop_strings=tuple(stop_strings))
+    return Team(policies, {agent: agent for agent in agents})

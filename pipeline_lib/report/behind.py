@@ -1,0 +1,79 @@
+"""What is behind the numbers of the test: every team problem by problem, with links to the episodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline_lib.report.data import ReportData
+from pipeline_lib.report.style import Link, Table
+from pipeline_lib.seam.metrics import describe
+
+#: Most cells of all these tables together: the page has to stay small.
+MOST_CELLS = 24_000
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """The test of one team.
+
+    Attributes:
+        anchor: id on the page.
+        team: its name.
+        table: a row per problem.
+        files: where its episodes lie.
+        missing: problems for which the page has no room.
+    """
+
+    anchor: str
+    team: str
+    table: Table
+    files: Sequence[str]
+    missing: int
+
+
+def behind(data: ReportData, names: Sequence[str], read: Mapping[str, str]) -> list[Behind]:
+    """Return the test of every team, problem by problem.
+
+    Args:
+        data: what the stages wrote.
+        names: metrics, in the order in which they are shown.
+        read: id of the episodes to read on the page, by problem.
+    """
+    width = len(names) + 1
+    rows = MOST_CELLS // max(1, width * len(data.by_problem))
+    infos = [describe(name, data.metrics) for name in names]
+    found = []
+    for team, problems in data.by_problem.items():
+        shown = list(problems)[:rows]
+        with_texts = read if team in ("base", "selected") else {}
+        found.append(
+            Behind(
+                anchor(team),
+                team,
+                Table(
+                    ("problem", *(info.label for info in infos)),
+                    [
+                        [
+                            Link(problem, with_texts[problem]) if problem in with_texts else problem,
+                            *(info.text(problems[problem][name]) for name, info in zip(names, infos, strict=True)),
+                        ]
+                        for problem in shown
+                    ],
+                ),
+                data.files.get(team, ()),
+                len(problems) - len(shown),
+            )
+        )
+    return found
+
+
+def anchor(team: str) -> str:
+    """Return the id under which the page has the test of a team."""
+    return f"test-{re.sub(r'[^a-z0-9]+', '-', team.lower()).strip('-')}"
+
+
+def linked(value: object, team: str, data: ReportData) -> object:
+    """Return a number of a team with a link to the problems behind it, where the page has them."""
+    return Link(value, anchor(team)) if team in data.by_problem else value

@@ -1,0 +1,83 @@
+"""An engine for teams of which some agents are played by models on a server: each request goes where its policy is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.policies.remote import is_remote
+from pipeline_lib.rollouts.engine import Action, Counters, Engine, Listener, Request, Sampling
+from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
+
+if TYPE_CHECKING:
+    from pipeline_lib.policies.policy import Policy
+
+
+class MixedEngine(Engine):
+    """Samples from a local engine and from servers; ``counters`` are the sums of all."""
+
+    def __init__(self, local: Engine) -> None:
+        """Make an engine around the one that holds the policies of this machine."""
+        self._local = local
+        self._servers: dict[str, OpenAIEngine] = {}
+
+    # A property where the base class has an attribute: sums are made when they are asked for, and nobody sets them.
+    @property
+    def counters(self) -> Counters:  # type: ignore[override]
+        """Return what all engines have done together."""
+        found = Counters()
+        for engine in (self._local, *self._servers.values()):
+            for field in fields(Counters):
+                if field.name != "extra":
+                    own = getattr(engine.counters, field.name)
+                    setattr(found, field.name, getattr(found, field.name) + own)
+            for name, value in engine.counters.extra.items():
+                found.extra[name] = found.extra.get(name, 0) + value
+        return found
+
+    @property
+    def listener(self) -> Listener | None:
+        """Return who is told of tokens drawn on this machine."""
+        return self._local.listener
+
+    @listener.setter
+    def listener(self, listener: Listener | None) -> None:
+        self._local.listener = listener
+
+    def load(self, policies: Mapping[str, Policy]) -> None:
+        """Take rollout copies of the local policies, and note where the others are."""
+        self._local.load({name: policy for name, policy in policies.items() if not is_remote(policy)})
+        for engine in self._servers.values():
+            engine.close()
+        self._servers = {}
+        for name, policy in policies.items():
+            if is_remote(policy):
+                model: Any = policy.model
+                server = model.server
+                engine = OpenAIEngine(
+                    OpenAIServer(server.url, (server.model,), server.api, key_variable=server.key_variable)
+                )
+                engine.load({name: policy})
+                self._servers[name] = engine
+
+    def update(self, policy: Policy) -> None:
+        """Refresh the rollout copy of a local policy."""
+        self._local.update(policy)
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:
+        """Return the actions of all requests, in order."""
+        found: list[list[Action]] = [[] for _ in requests]
+        engines: dict[str, Engine] = {
+            request.policy: self._servers.get(request.policy, self._local) for request in requests
+        }
+        for engine in dict.fromkeys(engines.values()):
+            places = [place for place, request in enumerate(requests) if engines[request.policy] is engine]
+            for place, actions in zip(places, engine.generate([requests[i] for i in places], sampling), strict=True):
+                found[place] = actions
+        return found
+
+    def close(self) -> None:
+        """Close all engines."""
+        for engine in (self._local, *self._servers.values()):
+            engine.close()

@@ -1,0 +1,148 @@
+"""The base class of cooperative tasks with one turn and problems that are texts.
+
+A task with several turns, its own settings, programs to run or structured problems is a `pipeline_lib.seam.task.Task`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from pipeline_lib.problems.content import ProblemsError
+from pipeline_lib.seam.metrics import Metric, describe
+from pipeline_lib.seam.task import Demonstration, Task
+from pipeline_lib.settings.environment import EnvironmentSection
+from pipeline_lib.settings.problems import TextProblems
+from pipeline_lib.storage import digest
+from pipeline_lib.text_task.score import Score
+
+#: Draws in a row that may repeat texts that were drawn before.
+_REPEATED = 1000
+
+
+class TextTask(Task):
+    """An environment in about 20 lines: agents read a text, answer once, and get a joint reward.
+
+    ``environment: {kind: my_package.my_task}`` names a subclass in your own module.  It holds no state.
+
+    Attributes:
+        agents: names of the agents, in acting order.
+        measures: the metrics by name; unless ``primary`` names another one, the verdict is about the first.
+        reward_bounds: least and greatest reward; the audit refuses a reward that leaves them.
+    """
+
+    settings = EnvironmentSection
+    problems = (TextProblems,)
+    agents: ClassVar[tuple[str, ...]]
+    measures: ClassVar[Mapping[str, Metric]]
+    reward_bounds: ClassVar[tuple[float, float]]
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Take the first metric as the primary one where a subclass names none."""
+        super().__init_subclass__(**more)
+        if "measures" in vars(cls) and "primary" not in vars(cls):
+            cls.primary = next(iter(cls.measures))
+
+    @abstractmethod
+    def draw(self, rng: random.Random) -> str:
+        """Return the text of a problem; all randomness comes from ``rng``.  A repeated text is drawn again."""
+
+    @abstractmethod
+    def observe(self, text: str, agent: str) -> str:
+        """Return the prompt of an agent."""
+
+    @abstractmethod
+    def score(self, text: str, actions: Mapping[str, str]) -> Score:
+        """Return the reward terms and metrics of the answers, which are given by agent."""
+
+    @abstractmethod
+    def teams(self, text: str) -> Mapping[str, tuple[str, Sequence[str]]]:
+        """Return scripted teams for the audit of the reward.
+
+        Returns:
+            By name, the role and a text per agent.  Roles: ``working`` (does the task), ``degenerate`` (does not, and
+            must not earn as much), ``other`` (for comparison).  At least one ``working`` and one ``degenerate``.
+        """
+
+    def example(self, text: str, agent: str, rng: random.Random) -> str:
+        """Return an answer for the warm start of the embedded model; pretrained policies do not need this method."""
+        raise NotImplementedError
+
+    def family(self, text: str) -> str:
+        """Return the family of a problem: statistics treat a family as one unit.  By default each text is its own."""
+        return text
+
+    def make_problems(self, settings: Any) -> Mapping[str, Sequence[Any]]:
+        """Draw different texts until every split is full; raises ProblemsError where there are too few."""
+        from pipeline_lib.text_task.game import TextProblem
+
+        rng, sizes = random.Random(digest(["texts", settings.seed])), settings.sizes.model_dump()
+        found: dict[str, TextProblem] = {}
+        repeated = 0
+        while len(found) < sum(sizes.values()):
+            before, text = len(found), self.draw(rng)
+            problem = TextProblem(text, self.family(text))
+            found.setdefault(problem.content_hash, problem)
+            repeated = 0 if len(found) > before else repeated + 1
+            if repeated == _REPEATED:
+                raise ProblemsError(
+                    f"{type(self).__name__}.draw: {_REPEATED} draws brought no new text after {len(found)}, and "
+                    f"problems.sizes asks for {sum(sizes.values())}; draw from more texts, or ask for fewer problems"
+                )
+        dealt = iter(found.values())
+        return {split: list(itertools.islice(dealt, size)) for split, size in sizes.items()}
+
+    def read_problem(self, row: Mapping[str, Any]) -> Any:
+        """Rebuild a problem from its JSON object; unknown or missing keys raise TypeError."""
+        from pipeline_lib.text_task.game import TextProblem
+
+        return TextProblem(**{key: value for key, value in row.items() if key != "id"})
+
+    def type_problem(self, text: str) -> Any:
+        """Return the problem with this text."""
+        from pipeline_lib.text_task.game import TextProblem
+
+        return TextProblem(text.strip(), self.family(text.strip()))
+
+    def prompts(self, problems: Sequence[Any]) -> list[str]:
+        """Return what every agent is prompted with on every problem."""
+        return [self.observe(problem.text, agent) for problem in problems for agent in self.agents]
+
+    def demonstrate(self, problems: Sequence[Any], count: int, mistakes: float, seed: int) -> Sequence[Demonstration]:
+        """Return examples of all agents on random problems; a mistake is the answer to another problem."""
+        if type(self).example is TextTask.example:
+            return super().demonstrate(problems, count, mistakes, seed)
+        rng = random.Random(digest(["demonstrations", seed, count]))
+        found = []
+        for _ in range(count):
+            asked, agent = rng.choice(problems).text, rng.choice(self.agents)
+            answered = rng.choice(problems).text if rng.random() < mistakes else asked
+            found.append(Demonstration(self.observe(asked, agent), self.example(answered, agent, rng)))
+        return found
+
+    def make(self, settings: Any, executor: Callable[[], Any]) -> Any:
+        """Return the environment that a team acts in."""
+        from pipeline_lib.text_task.game import TextGame
+
+        return TextGame(self.agents, self.reward_bounds, self.observe, self.score)
+
+    def acting_together(self, params: Any) -> int:
+        """Return the number of agents."""
+        return len(self.agents)
+
+    def senseless(self, protocol: str, settings: Any) -> str:
+        """Return why a protocol makes no sense in a single turn."""
+        return "in a single turn it is what the base plays anyway" if protocol == "naive_concatenation" else ""
+
+    def metrics(self) -> Mapping[str, Metric]:
+        """Return the metrics by name."""
+        return self.measures
+
+    def audit(self) -> Any:
+        """Return who lets the scripted teams play."""
+        from pipeline_lib.text_task.examiner import TextExaminer
+
+        return TextExaminer(self.primary, describe(self.primary, self.measures).label, self.teams)

@@ -1,0 +1,98 @@
+"""Connections to where tracking goes.  Requests give up after seconds, not minutes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import mlflow
+from mlflow import MlflowClient
+
+from pipeline_lib.locks import locked
+from pipeline_lib.tracking.addresses import ARTIFACTS, LOCK, VIEW, runs_link
+
+COLUMNS = (
+    "tags.`verdict`",
+    "metrics.`test/base`",
+    "metrics.`test/selected`",
+    "metrics.`test/difference`",
+    "metrics.`test/p`",
+    "tags.`changes`",
+    "tags.`stage`",
+    "tags.`seed`",
+)
+"""What the list of runs shows beside name, time and duration, as MLflow's page names columns."""
+
+
+def connect(uri: str, home: Path) -> MlflowClient:
+    """Return a client for ``uri``; a SQLite database is made first if need be.
+
+    Making it takes some seconds and must not be done by two processes at once, so it happens under the lock that all
+    processes of the project share.
+    """
+    # MLflow's own patience is minutes per request.  Ours is short: what cannot be sent now is kept and sent later.
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    with locked(home / LOCK):
+        client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+        client.search_experiments(max_results=1)
+    return client
+
+
+def experiment_id(client: MlflowClient, uri: str, home: Path, name: str) -> str:
+    """Return the id of the experiment ``name``, which is made or restored if need be, with its page's settings.
+
+    Without a server, artifacts get an address that does not name the folder, so that the project can be moved: a
+    server of the project serves them from ``home``.
+    """
+    with locked(home / LOCK):
+        found = client.get_experiment_by_name(name)
+        if found is None:
+            location = None if uri.startswith("http") else f"mlflow-artifacts:/{re.sub(r'[^A-Za-z0-9_-]', '-', name)}"
+            found = client.get_experiment(client.create_experiment(name, artifact_location=location))
+        elif found.lifecycle_stage == "deleted":
+            client.restore_experiment(found.experiment_id)
+        identity = str(found.experiment_id)
+        for tag, value in _page(identity).items():
+            if found.tags.get(tag) != value:
+                client.set_experiment_tag(identity, tag, value)
+    return identity
+
+
+@contextmanager
+def as_default(uri: str) -> Iterator[None]:
+    """Have ``uri`` as MLflow's default, without which its SQLite registry finds no logged model; not for two threads.
+
+    MLflow also writes the default into ``os.environ``, from where other trackers and children would take it.
+    """
+    before = os.environ.get("MLFLOW_TRACKING_URI", "")
+    mlflow.set_tracking_uri(uri)
+    try:
+        yield
+    finally:
+        mlflow.set_tracking_uri(before)
+        if not before:
+            os.environ.pop("MLFLOW_TRACKING_URI", None)
+
+
+def local_artifacts(home: Path, uri: str) -> Path | None:
+    """Return the folder behind the artifact address of a run that was made without a server; None for any other."""
+    scheme, _, path = uri.partition(":/")
+    return home / ARTIFACTS / path.lstrip("/") if scheme == "mlflow-artifacts" else None
+
+
+def _page(experiment: str) -> dict[str, str]:
+    """Return the tags by which MLflow's page shows an experiment as one of training, with useful columns."""
+    view = {"selectedColumns": COLUMNS, "columnOrder": COLUMNS}
+    return {
+        "mlflow.experimentKind": "custom_model_development",
+        f"mlflow.sharedViewState.{VIEW}": json.dumps(view),
+        "mlflow.note.content": f"[Runs with their verdicts]({runs_link(experiment)})",
+    }

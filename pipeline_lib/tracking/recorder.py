@@ -1,0 +1,139 @@
+"""Checkpoints in MLflow: a logged model each, and the champions of an environment as versions of a registered model.
+
+A checkpoint is its weights: the same name with other weights is another model.  A model holds pointers, no bytes.
+Importing this module imports MLflow, which takes a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlflow.entities import LoggedModelOutput, Metric
+from mlflow.exceptions import MlflowException
+
+from pipeline_lib.tracking.addresses import tracking_uri
+from pipeline_lib.tracking.championship import Contender, decide
+from pipeline_lib.tracking.connection import as_default, connect
+from pipeline_lib.tracking.runs import TAG_RUN, RunRecorder
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+    from pipeline_lib.tracking.operations import RunKey
+
+CHAMPION = "champion"
+TAG_MODEL, TAG_SELECTED, TAG_CHAMPION = "symposium.model", "symposium.selected", "symposium.champion"
+
+
+class Recorder(RunRecorder):
+    """One connection to a tracking server, for operations on runs and on checkpoints.
+
+    A checkpoint comes as the fields of `tracker.Checkpoint`, and is made known by the first operation that names it.
+
+    Attributes:
+        champions: what was decided about the champion, by the run that asked.
+    """
+
+    def __init__(self, uri: str, home: Path) -> None:
+        super().__init__(uri, home)
+        self.champions: dict[RunKey, str] = {}
+
+    def checkpoint(self, key: RunKey, checkpoint: dict[str, Any]) -> None:
+        """Make a checkpoint known as a logged model, an output of the run."""
+        with self._model(key, **checkpoint):
+            pass
+
+    def checkpoint_metrics(
+        self, key: RunKey, checkpoint: dict[str, Any], values: dict[str, float], dataset: tuple[str, str], when: int
+    ) -> None:
+        """Attach metrics measured on a data set (name, digest); of several values, MLflow shows the newest."""
+        _, run = self.ids(key)
+        with self._model(key, **checkpoint) as model:
+            name, digest = dataset[0], dataset[1][:36]
+            known = sorted(self._client.get_logged_model(model).metrics or [], key=lambda metric: metric.timestamp)
+            present = {m.key: m.value for m in known if (m.dataset_name, m.dataset_digest) == (name, digest)}
+            fresh = [
+                Metric(metric, value, when, checkpoint["step"], model, name, digest)
+                for metric, value in values.items()
+                if present.get(metric) != value
+            ]
+            self._client.log_batch(run, metrics=fresh)
+
+    def selected(self, key: RunKey, checkpoint: dict[str, Any]) -> None:
+        """Tag a checkpoint as the one that the whole run has selected, and no other of that run."""
+        experiment, _ = self.ids(key)
+        with self._model(key, **checkpoint) as model:
+            chosen = f"tags.`{TAG_SELECTED}` = '{key.run}'"
+            for other in self._client.search_logged_models([experiment], filter_string=chosen):
+                self._client.delete_logged_model_tag(other.model_id, TAG_SELECTED)
+            self._client.set_logged_model_tags(model, {TAG_SELECTED: key.run})
+
+    def champion(self, key: RunKey, checkpoint: dict[str, Any], registered: str, tested: dict[str, Any]) -> None:
+        """Give a checkpoint the alias ``champion``, if its test has won it; tag the run with the reason."""
+        contender = Contender(**tested)
+        with self._model(key, **checkpoint) as model:
+            present = _champion_version(self._client, registered)
+            champion = Contender.from_tags(present.tags) if present else None
+            won, why = decide(contender, champion)
+            if champion and contender.tests_again(champion):
+                self._tag_version(registered, present.version, contender)
+            elif won:
+                version = self._version(registered, model, self.ids(key)[1], contender)
+                self._client.set_registered_model_alias(registered, CHAMPION, version)
+        self.tags(key, {TAG_CHAMPION: why})
+        self.champions[key] = why
+
+    @contextmanager
+    def _model(self, key: RunKey, name: str, step: int, digest: str, uri: str) -> Iterator[str]:
+        """Yield the id of a checkpoint's model, made if need be, while no other process looks for one."""
+        experiment, run = self.ids(key)
+        identity = f"{key.run}/{name}/{digest}"
+        with self._alone():
+            found = self._client.search_logged_models([experiment], filter_string=f"tags.`{TAG_MODEL}` = '{identity}'")
+            if found:
+                yield str(found[0].model_id)
+                return
+            pointers = {"symposium.digest": digest, "symposium.uri": uri, "symposium.step": str(step)}
+            tags = {TAG_MODEL: identity, TAG_RUN: key.run, **pointers, "mlflow.model.isExternal": "true"}
+            model = self._client.create_logged_model(experiment, name, run, tags, model_type="checkpoint").model_id
+            self._client.finalize_logged_model(model, "READY")
+            self._client.log_outputs(run, [LoggedModelOutput(model_id=model, step=step)])
+            yield str(model)
+
+    def _version(self, registered: str, model: str, run: str, contender: Contender) -> str:
+        """Return the version of a logged model, made if need be, with its test as tags."""
+        if not self._client.search_registered_models(f"name = '{registered}'"):
+            self._client.create_registered_model(registered)
+        source = f"models:/{model}"
+        found = [v for v in self._client.search_model_versions(f"name = '{registered}'") if v.source == source]
+        with as_default(self._client.tracking_uri):
+            made = found or [self._client.create_model_version(registered, source, run, model_id=model)]
+        self._tag_version(registered, made[0].version, contender)
+        return str(made[0].version)
+
+    def _tag_version(self, registered: str, version: str, contender: Contender) -> None:
+        for name, value in {TAG_RUN: contender.run, **contender.tags()}.items():
+            self._client.set_model_version_tag(registered, version, name, value)
+
+
+def champion(home: Path, registered: str) -> Contender | None:
+    """Return the test of the champion of a registered model, or None where there is none.
+
+    Args:
+        home: folder of the tracking database, where no server is named.
+        registered: name of the registered model.
+    """
+    version = _champion_version(connect(tracking_uri(home), home), registered)
+    return Contender.from_tags(version.tags) if version else None
+
+
+def _champion_version(client: MlflowClient, registered: str) -> Any:
+    try:
+        return client.get_model_version_by_alias(registered, CHAMPION)
+    except MlflowException as error:
+        if error.error_code not in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:  # no model, no such alias
+            raise
+        return None

@@ -1,0 +1,104 @@
+"""Evaluation on validation problems: of one team, or of every checkpoint of some training runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipeline_lib.evaluation.run import evaluate_team
+from pipeline_lib.evaluation.selection import select
+from pipeline_lib.training.checkpoint_folders import step_folder
+from pipeline_lib.training.checkpoints import read_checkpoint
+from symposium.experiments import Experiment
+from symposium.progress import progress
+from symposium.results import Checkpoints, Evaluation, TrainingRun
+from symposium.teams import Team
+
+
+def load_team(source: Experiment | TrainingRun, step: int | None = None) -> Team:
+    """Return a team: the untrained one of an experiment, or that of a checkpoint.
+
+    Args:
+        source: an experiment, for its untrained team; or a training run.
+        step: a step of the run that has a checkpoint.  There is no default, because the last checkpoint need not be
+            the best; `sweep` selects one by a rule.
+
+    Raises:
+        ValueError: the run has no checkpoint of this step, or a step was given for an untrained team.
+        CorruptFileError: a file of the checkpoint is missing or damaged.
+    """
+    if isinstance(source, Experiment):
+        if step is not None:
+            raise ValueError("an experiment's team is untrained and has no steps; give a training run")
+        return Team(source)
+    if step not in source.steps:
+        raise ValueError(f"the run has no checkpoint of step {step}; it has: {', '.join(map(str, source.steps))}")
+    folder = step_folder(source.folder, step)
+    read_checkpoint(folder)
+    return Team(source.experiment, source.seed, step, folder)
+
+
+def evaluate(
+    team: Team, *, samples: int | None = None, seed: int | None = None, problems: Sequence[Any] | None = None
+) -> Evaluation:
+    """Play a team on validation problems.
+
+    Args:
+        team: of `load_team`.
+        samples: episodes per problem, at least 1; by default ``evaluate.validation.samples``.
+        seed: of everything drawn, by default ``evaluate.validation.seed``; with the same seed, episode j of a problem
+            is paired between any two teams.
+        problems: by default the whole validation split.
+
+    Returns:
+        All episodes; the first one on each problem includes its texts.
+
+    Raises:
+        ValueError: a problem is one of the test split, ids repeat, or ``samples`` is not positive.
+    """
+    params = team.experiment.params
+    played = team.experiment.problems("validation") if problems is None else list(problems)
+    hidden = team.experiment.test_hashes()
+    if tested := [problem.id for problem in played if problem.content_hash in hidden]:
+        raise ValueError(
+            f"{tested[0]} is a problem of the test split; only the chain looks at it, and git counts every look"
+        )
+    drawn = params.evaluate.validation
+    with team.open() as player:
+        episodes = evaluate_team(
+            player,
+            played,
+            drawn.samples if samples is None else samples,
+            drawn.seed if seed is None else seed,
+            keep_texts=True,
+        )
+    return Evaluation(team, tuple(episodes))
+
+
+def sweep(*runs: TrainingRun) -> Checkpoints:
+    """Evaluate every checkpoint of some training runs on validation problems, and select one checkpoint of each run.
+
+    ``evaluate.select`` is the rule of selection, and ``evaluate.guards`` are limits that a checkpoint must keep.
+
+    Args:
+        runs: of one experiment, with different seeds.
+
+    Raises:
+        ValueError: there are no runs, they are of different experiments, or a seed occurs twice.
+    """
+    if not runs or any(run.experiment is not runs[0].experiment for run in runs):
+        raise ValueError("sweep takes at least one training run, and all of the same experiment")
+    if len({run.seed for run in runs}) < len(runs):
+        raise ValueError("two of the runs have the same seed; a run counts once")
+    experiment = runs[0].experiment
+    base = evaluate(load_team(experiment))
+    found: dict[int, dict[int, Evaluation]] = {run.seed: {} for run in runs}
+    todo = [(run, step) for run in runs for step in run.steps if step > 0]
+    with progress("checkpoints") as report:
+        for number, (run, step) in enumerate(todo, start=1):
+            found[run.seed][step] = evaluate(load_team(run, step))
+            report(number, len(todo), f"seed {run.seed}, step {step}")
+    episodes = {seed: {step: one.episodes for step, one in by_step.items()} for seed, by_step in found.items()}
+    params = experiment.params
+    selection = select(episodes, base.episodes, params.evaluate, params.verdict, experiment.metrics)
+    return Checkpoints(selection, base, found)

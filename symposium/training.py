@@ -1,0 +1,80 @@
+"""The audit of a reward, and training, which it may refuse."""
+
+from __future__ import annotations
+
+from pipeline_lib import storage
+from pipeline_lib.assembly.auditing import audit_team
+from pipeline_lib.assembly.training import train_team
+from pipeline_lib.audit.permission import permit
+from pipeline_lib.audit.result import AuditResult
+from pipeline_lib.protocols import make_protocol
+from pipeline_lib.settings.audit import AuditSettings
+from pipeline_lib.training.checkpoint_folders import planned_steps, steps_in
+from pipeline_lib.training.metrics_log import NAME as METRICS
+from symposium.experiments import Experiment
+from symposium.progress import progress
+from symposium.results import Audit, TrainingRun
+
+#: What decides what a team does and earns.
+_PLAYING = {"environment": (), "problems": (), "policy": (), "rollouts": (), "sandbox": ()}
+#: What decides how a reward is audited; whether somebody trains all the same is another question.
+_AUDITED = tuple(name for name in AuditSettings.model_fields if name != "override")
+
+
+def audit(experiment: Experiment) -> Audit:
+    """Test whether the best policy under the reward does the task (docs/rewards.md).
+
+    Scripted teams and the base policy play.  The result is kept in the experiment's folder.
+
+    Returns:
+        The checks with their sentences, and the rewards of the scripted teams.
+
+    Raises:
+        ProblemsError, PolicyError: the problems or the base policy cannot be made.
+    """
+    params = experiment.params
+    path = experiment.place("audit", audit=_AUDITED, **_PLAYING).with_suffix(".json")
+    if not path.exists():
+        base, problems = experiment.base_folder(), experiment.problems("train")
+        protocol = make_protocol(params.rollouts.protocol)
+        with progress("audit") as report:
+            result = audit_team(params, params.environment, protocol, base, problems, report)
+        storage.write_json(path, result.to_json())
+    return Audit(AuditResult.from_json(storage.read_json(path)), path)
+
+
+def train(experiment: Experiment, seed: int = 0) -> TrainingRun:
+    """Train the team once, or continue an interrupted run.
+
+    The reward is audited first.  If the audit fails, training is refused, unless the experiment has
+    ``audit={"override": "the reason"}``; the run displays the reason.
+
+    Args:
+        experiment: the environment and its settings.
+        seed: seed of the run, at least 0; a claim about training needs several runs with different seeds.
+
+    Returns:
+        The metrics of every step, and the checkpoints; step 0 is the untrained team.
+
+    Raises:
+        SettingsError: the audit failed and there is no override.
+        TrainingStopped: it was interrupted; the same call continues.
+        TrainingError: gradients that are not finite, too many lost episodes, out of memory.
+    """
+    params = experiment.params
+    audited = audit(experiment)
+    override = params.audit.override
+    overridden = permit(audited.result.to_json(), params.environment, override, str(audited.path))
+    folder = experiment.place("team", seed, train=(), **_PLAYING)
+    planned = planned_steps(params.train)
+    if not set(planned) <= set(steps_in(folder)):
+        base, problems = experiment.base_folder(), experiment.problems_folder()
+        protocol, steps = make_protocol(params.rollouts.protocol), params.train.steps
+        with progress(f"training, seed {seed}") as report:
+
+            def on_step(step: int, metrics: dict[str, float]) -> None:
+                report(step, steps, f"reward {metrics['reward/mean']:.2f}")
+
+            train_team(params, params.environment, protocol, problems, base, seed, folder, on_step=on_step)
+    rows = tuple(dict(row) for row in storage.read_jsonl(folder / METRICS))
+    return TrainingRun(experiment, seed, folder, tuple(planned), rows, override if overridden else "")

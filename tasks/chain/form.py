@@ -1,0 +1,93 @@
+"""What the forms of the Prefect UI ask for, as JSON schemas: names, bounds and descriptions are those of the settings.
+
+A form's choices are read when it is served, from the files that are there then.  An empty field leaves a setting as it
+is in ``params.yaml``, or in the preset that was chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import WithJsonSchema
+from ruamel.yaml import YAML, YAMLError
+
+from pipeline_lib.settings import Params, SettingsError
+from pipeline_lib.settings.changes import Changes
+
+AS_IT_IS = "as in params.yaml"
+"""The choice of a form that changes nothing."""
+
+OFTEN_CHANGED = (
+    "train.steps",
+    "train.checkpoint_every",
+    "train.problems_per_step",
+    "train.group_size",
+    "train.learning_rate",
+    "rollouts.temperature",
+    "rollouts.max_new_tokens",
+    "seeds.train",
+    "evaluate.test.samples",
+    "audit.override",
+)
+"""The settings that the short form asks for."""
+
+
+def choice(folder: str, *first: str) -> WithJsonSchema:
+    """Return the schema of a drop-down list: ``first``, then the names of the YAML files in ``folder``."""
+    names = [*first, *sorted(path.stem for path in Path(folder).glob("*.yaml"))]
+    return WithJsonSchema({"type": "string", "enum": names})
+
+
+def settings_by_name(names: Sequence[str] = OFTEN_CHANGED) -> WithJsonSchema:
+    """Return the schema of an object with one property for each of these settings, by its dotted name."""
+    whole = Params.model_json_schema()
+    properties = {name: {**_schema(whole, name), "title": name} for name in names}
+    return WithJsonSchema({"type": "object", "properties": properties, "additionalProperties": False})
+
+
+def _schema(whole: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the schema of one setting, without its default; of a variant section, as the first variant has it."""
+    found: Any = whole
+    for part in name.split("."):
+        found = found["properties"][part]
+        found = found["oneOf"][0] if "oneOf" in found else found
+        if "$ref" in found:
+            found = whole["$defs"][found["$ref"].rpartition("/")[2]]
+    return {key: value for key, value in found.items() if key != "default"}
+
+
+OVERRIDE = WithJsonSchema(
+    {
+        "type": "string",
+        "pattern": rf"^({'|'.join(Params.model_fields)})(\.\w+)*=.+$",
+        "title": "override",
+        "description": "section.key=value",
+    }
+)
+"""The schema of one override, such as ``train.learning_rate=5e-4``."""
+
+
+def asked(presets: Mapping[str, str], settings: Mapping[str, Any], overrides: Sequence[str]) -> Changes:
+    """Return what a filled-in form changes: presets, then single settings, then overrides.
+
+    Args:
+        presets: by section, the name of a preset or `AS_IT_IS`.
+        settings: by dotted name; empty values (None, empty text, empty list) are left out.
+        overrides: ``section.key=value``, or ``section=preset``; the value is read as YAML, as on the command line.
+
+    Raises:
+        SettingsError: an override is no such text.
+    """
+    changes: Changes = {section: name for section, name in presets.items() if name != AS_IT_IS}
+    changes |= {name: value for name, value in settings.items() if value not in (None, "", [])}
+    for text in overrides:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise SettingsError(f"override {text!r}: expected section.key=value, such as train.learning_rate=5e-4")
+        try:
+            changes[name.strip()] = YAML(typ="safe", pure=True).load(value)
+        except YAMLError as error:
+            raise SettingsError(f"override {text!r}: the value is not valid YAML: {error}") from None
+    return changes

@@ -1,0 +1,18 @@
+"""What a training run leaves beside its checkpoints: a row of metrics for every update."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline_lib import storage
+from tasks.experiment.arms import RESULTS
+
+
+def training_file(arm: str, seed: int) -> Path:
+    """Return the file of a run's metrics by update, JSON lines."""
+    return RESULTS / "train" / f"{arm}-{seed}.jsonl"
+
+
+def training_rows(arm: str, seed: int) -> list[dict[str, float]]:
+    """Return the metrics of every update of a run; none of a run that was left out."""
+    return list(storage.read_jsonl(training_file(arm, seed)))

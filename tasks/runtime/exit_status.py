@@ -1,0 +1,87 @@
+"""Exit status and output of a program that fails: a message for explained errors, a traceback for all others.
+
+An error is explained if its class is defined in this project, or if it comes from the file system.  Every other error
+is a defect, and its traceback helps to find it.  The status is never 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import NoReturn
+
+from pipeline_lib.settings import SettingsError
+
+SETTINGS_STATUS, INTERRUPT_STATUS = 2, 128 + signal.SIGINT
+REFUSED = "refused: "
+"""First word of the message of a stage that succeeded with the result to refuse."""
+_logged: list[BaseException] = []
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """End the process for any error in a ``with`` block, with its explanation, or its traceback if it has none."""
+    try:
+        yield
+    except BaseException as error:
+        _end(error)
+
+
+def _end(error: BaseException) -> NoReturn:
+    if isinstance(error, SystemExit):
+        sys.exit(error.code)
+    if isinstance(error, BrokenPipeError):  # the reader has closed the pipe, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+    if was_interrupted(error):
+        sys.stderr.write("interrupted; run the same command again to continue\n")
+        sys.exit(INTERRUPT_STATUS)
+    if is_explained(error):
+        sys.stderr.write(f"error: {explanation(error)}\n")
+    elif error in _logged:
+        sys.stderr.write(f"error: {type(error).__name__}: {error} (see above)\n")
+    else:
+        traceback.print_exception(error)
+    sys.exit(SETTINGS_STATUS if isinstance(error, SettingsError) else 1)
+
+
+def is_explained(error: BaseException) -> bool:
+    """Return whether an error needs no traceback: errors of this project and of the file system."""
+    own = type(error).__module__.partition(".")[0] in {"pipeline_lib", "tasks", "flows", "symposium"}
+    return own or isinstance(error, OSError)
+
+
+def explanation(error: BaseException) -> str:
+    """Return an error's text, with advice if the disk is full."""
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return f"{error}; the disk is full: free some space and run the same command again (no file is half-written)"
+    return str(error) or type(error).__name__
+
+
+def was_interrupted(error: BaseException) -> bool:
+    """Return whether an error is a request to stop: Ctrl-C, SIGTERM, or `TrainingStopped`."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & {"KeyboardInterrupt", "TerminationSignal", "TrainingStopped"})
+
+
+def explain_in_logs() -> None:
+    """Keep tracebacks of explained errors out of Prefect's logs; unexplained ones stay."""
+    for name in ("prefect.flow_runs", "prefect.task_runs"):
+        logger = logging.getLogger(name)
+        if _without_traceback not in logger.filters:
+            logger.addFilter(_without_traceback)
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    if record.exc_info and record.exc_info[1] is not None:
+        if is_explained(record.exc_info[1]):
+            record.exc_info = record.exc_text = None
+        else:
+            _logged.append(record.exc_info[1])
+    return True

@@ -1,0 +1,123 @@
+"""Run a stage in a fork of the preloaded process (`tasks.services.preloaded`); this process remains as its proxy.
+
+The proxy forwards signals, ends with DVC, and exits with the status of the fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tasks.services.end_with_parent import end_with_dvc
+
+ADDRESS = "SYMPOSIUM_PRELOADED"
+"""Environment variable: path of the socket of the process that has the libraries in memory."""
+ITSELF = "loads the libraries itself"
+"""Part of the message of a stage that does not use the preloaded process."""
+
+# Variables that the libraries do not read when they are imported: our own, DVC's and the shell's, and those that our
+# tracking sets while a chain runs.
+_HARMLESS = ("SYMPOSIUM_", "DVC_", "MLFLOW_HTTP_REQUEST_", "MLFLOW_TRACKING_URI")
+_SHELL = {"PATH", "PWD", "OLDPWD", "SHLVL", "_"}
+_LENGTH = struct.Struct("!I")
+_FORWARDED = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_in_preloaded() -> None:
+    """Run this program, ``python -m flows.<stage>``, in a fork of the preloaded process, and exit with its status.
+
+    Returns if there is no such process, or if its environment variables differ so that it may have imported other
+    libraries; then this process does the work itself.  To be called before the libraries are imported.
+    """
+    address = os.environ.pop(ADDRESS, "")
+    if not address or sys.argv[0] != "-m":  # "-m": Python has not yet found the module to run
+        return
+    with socket.socket(socket.AF_UNIX) as server:
+        try:
+            server.connect(address_in(Path(address)))
+            request = {
+                "module": sys.orig_argv[sys.orig_argv.index("-m") + 1],
+                "arguments": sys.argv[1:],
+                "folder": str(Path.cwd()),
+                "environment": dict(os.environ),
+            }
+            send(server, request, descriptors=(0, 1, 2))
+            answer, _ = receive(server)
+        except (OSError, ValueError):
+            return
+        if not answer["pid"]:
+            sys.stderr.write(
+                f"note: this stage {ITSELF}, since another {answer['differ']} was set when they were loaded\n"
+            )
+            return
+        sys.exit(_stand_in(server, answer["pid"]))
+
+
+def _stand_in(server: socket.socket, pid: int) -> int:
+    """Forward signals until the fork has ended; return its status."""
+
+    def forward(number: int, _frame: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+    for number in _FORWARDED:
+        signal.signal(number, forward)
+    end_with_dvc()
+    try:
+        status = int(receive(server)[0]["status"])
+    except (OSError, ValueError):
+        sys.stderr.write("error: the process of this stage is gone; run the same command again to continue\n")
+        return 1
+    return status if status >= 0 else 128 - status
+
+
+def differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
+    """Return the variables by which two environments differ and that may change how libraries are imported."""
+    return sorted(
+        name
+        for name in ours.keys() | theirs.keys()
+        if ours.get(name) != theirs.get(name) and not name.startswith(_HARMLESS) and name not in _SHELL
+    )
+
+
+def address_in(path: Path) -> str:
+    """Return a short address of a socket with any path (the kernel accepts 107 bytes).
+
+    The folder stays open until the process ends.
+    """
+    folder = os.open(path.parent, os.O_DIRECTORY | os.O_CLOEXEC)
+    return f"/proc/self/fd/{folder}/{path.name}"
+
+
+def send(to: socket.socket, message: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+    """Send a message as JSON, with open files."""
+    content = json.dumps(message).encode()
+    socket.send_fds(to, [_LENGTH.pack(len(content))], descriptors)
+    to.sendall(content)
+
+
+def receive(sender: socket.socket, descriptors: int = 0) -> tuple[dict[str, Any], list[int]]:
+    """Return a message and the open files that were sent with it.
+
+    Raises:
+        ValueError: the sender has ended, or has sent something else.
+    """
+    head, files, _, _ = socket.recv_fds(sender, _LENGTH.size, descriptors)
+    if len(head) < _LENGTH.size or len(files) != descriptors:
+        raise ValueError("no message")
+    (left,) = _LENGTH.unpack(head)
+    content = b""
+    while len(content) < left:
+        part = sender.recv(left - len(content))
+        if not part:
+            raise ValueError("incomplete message")
+        content += part
+    return json.loads(content), list(files)

@@ -1,0 +1,122 @@
+"""Servers for this machine alone: what they ask of a request before anything else looks at it, and how they run.
+
+A page in a browser may send requests to this machine: it cannot send them under this machine's name, nor JSON, nor from
+another origin.  Other people on this machine can: those are kept out by a key.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import socket
+from collections.abc import Collection
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+#: The only address that servers here listen on, and the names by which they may be called.
+HOST = "127.0.0.1"
+NAMES = [HOST, "localhost"]
+
+
+class RefusedError(Exception):
+    """The request cannot be answered: HTTP status, message, and the parameter that is at fault."""
+
+    def __init__(self, status: int, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.param = status, param
+
+
+def guard(app: FastAPI, body_kb: int, key: str = "", public: Collection[str] = ()) -> None:
+    """Let an application answer only to requests that may be made, and every refusal be JSON in one form.
+
+    Args:
+        app: gets the checks, and handlers of what requests can be refused for.
+        body_kb: largest body of a request, kibibytes.
+        key: every request must bring it as bearer; empty: none is asked for.
+        public: paths that need no key.
+    """
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=NAMES)
+
+    @app.middleware("http")
+    async def guarded(request: Request, call_next: Any) -> Response:
+        origin = request.headers.get("origin")
+        if origin is not None and origin != f"http://{request.headers.get('host', '')}":
+            return refusal(403, f"pages of {origin} may not ask this server", None)
+        given = request.headers.get("authorization", "").encode()
+        if key and request.url.path not in public and not hmac.compare_digest(given, f"Bearer {key}".encode()):
+            return refusal(401, "the key is missing or wrong; send it as `Authorization: Bearer ...`", None)
+        if request.method == "POST":
+            if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+                return refusal(415, "the body must be application/json", None)
+            length = request.headers.get("content-length", "")
+            if not length.isdigit():
+                return refusal(411, "the length of the body must be said", None)
+            if int(length) > 1024 * body_kb:
+                return refusal(413, f"the body is longer than {body_kb} KiB", None)
+        answer: Response = await call_next(request)
+        return answer
+
+    @app.exception_handler(RefusedError)
+    async def refused(request: Request, error: RefusedError) -> Response:
+        return refusal(error.status, str(error), error.param)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"][1:])
+        what = "this API does not know it" if first["type"] == "extra_forbidden" else first["msg"]
+        return refusal(400, f"{place}: {what}" if place else what, place or None)
+
+    @app.exception_handler(HTTPException)
+    async def other(request: Request, error: HTTPException) -> Response:
+        return refusal(error.status_code, str(error.detail), None)
+
+
+def listen(port: int) -> socket.socket:
+    """Return a socket that listens on a port of `HOST`, 0 for any free one; OSError where it is taken."""
+    return socket.create_server((HOST, port))
+
+
+def address(listening: socket.socket) -> str:
+    """Return the address of a socket, without a slash at the end."""
+    return f"http://{HOST}:{listening.getsockname()[1]}"
+
+
+def run(app: FastAPI, listening: socket.socket) -> None:
+    """Serve until the process is asked to end; Ctrl-C is the usual way, and raises nothing."""
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5))
+    try:
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:  # uvicorn has let go of its connections by now
+        return
+
+
+def refusal(status: int, message: str, param: str | None, headers: dict[str, str] | None = None) -> JSONResponse:
+    """Return a refusal in the form that clients of OpenAI's API read."""
+    content = {"error": {"message": message, "type": kind_of(status), "param": param, "code": None}}
+    return JSONResponse(content, status, headers)
+
+
+def kind_of(status: int) -> str:
+    """Return what that API calls an error of this status."""
+    return "invalid_request_error" if status < 500 else "server_error"
+
+
+def told(error: BaseException) -> tuple[int, str]:
+    """Return status and message of an error: those of this project explain themselves, others stay in the log."""
+    if type(error).__module__.partition(".")[0] in {"pipeline_lib", "tasks"}:
+        return 400, str(error)
+    logging.getLogger(__name__).error("a request failed", exc_info=error)
+    return 500, f"{type(error).__name__}, see the server's log"
+
+
+def event(value: Any) -> str:
+    """Return a server-sent event."""
+    return f"data: {json.dumps(value)}\n\n"

@@ -1,0 +1,57 @@
+"""An episode as events for a page: plain values that JSON can hold; nothing that agents write reaches it raw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.report.code import coloured
+from pipeline_lib.report.text import harmless
+from pipeline_lib.seam.metrics import Metrics, describe
+from tasks.use.playing import PlayedTurn, Said, Show, facts
+
+if TYPE_CHECKING:
+    from pipeline_lib.play.watching import Speech
+    from tasks.use.playing import Played
+
+
+class PageShow(Show):
+    """Tells a page what happens, as it happens.
+
+    Args:
+        side: number of the team on the page.
+        metrics: of the environment.
+        tell: is given each event, which names its ``kind`` and ``side``; what it raises ends the episode.
+    """
+
+    def __init__(self, side: int, metrics: Metrics, tell: Callable[[dict[str, Any]], None]) -> None:
+        self._side, self._metrics, self._give = side, metrics, tell
+
+    def asked(self, speech: Speech) -> None:
+        self._tell("asked", agent=speech.agent, turn=speech.turn, round=speech.round, prompt=harmless(speech.prompt))
+
+    def wrote(self, speech: Speech, text: str) -> None:
+        self._tell("wrote", text=harmless(text))
+
+    def said(self, speech: Speech, said: Said) -> None:
+        self._tell("said", tokens=said.tokens, cut=said.finish == "length")
+
+    def turned(self, number: int, turn: PlayedTurn) -> None:
+        exhibit = turn.exhibit
+        described = ((describe(name, self._metrics), value) for name, value in turn.metrics.items())
+        self._tell(
+            "turned",
+            turn=number,
+            result=coloured(exhibit.text, exhibit.language) if exhibit else [],
+            checks=[[harmless(c.what), c.passed, harmless(c.answer)] for c in (exhibit.checks if exhibit else ())],
+            reward=turn.reward,
+            terms=list(turn.terms.items()),
+            metrics=[[metric.label, metric.text(value)] for metric, value in described],
+            facts=[harmless(fact) for fact in facts(turn)],
+        )
+
+    def ended(self, played: Played) -> None:
+        self._tell("ended", turns=len(played.turns), reward=played.reward)
+
+    def _tell(self, kind: str, **values: Any) -> None:
+        self._give({"kind": kind, "side": self._side, **values})

@@ -1,0 +1,97 @@
+"""What is behind the numbers, and what names mean."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import yaml
+
+from pipeline_lib.report import result_tables, training_figures
+from pipeline_lib.report.paper import for_a_paper
+from pipeline_lib.report.style import Link
+from tests.flows.project import ROOT
+from tests.report.build import experiment, first_episodes
+from tests.report.html import Document, build
+
+
+def test_the_curve_of_rewards_says_which_term_a_single_agent_cannot_earn():
+    data = experiment(1)
+    assert "a single agent cannot earn the term cooperation" in training_figures.learning(data).caption
+    for fields in ({"team_terms": ()}, {"baseline_train": {}}):
+        assert "cannot earn" not in training_figures.learning(dataclasses.replace(data, **fields)).caption
+
+
+def test_curves_of_each_agent_are_there_unless_all_share_one_policy():
+    data = experiment(1)
+    assert training_figures.by_policy(data).table.columns[:3] == (
+        "step", "tokens per action: helper", "tokens per action: main",
+    )  # fmt: skip
+    shared = [{k.replace("/helper", "/team"): v for k, v in row.items() if "/main" not in k} for row in data.train[0]]
+    assert training_figures.by_policy(dataclasses.replace(data, train={0: shared})) is None
+
+
+def test_every_number_of_the_comparisons_and_metrics_leads_to_its_problems(built: tuple[str, Document]):
+    page, _ = built
+    data = experiment()
+    for table in (result_tables.comparisons(data), result_tables.teams(data)):
+        for row in table.rows:
+            linked = [cell.target for cell in row if isinstance(cell, Link)]
+            numbers = [cell for cell in row[1:] if isinstance(cell, str) and re.fullmatch(r"[\d.]+( %)?", cell)]
+            assert not numbers, row
+            assert linked or row[0] == "episodes lost"
+    section = page[page.index('id="test-selected"') : page.index('id="test-base"')]
+    assert section.count("<tr>") == 97, "a row for each problem, and the head"
+    first = data.by_problem["selected"]["generated/test-000"]
+    assert f">{100 * first['tests_passed']:.1f} %</td>" in section
+    assert "results/test/team-base.jsonl" in page
+
+
+def test_names_of_metrics_terms_and_schemes_are_explained(built: tuple[str, Document]):
+    _, document = built
+    for name, text in (
+        ("thin wrappers", "The main function adds nothing to the helper."),
+        ("tests", "Share of the hidden tests passed."),
+        ("strategy filter", "A condition chooses between"),
+    ):
+        assert re.search(rf"{name}\s*{text}", document.text), name
+
+
+def test_the_first_sentence_names_task_model_data_date_and_machine(built: tuple[str, Document]):
+    _, document = built
+    sentence = "A team for the task coding: a tiny model; generated problems (96 test); tested on 2026-01-01 (UTC); "
+    place = document.text.index(f"{sentence}this page was made on a small machine.")
+    assert place < document.text.index("IMPROVED")
+
+
+def test_the_summary_for_a_paper_says_what_was_done_and_cites_what_the_project_wants_cited(tmp_path: Path):
+    data = experiment()
+    parts = dict(for_a_paper(data))
+    assert "3 training runs of up to 80 updates" in parts["Method"]
+    assert "96 held-out problems with 4 episodes each" in parts["Method"]
+    assert "corrected for 5 comparisons (Holm)" in parts["Method"] and "not kept" not in parts["Method"]
+    assert parts["Result"] in data.verdict["comparisons"]["base"]["sentence"].replace("IMPROVED: on", "On")
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    for value in (citation["title"], citation["version"], citation["authors"][0]["name"], citation["license"]):
+        assert value in parts["BibTeX"]
+    paper = citation["references"][0]
+    assert paper["url"].rpartition("/")[2] in parts["BibTeX"]
+    assert [author["family-names"] in parts["BibTeX"] for author in paper["authors"]] == [True] * 4
+    plan = {**data.verdict["plan"], "changed": ["alpha was changed after look 1"]}
+    changed = dataclasses.replace(data, verdict={**data.verdict, "plan": plan})
+    assert "The plan was not kept: alpha was changed after look 1." in dict(for_a_paper(changed))["Method"]
+    assert for_a_paper(dataclasses.replace(data, plan=None)) == []
+
+
+def test_a_page_of_a_large_test_stays_below_three_megabytes(tmp_path: Path):
+    data = experiment()
+    names = [f"generated/a-problem-with-a-rather-long-name-{number:04d}" for number in range(2000)]
+    by_problem = {team: dict.fromkeys(names, next(iter(found.values()))) for team, found in data.by_problem.items()}
+    kept = first_episodes(9)
+    for rows in kept.values():
+        rows[0]["shown"]["turns"][0][0] = rows[0]["shown"]["text"] = "x = [1, 2]\n" * 4000
+        rows += [{**rows[number % 9], "problem": name} for number, name in enumerate(names)]
+    page, document = build(dataclasses.replace(data, by_problem=by_problem, first_episodes=kept), tmp_path)
+    assert 1_000_000 < len(page.encode()) < 3_000_000
+    assert "more problems have no room here" in document.text and "more characters)" in document.text

@@ -1,0 +1,14 @@
+"""The rendezvous with a reward that pays for missing each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import symposium
+from tests.symposium import rendezvous
+
+
+class Apart(rendezvous.Rendezvous):
+    def score(self, text: str, actions: Mapping[str, str]) -> symposium.Score:
+        found = super().score(text, actions)
+        return symposium.Score({"apart": 1.2 - sum(found.terms.values())}, found.metrics)

@@ -1,0 +1,118 @@
+"""Every command of README and docs is one that its program accepts, with settings that are valid.
+
+The commands of ``sh`` blocks are read as a shell reads them and given to the parsers of their programs, which stop
+before they do anything.  The cheap ones are run for real on a finished project in ``tests/flows/test_chain.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import itertools
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.settings import load_params
+from symposium.cli import PROGRAMS
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+EXCEPTIONS = {
+    "source .venv/bin/activate": "a command of the shell",
+    "cd team": "a command of the shell",
+    "python load.py": "the file is made by `symposium export`; tests/flows/test_chain.py runs it",
+    "python -c import secrets; print(secrets.token_urlsafe())": "the standard library's, with its output in a file",
+    "pip install symposium-0.1.0-py3-none-any.whl": "tests/symposium/test_packaging.py makes and installs the wheel",
+}
+"""Commands that are not parsed here, with the reason."""
+
+ACCEPTED = 77
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Yield the commands in the ``sh`` blocks of a page, each as its words, without what the shell takes out."""
+    for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            reader = shlex.shlex(line, posix=True, punctuation_chars=True)
+            reader.whitespace_split = True
+            words = list(reader)
+            ends = [number for number, word in enumerate(words) if word in (";", "&&", "|")]
+            for start, end in itertools.pairwise([-1, *ends, len(words)]):
+                command = words[start + 1 : end]
+                command = command[: command.index(">")] if ">" in command else command
+                if command:
+                    yield command[1:] if "=" in command[0] else command
+
+
+ALL = [(page.relative_to(ROOT).as_posix(), words) for page in PAGES for words in commands(page.read_text())]
+
+
+@pytest.mark.parametrize(("page", "words"), ALL, ids=[f"{page}: {shlex.join(words)}" for page, words in ALL])
+def test_a_documented_command_is_accepted_by_its_program(
+    page: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if " ".join(words) in EXCEPTIONS:
+        return
+    monkeypatch.chdir(ROOT)
+    program, *arguments = words
+    if program == "make":
+        done = subprocess.run(["make", "-n", *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    elif program == "dvc":
+        accepted_by_dvc(arguments, tmp_path)
+    elif program == "symposium":
+        assert arguments[0] in PROGRAMS
+        accepted_by(PROGRAMS[arguments[0]][0], arguments[1:], monkeypatch)
+    else:
+        assert words[:2] == ["python", "-m"], "what is it? EXCEPTIONS holds commands that cannot be tried"
+        accepted_by(arguments[1], arguments[2:], monkeypatch)
+
+
+def accepted_by(module: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start a program, and stop it as soon as it has read its command line."""
+    parse = argparse.ArgumentParser.parse_args
+
+    def parse_and_stop(self: argparse.ArgumentParser, *given: object) -> object:
+        parse(self)
+        raise SystemExit(ACCEPTED)
+
+    monkeypatch.setattr(sys, "argv", [module, *arguments])
+    found = importlib.util.find_spec(module)
+    assert found is not None, "there is no such module"
+    program = importlib.import_module(f"{module}.__main__" if found.submodule_search_locations else module)
+    if "argparse" not in Path(str(program.__file__)).read_text():
+        assert not [word for word in arguments if "=" not in word], "it takes no options"
+        return
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert ended.value.code == ACCEPTED
+
+
+def accepted_by_dvc(arguments: list[str], folder: Path) -> None:
+    """Have DVC read its command line, and the settings read what ``-S`` makes of params.yaml."""
+    from dvc.cli import parse_args
+    from dvc.utils.hydra import apply_overrides
+
+    asked = parse_args(arguments)
+    if overrides := getattr(asked, "set_param", None):
+        shutil.copy(ROOT / "params.yaml", folder / "params.yaml")
+        apply_overrides(str(folder / "params.yaml"), list(overrides))
+        load_params(folder / "params.yaml", ROOT / "conf")
+
+
+def test_no_exception_is_out_of_date() -> None:
+    assert set(EXCEPTIONS) <= {" ".join(words) for _, words in ALL}
+
+
+def test_the_commands_of_a_block_are_found_as_a_shell_finds_them() -> None:
+    text = "```sh\nA=1 b -c 'd e' # f\ng && h; i > j\nk \\\n  l\n```\n```yaml\nm\n```\n"
+    assert list(commands(text)) == [["b", "-c", "d e"], ["g"], ["h"], ["i"], ["k", "l"]]
