@@ -23,7 +23,7 @@ from typing import Any
 
 from pipeline_lib.sandbox import wire
 from pipeline_lib.sandbox.client import Client
-from pipeline_lib.sandbox.docker_jail import remove_orphans
+from pipeline_lib.sandbox.docker_jail import remove_containers
 from pipeline_lib.sandbox.entry import Entry
 from pipeline_lib.sandbox.orphans import make_run_folder
 from pipeline_lib.sandbox.slots import START_S, Slot
@@ -292,6 +292,11 @@ def main(descriptor: int) -> None:
     if frame is not None:
         sys.path.extend(frame[0]["path"])
         config = frame[0] | {"run_folder": str(make_run_folder())}
-        if "docker" in config["jails"]:
-            remove_orphans()  # and let judges share the memory of the Docker SDK
-        Broker(connection, config).run()
+        docker = "docker" in config["jails"]
+        if docker:
+            remove_containers(mine=False)  # and let judges share the memory of the Docker SDK
+        try:
+            Broker(connection, config).run()
+        finally:
+            if docker:
+                remove_containers(mine=True)

@@ -37,9 +37,10 @@ def start_docker(slot: int, config: dict[str, Any]) -> Worker:
         with _listen(place, socket.SOCK_SEQPACKET) as listener, daemon() as client:
             image = client.images.get(config["image"])
             packages = _check_image(config["image"], image, config["wanted"], config["flavour"])
-            container = client.containers.run(image.id, **_options(config, folder))
+            container = client.containers.create(image.id, **_options(config, folder))
             jail = DockerJail("docker", container.id)
-            undo.callback(jail.kill)
+            undo.callback(jail.kill)  # one that was never started does not remove itself
+            container.start()
             control = undo.enter_context(_accept(listener, client, jail, container.id))
         place.unlink()
         inside = {
@@ -93,14 +94,19 @@ def _listen(place: Path, kind: socket.SocketKind) -> socket.socket:
     return listener
 
 
-def remove_orphans() -> None:
-    """Remove containers of brokers that are dead; a daemon that does not answer is somebody else's concern."""
+def remove_containers(mine: bool) -> None:
+    """Remove containers of brokers that are dead or, with ``mine``, of this one, whatever state they were left in.
+
+    A daemon that stops between making a container and starting it leaves one that nothing else removes.  A daemon that
+    does not answer is ignored: the next broker removes what is left.
+    """
     with suppress(JailError), daemon() as client:
         import docker.errors
 
         for container in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
             host, _, owner = container.labels[LABEL].partition("/")
-            if host == os.uname().nodename and not orphans.alive(owner):
+            unwanted = owner == orphans.identity(os.getpid()) if mine else not orphans.alive(owner)
+            if host == os.uname().nodename and unwanted:
                 with suppress(docker.errors.APIError):
                     container.remove(force=True, v=True)
 
@@ -142,7 +148,6 @@ def _options(config: dict[str, Any], folder: Path) -> dict[str, Any]:
         "entrypoint": ["python3", *start("zygote", PLACE), f"{PLACE}/run/control"],
         "command": [],
         "stop_signal": "SIGKILL",  # process 1 ignores others, and a daemon that shuts down would wait for it
-        "detach": True,
         "auto_remove": True,
         "labels": {LABEL: f"{os.uname().nodename}/{orphans.identity(os.getppid())}"},
         "environment": {name: value for name, value in ENVIRONMENT.items() if name != "PATH"},

@@ -401,6 +401,17 @@ def test_the_server_in_a_pod_as_documented(dockerd: Daemon, tmp_path: Path) -> N
             container.remove(force=True, v=True)
 
 
+def test_a_container_that_was_never_started_is_removed_at_the_end(dockerd: Daemon) -> None:
+    others = {container.labels[LABEL] for container in containers()}
+    with Executor("docker", slots=1, limits=SHORT, cache=0) as executor:
+        executor.run([GOOD])
+        running = next(container for container in containers() if container.labels[LABEL] not in others)
+        with daemon() as client:  # as a daemon leaves it that stops between the two requests
+            client.containers.create(running.image.id, "true", labels={LABEL: running.labels[LABEL]})
+        assert "created" in {container.status for container in containers()}
+    assert running.labels[LABEL] not in {container.labels[LABEL] for container in containers()}
+
+
 @pytest.mark.slow
 def test_chaos(dockerd: Daemon) -> None:
     """Kill containers, judges, jails and brokers, and restart the daemon; SYMPOSIUM_CHAOS says how many programs."""
