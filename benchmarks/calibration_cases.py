@@ -16,6 +16,7 @@ from scipy import stats
 
 from benchmarks.grid_data import draw_sizes, shares_passed
 from benchmarks.simulated_data import CODES, Rng, crossed, families, inside, passed_shares, records, rejected
+from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation import bootstrap, effects, evidence
 from pipeline_lib.evaluation import tests_of_difference as tests
 from pipeline_lib.evaluation.clusters import clustered_mean, t_interval
@@ -25,7 +26,6 @@ from pipeline_lib.evaluation.multiplicity import dunnett, holm
 from pipeline_lib.evaluation.results import TestResult
 from pipeline_lib.evaluation.selection import choose
 from pipeline_lib.evaluation.training_runs import new_runs
-from pipeline_lib.seam.metrics import Metric
 from pipeline_lib.settings.evaluate import VerdictSettings
 
 QUICK = VerdictSettings(resamples=200)

@@ -36,8 +36,8 @@ def main() -> None:
     with explained():
         from rich.console import Console
 
-        from pipeline_lib.seam.metrics import describe
-        from pipeline_lib.seam.registry import find
+        from pipeline_lib.environment_api.metrics import describe
+        from pipeline_lib.environment_api.registry import find
         from pipeline_lib.settings import load_params
         from tasks.use.choosing import choose_problem, choose_team
         from tasks.use.opening import opened

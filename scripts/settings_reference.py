@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from pipeline_lib.seam.registry import BUILT_IN, find, names
+from pipeline_lib.environment_api.registry import BUILT_IN, find, names
 from pipeline_lib.settings.base import is_of_the_machine
 from pipeline_lib.settings.environment import environment_model, kinds_of
 from pipeline_lib.settings.params import Params

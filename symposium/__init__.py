@@ -12,7 +12,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipeline_lib.seam.metrics import Metric
+    from pipeline_lib.environment_api.metrics import Metric
     from pipeline_lib.text_task.score import Score
     from pipeline_lib.text_task.task import TextTask
     from symposium.experiments import Experiment
@@ -34,7 +34,7 @@ _HOMES = {
     "plan": "symposium.judging",
     "TextTask": "pipeline_lib.text_task.task",
     "Score": "pipeline_lib.text_task.score",
-    "Metric": "pipeline_lib.seam.metrics",
+    "Metric": "pipeline_lib.environment_api.metrics",
     "Audit": "symposium.results",
     "TrainingRun": "symposium.results",
     "Team": "symposium.teams",

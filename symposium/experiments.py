@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.environment_api.registry import task_class
 from pipeline_lib.identity.code import code_of, named_code
 from pipeline_lib.identity.content import Contents
 from pipeline_lib.identity.named import named_by
 from pipeline_lib.identity.syntax import SyntaxMemory
 from pipeline_lib.problems.splits import MANIFEST, load_manifest, load_split
-from pipeline_lib.seam.registry import task_class
 from pipeline_lib.settings import SettingsError
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.given import given_params
@@ -20,8 +20,8 @@ from pipeline_lib.storage import digest
 from symposium.progress import progress
 
 if TYPE_CHECKING:
-    from pipeline_lib.seam.metrics import Metrics
-    from pipeline_lib.seam.task import Task
+    from pipeline_lib.environment_api.metrics import Metrics
+    from pipeline_lib.environment_api.task import Task
     from pipeline_lib.settings import Params
 
 #: A section of the settings: a preset's name, or values by key.
@@ -53,7 +53,7 @@ class Experiment:
     Args:
         folder: made if it does not exist; several experiments may share it.
         environment: the name of a preset in conf/environment, a kind (``"my_package.my_task"``), a subclass of
-            `TextTask` or `pipeline_lib.seam.task.Task` from your own module, or a whole section.
+            `TextTask` or `pipeline_lib.environment_api.task.Task` from your own module, or a whole section.
         problems: the source of the problems.  This and the following arguments are sections of the settings: the name
             of a preset, or the values that differ from the default.
         policy: the language models.

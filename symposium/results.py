@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.training_figures import learning, terms
-from pipeline_lib.seam.metrics import describe
 from symposium.showing import means, paragraph, table
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from pipeline_lib.seam.metrics import Metrics, describe
+from pipeline_lib.environment_api.metrics import Metrics, describe
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

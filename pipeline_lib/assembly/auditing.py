@@ -18,8 +18,8 @@ from pipeline_lib.rollouts import make_engine
 if TYPE_CHECKING:
     from pipeline_lib.audit.examiner import Progress
     from pipeline_lib.audit.result import AuditResult
+    from pipeline_lib.environment_api.environment import Environment
     from pipeline_lib.protocols import Protocol
-    from pipeline_lib.seam.environment import Environment
     from pipeline_lib.settings import Params
 
 

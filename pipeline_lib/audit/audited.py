@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.identity.code import named_code
-from pipeline_lib.seam.registry import find
 from pipeline_lib.storage import digest
 
 

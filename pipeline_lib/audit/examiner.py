@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pipeline_lib.audit.ladder import bounded, compare, make_rung
 from pipeline_lib.audit.result import Check, Rung, Status
-from pipeline_lib.seam.environment import Environment, Outcome
+from pipeline_lib.environment_api.environment import Environment, Outcome
 
 #: Called as ``progress(done, total, text)``.
 Progress = Callable[[int, int, str], None]

@@ -11,8 +11,8 @@ from pipeline_lib.audit.audited import describe_reward, reward_digest
 from pipeline_lib.audit.examiner import Examiner, Progress
 from pipeline_lib.audit.preflight import Played, preflight
 from pipeline_lib.audit.result import AuditResult, Check, Status, conclude
-from pipeline_lib.seam.environment import Environment
-from pipeline_lib.seam.registry import find
+from pipeline_lib.environment_api.environment import Environment
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.storage import digest
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.environment_api.environment import Environment
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.sandbox import Executor
 from pipeline_lib.sandbox.make import make_executor
-from pipeline_lib.seam.environment import Environment
-from pipeline_lib.seam.registry import find
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.sandbox import Sandbox as SandboxSettings

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline_lib.environment_api.metrics import NO_METRICS, Metric, Metrics, describe
 from pipeline_lib.evaluation.bootstrap import clustered_bootstrap, interval
 from pipeline_lib.evaluation.clusters import NO_VARIATION, Codes, clustered_mean
 from pipeline_lib.evaluation.effects import no_effect, paired_hedges_g, probability_of_improvement
@@ -36,7 +37,6 @@ from pipeline_lib.evaluation.tests_of_difference import (
     welch_clustered,
 )
 from pipeline_lib.evaluation.training_runs import new_runs
-from pipeline_lib.seam.metrics import NO_METRICS, Metric, Metrics, describe
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import VerdictSettings

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
+from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import ClusteredMean, Codes, clustered_mean, t_interval
 from pipeline_lib.evaluation.results import Estimate, Result, TestResult
 from pipeline_lib.evaluation.skewness import upper_critical, upper_tail
 from pipeline_lib.evaluation.tests_of_difference import equivalence, paired
-from pipeline_lib.seam.metrics import Metric
 
 #: Fewest families that must carry the variation of a difference before a t test of it is trusted (calibrated).
 LEAST_CARRYING = 3.0

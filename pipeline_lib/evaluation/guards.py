@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics, describe
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.metrics import by_problem, value_of
 from pipeline_lib.evaluation.results import Result
-from pipeline_lib.seam.metrics import NO_METRICS, Metrics, describe
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, Guard

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.results import EvaluationError
-from pipeline_lib.seam.metrics import NO_METRICS, Metrics
 
 
 def value_of(record: EpisodeRecord, metric: str) -> float | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics
 from pipeline_lib.evaluation.bootstrap import cluster_totals, clustered_means
 from pipeline_lib.evaluation.clusters import Codes
 from pipeline_lib.evaluation.curves import Point, against_base, base_point, common_means, curve, pooled_curve
@@ -25,7 +26,6 @@ from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.guards import Guarded, check_guards
 from pipeline_lib.evaluation.results import EvaluationError, Result
 from pipeline_lib.evaluation.table import Table, problems_digest, tabulate
-from pipeline_lib.seam.metrics import NO_METRICS, Metrics
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings

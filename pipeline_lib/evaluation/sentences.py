@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.comparison import (
     EQUIVALENT,
     IMPROVED,
@@ -12,7 +13,6 @@ from pipeline_lib.evaluation.comparison import (
     bounds,
 )
 from pipeline_lib.evaluation.evidence import missing, note
-from pipeline_lib.seam.metrics import Metric
 
 
 def p_text(p: float | None) -> str:

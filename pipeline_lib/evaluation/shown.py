@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pipeline_lib.play.watching import Watcher
 
 if TYPE_CHECKING:
+    from pipeline_lib.environment_api.environment import Environment, Outcome
     from pipeline_lib.play.roots import Root
-    from pipeline_lib.seam.environment import Environment, Outcome
 
 
 class Keeper(Watcher):

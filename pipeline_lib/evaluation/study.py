@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import Codes, encode
 from pipeline_lib.evaluation.comparison import EQUIVALENT, IMPROVED, INCONCLUSIVE, WORSE
 from pipeline_lib.evaluation.episodes import EpisodeRecord
@@ -26,7 +27,6 @@ from pipeline_lib.evaluation.sentences import p_text
 from pipeline_lib.evaluation.table import Pairing, problem_means, tabulate
 from pipeline_lib.evaluation.tests_of_difference import equivalence
 from pipeline_lib.evaluation.training_runs import new_runs
-from pipeline_lib.seam.metrics import Metric
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import VerdictSettings

@@ -20,8 +20,8 @@ from pipeline_lib.evaluation.table import Episodes, Table, problem_means, tabula
 from pipeline_lib.evaluation.tests_of_difference import welch_clustered
 
 if TYPE_CHECKING:
+    from pipeline_lib.environment_api.metrics import Metrics
     from pipeline_lib.evaluation.clusters import Codes
-    from pipeline_lib.seam.metrics import Metrics
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 
 #: From how many training runs on the bootstrap may resample them: with fewer its intervals are too narrow (calibrated).

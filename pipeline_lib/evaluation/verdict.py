@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics
 from pipeline_lib.evaluation.comparison import Comparison, measure
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.family import decide, identical
@@ -16,7 +17,6 @@ from pipeline_lib.evaluation.plan_check import PlanCheck
 from pipeline_lib.evaluation.results import EvaluationError, to_json
 from pipeline_lib.evaluation.summary import by_problem, faults, other_runs, price, shrinkage, team
 from pipeline_lib.evaluation.table import Episodes, problems_digest
-from pipeline_lib.seam.metrics import NO_METRICS, Metrics
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline_lib.credit.plan import Plan
+from pipeline_lib.environment_api.environment import Outcome
 from pipeline_lib.play.experience import Cells
 from pipeline_lib.play.turn import Node
 from pipeline_lib.protocols import Seat
-from pipeline_lib.seam.environment import Outcome
 
 
 @dataclass(slots=True)

@@ -23,6 +23,7 @@ from typing import Any
 
 from pipeline_lib.credit.aligned import Aligned
 from pipeline_lib.credit.plan import Plan
+from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.play.combining import Execution, combine
 from pipeline_lib.play.experience import Experience
 from pipeline_lib.play.roots import Root
@@ -31,7 +32,6 @@ from pipeline_lib.play.watching import Watcher
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.protocols import Decentralised, Protocol
 from pipeline_lib.rollouts.engine import Engine, Sampling
-from pipeline_lib.seam.environment import Environment, Outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.play.experience import Decision
 from pipeline_lib.play.roots import Root
 from pipeline_lib.play.watching import Listening, Speech, Watcher
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.protocols import Ask, Seat
 from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
-from pipeline_lib.seam.environment import Environment
 
 #: Number of prompts whose token ids are cached.
 ENCODED = 2**14

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pipeline_lib.rollouts.streaming import TextStream
 
 if TYPE_CHECKING:
+    from pipeline_lib.environment_api.environment import Outcome
     from pipeline_lib.play.roots import Root
     from pipeline_lib.policies.policy import Policy
     from pipeline_lib.rollouts.engine import Action
-    from pipeline_lib.seam.environment import Outcome
 
 
 @dataclass(frozen=True, slots=True)

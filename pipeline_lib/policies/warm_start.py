@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.functional import cross_entropy
 
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.policies.base import BASE_FILE, base_digest, own_bases
 from pipeline_lib.policies.embedded import make_model, one_fast_core
 from pipeline_lib.policies.tokenizer import train_tokenizer
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.splits import load_manifest, load_split
-from pipeline_lib.seam.registry import find
 from pipeline_lib.storage import digest, new_folder, write_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, Qwen3ForCausalLM
 
-    from pipeline_lib.seam.task import Demonstration
+    from pipeline_lib.environment_api.task import Demonstration
     from pipeline_lib.settings.policy import EmbeddedPolicy, Policy
 
 Progress = Callable[[int, int, str], None]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar
 
-from pipeline_lib.seam.task import Problem
+from pipeline_lib.environment_api.task import Problem
 from pipeline_lib.storage import digest
 
 P = TypeVar("P", bound=Problem)

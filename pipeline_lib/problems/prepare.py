@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.problems.content import ProblemsError, check_disjoint
 from pipeline_lib.problems.splits import MANIFEST
-from pipeline_lib.seam.registry import find
 from pipeline_lib.storage import file_digest, write_json, write_jsonl
 
 

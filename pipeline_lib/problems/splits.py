@@ -11,8 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.problems.content import ProblemsError, check_disjoint
-from pipeline_lib.seam.registry import find
 from pipeline_lib.storage import CorruptFileError, file_digest, read_json, read_jsonl
 
 SPLITS = ("train", "validation", "test")

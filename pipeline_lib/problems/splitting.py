@@ -7,9 +7,9 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
+from pipeline_lib.environment_api.task import Problem
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.splits import SPLITS
-from pipeline_lib.seam.task import Problem
 from pipeline_lib.storage import digest
 
 log = logging.getLogger("symposium.problems")

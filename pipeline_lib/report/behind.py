@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.style import Link, Table
-from pipeline_lib.seam.metrics import describe
 
 #: Most cells of all these tables together: the page has to stay small.
 MOST_CELLS = 24_000

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
+from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics, describe
 from pipeline_lib.evaluation.multiplicity import holm
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.sentences import p_text
 from pipeline_lib.report.page import render
 from pipeline_lib.report.style import BLUE, GREEN, GREY, INK, RED, Figure, Table, figure, percent, wrap
 from pipeline_lib.report.text import sentence_only, typeset
-from pipeline_lib.seam.metrics import NO_METRICS, Metrics, describe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

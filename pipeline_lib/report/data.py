@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline_lib.seam.metrics import Metric, Metrics, describe
+from pipeline_lib.environment_api.metrics import Metric, Metrics, describe
 
 #: Problems of which figures may show what a team did.
 EXAMPLES = 3

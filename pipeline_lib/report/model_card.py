@@ -8,8 +8,8 @@ from typing import Any
 
 import jinja2
 
+from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.report.page import TEMPLATES
-from pipeline_lib.seam.metrics import Metric
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.environment_api.metrics import Metric, describe
 from pipeline_lib.report import series
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.style import (
@@ -23,7 +24,6 @@ from pipeline_lib.report.style import (
     wrap,
 )
 from pipeline_lib.report.text import typeset
-from pipeline_lib.seam.metrics import Metric, describe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

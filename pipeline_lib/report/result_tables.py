@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pipeline_lib.environment_api.metrics import Metric, describe
 from pipeline_lib.report.behind import linked
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.style import Table
 from pipeline_lib.report.text import typeset
-from pipeline_lib.seam.metrics import Metric, describe
 
 
 def per_seed(data: ReportData) -> Table:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline_lib import storage
+from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.results import Estimate
 from pipeline_lib.evaluation.sentences import p_text
 from pipeline_lib.evaluation.study import Contrast
 from pipeline_lib.report.page import render
 from pipeline_lib.report.style import CYCLE, GREY, MARKERS, Figure, Table, figure, percent, wrap
 from pipeline_lib.report.text import sentence_only, typeset
-from pipeline_lib.seam.metrics import Metric
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.report.code import coloured
 from pipeline_lib.report.text import harmless
-from pipeline_lib.seam.metrics import Metric
 
 RULE = (
     "Of every test problem the first episode of the base and of the selected team of the first training run is kept "

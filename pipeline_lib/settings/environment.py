@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandle
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
 
-from pipeline_lib.seam.registry import UnknownEnvironmentError, find, names
+from pipeline_lib.environment_api.registry import UnknownEnvironmentError, find, names
 from pipeline_lib.settings.base import CodeName, Section
 
 DEFAULT = "coding"

@@ -20,7 +20,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from pipeline_lib.seam.registry import UnknownEnvironmentError
+from pipeline_lib.environment_api.registry import UnknownEnvironmentError
 from pipeline_lib.settings.environment import DEFAULT, environment_model, kinds_of, problem_models
 from pipeline_lib.settings.params import Params
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from pipeline_lib.seam.registry import find
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.settings.audit import AuditSettings
 from pipeline_lib.settings.base import Section
 from pipeline_lib.settings.environment import DEFAULT, Environment, Problems

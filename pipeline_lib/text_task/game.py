@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.problems.content import normalised_text
-from pipeline_lib.seam.environment import Environment, Outcome
 from pipeline_lib.storage import digest
 from pipeline_lib.text_task.score import Score
 

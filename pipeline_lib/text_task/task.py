@@ -1,6 +1,7 @@
 """The base class of cooperative tasks with one turn and problems that are texts.
 
-A task with several turns, its own settings, programs to run or structured problems is a `pipeline_lib.seam.task.Task`.
+A task with several turns, its own settings, programs to run or structured problems is a
+`pipeline_lib.environment_api.task.Task`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from pipeline_lib.environment_api.metrics import Metric, describe
+from pipeline_lib.environment_api.task import Demonstration, Task
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.seam.metrics import Metric, describe
-from pipeline_lib.seam.task import Demonstration, Task
 from pipeline_lib.settings.environment import EnvironmentSection
 from pipeline_lib.settings.problems import TextProblems
 from pipeline_lib.storage import digest

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pipeline_lib.credit.make import make_plan
+from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.play import Player, Problem
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.protocols import Decentralised, Protocol
 from pipeline_lib.rollouts.engine import Engine, Sampling
-from pipeline_lib.seam.environment import Environment
 from pipeline_lib.training.checkpoint_folders import planned_steps, step_folder
 from pipeline_lib.training.checkpoints import clear_leftovers, load_checkpoint, write_checkpoint
 from pipeline_lib.training.curriculum.samplers import Sampler

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from pipeline_lib import storage
+from pipeline_lib.environment_api.metrics import describe
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.metrics import value_of
 from pipeline_lib.evaluation.results import to_json
 from pipeline_lib.evaluation.study import cell_means, contrasts
 from pipeline_lib.report.study import StudyCell, StudyData, build_study
-from pipeline_lib.seam.metrics import describe
-from pipeline_lib.seam.registry import find
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.study import StudySettings, cells_of, changes_of, reference_of
 from pipeline_lib.tracking import TrackedRun

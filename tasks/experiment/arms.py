@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pipeline_lib.seam.registry import find
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.settings import Params, SettingsError
 
 TEAM, SINGLE = "team", "single"

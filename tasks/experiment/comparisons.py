@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.verdict import BASE, LAST
-from pipeline_lib.seam.registry import find
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from pipeline_lib.environment_api.registry import task_class
+from pipeline_lib.environment_api.task import Task
 from pipeline_lib.identity.code import Code, code_of, named_code, version
 from pipeline_lib.identity.content import Contents
 from pipeline_lib.identity.named import named_by
 from pipeline_lib.identity.syntax import SyntaxMemory
-from pipeline_lib.seam.registry import task_class
-from pipeline_lib.seam.task import Task
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.storage import digest
@@ -50,7 +50,7 @@ class Spec:
         reads: settings it may read: sections, or single values of one (``evaluate.test``).
         ignores: settings inside those sections that it does not read.
         arm: whose training it belongs to, if that is one arm's only.
-        asks: methods of the environment that it calls (`pipeline_lib.seam.task.Task`).
+        asks: methods of the environment that it calls (`pipeline_lib.environment_api.task.Task`).
     """
 
     flow: str

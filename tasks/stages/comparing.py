@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.report.compare import RunRow, build_comparison
-from pipeline_lib.seam.registry import find
 from pipeline_lib.tracking.addresses import tracking_uri
 from pipeline_lib.tracking.verdicts import TrackedVerdict, tracked_verdicts
 from tasks.services.process_environment import answers

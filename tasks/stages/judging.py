@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.plan import read_plan
 from pipeline_lib.evaluation.plan_check import check_plan
 from pipeline_lib.evaluation.verdict import BASE, bind, summarise_test
-from pipeline_lib.seam.registry import find
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, outside
 from tasks.experiment.episode_files import read_episodes, swept, tested_file

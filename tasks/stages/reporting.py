@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.evaluation.verdict import BASE, LAST
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.report.data import About, ReportData
 from pipeline_lib.report.page import build_report
 from pipeline_lib.report.series import write_plots
-from pipeline_lib.seam.registry import find
 from tasks.experiment.arms import IDENTITIES, PROBLEMS, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, notes
 from tasks.experiment.episode_files import TESTED, read_episodes, swept, tested_file

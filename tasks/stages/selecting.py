@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.plan import read_plan
 from pipeline_lib.evaluation.plan_check import check_plan
 from pipeline_lib.evaluation.selection import select
-from pipeline_lib.seam.registry import find
 from tasks.experiment.arms import ARMS, PLAN_FILE, RESULTS, TEAM, seeds_of
 from tasks.experiment.episode_files import swept
 from tasks.experiment.plans import done_now

@@ -6,8 +6,8 @@ import shutil
 from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.metrics import summarise_team
-from pipeline_lib.seam.registry import find
 from pipeline_lib.training.checkpoint_folders import RECORD, step_folder
 from tasks.experiment.arms import PROBLEMS, sweep_folder, trained_folder
 from tasks.looks.looking import begin_sweep

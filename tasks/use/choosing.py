@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.problems.splits import load_manifest, load_split
-from pipeline_lib.seam.registry import find
 from pipeline_lib.storage import read_json
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
 from tasks.experiment.arms import ARMS, PROBLEMS, RESULTS, SINGLE, TEAM, TRAINED, trained_folder

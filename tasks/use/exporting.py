@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.assembly.teams import base_team
+from pipeline_lib.environment_api.metrics import describe
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.policies.base import base_folder
 from pipeline_lib.policies.export import ADAPTER, Form, export_team
 from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.report.model_card import Exported, model_card
-from pipeline_lib.seam.metrics import describe
-from pipeline_lib.seam.registry import find
 from pipeline_lib.settings import Params
 from pipeline_lib.storage import read_json, write_text
 from pipeline_lib.training.checkpoint_folders import step_folder

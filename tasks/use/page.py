@@ -146,7 +146,7 @@ def play_wanted(wanted: Wanted, tell: Tell) -> None:
     Raises:
         ChoiceError, ProblemsError, SettingsError, PolicyError: there is no such team or problem, or it does not open.
     """
-    from pipeline_lib.seam.registry import find
+    from pipeline_lib.environment_api.registry import find
     from pipeline_lib.settings import load_params
     from tasks.use.choosing import choose_team, named_problem, typed_problem
     from tasks.use.opening import opened

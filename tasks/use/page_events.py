@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.environment_api.metrics import Metrics, describe
 from pipeline_lib.report.code import coloured
 from pipeline_lib.report.text import harmless
-from pipeline_lib.seam.metrics import Metrics, describe
 from tasks.use.playing import PlayedTurn, Said, Show, facts
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from pipeline_lib.play.roots import paired
 from pipeline_lib.play.watching import Speech, Watcher
 
 if TYPE_CHECKING:
+    from pipeline_lib.environment_api.environment import Outcome
+    from pipeline_lib.environment_api.exhibit import Exhibit
     from pipeline_lib.play.roots import Root
     from pipeline_lib.rollouts.engine import Action
-    from pipeline_lib.seam.environment import Outcome
-    from pipeline_lib.seam.exhibit import Exhibit
 
 
 @dataclass(slots=True)

@@ -20,8 +20,8 @@ from pipeline_lib.rollouts.engine import Request, Sampling
 from pipeline_lib.rollouts.streaming import TextStream
 
 if TYPE_CHECKING:
+    from pipeline_lib.environment_api.environment import Outcome
     from pipeline_lib.rollouts.engine import Action
-    from pipeline_lib.seam.environment import Outcome
 
 
 class FullError(RuntimeError):

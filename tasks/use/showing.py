@@ -16,8 +16,8 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from pipeline_lib.environment_api.metrics import Metrics, describe
 from pipeline_lib.report.text import harmless
-from pipeline_lib.seam.metrics import Metrics, describe
 from tasks.use.playing import Played, PlayedTurn, Said, Show, facts
 
 if TYPE_CHECKING:

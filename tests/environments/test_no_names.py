@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.seam.registry import find, names
+from pipeline_lib.environment_api.registry import find, names
 from pipeline_lib.settings.environment import kinds_of
 from tests.flows.project import ROOT
 

@@ -1,4 +1,4 @@
-"""Philosophers behind the `Environment` seam."""
+"""Philosophers through the interface `Environment`."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import symposium
+from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.seam.registry import find, task_class
 from pipeline_lib.settings.problems import SplitSizes, TextProblems
 from tasks.identity.stages import environment_code
 from tests.symposium.rendezvous import Rendezvous

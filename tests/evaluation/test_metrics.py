@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environments.coding.metrics import METRICS
 from pipeline_lib.evaluation.metrics import (
     accuracy_at_k,
@@ -16,7 +17,6 @@ from pipeline_lib.evaluation.metrics import (
     value_of,
 )
 from pipeline_lib.evaluation.results import EvaluationError
-from pipeline_lib.seam.metrics import describe
 from tests.evaluation.build import episode
 
 

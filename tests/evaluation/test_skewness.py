@@ -7,11 +7,11 @@ import pytest
 from scipy import stats
 
 from benchmarks.grid_data import draw_sizes, shares_passed
+from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import clustered_mean, t_interval
 from pipeline_lib.evaluation.evidence import families, mean_interval, primary, within
 from pipeline_lib.evaluation.skewness import CAUTION, upper_critical, upper_tail
 from pipeline_lib.evaluation.tests_of_difference import equivalence, paired
-from pipeline_lib.seam.metrics import Metric
 
 LEANING = np.random.default_rng(3).exponential(1, 40) - 1
 CODES = np.arange(40)

@@ -9,10 +9,10 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.rollouts.engine import Action, Request, Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
-from pipeline_lib.seam.environment import Environment, Outcome
 
 SAMPLING = Sampling(temperature=1.0, max_new_tokens=12)
 

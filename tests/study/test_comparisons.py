@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.study import cell_means, contrasts
-from pipeline_lib.seam.metrics import Metric
 from pipeline_lib.settings.evaluate import VerdictSettings
 
 INFO = Metric("tests passed", share=True)

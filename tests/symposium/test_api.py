@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import symposium
-from pipeline_lib.seam.registry import task_class
+from pipeline_lib.environment_api.registry import task_class
 from pipeline_lib.settings import SettingsError
 from tests.symposium.apart import Apart
 from tests.symposium.rendezvous import Rendezvous

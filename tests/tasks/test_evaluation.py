@@ -94,7 +94,7 @@ BESIDE_PLAYING = {
     "tasks.looks", "tasks.looks.looking",
     "tasks.looks.records", "pipeline_lib.evaluation.clusters", "pipeline_lib.evaluation.looks",
     "pipeline_lib.evaluation.metrics", "pipeline_lib.evaluation.plan", "pipeline_lib.evaluation.plan_check",
-    "pipeline_lib.evaluation.results", "pipeline_lib.evaluation.table", "pipeline_lib.seam.metrics",
+    "pipeline_lib.evaluation.results", "pipeline_lib.evaluation.table", "pipeline_lib.environment_api.metrics",
 }  # fmt: skip
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from pipeline_lib.environment_api.registry import names
 from pipeline_lib.environments.coding.settings import CodingEnvironment
 from pipeline_lib.identity import code
 from pipeline_lib.identity.differences import differences
-from pipeline_lib.seam.registry import names
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import machine_settings, result_settings
 from pipeline_lib.settings.load import validate_params
@@ -292,7 +292,7 @@ def _imports(module: str) -> set[str]:
 def test_what_is_said_to_change_no_result_uses_nothing_that_could(module: str):
     """The runtime of a stage may use settings, files, tracking and places; nothing that samples or computes."""
     harmless = ("pipeline_lib.settings", "pipeline_lib.storage", "pipeline_lib.tracking", "pipeline_lib.locks")
-    harmless += ("pipeline_lib.identity", "pipeline_lib.seam.registry", "pipeline_lib.sandbox.image")
+    harmless += ("pipeline_lib.identity", "pipeline_lib.environment_api.registry", "pipeline_lib.sandbox.image")
     harmless += ("tasks.experiment.arms", *RUNTIME)
     for name in _imports(module):
         if name.startswith(("pipeline_lib", "tasks")):

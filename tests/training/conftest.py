@@ -12,10 +12,10 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
-from pipeline_lib.seam.environment import Environment, Outcome
 from pipeline_lib.settings.train import TrainSettings
 
 WORDS = ["<pad>", "<end>", "pick", "left", "right", "red", "green", "blue", "0", "1", "2", "3", "4", "5", "6", "7"]

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from pipeline_lib.environment_api.exhibit import Check, Exhibit
+from pipeline_lib.environment_api.metrics import describe
+from pipeline_lib.environment_api.registry import find, names
 from pipeline_lib.environments.coding.problems.typed import typed_problem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
@@ -25,9 +28,6 @@ from pipeline_lib.rollouts.engine import Action, Request
 from pipeline_lib.rollouts.streaming import TextStream
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.sandbox.make import make_executor
-from pipeline_lib.seam.exhibit import Check, Exhibit
-from pipeline_lib.seam.metrics import describe
-from pipeline_lib.seam.registry import find, names
 from pipeline_lib.settings.load import validate_params
 from pipeline_lib.settings.sandbox import ProcessSandbox
 from tasks.use.choosing import problem_of_stranger
@@ -147,7 +147,7 @@ class Parrot(Scripted):
 
 @pytest.mark.parametrize("kind", names())
 def test_every_environment_is_played_shown_and_written_as_json(kind: str):
-    """Nothing here knows one: what it shows comes through the seam."""
+    """Nothing here knows one: what it shows comes through `Task` and `Environment`."""
     section = {"kind": kind, "prompt": "compact"} if kind == "philosophers" else {"kind": kind}
     params = validate_params({"environment": section, "evaluate": {"baselines": []}}, Path("params.yaml"))
     task = find(kind)

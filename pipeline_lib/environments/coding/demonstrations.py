@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pipeline_lib.environment_api.task import Demonstration
 from pipeline_lib.environments.coding.problems.concepts import FILTERS, KINDS, MAPS, REDUCTIONS, Piece
 from pipeline_lib.environments.coding.problems.generated import draw_problems, recipe_of
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.problems.recipe import ENTRY_POINT, HELPER, Recipe, helper_source, main_source
-from pipeline_lib.seam.task import Demonstration
 from pipeline_lib.storage import digest
 
 #: How often each convention is drawn.

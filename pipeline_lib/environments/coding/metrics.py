@@ -1,6 +1,6 @@
 """The metrics of a coding team."""
 
-from pipeline_lib.seam.metrics import Metric
+from pipeline_lib.environment_api.metrics import Metric
 
 METRICS = {
     "tests_passed": Metric(

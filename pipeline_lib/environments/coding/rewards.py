@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pipeline_lib.seam.custom_reward import custom_reward
+from pipeline_lib.environment_api.custom_reward import custom_reward
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.coding.program import Program

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.environment_api.environment import Environment, Outcome
+from pipeline_lib.environment_api.exhibit import Check, Exhibit
 from pipeline_lib.environments.coding.feedback import next_observation, notes_for, one_line
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.program import Program, build_program
 from pipeline_lib.environments.coding.rewards import Facts, make_reward, total
 from pipeline_lib.environments.coding.schemes import convention, schemes
 from pipeline_lib.sandbox import Executor, Job, Status, Verdict
-from pipeline_lib.seam.environment import Environment, Outcome
-from pipeline_lib.seam.exhibit import Check, Exhibit
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings

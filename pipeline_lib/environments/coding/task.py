@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.environment_api.task import Task, check_steps
 from pipeline_lib.environments.coding.settings import CodingEnvironment, DatasetProblems, GeneratedProblems
-from pipeline_lib.seam.task import Task, check_steps
 
 if TYPE_CHECKING:
+    from pipeline_lib.environment_api.metrics import Metrics
+    from pipeline_lib.environment_api.task import Demonstration
     from pipeline_lib.environments.coding.problems.problem import CodingProblem
     from pipeline_lib.environments.coding.runtime import CodingEnvironment as Coding
     from pipeline_lib.sandbox import Executor
-    from pipeline_lib.seam.metrics import Metrics
-    from pipeline_lib.seam.task import Demonstration
 
 
 class CodingTask(Task):

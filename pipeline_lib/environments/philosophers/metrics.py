@@ -1,6 +1,6 @@
 """The metrics of a table of philosophers; `summary.metrics` computes them."""
 
-from pipeline_lib.seam.metrics import Metric
+from pipeline_lib.environment_api.metrics import Metric
 
 METRICS = {
     "meals_share": Metric(

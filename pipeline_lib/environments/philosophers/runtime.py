@@ -1,4 +1,4 @@
-"""Dining philosophers behind the `Environment` seam: one turn is one step of the table, or one round of messages.
+"""Dining philosophers in the form of an `Environment`: one turn is one step of the table, or one round of messages.
 
 The reward of a turn is the increment of the reward of the whole episode (`rewards`), so the turns of an episode sum
 up to it.  A message round moves nobody and is worth nothing by itself.  In sequential mode only the mover acts.
@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipeline_lib.environment_api.custom_reward import custom_reward
+from pipeline_lib.environment_api.environment import Environment, Outcome
+from pipeline_lib.environment_api.exhibit import Exhibit
 from pipeline_lib.environments.philosophers import text
 from pipeline_lib.environments.philosophers.replies import Reply, intent, read_reply
 from pipeline_lib.environments.philosophers.rewards import Reward, SoundReward, SumReward
@@ -32,9 +35,6 @@ from pipeline_lib.environments.philosophers.state import (
 )
 from pipeline_lib.environments.philosophers.summary import metrics, summarise
 from pipeline_lib.environments.philosophers.table import WAIT
-from pipeline_lib.seam.custom_reward import custom_reward
-from pipeline_lib.seam.environment import Environment, Outcome
-from pipeline_lib.seam.exhibit import Exhibit
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.philosophers.settings import MealsReward, PhilosophersEnvironment

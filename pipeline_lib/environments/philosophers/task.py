@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.environment_api.task import Task
 from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment, ScenarioProblems
-from pipeline_lib.seam.task import Task
 
 if TYPE_CHECKING:
+    from pipeline_lib.environment_api.metrics import Metrics
+    from pipeline_lib.environment_api.task import Demonstration
     from pipeline_lib.environments.philosophers.runtime import Philosophers
     from pipeline_lib.environments.philosophers.scenarios import Scenario
-    from pipeline_lib.seam.metrics import Metrics
-    from pipeline_lib.seam.task import Demonstration
 
 
 class PhilosophersTask(Task):

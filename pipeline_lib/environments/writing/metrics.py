@@ -1,6 +1,6 @@
 """The metrics of two writers."""
 
-from pipeline_lib.seam.metrics import Metric
+from pipeline_lib.environment_api.metrics import Metric
 
 METRICS = {
     "coverage": Metric(

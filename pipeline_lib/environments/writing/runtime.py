@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.environments.writing.feedback import next_observation
 from pipeline_lib.environments.writing.problems.problem import PAIR, SINGLE, WritingProblem
 from pipeline_lib.environments.writing.published.levels import (
@@ -24,7 +25,6 @@ from pipeline_lib.environments.writing.reading.read import read
 from pipeline_lib.environments.writing.reading.reading import lengths_fit
 from pipeline_lib.environments.writing.rewards.make import make_reward
 from pipeline_lib.environments.writing.rewards.reward import Work, total
-from pipeline_lib.seam.environment import Environment, Outcome
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.writing.settings import WritingEnvironment as WritingSettings

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.environment_api.task import Task, check_steps
 from pipeline_lib.environments.writing.settings import GeneratedTexts, PublishedTexts, WritingEnvironment
-from pipeline_lib.seam.task import Task, check_steps
 
 if TYPE_CHECKING:
+    from pipeline_lib.environment_api.metrics import Metrics
+    from pipeline_lib.environment_api.task import Demonstration
     from pipeline_lib.environments.writing.problems.problem import WritingProblem
     from pipeline_lib.environments.writing.runtime import WritingEnvironment as Writing
-    from pipeline_lib.seam.metrics import Metrics
-    from pipeline_lib.seam.task import Demonstration
 
 
 class WritingTask(Task):

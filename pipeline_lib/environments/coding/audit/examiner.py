@@ -8,10 +8,10 @@ from typing import Any
 from pipeline_lib.audit.claims import form
 from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, ScriptedPlay, Teams
 from pipeline_lib.audit.result import Check, Rung, Status
+from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environments.coding.audit.search import search_menu
 from pipeline_lib.environments.coding.audit.teams import SHOWS, teams
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
-from pipeline_lib.seam.environment import Environment
 
 
 class CodingExaminer(ScriptedExaminer):

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pipeline_lib.audit.claims import DOUBTFUL, favourite
 from pipeline_lib.audit.result import Check, Status
+from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environments.coding.audit.teams import (
     CONSTANTS,
     IDENTITY,
@@ -30,7 +31,6 @@ from pipeline_lib.environments.coding.audit.teams import (
 )
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.program import HELPER
-from pipeline_lib.seam.environment import Environment
 
 Floats = npt.NDArray[np.float64]
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.program import HELPER
-from pipeline_lib.seam.environment import Environment
 
 IDENTITY = f"def {HELPER}(*args, **kwargs):\n    return args[0] if args else None\n"
 TOKEN = f"def {HELPER}(*args, **kwargs):\n    return 42\n"

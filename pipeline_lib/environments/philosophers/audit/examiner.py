@@ -10,6 +10,7 @@ import numpy as np
 
 from pipeline_lib.audit.examiner import Examiner, Progress
 from pipeline_lib.audit.result import Check, Rung
+from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.environments.philosophers.audit.dry_run import CHOICES, Floats, dry_run, usual_batch
 from pipeline_lib.environments.philosophers.audit.ladder import WANTED, philosophers_ladder
 from pipeline_lib.environments.philosophers.audit.lint import lint
@@ -19,7 +20,6 @@ from pipeline_lib.environments.philosophers.replies import read_reply
 from pipeline_lib.environments.philosophers.runtime import Philosophers
 from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.state import State
-from pipeline_lib.seam.environment import Environment, Outcome
 
 
 def audit_philosophers(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pipeline_lib.environment_api.custom_reward import custom_reward
 from pipeline_lib.environments.writing.rewards.paper import PaperReward
 from pipeline_lib.environments.writing.rewards.reward import Reward
 from pipeline_lib.environments.writing.rewards.sound import SoundReward
-from pipeline_lib.seam.custom_reward import custom_reward
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.writing.settings import WritingReward

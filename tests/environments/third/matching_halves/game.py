@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from matching_halves.settings import HalvesEnvironment, WordProblems
-from pipeline_lib.seam.environment import Environment, Outcome
-from pipeline_lib.seam.task import Demonstration
+from pipeline_lib.environment_api.environment import Environment, Outcome
+from pipeline_lib.environment_api.task import Demonstration
 from pipeline_lib.storage import digest
 
 LETTERS = "xyz"

@@ -1,6 +1,6 @@
 """What is measured."""
 
-from pipeline_lib.seam.metrics import Metric
+from pipeline_lib.environment_api.metrics import Metric
 
 METRICS = {
     "match": Metric("halves that match", share=True, over_checkpoints=True, solves=True),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matching_halves.settings import HalvesEnvironment, WordProblems
-from pipeline_lib.seam.task import Task
+from pipeline_lib.environment_api.task import Task
 
 
 class HalvesTask(Task):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from pipeline_lib.seam.exhibit import Exhibit
+from pipeline_lib.environment_api.exhibit import Exhibit
 
 P = TypeVar("P")  # the problem type
 S = TypeVar("S")  # the state type

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from pipeline_lib.seam.environment import Environment
-    from pipeline_lib.seam.metrics import Metrics
+    from pipeline_lib.environment_api.environment import Environment
+    from pipeline_lib.environment_api.metrics import Metrics
 
 
 class Problem(Protocol):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import ConfigDict, ValidationError, create_model
 
-from pipeline_lib.seam.named import import_named
+from pipeline_lib.environment_api.import_by_name import import_by_name
 
 R = TypeVar("R")
 
@@ -34,7 +34,7 @@ def custom_reward(path: str, options: Mapping[str, Any], base: type[R], given: M
     expected = f"expected 'package.module:ClassName' of a subclass of {base.__module__}.{base.__qualname__}"
     module_name, _, class_name = path.partition(":")
     try:
-        cls = getattr(import_named(module_name), class_name)
+        cls = getattr(import_by_name(module_name), class_name)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"environment.reward.path: cannot find {path!r}: {error}; {expected}") from error
     if not (isinstance(cls, type) and issubclass(cls, base)):

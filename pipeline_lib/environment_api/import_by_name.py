@@ -20,7 +20,7 @@ _LIBRARIES = {"site-packages", "dist-packages", "node_modules"}
 _MOST_FOLDERS = 5_000  # a module beside a large heap of data must not cost minutes
 
 
-def import_named(name: str) -> ModuleType:
+def import_by_name(name: str) -> ModuleType:
     """Return the module ``name``, imported now if it was not before.
 
     Raises:

@@ -14,8 +14,8 @@ import importlib.metadata
 import importlib.util
 import pkgutil
 
-from pipeline_lib.seam.named import import_named
-from pipeline_lib.seam.task import Task
+from pipeline_lib.environment_api.import_by_name import import_by_name
+from pipeline_lib.environment_api.task import Task
 
 BUILT_IN = "pipeline_lib.environments"
 GROUP = "symposium.environments"
@@ -58,7 +58,7 @@ def task_class(kind: str) -> type[Task]:
         )
     module_name, _, class_name = place.partition(":")
     try:
-        module = import_named(module_name)
+        module = import_by_name(module_name)
         if not class_name and hasattr(module, "__path__") and importlib.util.find_spec(f"{module_name}.task"):
             module = importlib.import_module(f"{module_name}.task")
     except ImportError as error:
@@ -73,8 +73,9 @@ def task_class(kind: str) -> type[Task]:
     if len(classes) != 1:
         held = ", ".join(value.__name__ for value in classes) or "none"
         raise UnknownEnvironmentError(
-            f"{place} is not an environment: {module.__name__} must contain one subclass of pipeline_lib.seam.task.Task"
-            f" (it contains: {held}), or kind must name the class, as in {module.__name__}:Class"
+            f"{place} is not an environment: {module.__name__} must contain one subclass of "
+            f"pipeline_lib.environment_api.task.Task (it contains: {held}), or kind must name the "
+            f"class, as in {module.__name__}:Class"
         )
     return classes[0]
 
