@@ -30,7 +30,7 @@ from pipeline_lib.policies.embedded import one_fast_core
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.problems.splits import load_split
-from pipeline_lib.protocols import Ask, Seat, make_protocol
+from pipeline_lib.protocols import PromptRequest, TurnInput, make_protocol
 from pipeline_lib.rollouts import make_engine
 from pipeline_lib.rollouts.engine import Engine, Request, Sampling
 from pipeline_lib.settings import Params, load_params
@@ -77,7 +77,10 @@ def timed(team: Team, environment: Any, protocol: str, engine: Engine, sampling:
         spent: list[float] = []  # the seconds of all agents in a round, and of the slowest, in turn
 
         def speak(
-            asks: Sequence[Ask], agents: Sequence[str] = agents, spent: list[float] = spent, number: int = number
+            asks: Sequence[PromptRequest],
+            agents: Sequence[str] = agents,
+            spent: list[float] = spent,
+            number: int = number,
         ) -> list[str]:
             said, each = [], []
             for ask in asks:
@@ -90,7 +93,7 @@ def timed(team: Team, environment: Any, protocol: str, engine: Engine, sampling:
             return said
 
         everybody = tuple(range(len(agents)))
-        seat = Seat(agents, everybody, tuple(environment.observe(state, agent) for agent in everybody))
+        seat = TurnInput(agents, everybody, tuple(environment.observe(state, agent) for agent in everybody))
         make_protocol(protocol).act([seat], speak)
         totals.append(sum(spent[::2]))
         waits.append(sum(spent[1::2]))

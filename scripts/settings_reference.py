@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from pipeline_lib.environment_api.registry import BUILT_IN, find, names
-from pipeline_lib.settings.base import is_of_the_machine
+from pipeline_lib.settings.base import is_machine_setting
 from pipeline_lib.settings.environment import environment_model, kinds_of
 from pipeline_lib.settings.params import Params
 
@@ -84,7 +84,7 @@ def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, 
         else:
             shown = "required" if default is PydanticUndefined else f"`{json.dumps(default, default=_plain)}`"
         meaning = _sentence(field.description) if field.description else ""
-        if is_of_the_machine(field):
+        if is_machine_setting(field):
             meaning = f"*machine* {meaning}"
         accepted = "; ".join(filter(None, (_type(field.annotation), *_bounds(field))))
         yield f"{prefix}{name}", shown, accepted, meaning

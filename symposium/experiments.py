@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.registry import task_class
 from pipeline_lib.identity.code import code_of, named_code
-from pipeline_lib.identity.content import Contents
-from pipeline_lib.identity.named import named_by
-from pipeline_lib.identity.syntax import SyntaxMemory
+from pipeline_lib.identity.content import DigestCache
+from pipeline_lib.identity.references import references_of
+from pipeline_lib.identity.syntax import SyntaxCache
 from pipeline_lib.problems.splits import MANIFEST, load_manifest, load_split
 from pipeline_lib.settings import SettingsError
 from pipeline_lib.settings.base import result_settings
-from pipeline_lib.settings.given import given_params
+from pipeline_lib.settings.from_values import params_from_values
 from pipeline_lib.storage import digest
 from symposium.progress import progress
 
@@ -95,8 +95,8 @@ class Experiment:
         }  # fmt: skip
         sections = {name: value for name, value in given.items() if value is not None}
         self.folder = Path(folder)
-        self.params = given_params({"environment": _environment(environment), **sections}, PRESETS)
-        self._memory = SyntaxMemory(self.folder / "syntax.json")
+        self.params = params_from_values({"environment": _environment(environment), **sections}, PRESETS)
+        self._memory = SyntaxCache(self.folder / "syntax.json")
         self._depends_on()  # what is wrong with the environment's source is said now
 
     def __repr__(self) -> str:
@@ -169,7 +169,7 @@ class Experiment:
         task = task_class(environment.kind)
         try:
             own = named_code(f"{task.__module__}:{task.__qualname__}", memory=self._memory)
-            named = named_by(environment, Contents()), named_by(self.params.policy, Contents())
+            named = references_of(environment, DigestCache()), references_of(self.params.policy, DigestCache())
         except ValueError as error:
             raise SettingsError(f"environment: {error}") from None
         if _imported.setdefault(environment.kind, own.digest) != own.digest:

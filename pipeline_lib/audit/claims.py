@@ -1,7 +1,7 @@
 """The rule that decides whether the best policy under a reward does the task; every search of the audit uses it.
 
-The candidates are policies with a reward and an outcome (the share of the task that they do).  Training may end with
-any policy that earns as much as the best one, within noise, so the one of them that does least of the task counts.
+Candidates are policies with a reward and an outcome (the share of the task that they do).  Training may end with any
+policy whose reward equals the best one's within noise, so of these the one with the lowest outcome counts.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from pipeline_lib.audit.result import Status
 
 Floats = npt.NDArray[np.float64]
 
-#: Less than the first share of what another policy does is not doing the task (FAIL); less than the second is doubtful.
+#: Outcome relative to the best outcome: below the first share the task is not done (FAIL), below the second WARN.
 UNDONE, DOUBTFUL = 0.5, 0.8
 
-#: Shares of what can be earned for which a team need not do anything of the task: more than the first is refused (two
-#: thirds of the pay are for something else, and noise hides the rest), more than the second is doubtful.
+#: Share of the maximum reward that a team gets without doing anything of the task: above the first FAIL (the rest is
+#: hidden by noise), above the second WARN.
 MOSTLY_FORM, HALF_FORM = 2 / 3, 0.5
 
-#: Training does not see a difference smaller than this share of what the best policy earns beyond doing nothing.
+#: Reward differences below this share of the best policy's gain over doing nothing count as ties.
 UNSEEN = 0.02
 
 
 def form(share: float) -> Status:
-    """Return what a share of the pay says that is earned without doing anything of the task."""
+    """Return the status of a reward that pays this share of its maximum without anything of the task being done."""
     return Status.FAIL if share > MOSTLY_FORM else Status.WARN if share > HALF_FORM else Status.PASS
 
 
 @dataclass(frozen=True, slots=True)
-class Favourite:
-    """What a reward likes best, ties broken against it.
+class BestPolicy:
+    """The candidate with the best reward; of ties, the one with the lowest outcome.
 
     Attributes:
-        index: which candidate.
-        reward: what it earns.
+        index: index of the candidate.
+        reward: its reward.
         share: its outcome relative to the greatest outcome of any candidate, in [0, 1]; 0 if no candidate has any.
         best: the greatest reward of any candidate.
         most: the greatest outcome of any candidate.
@@ -55,11 +55,11 @@ class Favourite:
         return Status.FAIL if self.share < UNDONE else Status.WARN if self.share < DOUBTFUL else Status.PASS
 
 
-def favourite(rewards: npt.ArrayLike, outcomes: npt.ArrayLike, errors: npt.ArrayLike = 0.0) -> Favourite:
-    """Find what the reward likes best among some candidates.
+def best_policy(rewards: npt.ArrayLike, outcomes: npt.ArrayLike, errors: npt.ArrayLike = 0.0) -> BestPolicy:
+    """Return the candidate with the best reward; of ties, the one with the lowest outcome.
 
     Args:
-        rewards: (C,) mean reward of each; NaN and infinities count as the least.
+        rewards: (C,) mean reward of each; NaN and infinities count as the lowest reward.
         outcomes: (C,) share of the task that each does, at least 0.
         errors: (C,) or one number, standard errors of the rewards.
 
@@ -79,4 +79,4 @@ def favourite(rewards: npt.ArrayLike, outcomes: npt.ArrayLike, errors: npt.Array
     ties = np.flatnonzero(earned >= earned[top] - seen)
     index = int(ties[np.lexsort((-earned[ties], done[ties]))[0]])
     share = float(done[index] / most) if most > 0 else 0.0
-    return Favourite(index, float(earned[index]), share, float(earned[top]), most)
+    return BestPolicy(index, float(earned[index]), share, float(earned[top]), most)

@@ -1,4 +1,4 @@
-"""What an environment provides for the audit of its rewards: the wanted outcome, and its teams and searches."""
+"""The interface of an environment for the audit of its rewards: the wanted outcome, scripted teams and searches."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Teams = Mapping[str, tuple[str, Sequence[str]]]
 
 
 class Examiner(ABC):
-    """Audits rewards of one environment; made anew for every audit.
+    """Audits rewards of one environment; each audit uses a new one.
 
     Attributes:
-        wanted: the metric that reward should stand for.
+        wanted: the metric that the reward should increase.
         words: that metric in words.
         idle: metrics that measure doing nothing.
     """
@@ -31,21 +31,21 @@ class Examiner(ABC):
     idle: ClassVar[tuple[str, ...]] = ()
 
     def watched(self, environment: Any, problems: Sequence[Any]) -> Environment[Any, Any]:
-        """Return what the base policy plays in: the environment, or something around it that takes notes."""
+        """Return the environment for the base policy: ``environment``, or a wrapper that records its episodes."""
         return environment
 
     @abstractmethod
     def examine(
         self, environment: Any, problems: Sequence[Any], seed: int, progress: Progress
     ) -> tuple[list[Rung], list[Check]]:
-        """Make every check that needs no model; return the ladder, best reward first, and the checks."""
+        """Run every check that needs no model; return the ladder, best reward first, and the checks."""
 
 
 class ScriptedExaminer(Examiner):
     """Plays scripted teams, which write the same in every turn, and checks the order of their rewards.
 
     Attributes:
-        turns: most turns that they play; None plays episodes to the end.
+        turns: maximum number of turns; None plays episodes to the end.
     """
 
     turns: ClassVar[int | None] = None
@@ -65,18 +65,18 @@ class ScriptedExaminer(Examiner):
         return sorted(rungs, key=lambda rung: -rung.reward), checks + played.lost()
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
-        """Return further checks of what the teams earned."""
+        """Return further checks of the teams' rewards."""
         return []
 
 
 class ScriptedPlay:
-    """What scripted teams did on some problems.
+    """Episodes of scripted teams on some problems.
 
     Attributes:
         names: team of every episode.
         problems: problem of every episode.
         outcomes: of the last turn of every episode.
-        rewards: what the episodes that were not lost earned, over all turns.
+        rewards: sum over turns, of every episode that was not lost.
         bounds: least and greatest reward of an episode.
     """
 
@@ -85,7 +85,7 @@ class ScriptedPlay:
         environment: Environment[Any, Any],
         problems: Sequence[Any],
         teams: Callable[[Any, Any, Any], Teams],
-        most: int | None,
+        max_turns: int | None,
     ) -> None:
         self.names: list[str] = []
         self.problems: list[Any] = []
@@ -103,7 +103,7 @@ class ScriptedPlay:
         self._earned = [outcome.reward for outcome in self.outcomes]
         self._terms = [dict(outcome.terms) for outcome in self.outcomes]
         turns = 1
-        while turns != most and (
+        while turns != max_turns and (
             waiting := [i for i, outcome in enumerate(self.outcomes) if not outcome.done and self._known(i)]
         ):
             turns += 1
@@ -140,7 +140,7 @@ class ScriptedPlay:
         ]
 
     def lost(self) -> list[Check]:
-        """Return a check that says how many episodes the infrastructure lost, if it lost any."""
+        """Return a check with the number of lost episodes, if there are any."""
         lost = len(self.names) - len(self.rewards)
         if not lost:
             return []

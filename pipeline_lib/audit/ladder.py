@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import stats
 
-from pipeline_lib.audit.claims import favourite
+from pipeline_lib.audit.claims import best_policy
 from pipeline_lib.audit.result import Check, Rung, Status
 
 
@@ -25,7 +25,7 @@ def make_rung(
         name: what the team does.
         role: ``degenerate``, ``working`` or ``other``.
         rewards: reward per episode, at least one.
-        outcomes: what is wanted, per episode.
+        outcomes: value of the wanted metric per episode.
         terms: reward terms per episode.
         metrics: further quantities per episode.
     """
@@ -44,7 +44,7 @@ def make_rung(
 
 
 def bounded(rewards: Sequence[float], bounds: tuple[float, float]) -> Check:
-    """Check that rewards are numbers within the bounds that the reward names, FAIL if not; others rely on them."""
+    """Check that rewards are finite and within the declared bounds, FAIL if not; other checks rely on the bounds."""
     values, (least, greatest) = np.asarray(rewards, dtype=np.float64), bounds
     slack = 1e-9 * max(1.0, abs(least), abs(greatest))
     if not np.isfinite(values).all():
@@ -66,7 +66,7 @@ def compare(rungs: Sequence[Rung], wanted: str) -> list[Check]:
         wanted: what `Rung.outcome` is, in words, for example "tests passed".
 
     Returns:
-        ``best``: whether the team that earns most does the task, see `claims.favourite`; ``ladder``: FAIL if a
+        ``best``: whether the team that earns most does the task, see `claims.best_policy`; ``ladder``: FAIL if a
         degenerate team earns as much as half of the working ones or more, WARN if as much as one; ``order``: WARN if
         rewards and outcomes rank the teams differently.
     """
@@ -74,7 +74,7 @@ def compare(rungs: Sequence[Rung], wanted: str) -> list[Check]:
 
 
 def _best(rungs: Sequence[Rung], wanted: str) -> Check:
-    found = favourite([r.reward for r in rungs], [r.outcome for r in rungs], [r.error for r in rungs])
+    found = best_policy([r.reward for r in rungs], [r.outcome for r in rungs], [r.error for r in rungs])
     team = rungs[found.index]
     numbers = {"best": team.name, "reward": team.reward, "outcome": team.outcome, "best_outcome": found.most}
     if found.share >= 0.999 or found.most == 0:

@@ -1,33 +1,28 @@
-"""Decides whether a reward may be trained on: it must have been audited as it is, and have passed or be overridden."""
+"""Decide whether a reward may be trained on: its present form must have passed the audit, or be overridden."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline_lib.audit.audited import describe_reward, reward_digest
 from pipeline_lib.audit.result import Status
+from pipeline_lib.audit.reward_identity import describe_reward, reward_digest
 from pipeline_lib.settings import SettingsError
 
 
-def is_about(audit: Mapping[str, Any], section: Any) -> bool:
-    """Return whether an audit (`AuditResult.to_json`) is about the reward of an environment as it is now."""
-    return bool(audit.get("identity", {}).get("reward") == reward_digest(section))
-
-
 def permit(audit: Mapping[str, Any], section: Any, override: str, where: str) -> bool:
-    """Return whether training rests on an override, which the run must record.
+    """Return whether training needs the override, which the run must then record.
 
     Args:
-        audit: what the audit said, as JSON.
-        section: the environment that training would use.
-        override: the reason given for training although the audit failed; empty: none.
-        where: where the audit's answer lies, for messages.
+        audit: result of the audit as JSON (`AuditResult.to_json`).
+        section: the ``environment`` section of the training run.
+        override: the reason to train although the audit failed; empty for none.
+        where: path of the audit's result, for messages.
 
     Raises:
-        SettingsError: the audit is about another reward, or failed and there is no reason to train all the same.
+        SettingsError: the audit is of another reward, or it failed and there is no override.
     """
-    if not is_about(audit, section):
+    if audit.get("identity", {}).get("reward") != reward_digest(section):
         raise SettingsError(
             f"{where}: the reward was edited after the audit: run the audit stage again (`dvc repro` does). "
             f"The audit judged {audit.get('reward', 'another one')}; training was "

@@ -1,7 +1,7 @@
 """The base policy under the reward: is there a signal, and does it point towards the wanted outcome?
 
-A collapse depends on where training starts: a reward with a degenerate maximum may be harmless from one base policy and
-ruin another.  So the real base policy plays some groups before anything is trained.
+Whether training collapses depends on the base policy: a reward with a degenerate maximum may harm one and not another.
+So the real base policy plays some groups before training.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ class Played:
         return cls(np.array(rewards).reshape(shape), metrics)
 
 
-def preflight(played: Played, wanted: str, words: str, idle: Sequence[str] = ()) -> list[Check]:
+def preflight(played: Played, wanted: str, words: str, idle: Sequence[str]) -> list[Check]:
     """Check what the base policy would learn.
 
     Args:
         played: episodes of the base policy.
-        wanted: the metric that reward should stand for.
+        wanted: the metric that the reward should increase.
         words: that metric in words.
-        idle: metrics that measure doing nothing; being paid for those is the study's collapse.
+        idle: metrics that measure doing nothing; a reward for these leads to collapse.
 
     Returns:
         ``base_signal``: FAIL if no group has any variance of reward, WARN if few have; ``base_alignment``: FAIL if
-        reward falls with what is wanted, WARN if they hardly go together; ``base_idleness`` for each idle metric: FAIL
+        reward falls with what is wanted, WARN if they hardly go together; ``base_<metric>`` for each idle metric: FAIL
         if reward rises with it while what is wanted does not.
     """
     checks = [_signal(played), _alignment(played, wanted, words)]

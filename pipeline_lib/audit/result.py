@@ -1,4 +1,4 @@
-"""The result of an audit: checks with a status, a plain sentence and the numbers behind it."""
+"""The result of an audit: checks, each with a status, a sentence and numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Status(StrEnum):
-    """How bad it is."""
+    """Status of a check, or of all checks together."""
 
     PASS = "PASS"
     WARN = "WARN"
@@ -32,9 +32,9 @@ class Check:
     Attributes:
         name: short and stable, for example ``ladder``.
         status: PASS, WARN or FAIL.
-        sentence: the answer in words; it names the offending policy where there is one.
+        sentence: the answer in words, with the offending policy if there is one.
         numbers: JSON-like facts behind the answer.
-        mend: what to change in the reward; empty where nothing is wrong.
+        mend: how to correct the reward; empty if nothing is wrong.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Rung:
     """A scripted team on the ladder.
 
     Attributes:
-        name: what it does, for example ``wait``.
+        name: its behaviour, for example ``wait``.
         role: ``degenerate`` (must not pay), ``working`` (must pay) or ``other`` (shown for comparison).
         episodes: episodes played that got a reward.
         reward: mean reward of an episode.
         error: standard error of that mean; 0 for a single episode.
-        outcome: mean of what is wanted (share of tests passed, meals relative to the optimum).
+        outcome: mean of the wanted metric (share of tests passed, meals relative to the optimum).
         terms: mean of every reward term.
         metrics: means of further quantities.
     """
@@ -76,12 +76,12 @@ class AuditResult:
     Attributes:
         status: the worst status of any check.
         environment: kind of environment.
-        reward: what was audited, in words: kind, class and settings of the reward.
-        summary: one sentence for people in a hurry.
-        checks: every check that was made, in the order made.
+        reward: kind, class and settings of the reward, in words.
+        summary: the result in one sentence.
+        checks: all checks, in the order in which they were run.
         ladder: the scripted teams, best reward first.
-        identity: digests of settings, of the reward (its source and settings, see `audited`) and of the problems, and
-            the seed, so that a later reader knows what was audited.
+        identity: digests of settings, of the reward (its source and settings, see `reward_identity`) and of the
+            problems, and the seed.
         seconds: wall time of the audit.
     """
 
@@ -109,11 +109,11 @@ class AuditResult:
 
 
 def conclude(checks: Sequence[Check], reward: str) -> tuple[Status, str]:
-    """Return the status of all checks together, and the words that say why.
+    """Return the status of all checks together, and a summary.
 
     Args:
-        checks: what was asked; those that decide come before those that explain.
-        reward: the reward in words, which a refusal names.
+        checks: all checks; the summary quotes the first one with the worst status.
+        reward: the reward in words, for the summary.
     """
     status = worst([check.status for check in checks])
     failed = [check for check in checks if check.status is Status.FAIL]

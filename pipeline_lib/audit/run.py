@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pipeline_lib.audit.audited import describe_reward, reward_digest
 from pipeline_lib.audit.examiner import Examiner, Progress
 from pipeline_lib.audit.preflight import Played, preflight
 from pipeline_lib.audit.result import AuditResult, Check, Status, conclude
+from pipeline_lib.audit.reward_identity import describe_reward, reward_digest
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.storage import digest
@@ -24,13 +24,13 @@ def audit(
     progress: Progress | None = None,
     seed: int = 0,
 ) -> AuditResult:
-    """Ask of a reward, before any training, whether it pays for something nobody wants.
+    """Audit a reward before training.
 
     Args:
         environment_section: the settings of the environment, for the record.
-        environment: the environment with the reward in question.
+        environment: the environment with this reward.
         problems: some training problems, at least one.
-        play_base: lets the base policy play in an environment; without it the base policy is not looked at.
+        play_base: plays the base policy in an environment; None leaves out the checks of the base policy.
         progress: called as ``progress(done, total, text)``.
         seed: seed of all draws.
 
@@ -48,7 +48,7 @@ def audit(
         base = preflight(played, examiner.wanted, examiner.words, examiner.idle)
         report(1, 1, "base policy")
     rungs, checks = examiner.examine(environment, problems, seed, report)
-    checks += _beside(base, checks)
+    checks += _base_checks(base, checks)
     reward = describe_reward(environment_section)
     status, summary = conclude(checks, reward)
     return AuditResult(
@@ -69,11 +69,11 @@ def audit(
     )
 
 
-def _beside(base: Sequence[Check], checks: Sequence[Check]) -> list[Check]:
-    """Return the checks of the base policy; the first step does not refuse where the whole way was tried and is fine.
+def _base_checks(base: Sequence[Check], checks: Sequence[Check]) -> list[Check]:
+    """Return the checks of the base policy; most failures become warnings if training in miniature ended well.
 
-    Correlations within the base's groups say where its first update goes.  Training in miniature from its habits says
-    where the updates lead, so if that ends well a first step aside is a warning.
+    Correlations within the base's groups predict its first update only.  Training in miniature from the base's own
+    behaviour (``dry_run_base``) shows where all updates lead, so it takes precedence.
     """
     if not any(check.name == "dry_run_base" and check.status is Status.PASS for check in checks):
         return list(base)

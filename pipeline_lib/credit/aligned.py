@@ -19,7 +19,7 @@ from pipeline_lib.credit.plan import Plan, aligned_cells
 
 @dataclass(frozen=True, slots=True)
 class Aligned(Plan):
-    """Only what was sampled together is executed."""
+    """Execute the joint actions as sampled."""
 
     name: ClassVar[str] = "aligned"
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 
 def prime_powers(size: int) -> tuple[int, ...]:
-    """Return the prime powers that ``size`` > 1 is the product of: 12 gives (4, 3)."""
+    """Return the prime powers whose product is ``size`` > 1: (4, 3) for 12."""
     found = []
     prime = 2
     while size > 1:
@@ -31,7 +31,7 @@ def prime_powers(size: int) -> tuple[int, ...]:
 
 
 def pairing_classes(agents: int, size: int) -> NDArray[np.int64]:
-    """Return ``size`` classes of ``size`` cells; in each every action of every agent occurs once, the first is aligned.
+    """Return ``size`` classes of ``size`` cells; each contains every action of every agent once; the first is aligned.
 
     All classes together are balanced for every pair of agents if no prime power of ``size`` is below ``agents``.
 
@@ -82,8 +82,8 @@ def field_tables(order: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def idempotent_square(size: int) -> NDArray[np.int64]:
     """Return a Latin square L of ``size`` > 2 symbols with L[g, g] = g; shape (size, size).
 
-    For an odd size L[i, j] is the number half way from i to j.  For an even one the square of the next smaller size
-    gets a row and a column more: what stands beside the diagonal moves there, and the new symbol takes its place.
+    For an odd size L[i, j] = (i + j) / 2 modulo the size.  For an even size, the square of size - 1 gets one more row
+    and column: the entries beside the diagonal move there, and the new symbol replaces them.
     """
     odd = size if size % 2 else size - 1
     first, second = np.indices((odd, odd))

@@ -1,12 +1,12 @@
-"""All actions of one agent compared while the others' are fixed, as C3 and COMA ask of a critic, with executed rewards.
+"""Compare all actions of one agent while the others' are fixed, as COMA and C3 do, but with executed rewards.
 
     cells  (g, .., k at i, .., g) for all agents i and actions g, k
-    worth  within the column of g, action k of agent i is worth r(g, .., k at i, .., g); the column judges action g only
+    value  in the column of g, action k of agent i has value r(g, .., k at i, .., g); only action g gets an advantage
     cost   G + N G (G - 1) executions per group (G^2 for two agents)
 
-Unbiased.  The main effects of the others cancel, but interactions remain in full, where `cross` averages them, because
-each action is seen with one set of partners only.  For two agents it executes the cells of `cross` and makes worse use
-of them; it is here for comparison.  Sources: COMA, arXiv 1705.08926; C3, arXiv 2603.06859.
+Unbiased.  The main effects of the other agents cancel.  Interactions remain in full, because each action is executed
+with one set of partners only; `cross` averages them.  For two agents it executes the same cells as `cross`, with more
+noise; it is here for comparison.  Sources: COMA, arXiv 1705.08926; C3, arXiv 2603.06859.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pipeline_lib.credit.rows import row_means
 
 @dataclass(frozen=True, slots=True)
 class Column(Plan):
-    """The others held."""
+    """Vary one agent's action at a time."""
 
     name: ClassVar[str] = "column"
 
     def refuse(self, agents: int, size: int) -> str:
-        """Return why there are too many cells; empty if there are not."""
+        """Return a message if there are too many cells, else an empty text."""
         return too_many(size + agents * size * (size - 1))
 
     def combine(self, agents: int, size: int) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """A subset of all combinations in which every pair of agents is balanced: a Latin square, or an orthogonal array.
 
-    cells  G^2, such that any two agents show each of their G x G pairs of actions exactly once
-    worth  Q_i(g) = mean of r over the G cells with c_i = g
+    cells  G^2, so that every pair of agents has each of its G x G pairs of actions exactly once
+    value  Q_i(g) = mean of r over the G cells with c_i = g
     cost   G^2 executions per group, for any number of agents
 
 In a row every action of every other agent occurs once, so their main effects cancel exactly, as in `cross`;
@@ -22,18 +22,18 @@ from numpy.typing import NDArray
 from pipeline_lib.credit.arrays import idempotent_square, pairing_classes, prime_powers
 from pipeline_lib.credit.plan import Plan, too_many
 
-#: Group sizes that a refusal looks through for those that would do.
+#: Group sizes that an error message may suggest.
 _NEAR = range(2, 65)
 
 
 @dataclass(frozen=True, slots=True)
 class Latin(Plan):
-    """A balanced part of the table."""
+    """Execute a balanced subset of all combinations."""
 
     name: ClassVar[str] = "latin"
 
     def refuse(self, agents: int, size: int) -> str:
-        """Return why none can be made, and for which group sizes one can; empty if it can."""
+        """Return a message with possible group sizes if there is no such array, else an empty text."""
         if _can_be_made(agents, size):
             return too_many(size * size)
         sizes = [other for other in _NEAR if _can_be_made(agents, other)]

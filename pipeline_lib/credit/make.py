@@ -1,4 +1,4 @@
-"""Finds a plan by its name."""
+"""Create a plan by its name."""
 
 from __future__ import annotations
 

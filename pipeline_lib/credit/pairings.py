@@ -1,7 +1,7 @@
 """Every action is executed with k different partners: between aligned (k = 1) and latin (k = G).
 
     cells  k classes of G cells; in each class every action of every agent occurs once, the first class is aligned
-    worth  Q_i(g) = mean of r over the k cells with c_i = g
+    value  Q_i(g) = mean of r over the k cells with c_i = g
     cost   k G executions per group
 
 If a balanced array exists, the classes are taken from it, so that no two agents' actions meet twice; otherwise they are
@@ -22,7 +22,7 @@ from pipeline_lib.credit.plan import Plan, too_many
 
 @dataclass(frozen=True, slots=True)
 class Pairings(Plan):
-    """A few partners for every action.
+    """Execute every action with a few partners.
 
     Attributes:
         per_action: cells per action (k), the sampled joint action included; > 1.
@@ -32,7 +32,7 @@ class Pairings(Plan):
     name: ClassVar[str] = "pairings"
 
     def refuse(self, agents: int, size: int) -> str:
-        """Return why there are not so many pairings; empty if there are."""
+        """Return a message if there are fewer pairings or too many cells, else an empty text."""
         if self.per_action > size:
             return f"per_action ({self.per_action}) is more than the {size} actions of a group"
         return too_many(self.per_action * size)

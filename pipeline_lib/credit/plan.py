@@ -11,25 +11,24 @@ from numpy.typing import NDArray
 
 from pipeline_lib.credit.rows import row_means
 
-#: More cells per group than this are refused: every one is an execution.
-MOST_CELLS = 4096
+#: Maximum number of cells per group; each one is an execution.
+MAX_CELLS = 4096
 
 
 class Plan(ABC):
     """Which combinations of a group's actions are executed.
 
-    A plan is a value: equal plans (dataclasses without state) name equal cells.  The actions of an agent are draws from
-    one distribution, so which of them meet is fixed once and for all; to draw it anew in every group would change
-    nothing.
+    Equal plans (immutable dataclasses) have equal cells.  The actions of an agent are independent draws from one
+    distribution, so the cells need not be drawn anew for every group.
 
     Attributes:
-        name: what settings call it.
+        name: its kind in the settings.
     """
 
     name: ClassVar[str]
 
     def refuse(self, agents: int, size: int) -> str:
-        """Return why the plan does not exist for ``agents`` agents with ``size`` actions each; empty if it does."""
+        """Return why the plan is impossible for this number of agents with ``size`` actions each; empty if possible."""
         return ""
 
     def cells(self, agents: int, size: int) -> NDArray[np.int64]:
@@ -40,8 +39,8 @@ class Plan(ABC):
             size: actions per agent (G), > 0.
 
         Returns:
-            Shape (cells, agents), values in [0, size), no row twice; row c holds the number of each agent's action.
-            With one agent or one action there is nothing to combine, and every plan is `Aligned`.
+            Shape (cells, agents), int64 in [0, size), rows distinct; row c holds the number of each agent's action.
+            With one agent or one action, every plan is `Aligned`.
 
         Raises:
             ValueError: see `refuse`.
@@ -53,7 +52,7 @@ class Plan(ABC):
         """Return the cells for more than one agent and more than one action; see `cells`."""
 
     def compare(self, cells: NDArray[np.int64], rewards: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-        """Return the worth of every action in every comparison that is made of it (the reducer).
+        """Return the value of every action in each of its comparisons (the reducer).
 
         Args:
             cells: shape (cells, agents), as `cells` returned them.
@@ -61,8 +60,8 @@ class Plan(ABC):
             size: actions per agent (G).
 
         Returns:
-            Shape (agents, 1, G) when all actions of an agent are compared in one row; shape (agents, G, G) when entry
-            [i, g] holds the actions that action g of agent i, and only that one, is compared with.  NaN is unknown.
+            Shape (agents, 1, G) if all actions of an agent are compared with each other.  Shape (agents, G, G) if each
+            has its own comparison: [i, g] holds the values with which action g of agent i is compared.  NaN: unknown.
         """
         return row_means(cells, rewards, size)
 
@@ -85,7 +84,7 @@ def aligned_cells(agents: int, size: int) -> NDArray[np.int64]:
 
 
 def too_many(cells: int) -> str:
-    """Return why so many cells are refused; empty if they are few enough."""
-    if cells <= MOST_CELLS:
+    """Return a message if there are more cells than `MAX_CELLS`, else an empty text."""
+    if cells <= MAX_CELLS:
         return ""
-    return f"{cells} executions per group, more than {MOST_CELLS}; choose latin or pairings, or a smaller group_size"
+    return f"{cells} executions per group, more than {MAX_CELLS}; choose latin or pairings, or a smaller group_size"

@@ -6,7 +6,7 @@ With the cells C of a group and their rewards r, the value of action g of agent 
 
 an estimate of E[r | agent i does g], averaged over the other agents' actions.  Minus the mean over g it is the row mean
 minus the grand mean of MAGRPO's cross mode (arXiv 2508.04652), and the aristocrat utility of Wolpert & Tumer (2001)
-over the sampled partners.  A lost cell is left out of its rows; the others keep their mean.
+over the sampled partners.  Lost cells are left out of their rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 
 def row_means(cells: NDArray[np.int64], rewards: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Return Q_i(g), NaN where every cell of a row is lost.
+    """Return Q_i(g), or NaN if every cell of a row is lost.
 
     Args:
         cells: shape (cells, agents).

@@ -1,1 +1,1 @@
-"""The interface of an environment, which all packages that play, train and measure use; see `environments`."""
+"""The interface of an environment, used by all packages that play, train and evaluate; see `environments`."""

@@ -1,4 +1,4 @@
-"""Reward classes of your own: a class named by ``package.module:ClassName``, created with its own, checked settings.
+"""Reward classes of your own: created from ``package.module:ClassName`` with settings that are validated.
 
 The settings of such a class are the keyword arguments of its constructor.  They are checked against its annotations
 like all settings (numbers in strings become numbers, unknown names are refused), so a mistake is reported before any
@@ -20,16 +20,16 @@ R = TypeVar("R")
 
 
 def custom_reward(path: str, options: Mapping[str, Any], base: type[R], given: Mapping[str, Any] | None = None) -> R:
-    """Make a reward of one's own.
+    """Create a reward of the user's own class.
 
     Args:
         path: ``package.module:ClassName``, importable from where the program was started.
         options: its settings by name.
         base: the class it must be a subclass of.
-        given: what the environment hands to every constructor that has a parameter of that name.
+        given: values that the environment passes to every constructor with a parameter of that name.
 
     Raises:
-        ValueError: there is no such module or class, it is no ``base``, or it does not take these settings.
+        ValueError: the module or class does not exist, is not a subclass of ``base``, or rejects these settings.
     """
     expected = f"expected 'package.module:ClassName' of a subclass of {base.__module__}.{base.__qualname__}"
     module_name, _, class_name = path.partition(":")

@@ -65,8 +65,8 @@ class Environment(ABC, Generic[P, S]):
     def acting(self, state: S) -> Sequence[int] | None:
         """Return the numbers of the agents whose action counts in this turn; None means all of them.
 
-        Environments in which agents move one after the other override this.  The texts of the other agents are ignored:
-        nothing needs to be sampled for them (pass an empty text), and nothing is learned from them.
+        Environments in which agents act one after the other override this.  The texts of the other agents are ignored:
+        pass empty texts for them.  They are not trained on this turn.
         """
         return None
 

@@ -17,14 +17,14 @@ from types import ModuleType
 from pipeline_lib.bytecode import forget_old_bytecode_of
 
 _LIBRARIES = {"site-packages", "dist-packages", "node_modules"}
-_MOST_FOLDERS = 5_000  # a module beside a large heap of data must not cost minutes
+_MAX_FOLDERS = 5_000  # a module beside a large data folder must not cost minutes
 
 
 def import_by_name(name: str) -> ModuleType:
-    """Return the module ``name``, imported now if it was not before.
+    """Import the module ``name`` if necessary and return it.
 
     Raises:
-        ImportError: there is none, or it cannot be imported.
+        ImportError: the module does not exist, or its import fails.
     """
     if name not in sys.modules:
         spec = importlib.util.find_spec(name.partition(".")[0])
@@ -37,6 +37,6 @@ def import_by_name(name: str) -> ModuleType:
 
 
 def _forget_below(folder: Path) -> None:
-    for place, folders, files in itertools.islice(os.walk(folder), _MOST_FOLDERS):
+    for place, folders, files in itertools.islice(os.walk(folder), _MAX_FOLDERS):
         folders[:] = [name for name in folders if not name.startswith((".", "__pycache__")) and name not in _LIBRARIES]
         forget_old_bytecode_of(Path(place, name) for name in files if name.endswith(".py"))

@@ -60,5 +60,5 @@ NO_METRICS: Metrics = MappingProxyType({})
 
 
 def describe(name: str, metrics: Metrics) -> Metric:
-    """Return how a metric is named and shown; what no environment describes is a plain number under its own name."""
+    """Return the name and format of a metric; an unknown metric is a plain number under its own name."""
     return metrics.get(name) or Metric(name.replace("_", " "))

@@ -22,7 +22,7 @@ GROUP = "symposium.environments"
 
 
 class UnknownEnvironmentError(ValueError):
-    """There is no such environment, or what is there is none; the message says which there are."""
+    """The environment does not exist, or is not a `Task`; the message lists the known ones."""
 
 
 def names() -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def find(kind: str) -> Task:
     """Return the environment called ``kind``.
 
     Raises:
-        UnknownEnvironmentError: there is none.
+        UnknownEnvironmentError: it does not exist.
     """
     return task_class(kind)()
 
@@ -81,5 +81,5 @@ def task_class(kind: str) -> type[Task]:
 
 
 def _installed() -> dict[str, str]:
-    """Return where the environments of installed packages are, by name."""
+    """Return the import paths of the environments of installed packages, by name."""
     return {point.name: point.value for point in importlib.metadata.entry_points(group=GROUP)}

@@ -58,9 +58,9 @@ class Task(ABC):
         settings: model of the ``environment`` section; the key ``kind`` is added if the model does not define it.
         problems: models of the ``problems`` section, distinguished by the literal of their key ``kind``; the first is
             the default.
-        primary: the primary metric, unless settings name another one. guards: limits that a checkpoint must keep to be
-        selected, unless settings define them; as in ``evaluate.guards``. demonstrates_reading: demonstrations quote
-        what agents wrote, so the embedded model can play protocols in which
+        primary: the primary metric, unless settings name another one.
+        guards: limits that a checkpoint must keep to be selected, unless settings define them; as ``evaluate.guards``.
+        demonstrates_reading: demonstrations quote texts of agents, so the embedded model can play protocols in which
             agents read each other.
     """
 
@@ -85,8 +85,8 @@ class Task(ABC):
     def read_problem(self, row: Mapping[str, Any]) -> Problem:
         """Rebuild a problem from its JSON object; unknown or missing keys raise TypeError."""
 
-    def type_problem(self, text: str) -> Problem:
-        """Return the problem that a person typed, in the form that is usual in this environment.
+    def parse_problem(self, text: str) -> Problem:
+        """Return the problem that a user typed, in the usual notation of this environment.
 
         Raises:
             ValueError: the text is not valid, or problems of this environment must be JSON.
@@ -94,13 +94,13 @@ class Task(ABC):
         raise ValueError("problems of this environment must be JSON, as in data/problems/*.jsonl")
 
     def without_code(self, problem: Any) -> Problem:
-        """Return a problem of an untrusted client without everything that would be run as trusted code.
+        """Return a problem of an untrusted client without code that would run as trusted.
 
         An environment whose problems contain code (for example tests) must override this; playing the returned problem
         must not run such code.
         """
-        problem_without: Problem = problem
-        return problem_without
+        unchanged: Problem = problem
+        return unchanged
 
     def prompts(self, problems: Sequence[Any]) -> list[str]:
         """Return the first prompts of all agents that follow from the problems; the tokenizer is trained on them.
@@ -128,16 +128,17 @@ class Task(ABC):
         """Return the environment in which a team acts.
 
         Args:
-            settings: the ``environment`` section. executor: creates the sandbox (`pipeline_lib.sandbox.Executor`); an
-            environment without programs never calls it.
+            settings: the ``environment`` section.
+            executor: creates the sandbox (`pipeline_lib.sandbox.Executor`); an environment without programs never
+                calls it.
         """
 
     def single_agent(self, settings: Any) -> BaseModel | None:
         """Return the settings of the form in which one agent does all the work, or None if there is none."""
         return None
 
-    def senseless(self, protocol: str, settings: Any) -> str:
-        """Return why a baseline protocol makes no sense here; empty if it does."""
+    def unsuitable(self, protocol: str, settings: Any) -> str:
+        """Return why a baseline protocol does not suit this environment; empty if it does."""
         return ""
 
     def unrepeatable(self, settings: Any) -> str:
@@ -149,8 +150,8 @@ class Task(ABC):
         """
         return ""
 
-    def acting_together(self, params: Any) -> int | None:
-        """Return the largest number of agents that act in one turn; None if it does not follow from the settings."""
+    def max_acting(self, params: Any) -> int | None:
+        """Return the maximum number of agents that act in one turn; None if settings do not determine it."""
         return None
 
     def check(self, params: Any) -> None:

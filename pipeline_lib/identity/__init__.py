@@ -1,5 +1,5 @@
-"""What a result depends on: code, input files, settings and libraries.
+"""Everything that a result depends on: code, input files, settings and libraries.
 
-All stored results use this one definition: DVC's stages, the scratch folders of training, cached values, tracking and
-the report (`tasks.identity.stages` defines what each stage runs).  Digests never include a path, a time or a host.
+DVC's stages, the scratch folders of training, cached values, tracking and the report all use this definition
+(`tasks.identity.stages` defines the code of each stage).  Digests never include a path, a time or a host.
 """

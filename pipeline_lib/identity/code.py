@@ -1,12 +1,12 @@
 """The code that computes a result: modules, all project code that they import, and the programs that they start.
 
-Digests are taken over syntax trees (`pipeline_lib.identity.syntax`), so comments do not count.  Files of a package that
-are not Python (templates) count with the package.  A package whose programs run in separate processes counts as a
-whole, since no import leads there.  Versions of Python and of the numeric libraries count, because they change results.
+Digests are computed from syntax trees (`pipeline_lib.identity.syntax`), so comments do not count.  Files of a package
+that are not Python (templates) count with the package.  A package whose programs run in separate processes counts as a
+whole, since no import leads to them.  Versions of Python and of the numeric libraries count: they change results.
 
-It does not see imports of a computed name (``importlib.import_module(name)``), modules found through a path that is
-added to ``sys.path`` at run time, and files read beside a module that is in no package.  Classes that settings name by
-a string are covered by `named_code`; the caller that knows the settings passes them.
+Not found: imports of a computed name (``importlib.import_module(name)``), modules on a path that is added to
+``sys.path`` at run time, and files read beside a module outside a package.  Use `named_code` for classes that settings
+name by a string.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline_lib.identity.syntax import Import, SyntaxMemory
+from pipeline_lib.identity.syntax import Import, SyntaxCache
 from pipeline_lib.storage import digest, file_digest
 
 LIBRARIES = {
@@ -39,25 +39,25 @@ LIBRARIES = {
 """Imported packages whose version changes numbers, and the distributions that count with each."""
 
 OWN = ("pipeline_lib", "tasks", "flows")
-"""Packages of this project; they lie beside each other."""
+"""Packages of this project, all in one folder."""
 
 WHOLE = ("pipeline_lib.sandbox",)
-"""Packages that start their own files in other processes: reached once, all of their files count."""
+"""Packages that start their own files in other processes: if one module is reached, all of their files count."""
 
 PUBLIC, BEHIND = "symposium", "pipeline_lib.text_task.task"
-"""The package that offers names of the others to users, and the module behind what environments take from it."""
+"""The package that users import, and the module with the names that environments use from it."""
 
 _SKIPPED = {"__pycache__"}
-_MEMORY = SyntaxMemory()
+_MEMORY = SyntaxCache()
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What runs.
+    """Code that runs, and its libraries.
 
     Attributes:
-        files: digest (64 hexadecimal digits) by module name, or by package and file name for what is no module.
-        versions: version by distribution, and Python's.
+        files: digest (64 hexadecimal digits) by module name, or by package and file name for data files.
+        versions: version by distribution, and that of Python.
     """
 
     files: dict[str, str]
@@ -65,7 +65,7 @@ class Code:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of everything here (64 hexadecimal digits)."""
+        """The SHA-256 of files and versions (64 hexadecimal digits)."""
         return digest(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
@@ -76,22 +76,23 @@ class Code:
 def code_of(
     *modules: str,
     without: Collection[str] = (),
-    memory: SyntaxMemory | None = None,
+    memory: SyntaxCache | None = None,
     unused: Collection[str] = (),
 ) -> Code:
     """Return the code that ``modules`` run.
 
     Args:
         modules: names, such as ``pipeline_lib.training.trainer``; nothing is imported.
-        without: modules and packages that are not entered, because they change no result.
-        memory: what remembers the syntax of files; by default this process does.
-        unused: methods of ``modules``, ``Class.method``, that are not called: what only they import does not count.
+        without: modules and packages to leave out, because they change no result.
+        memory: cache of parsed files; by default one for this process.
+        unused: methods of ``modules``, ``Class.method``, that are not called: modules that only they import do not
+            count.
 
     Raises:
         ValueError: no module was given, or one has no source file of the project.
     """
     if not modules:
-        raise ValueError("code_of needs at least one module: what no code computes has no identity")
+        raise ValueError("code_of needs at least one module")
     memory = memory or _MEMORY
     files: dict[str, str] = {}
     libraries: set[str] = set()
@@ -133,7 +134,7 @@ def named_code(
     name: str,
     called: Collection[str] | None = None,
     without: Collection[str] = (),
-    memory: SyntaxMemory | None = None,
+    memory: SyntaxCache | None = None,
 ) -> Code:
     """Return the code behind a name in the settings, ``package.module:Class``.
 
@@ -141,9 +142,10 @@ def named_code(
 
     Args:
         name: of a class, or of a module.
-        called: the methods of the class that are called; what only others import does not count.  None: all are.
+        called: the methods of the class that are called; modules that only other methods import do not count.  None:
+            all methods.
         without: further modules that change no result.
-        memory: as `code_of`.
+        memory: see `code_of`.
 
     Raises:
         ValueError: there is no such module, or it has no source file.
@@ -167,7 +169,7 @@ def named_code(
 
 
 def _reached(methods: Mapping[str, tuple[str, ...]], owner: str, called: Collection[str]) -> set[str]:
-    """Return the methods of a class that may run where some are called, ``Class.method``."""
+    """Return all methods of a class, ``Class.method``, that may run when those in ``called`` do."""
     waiting = [f"{owner}.{name}" for name in called]
     waiting += [method for method in methods if method.startswith(f"{owner}.__")]
     reached: set[str] = set()
@@ -190,10 +192,10 @@ def _installed_files(module: str, origin: Path) -> dict[str, str]:
 
 
 def source_of(name: str) -> Path | None:
-    """Return the source file of a module of the project, or None for a library's, a built-in's or no module's.
+    """Return the source file of a module of the project; None for modules of libraries, built-in and unknown ones.
 
-    A module is of the project when its top-level package is one of `OWN`, or lies outside of the interpreter's folders.
-    Found by path: nothing below the top-level package is imported.
+    A module belongs to the project if its top-level package is one of `OWN`, or is outside the interpreter's folders.
+    It is found by path: nothing below the top-level package is imported.
     """
     top, *rest = name.split(".")
     base = _top(top, tuple(sys.path))
@@ -221,7 +223,7 @@ def _top(name: str, path: tuple[str, ...]) -> Path | None:
         found = origin.parent if origin.name == "__init__.py" else origin.with_suffix("")
     if found is None:
         return None
-    if name in OWN and found.parent == Path(__file__).parents[2]:  # also where a wheel put it among the libraries
+    if name in OWN and found.parent == Path(__file__).parents[2]:  # also if a wheel installed it in site-packages
         return found
     return None if any(found.is_relative_to(folder) for folder in _library_folders()) else found
 
@@ -301,7 +303,7 @@ def _distribution(package: str) -> dict[str, str]:
 
 @functools.cache
 def version(distribution: str) -> str:
-    """Return the version of an installed distribution, or that it is not installed."""
+    """Return the version of an installed distribution, else ``not installed``."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:

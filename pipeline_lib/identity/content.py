@@ -1,7 +1,7 @@
-"""Digests of the content of files and folders; large unchanged files are not read twice.
+"""Digests of the content of files and folders; digests of large unchanged files are cached.
 
 A file counts as unchanged if its device, inode, size, and times of modification *and* of status change are the same.
-The last one cannot be set, so restoring an old time of modification after an edit does not help.
+Programs cannot set the last one, so an edited file with its old time of modification counts as changed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pipeline_lib.storage import digest, file_digest, write_json
 _LARGE = 1 << 20  # bytes; smaller files are read again
 
 
-class Contents:
-    """Remembers digests of large files.
+class DigestCache:
+    """Computes digests, and caches those of large files.
 
     Args:
-        memory: a JSON file that outlives the process; without it only this object remembers.
+        memory: JSON file for the cache; None keeps it in memory only.
     """
 
     def __init__(self, memory: Path | None = None) -> None:
@@ -35,7 +35,7 @@ class Contents:
         """Return the SHA-256 (64 hexadecimal digits) of a file, or of names and contents of all files of a folder.
 
         Raises:
-            FileNotFoundError: there is neither.
+            FileNotFoundError: the path does not exist.
         """
         if path.is_dir():
             return digest([[name, found] for name, found in self.files(path).items()])

@@ -9,7 +9,7 @@ from pipeline_lib.storage import canonical_json
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Say what differs between two identities, a line each: ``train.learning_rate: 0.001 -> 0.0005``."""
+    """Return one line per difference of two identities: ``train.learning_rate: 0.001 -> 0.0005``."""
     lines = []
     for part in ("settings", "code", "versions", "named", "content", "left_out", "image"):
         prefix = "" if part == "settings" else f"{part}: "
@@ -29,12 +29,12 @@ def _differences(old: Any, new: Any, prefix: str = "") -> Iterator[str]:
                 if isinstance(old[key], Mapping) and isinstance(new[key], Mapping):
                     yield from _differences(old[key], new[key], f"{name}.")
                 else:
-                    yield f"{name}: {_shown(old[key], new[key])}"
+                    yield f"{name}: {_change(old[key], new[key])}"
     elif old != new:
-        yield f"{prefix}{_shown(old, new)}"
+        yield f"{prefix}{_change(old, new)}"
 
 
-def _shown(old: Any, new: Any) -> str:
+def _change(old: Any, new: Any) -> str:
     if all(isinstance(value, str) and len(value) == 64 for value in (old, new)):
         return "changed"
     return f"{canonical_json(old)} -> {canonical_json(new)}"

@@ -1,8 +1,8 @@
-"""The relevant content of a Python source file: the digest of its syntax tree, and the imports that run with it.
+"""The relevant content of a Python source file: the digest of its syntax tree, and its imports.
 
-Comments, docstrings and formatting do not count.  Imports inside functions are found, and calls of ``import_module``
-with a literal name; imports for type checking are not.  Parsing takes most of the time, so results are stored by the
-content of the file, never by its name or times.
+Comments, docstrings and formatting do not count.  Imports inside functions and calls of ``import_module`` with a
+literal name are found; imports for type checking are left out.  Parsing takes most of the time, so results are cached
+by the content of the file, never by its name or times.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pathlib import Path
 
 from pipeline_lib.storage import digest, write_json
 
-_KEPT = 4000  # files; the project has some hundreds, and every edit makes one more
+_KEPT = 4000  # files; the project has some hundreds, and every edit adds one
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One import statement (of ``import a, b``: one of them).
+    """One import statement (for ``import a, b``: one of the two).
 
     Attributes:
         level: number of leading dots.
-        module: what follows them, or the imported module; empty in ``from . import a``.
-        names: what is imported from it; empty for a plain ``import``.
-        method: where it stands, ``Class.method``, if that is a method of a class of the module.
+        module: the imported module without leading dots; empty in ``from . import a``.
+        names: the names imported from it; empty for a plain ``import``.
+        method: the method that contains the statement, ``Class.method``; empty if it is not in a method.
     """
 
     level: int
@@ -39,14 +39,14 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """What one file says.
+    """The content of one file.
 
     Attributes:
         digest: of its syntax tree without docstrings (64 hexadecimal digits).
-        imports: what it may import when it runs.
-        methods: by ``Class.method``, the names by which it may call another: attributes of anything, and texts.
-        calls: such names in the rest of the module, which may call any method too.
-        lazy: whether it has a ``__getattr__`` of its own, by which a package finds modules when they are asked for.
+        imports: all imports that may run.
+        methods: by ``Class.method``, the names of methods that it may call: names of attributes, and literal strings.
+        calls: such names in the rest of the module, which may call methods as well.
+        lazy: whether it defines ``__getattr__``, with which a package imports modules on first use.
     """
 
     digest: str
@@ -57,14 +57,14 @@ class Syntax:
 
 
 def parse(content: bytes, name: str = "<unknown>") -> Syntax:
-    """Return what a source file says.
+    """Parse a source file.
 
     Args:
         content: the file's bytes.
-        name: for the message.
+        name: its name, for messages.
 
     Raises:
-        SyntaxError: it is no Python.
+        SyntaxError: it is not valid Python.
     """
     tree = ast.parse(content, filename=name)
     found: list[Import] = []
@@ -81,7 +81,7 @@ def parse(content: bytes, name: str = "<unknown>") -> Syntax:
     calls = tuple(sorted(known & _called(rest, names=True)))
     methods = {method: tuple(name for name in names if name in known) for method, names in methods.items()}
     lazy = any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body)
-    # Where somebody asks a class or a function for its docstring, docstrings are code; to give one is not to ask.
+    # If the module reads ``__doc__`` anywhere, its docstrings may change results.  Assignments to it do not count.
     attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     if not any(node.attr == "__doc__" and isinstance(node.ctx, ast.Load) for node in attributes):
         for node in ast.walk(tree):
@@ -101,10 +101,10 @@ def _without_methods(tree: ast.Module) -> ast.Module:
 
 
 def _called(tree: ast.AST, names: bool = False) -> set[str]:
-    """Return the names by which methods may be called below ``tree``: of attributes, and texts, as for ``getattr``.
+    """Return all names below ``tree`` that may be calls of methods: attributes, and literal strings as for ``getattr``.
 
-    Whose attribute it is nobody can tell from the text, so that of anything counts; in a class's own body
-    (``names``) a bare name may be a method as well.
+    The source does not show the type of an object, so attributes of all objects count.  In the body of a class
+    (``names``), a bare name may be a method as well.
     """
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -120,16 +120,16 @@ def _called(tree: ast.AST, names: bool = False) -> set[str]:
 _FOR_TYPES = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
-class SyntaxMemory:
-    """Remembers what files say.
+class SyntaxCache:
+    """A cache of parsed files.
 
     Args:
-        file: a JSON file that outlives the process; without it only this object remembers.
+        file: JSON file for the cache; None keeps it in memory only.
     """
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
-        # Another Python writes other trees, and a change to this module may change the answer.
+        # Syntax trees depend on the version of Python, and results on this module.
         self._how = hashlib.sha256(Path(__file__).read_bytes() + sys.version.encode()).hexdigest()
         self._known: dict[str, Syntax] = {}
         self._new = False
@@ -142,10 +142,10 @@ class SyntaxMemory:
                 self._known = {}
 
     def of(self, path: Path) -> Syntax:
-        """Return what a file says now.
+        """Parse a file, or return the cached result for its content.
 
         Raises:
-            SyntaxError: it is no Python.
+            SyntaxError: it is not valid Python.
         """
         content = path.read_bytes()
         key = hashlib.sha256(content).hexdigest()
@@ -155,7 +155,7 @@ class SyntaxMemory:
         return self._known[key]
 
     def keep(self) -> None:
-        """Write what was learnt since the last call; two processes at once lose an answer, never a right one."""
+        """Write new results to the file; of two processes that write at once, one loses results, which is harmless."""
         if self._file is not None and self._new:
             files = {key: _to_json(value) for key, value in list(self._known.items())[-_KEPT:]}
             write_json(self._file, {"how": self._how, "files": files})
@@ -194,7 +194,7 @@ def _imports(tree: ast.AST) -> Iterator[Import]:
 
 
 def _named_in(call: ast.Call) -> Import | None:
-    """Return the import that ``importlib.import_module("a.b")`` or ``__import__("a.b")`` is, if its text is written."""
+    """Return the import made by ``importlib.import_module("a.b")`` or ``__import__("a.b")`` with a literal name."""
     called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     named = [keyword.value for keyword in call.keywords if keyword.arg == "name"]
     first = next(iter((*call.args, *named)), None)

@@ -18,7 +18,7 @@ from pipeline_lib.credit.plan import Plan
 from pipeline_lib.environment_api.environment import Outcome
 from pipeline_lib.play.experience import Cells
 from pipeline_lib.play.turn import Node
-from pipeline_lib.protocols import Seat
+from pipeline_lib.protocols import TurnInput
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Execution:
 
 
 def combine(
-    plan: Plan, nodes: Sequence[Node], seats: Sequence[Seat], joint_actions: Sequence[Sequence[str]]
+    plan: Plan, nodes: Sequence[Node], seats: Sequence[TurnInput], joint_actions: Sequence[Sequence[str]]
 ) -> Execution:
     """Return all joint actions to execute.
 

@@ -11,7 +11,7 @@ from pipeline_lib.play.experience import Decision
 from pipeline_lib.play.roots import Root
 from pipeline_lib.play.watching import Listening, Speech, Watcher
 from pipeline_lib.policies.policy import Policy, Team
-from pipeline_lib.protocols import Ask, Seat
+from pipeline_lib.protocols import PromptRequest, TurnInput
 from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
 
 #: Number of prompts whose token ids are cached.
@@ -84,7 +84,7 @@ class Turn:
     ) -> None:
         self._team, self._engine, self._sampling, self._nodes = team, engine, sampling, nodes
         self._number, self._prompts, self._watcher = number, prompts, watcher
-        self.seats: list[Seat] = []
+        self.seats: list[TurnInput] = []
         self._places: list[tuple[int, int]] = []  # of every seat: its node, and which of the node's joint actions
         for place, node in enumerate(nodes):
             acting = environment.acting(node.state)
@@ -92,33 +92,33 @@ class Turn:
             observations = [""] * len(node.agents)
             for agent in numbers:
                 observations[agent] = environment.observe(node.state, agent)
-            self.seats += [Seat(node.agents, numbers, tuple(observations))] * node.n
+            self.seats += [TurnInput(node.agents, numbers, tuple(observations))] * node.n
             self._places += [(place, j) for j in range(node.n)]
         self._rounds = 0
         self._times: dict[tuple[int, int], int] = {}  # how often an agent of a seat has spoken
         self._said: list[list[_Said]] = [[] for _ in self.seats]
         self._unread = [0] * len(self.seats)
 
-    def speak(self, asks: Sequence[Ask]) -> list[str]:
-        """Sample one answer per question; see `pipeline_lib.protocols.protocol.Speak`."""
+    def speak(self, asks: Sequence[PromptRequest]) -> list[str]:
+        """Sample one answer per question; see `pipeline_lib.protocols.protocol.Sample`."""
         alike: dict[tuple[int, int, int, str], list[int]] = {}
         for number, ask in enumerate(asks):
-            speaker = ask.seat, ask.agent
+            speaker = ask.turn, ask.agent
             times = self._times.get(speaker, 0)
             self._times[speaker] = times + 1
-            alike.setdefault((self._places[ask.seat][0], ask.agent, times, ask.prompt), []).append(number)
+            alike.setdefault((self._places[ask.turn][0], ask.agent, times, ask.prompt), []).append(number)
         asked: list[list[int]] = []
         requests: list[Request] = []
         speeches: list[list[Speech]] = []
         for (place, agent, times, text), numbers in alike.items():
-            seat, node = asks[numbers[0]].seat, self._nodes[place]
+            seat, node = asks[numbers[0]].turn, self._nodes[place]
             j = self._places[seat][1]
             policy = self._team.policy_of(node.agents[agent])
             prompt = self._prompts.ids(policy, text)
             # What an agent observes by itself has room, or the engine refuses it.
             if text != self.seats[seat].observations[agent] and _full(policy, prompt):
                 for number in numbers:
-                    self._unread[asks[number].seat] += 1
+                    self._unread[asks[number].turn] += 1
                 continue
             # Who speaks again draws anew, and so do joint actions of one node that are asked different things.
             again = (times, j) if j else (times,) if times else ()
@@ -132,7 +132,7 @@ class Turn:
         for numbers, request, actions in zip(asked, requests, found, strict=True):
             for number, action in zip(numbers, actions, strict=True):
                 texts[number] = action.text
-                self._said[asks[number].seat].append((request.policy, request.prompt, action, self._rounds))
+                self._said[asks[number].turn].append((request.policy, request.prompt, action, self._rounds))
         self._rounds += 1
         return texts
 

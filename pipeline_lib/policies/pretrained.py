@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from pipeline_lib.identity.content import Contents
+from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.policies.policy import PolicyError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
-_contents = Contents()  # a model is loaded more than once in a process, and its digests are computed once
+_contents = DigestCache()  # a model is loaded more than once in a process, and its digests are computed once
 
 
 def load_model(path: str, revision: str, dtype: torch.dtype, attention: str) -> PreTrainedModel:

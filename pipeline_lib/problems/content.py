@@ -1,8 +1,7 @@
-"""When two problems are the same: the common part of every environment's rule, and the check that splits are disjoint.
+"""Equality of problems: normalisation, common to all environments, and the check that splits are disjoint.
 
-A problem is defined by its question, not by its name: ids, families, tests and solutions do not count.  Code and text
-are normalised first, so a copy that differs in whitespace, case, comments or formatting is still a copy.  A problem in
-other words is not recognised.
+A problem is defined by its question: ids, families, tests and solutions do not count.  Code and text are normalised
+first, so a copy that differs in whitespace, case, comments or formatting is still a copy.  Paraphrases are not found.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from collections.abc import Iterable, Mapping
 
 
 class ProblemsError(ValueError):
-    """Problems cannot be prepared or used; the message says what is wrong, where, and what to do."""
+    """Problems cannot be prepared or used; the message names the defect, its location, and the remedy."""
 
 
 def normalised_text(text: str) -> str:
     """Return ``text`` in lower case without white space, ``# comments`` and differences of quotation marks.
 
-    Prompts of datasets are text that is mostly code, so what does not matter in code does not count in text either.
+    Prompts of datasets are mostly code, so their text is normalised like code.
     """
     return "".join(re.sub(r"(?m)(^|\s)#.*$", "", text).lower().replace('"', "'").split())
 
@@ -27,7 +26,7 @@ def normalised_text(text: str) -> str:
 def normalised_code(source: str) -> str:
     """Return Python source without comments, formatting and differences of case.
 
-    What does not parse is normalised as text.
+    Source that does not parse is normalised as text.
     """
     try:
         return normalised_text(ast.unparse(ast.parse(source)))

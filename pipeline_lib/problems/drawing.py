@@ -1,4 +1,4 @@
-"""Draws generated problems for splits that are kept apart by family."""
+"""Draw generated problems for the splits; problems of one family are all in the same split."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ P = TypeVar("P", bound=Problem)
 #: Upper ends of the shares of families that train, validation and test draw from.
 FAMILY_SHARES = {"train": 0.7, "validation": 0.8, "test": 1.0}
 
-#: Draws in a row without a new problem after which a split counts as exhausted.
-PATIENCE = 20_000
+#: Number of consecutive draws without a new problem after which a split counts as exhausted.
+MAX_FAILED_DRAWS = 20_000
 
 
 @lru_cache(maxsize=65536)
@@ -25,23 +25,23 @@ def split_of(family: str, seed: int) -> str:
     return next(split for split, end in FAMILY_SHARES.items() if share < end)
 
 
-def draw_different(split: str, size: int, draw: Callable[[int], P | None], advice: str) -> list[P]:
+def draw_distinct(split: str, size: int, draw: Callable[[int], P | None], advice: str) -> list[P]:
     """Return ``size`` problems of different ids.
 
     Args:
-        split: which they are for, for the message.
-        size: how many.
-        draw: gets how many there are and returns the next, or None if that is not one for the split.
-        advice: what to do if there are not so many.
+        split: name of the split, for the message.
+        size: number of problems.
+        draw: takes the number of problems found so far; returns a problem, or None if it is not for this split.
+        advice: what the user can do if there are too few.
 
     Raises:
-        ValueError: there are not so many; the message says how many were found.
+        ValueError: there are too few; the message says how many were found.
     """
     found: dict[str, P] = {}
-    in_vain = 0
+    failed = 0
     while len(found) < size:
-        in_vain += 1
-        if in_vain > PATIENCE:
+        failed += 1
+        if failed > MAX_FAILED_DRAWS:
             raise ValueError(
                 f"problems.sizes.{split}: asked for {size}, but only {len(found)} different problems were found; "
                 f"{advice}"
@@ -49,5 +49,5 @@ def draw_different(split: str, size: int, draw: Callable[[int], P | None], advic
         problem = draw(len(found))
         if problem is not None and problem.id not in found:
             found[problem.id] = problem
-            in_vain = 0
+            failed = 0
     return list(found.values())

@@ -15,9 +15,9 @@ def prepare(kind: str, settings: Any, folder: Path) -> dict[str, Any]:
     """Make the problems, split them and write ``<split>.jsonl`` and ``manifest.json`` into ``folder``.
 
     Args:
-        kind: of the environment whose problems they are.
+        kind: kind of the environment.
         settings: the ``problems`` section.
-        folder: made if it is not there; a manifest that is there already becomes valid again only at the very end.
+        folder: created if necessary; an old manifest is removed first, and the new one is written last.
 
     Returns:
         The manifest: ``environment`` (its kind), ``source``, ``seed``, ``settings`` and by split ``file``, ``digest``,

@@ -19,17 +19,17 @@ def read_rows(source: str, published: str, subset: str | None, revision: str) ->
     """Return the rows of all splits, and a name of the source for messages.
 
     Args:
-        source: path of a file, or a hub id; empty for the published one.
+        source: path of a file, or a hub id; empty for ``published``.
         published: hub id of the dataset as published.
-        subset: which part of it, where it has parts.
+        subset: name of the dataset's configuration, or None.
         revision: hub revision.
 
     Raises:
-        ProblemsError: the source is not there or cannot be read.
+        ProblemsError: the source does not exist or cannot be read.
     """
     import datasets
 
-    # two bars per file say nothing about problems; progress is reported by whoever prepares them
+    # the caller reports progress
     datasets.disable_progress_bars()
     if source and _looks_like_a_file(source):
         path = Path(source).expanduser()
@@ -60,7 +60,7 @@ def read_rows(source: str, published: str, subset: str | None, revision: str) ->
 
 
 def _is_empty(path: Path) -> bool:
-    """Say whether a JSON file holds no row, for which the library has no words."""
+    """Return whether a JSON file has no rows; `datasets` gives no clear error for it."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return file.read(64).strip() in (b"", b"[]")

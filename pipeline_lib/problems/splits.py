@@ -1,9 +1,9 @@
-"""Train, validation and test splits: written once, never overlapping, checked by all code that reads them.
+"""Train, validation and test splits: written once, disjoint, and verified whenever they are read.
 
 `pipeline_lib.problems.prepare` writes one JSON-lines file per split and, last, a manifest with the id and content hash
 of every problem and the digest of every file.  `load_split` compares the file with the manifest before it returns a
 problem, so an edited, exchanged or incomplete file is detected and named.  A consistent change of file and manifest is
-not detected; the version control of data is for that.
+not detected; DVC's version control detects it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def load_manifest(folder: Path) -> dict[str, Any]:
 
     Raises:
         ProblemsError: there is no manifest, or a problem is in two splits.
-        CorruptFileError: the manifest is not what `prepare` writes.
+        CorruptFileError: the manifest was not written by `prepare`.
     """
     path = folder / MANIFEST
     try:
@@ -47,11 +47,11 @@ def load_split(folder: Path, split: str) -> list[Any]:
     """Return the problems of one split, checked against the manifest.
 
     Returns:
-        Problems of the environment that the manifest names; it may have further splits.
+        Problems of the manifest's environment.
 
     Raises:
         ProblemsError: no such split, nothing was prepared, or a problem is in two splits.
-        CorruptFileError: the file is missing, or is not the one that the manifest describes.
+        CorruptFileError: the file is missing, or does not match the manifest.
     """
     manifest = load_manifest(folder)
     if split not in manifest["splits"]:

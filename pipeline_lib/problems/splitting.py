@@ -1,4 +1,4 @@
-"""Divides the problems of a dataset among the splits."""
+"""Divide the problems of a dataset among the splits."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ P = TypeVar("P", bound=Problem)
 
 
 def split_problems(problems: Sequence[P], validation: float, test: float, seed: int) -> dict[str, list[P]]:
-    """Divide problems among the splits by their shares, in (0, 1); of copies of one problem, only the first is taken.
+    """Divide problems among the splits by their shares, in (0, 1); of copies of one problem, only the first is used.
 
-    A warning names the copies that are left out. An episode on a copy would say nothing new.
+    A warning names the copies that are left out.
 
     Raises:
         ProblemsError: a split would be empty.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pipeline_lib.protocols.decentralised import Decentralised
 from pipeline_lib.protocols.naive_concatenation import NaiveConcatenation
 from pipeline_lib.protocols.one_round_discussion import OneRoundDiscussion
-from pipeline_lib.protocols.protocol import Ask, Protocol, Seat, Speak
+from pipeline_lib.protocols.protocol import PromptRequest, Protocol, Sample, TurnInput
 from pipeline_lib.protocols.sequential_pipeline import SequentialPipeline
 from pipeline_lib.protocols.single_model import SingleModel
 
@@ -14,7 +14,7 @@ PROTOCOLS: dict[str, type[Protocol]] = {
     for protocol in (Decentralised, SingleModel, NaiveConcatenation, SequentialPipeline, OneRoundDiscussion)
 }
 
-__all__ = ["PROTOCOLS", "Ask", "Protocol", "Seat", "Speak", "make_protocol"]
+__all__ = ["PROTOCOLS", "PromptRequest", "Protocol", "Sample", "TurnInput", "make_protocol"]
 
 
 def make_protocol(name: str) -> Protocol:

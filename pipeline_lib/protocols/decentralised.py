@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline_lib.protocols.protocol import Protocol, Seat, Speak, all_at_once, gather
+from pipeline_lib.protocols.protocol import Protocol, Sample, TurnInput, all_at_once, gather
 
 
 class Decentralised(Protocol):
@@ -12,7 +12,7 @@ class Decentralised(Protocol):
 
     name = "decentralised"
 
-    def act(self, seats: Sequence[Seat], speak: Speak) -> list[list[str]]:
-        """Ask every agent once, all at the same time."""
-        asks = all_at_once(seats)
-        return gather(seats, asks, speak(asks))
+    def act(self, inputs: Sequence[TurnInput], sample: Sample) -> list[list[str]]:
+        """Prompt every acting agent once, all at the same time."""
+        requests = all_at_once(inputs)
+        return gather(inputs, requests, sample(requests))

@@ -6,10 +6,10 @@ from pipeline_lib.protocols.decentralised import Decentralised
 
 
 class NaiveConcatenation(Decentralised):
-    """One decentralised turn and no more: no feedback is read and nothing is revised.
+    """One decentralised turn: agents get no feedback and revise nothing.
 
-    Putting the texts together is the environment's affair in every protocol, so in an environment of one turn this
-    is the same as `Decentralised`; what makes it a baseline is a team that was not trained to work together.
+    The environment joins the texts in every protocol, so with one turn this equals `Decentralised`.  It is a baseline
+    because it is played by the untrained base.
     """
 
     name = "naive_concatenation"

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline_lib.protocols.protocol import Ask, Protocol, Seat, Speak, all_at_once, gather, quote
+from pipeline_lib.protocols.protocol import Protocol, Sample, TurnInput, all_at_once, gather, quote
 
 
 class OneRoundDiscussion(Protocol):
-    """Two rounds within each turn; only the second is executed and rewarded, but both are paid for."""
+    """Two rounds within each turn; only the second is executed and rewarded, but the tokens of both count."""
 
     name = "one_round_discussion"
 
-    def act(self, seats: Sequence[Seat], speak: Speak) -> list[list[str]]:
-        """Ask everybody, then ask everybody again with the first answers of all."""
-        first = all_at_once(seats)
-        drafts = gather(seats, first, speak(first))
+    def act(self, inputs: Sequence[TurnInput], sample: Sample) -> list[list[str]]:
+        """Prompt all agents, then prompt them again with the first texts of all."""
+        first = all_at_once(inputs)
+        drafts = gather(inputs, first, sample(first))
         second = []
-        for ask in first:
-            seat, draft = seats[ask.seat], drafts[ask.seat]
-            others = [(f"{seat.agents[i]} wrote", draft[i]) for i in seat.acting if i != ask.agent]
-            said = [("You wrote", draft[ask.agent]), *others]
-            second.append(Ask(ask.seat, ask.agent, quote(ask.prompt, said, "Write your part again, so that all fit.")))
-        return gather(seats, second, speak(second))
+        for request in first:
+            turn, draft = inputs[request.turn], drafts[request.turn]
+            others = [(f"{turn.agents[i]} wrote", draft[i]) for i in turn.acting if i != request.agent]
+            said = [("You wrote", draft[request.agent]), *others]
+            prompt = quote(request.prompt, said, "Write your part again, so that all fit.")
+            second.append(request._replace(prompt=prompt))
+        return gather(inputs, second, sample(second))

@@ -1,8 +1,8 @@
-"""The interface between an environment that needs joint actions and the ways in which a team can produce them.
+"""The interface of a protocol: how a team produces the joint actions that an environment needs.
 
-A protocol decides which agent is prompted with what, in which order; it never samples, scores or counts.  `speak`
-samples and counts tokens, the same for every protocol, so that they are compared on equal terms: the same observations,
-the same decoding, and all tokens of all rounds counted.
+A protocol decides the order of the agents and their prompts.  It does not sample, score or count tokens: `Sample` does,
+in the same way for every protocol, so that protocols are compared with the same observations and decoding, and with
+the tokens of all rounds.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import ClassVar, NamedTuple
 MAX_QUOTE = 4000
 
 
-class Seat(NamedTuple):
-    """An episode that waits for a joint action.
+class TurnInput(NamedTuple):
+    """The agents' view of one turn of an episode.
 
     Attributes:
         agents: names of the agents, in acting order.
@@ -29,22 +29,22 @@ class Seat(NamedTuple):
     observations: tuple[str, ...]
 
 
-class Ask(NamedTuple):
-    """A prompt for one agent of one seat.
+class PromptRequest(NamedTuple):
+    """A prompt for one agent.
 
     Attributes:
-        seat: index of the seat.
+        turn: index of the agent's `TurnInput`.
         agent: number of the agent.
         prompt: text of the prompt.
     """
 
-    seat: int
+    turn: int
     agent: int
     prompt: str
 
 
-#: Samples one text per prompt, in input order.  All prompts of one call are answered at the same time.
-Speak = Callable[[Sequence[Ask]], list[str]]
+#: Samples one text per prompt, in input order.  All prompts of one call are sampled together.
+Sample = Callable[[Sequence[PromptRequest]], list[str]]
 
 
 class Protocol(ABC):
@@ -62,23 +62,27 @@ class Protocol(ABC):
         """Raise ValueError if the protocol cannot be played by these agents."""
 
     @abstractmethod
-    def act(self, seats: Sequence[Seat], speak: Speak) -> list[list[str]]:
-        """Return one joint action per seat: one text per agent.
+    def act(self, inputs: Sequence[TurnInput], sample: Sample) -> list[list[str]]:
+        """Return one joint action per input: one text per agent.
 
-        ``speak`` may be called any number of times; one call for all seats is much faster than one for each.
+        ``sample`` may be called several times; one call for all inputs is much faster than one call for each.
         """
 
 
-def all_at_once(seats: Sequence[Seat]) -> list[Ask]:
-    """Return the prompts if every acting agent acts on its own observation."""
-    return [Ask(number, agent, seat.observations[agent]) for number, seat in enumerate(seats) for agent in seat.acting]
+def all_at_once(inputs: Sequence[TurnInput]) -> list[PromptRequest]:
+    """Return a prompt for every acting agent: its own observation."""
+    return [
+        PromptRequest(number, agent, turn.observations[agent])
+        for number, turn in enumerate(inputs)
+        for agent in turn.acting
+    ]
 
 
-def gather(seats: Sequence[Seat], asks: Sequence[Ask], answers: Sequence[str]) -> list[list[str]]:
-    """Return the joint actions of these texts; if an agent wrote several, the last one counts."""
-    joint = [[""] * len(seat.agents) for seat in seats]
-    for ask, answer in zip(asks, answers, strict=True):
-        joint[ask.seat][ask.agent] = answer
+def gather(inputs: Sequence[TurnInput], requests: Sequence[PromptRequest], answers: Sequence[str]) -> list[list[str]]:
+    """Arrange texts as joint actions; if an agent has several, the last one counts."""
+    joint = [[""] * len(turn.agents) for turn in inputs]
+    for request, answer in zip(requests, answers, strict=True):
+        joint[request.turn][request.agent] = answer
     return joint
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeline_lib.protocols.protocol import Ask, Protocol, Seat, Speak, quote
+from pipeline_lib.protocols.protocol import PromptRequest, Protocol, Sample, TurnInput, quote
 
 
 class SequentialPipeline(Protocol):
@@ -12,17 +12,18 @@ class SequentialPipeline(Protocol):
 
     name = "sequential_pipeline"
 
-    def act(self, seats: Sequence[Seat], speak: Speak) -> list[list[str]]:
-        """Ask the first agent of all seats, then the second with the first's answer, and so on."""
-        joint = [[""] * len(seat.agents) for seat in seats]
-        for position in range(max((len(seat.acting) for seat in seats), default=0)):
-            asks = []
-            for number, seat in enumerate(seats):
-                if position < len(seat.acting):
-                    agent = seat.acting[position]
-                    before = [(f"{seat.agents[i]} wrote", joint[number][i]) for i in seat.acting[:position]]
-                    own = seat.observations[agent]
-                    asks.append(Ask(number, agent, quote(own, before, "Write your part.") if before else own))
-            for ask, answer in zip(asks, speak(asks), strict=True):
-                joint[ask.seat][ask.agent] = answer
+    def act(self, inputs: Sequence[TurnInput], sample: Sample) -> list[list[str]]:
+        """Prompt the first agent of each turn, then the second with the first's text, and so on."""
+        joint = [[""] * len(turn.agents) for turn in inputs]
+        for position in range(max((len(turn.acting) for turn in inputs), default=0)):
+            requests = []
+            for number, turn in enumerate(inputs):
+                if position < len(turn.acting):
+                    agent = turn.acting[position]
+                    before = [(f"{turn.agents[i]} wrote", joint[number][i]) for i in turn.acting[:position]]
+                    own = turn.observations[agent]
+                    prompt = quote(own, before, "Write your part.") if before else own
+                    requests.append(PromptRequest(number, agent, prompt))
+            for request, answer in zip(requests, sample(requests), strict=True):
+                joint[request.turn][request.agent] = answer
         return joint

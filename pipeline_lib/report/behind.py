@@ -11,7 +11,7 @@ from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.style import Link, Table
 
 #: Most cells of all these tables together: the page has to stay small.
-MOST_CELLS = 24_000
+MAX_CELLS = 24_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def behind(data: ReportData, names: Sequence[str], read: Mapping[str, str]) -> l
         read: id of the episodes to read on the page, by problem.
     """
     width = len(names) + 1
-    rows = MOST_CELLS // max(1, width * len(data.by_problem))
+    rows = MAX_CELLS // max(1, width * len(data.by_problem))
     infos = [describe(name, data.metrics) for name in names]
     found = []
     for team, problems in data.by_problem.items():

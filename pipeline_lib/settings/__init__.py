@@ -1,7 +1,7 @@
 """``params.yaml`` as one typed, validated, immutable model, with one file per section.
 
-An environment defines the models of its own sections, which import `base` and `environment` from here.  So this package
-imports nothing until all settings are needed.  Engines and training import it for type checking only.
+An environment defines the models of its own sections, which import `base` and `environment` from here.  Therefore this
+package imports its other modules on first use.  Engines and training import it for type checking only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Common base of all settings models; which settings a result depends on.
+"""Common base of all settings models, and the settings that a result depends on.
 
 There are two kinds of settings, distinguished by their type.  A *result setting* changes results and is part of the
 identity of the stages that read it.  A *machine setting* (``Machine[int]``) only says how this machine does the work:
@@ -36,11 +36,11 @@ CodeName = Annotated[str, _CODE]
 """A name of code, ``package.module:Class``, whose source a result depends on."""
 
 FileName = Annotated[str, _FILES]
-"""A path of a file or folder whose content a result depends on; if there is no such path, a name on the hub."""
+"""A path of a file or folder whose content a result depends on; if the path does not exist, a name on the hub."""
 
 
 def _title(model: type[BaseModel]) -> str:
-    """Return what a form calls a model: its ``kind`` if it is a variant, else its name in words."""
+    """Return a model's title in a form: its ``kind`` if it is a variant, else its name in words."""
     if field := model.model_fields.get("kind"):
         return ", ".join(map(str, get_args(field.annotation)))
     return re.sub(r"\B(?=[A-Z])", " ", model.__name__.removesuffix("Settings")).lower()
@@ -61,8 +61,8 @@ class Section(BaseModel):
     )
 
 
-def is_of_the_machine(field: FieldInfo) -> bool:
-    """Return whether a setting is one of the machine, not of the result."""
+def is_machine_setting(field: FieldInfo) -> bool:
+    """Return whether a setting is a machine setting."""
     return _is(field, _MACHINE)
 
 
@@ -71,7 +71,7 @@ def result_settings(section: BaseModel) -> dict[str, Any]:
     plain = section.model_dump(mode="json")
     found = {}
     for name, field in type(section).model_fields.items():
-        if _is(field, _MACHINE):
+        if is_machine_setting(field):
             continue
         value = getattr(section, name)
         found[name] = result_settings(value) if isinstance(value, BaseModel) else plain[name]
@@ -82,22 +82,22 @@ def machine_settings(section: BaseModel, prefix: str = "") -> Iterator[tuple[str
     """Yield the machine settings of a section: dotted name and value."""
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
-        if _is(field, _MACHINE):
+        if is_machine_setting(field):
             yield f"{prefix}{name}", value
         elif isinstance(value, BaseModel):
             yield from machine_settings(value, f"{prefix}{name}.")
 
 
-def named_in(section: BaseModel) -> tuple[set[str], set[str]]:
-    """Return the names of code and of files among the result settings of a section."""
+def referenced_names(section: BaseModel) -> tuple[set[str], set[str]]:
+    """Return the names of code, and of files, in the result settings of a section."""
     code: set[str] = set()
     files: set[str] = set()
     for name, field in type(section).model_fields.items():
-        if _is(field, _MACHINE):
+        if is_machine_setting(field):
             continue
         value = getattr(section, name)
         if isinstance(value, BaseModel):
-            further = named_in(value)
+            further = referenced_names(value)
             code |= further[0]
             files |= further[1]
         elif value:
@@ -109,9 +109,5 @@ def named_in(section: BaseModel) -> tuple[set[str], set[str]]:
 
 
 def _is(field: FieldInfo, mark: _Mark) -> bool:
-    return mark in field.metadata or mark in _inside(field.annotation)
-
-
-def _inside(annotation: Any) -> list[Any]:
-    """Return the marks of the items of a tuple: ``tuple[FileName, ...]``."""
-    return [mark for item in getattr(annotation, "__args__", ()) for mark in getattr(item, "__metadata__", ())]
+    items = getattr(field.annotation, "__args__", ())  # of a tuple: ``tuple[FileName, ...]``
+    return mark in field.metadata or any(mark in getattr(item, "__metadata__", ()) for item in items)

@@ -1,4 +1,4 @@
-"""Settings with changes on top of ``params.yaml``: what a cell of a study or a form asks for."""
+"""Changes to the settings of ``params.yaml``, made by a cell of a study or by a form."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Changes = dict[str, Any]
 
 
 def changed_params(changes: Mapping[str, Any], file: Path, conf: Path, who: str) -> Params:
-    """Return the settings of ``file`` with changes: first whole sections, then single settings, in their order.
+    """Return the settings of ``file`` with changes: first whole sections, then single settings, in the given order.
 
     Args:
         changes: see `Changes`.
         file: ``params.yaml``.
         conf: folder of presets.
-        who: what asks for the changes, for messages.
+        who: origin of the changes, for messages.
 
     Raises:
-        SettingsError: a change names no setting or no preset, or the settings do not go together.
+        SettingsError: a change names an unknown setting or preset, or the settings contradict each other.
     """
     sections = {key: value for key, value in changes.items() if "." not in key}
     content = load_params(file, conf, sections).model_dump(mode="json")
@@ -35,9 +35,9 @@ def changed_params(changes: Mapping[str, Any], file: Path, conf: Path, who: str)
 
 def _put(content: dict[str, Any], key: str, value: Any, who: str) -> None:
     inside: Any = content
-    *way, last = key.split(".")
-    for part in way:
+    *parents, last = key.split(".")
+    for part in parents:
         inside = inside.get(part) if isinstance(inside, dict) else None
     if not isinstance(inside, dict):
-        raise SettingsError(f"{who} changes {key}, and there is no section {'.'.join(way)}")
-    inside[last] = value  # whether there is such a setting is checked with all others
+        raise SettingsError(f"{who} changes {key}, and there is no section {'.'.join(parents)}")
+    inside[last] = value  # unknown settings are found when all settings are validated

@@ -57,7 +57,7 @@ def kinds_of(model: type[BaseModel]) -> tuple[str, ...]:
 
 
 def problem_models(kind: str | None) -> tuple[type[BaseModel], ...]:
-    """Return the models of an environment's problems, the default first; those of all environments for None."""
+    """Return the models of an environment's problems, the default first; for None, those of all environments."""
     tasks = [find(name) for name in (names() if kind is None else (kind,))]
     return tuple(dict.fromkeys(model for task in tasks for model in task.problems))
 
@@ -92,7 +92,7 @@ def _read_problems(value: Any, info: core_schema.ValidationInfo) -> Any:
 
 
 class _FromEnvironment:
-    """A section that the environment's own model validates; forms show the models of all known environments."""
+    """A section validated by the environment's own model; forms show the models of all known environments."""
 
     def __init__(self, read: Callable[[Any, Any], Any], models: Callable[[], Sequence[type[BaseModel]]]) -> None:
         self._read, self._models = read, models

@@ -1,13 +1,12 @@
 """Read ``params.yaml``, resolve presets, and explain errors.
 
-A section of ``params.yaml`` is either written out, or is the name of a preset: ``policy: qwen2.5-coder-3b-lora`` stands
-for ``conf/policy/qwen2.5-coder-3b-lora.yaml``.  So one override (``dvc exp run -S policy=...``) replaces a whole
-section, and no program changes the file that people edit.
+A section of ``params.yaml`` is a mapping or the name of a preset: ``policy: qwen2.5-coder-3b-lora`` means
+``conf/policy/qwen2.5-coder-3b-lora.yaml``.  So one override (``dvc exp run -S policy=...``) replaces a whole section.
 
 A preset of ``environment`` may name presets of other sections, since another task needs other problems and another kind
-of training (key ``with``: ``with: {problems: philosophers, train: philosophers}``).  These values of the file take
-precedence over such a preset: a preset named in the file, another ``kind`` than the default one, and every single value
-that is not the default.
+of training (key ``with``: ``with: {problems: philosophers, train: philosophers}``).  These parts of the file take
+precedence over such a preset: a preset named in the file, a section with another ``kind`` than the default one, and
+each value that differs from its default.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from pipeline_lib.environment_api.registry import UnknownEnvironmentError
 from pipeline_lib.settings.environment import DEFAULT, environment_model, kinds_of, problem_models
 from pipeline_lib.settings.params import Params
 
-Chosen = dict[str, list[type[BaseModel]]]
+EnvironmentModels = dict[str, list[type[BaseModel]]]
 
 
 class SettingsError(ValueError):
-    """A setting is wrong; the message names file, key, value given, what is accepted and the nearest valid key."""
+    """A setting is invalid; the message names file, key, given value, accepted values and the nearest valid key."""
 
 
 def load_params(
@@ -42,7 +41,7 @@ def load_params(
         sections: sections to read in place of those of the file.
 
     Raises:
-        SettingsError: the file is missing, is not YAML, or any setting is wrong; all mistakes are listed at once.
+        SettingsError: the file is missing, is not YAML, or a setting is invalid; all mistakes are listed at once.
     """
     path, conf = Path(path), Path(conf)
     content = {**_read_mapping(path), **(sections or {})}
@@ -55,37 +54,39 @@ def load_params(
             value = read_preset(conf / section, section, value)
         resolved[str(section)] = value
     if isinstance(content.get("environment"), str):
-        _bring_along(resolved, origin, content, conf)
+        _merge_named_presets(resolved, origin, content, conf)
     return validate_params(resolved, path, origin)
 
 
-def _bring_along(resolved: dict[str, Any], origin: dict[str, Path], content: Mapping[str, Any], conf: Path) -> None:
+def _merge_named_presets(
+    resolved: dict[str, Any], origin: dict[str, Path], content: Mapping[str, Any], conf: Path
+) -> None:
     """Merge the presets that the environment's preset names under ``with``; values of the file take precedence."""
-    brought = resolved["environment"].pop("with", {})
-    if not isinstance(brought, dict) or not set(brought) <= set(Params.model_fields) - {"environment"}:
+    named = resolved["environment"].pop("with", {})
+    if not isinstance(named, dict) or not set(named) <= set(Params.model_fields) - {"environment"}:
         raise SettingsError(
-            f"{origin['environment']}: with: must contain other sections and their presets, got {brought!r}"
+            f"{origin['environment']}: with: must contain other sections and their presets, got {named!r}"
         )
     defaults = Params().model_dump(mode="json")
-    for section, name in brought.items():
+    for section, name in named.items():
         own = content.get(section) or {}
         if not isinstance(own, dict) or own.get("kind") not in (None, defaults[section].get("kind")):
             continue
         preset = read_preset(conf / section, section, str(name))
-        resolved[section] = _on_top(preset, own, defaults[section])
+        resolved[section] = _merge_preset(preset, own, defaults[section])
         origin[section] = conf / section / f"{name}.yaml"
-    for section in {"problems", "evaluate"} - set(brought):
+    for section in {"problems", "evaluate"} - set(named):
         if isinstance(own := content.get(section), dict):  # defaults of another environment do not apply here
-            resolved[section] = _on_top({}, own, defaults[section])
+            resolved[section] = _merge_preset({}, own, defaults[section])
 
 
-def _on_top(preset: Any, own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the preset with the values of ``own`` that are not defaults on top."""
+def _merge_preset(preset: Any, own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the preset, overridden by the values of ``own`` that differ from their defaults."""
     result = dict(preset)
     for key, value in own.items():
         default = defaults.get(key)
         if isinstance(value, dict) and isinstance(default, dict):
-            if inner := _on_top(result.get(key, {}), value, default):
+            if inner := _merge_preset(result.get(key, {}), value, default):
                 result[key] = inner
         elif key not in defaults or value != default:
             result[key] = value
@@ -100,7 +101,7 @@ def validate_params(content: Mapping[str, Any], path: Path, origin: Mapping[str,
         lines = []
         for item in error.errors():
             section = str(item["loc"][0]) if item["loc"] else ""
-            lines.append(_explain(dict(item), (origin or {}).get(section, path), _chosen(content)))
+            lines.append(_explain(dict(item), (origin or {}).get(section, path), _environment_models(content)))
         raise SettingsError("\n".join(lines)) from None
 
 
@@ -144,10 +145,10 @@ def _read_mapping(path: Path) -> dict[str, Any]:
 
 
 def read_preset(folder: Path, section: str, name: str) -> Any:
-    """Return what the preset ``<folder>/<name>.yaml`` of a section says.
+    """Return the content of the preset ``<folder>/<name>.yaml`` of a section.
 
     Raises:
-        SettingsError: there is none; the message names those that there are.
+        SettingsError: it does not exist; the message lists the known presets.
     """
     path = folder / f"{name}.yaml"
     known = sorted(file.stem for file in folder.glob("*.yaml"))
@@ -159,7 +160,7 @@ def read_preset(folder: Path, section: str, name: str) -> Any:
     return _read_mapping(path)
 
 
-def _chosen(content: Mapping[str, Any]) -> Chosen:
+def _environment_models(content: Mapping[str, Any]) -> EnvironmentModels:
     """Return the models that the environment defines for its sections, if the environment is known."""
     environment = content.get("environment", {"kind": DEFAULT})
     try:
@@ -169,13 +170,13 @@ def _chosen(content: Mapping[str, Any]) -> Chosen:
         return {}
 
 
-def _explain(item: dict[str, Any], path: Path, chosen: Chosen) -> str:
-    keys = [str(part) for part in _without_tags(item["loc"], chosen)]
+def _explain(item: dict[str, Any], path: Path, own_models: EnvironmentModels) -> str:
+    keys = [str(part) for part in _without_tags(item["loc"], own_models)]
     name = ".".join(keys)
     given = item.get("input")
     context = item.get("ctx", {})
     if item["type"] == "extra_forbidden":
-        known = _siblings(item["loc"], chosen)
+        known = _siblings(item["loc"], own_models)
         return f"{path}: {name}: unknown key; known keys: {', '.join(known)}{_nearest(keys[-1], known)}"
     if item["type"] == "union_tag_invalid":
         kinds = [k.strip().strip("'") for k in str(context.get("expected_tags", "")).split(",")]
@@ -193,7 +194,7 @@ def _explain(item: dict[str, Any], path: Path, chosen: Chosen) -> str:
     return f"{path}: {name}: got {given!r}; {reason[:1].lower()}{reason[1:]}"
 
 
-def _without_tags(location: tuple[Any, ...], chosen: Chosen) -> list[Any]:
+def _without_tags(location: tuple[Any, ...], own_models: EnvironmentModels) -> list[Any]:
     """Remove the variant names that pydantic inserts into the path of a discriminated union."""
     keys: list[Any] = []
     models: list[type[BaseModel]] = [Params]
@@ -201,7 +202,7 @@ def _without_tags(location: tuple[Any, ...], chosen: Chosen) -> list[Any]:
         fields = {name: model.model_fields[name] for model in models for name in model.model_fields}
         if part in fields:
             keys.append(part)
-            models = chosen[part] if models == [Params] and part in chosen else _models(fields[part].annotation)
+            models = own_models[part] if models == [Params] and part in own_models else _models(fields[part].annotation)
             continue
         if variants := _variants(models, part):
             models = variants
@@ -210,13 +211,13 @@ def _without_tags(location: tuple[Any, ...], chosen: Chosen) -> list[Any]:
     return keys
 
 
-def _siblings(location: tuple[Any, ...], chosen: Chosen) -> list[str]:
+def _siblings(location: tuple[Any, ...], own_models: EnvironmentModels) -> list[str]:
     """Return the valid keys of the section with the unknown key."""
     models: list[type[BaseModel]] = [Params]
     for part in location[:-1]:
         fields = {name: model.model_fields[name] for model in models for name in model.model_fields}
         if part in fields:
-            models = chosen[part] if models == [Params] and part in chosen else _models(fields[part].annotation)
+            models = own_models[part] if models == [Params] and part in own_models else _models(fields[part].annotation)
         else:
             models = _variants(models, part) or models
     return sorted({name for model in models for name in model.model_fields})

@@ -17,8 +17,8 @@ from pipeline_lib.settings.sandbox import ProcessSandbox, Sandbox
 from pipeline_lib.settings.train import SeedSettings, TrainSettings
 
 
-def _as_the_environment_wants(value: Any, info: ValidationInfo) -> Any:
-    """Fill in the environment's own primary metric and guards where settings name none."""
+def _with_environment_defaults(value: Any, info: ValidationInfo) -> Any:
+    """Add the environment's primary metric and guards where the settings have none."""
     environment = info.data.get("environment")
     if not isinstance(value, dict) or environment is None:
         return value
@@ -37,7 +37,7 @@ class Params(Section):
     audit: AuditSettings = Field(AuditSettings(), description="the reward audit before training")
     seeds: SeedSettings = Field(SeedSettings(), description="training seeds")
     train: TrainSettings = Field(TrainSettings(), description="the update")
-    evaluate: Annotated[EvaluateSettings, BeforeValidator(_as_the_environment_wants)] = Field(
+    evaluate: Annotated[EvaluateSettings, BeforeValidator(_with_environment_defaults)] = Field(
         {},  # type: ignore[assignment]
         description="sweep, selection and test",
     )
@@ -73,15 +73,15 @@ class Params(Section):
                 f"evaluate.metric: lower values of {self.evaluate.metric} are better; choose another metric"
             )
         protocol = self.rollouts.protocol
-        if protocol != "decentralised" and (reason := task.senseless(protocol, self.environment)):
-            raise ValueError(f"rollouts.protocol: {protocol} makes no sense here: {reason}")
+        if protocol != "decentralised" and (reason := task.unsuitable(protocol, self.environment)):
+            raise ValueError(f"rollouts.protocol: {protocol} does not suit this environment: {reason}")
         for name in self.evaluate.baselines:
             if name == protocol:
                 raise ValueError(
                     f"evaluate.baselines: the base already plays {name}, which is rollouts.protocol; remove it here"
                 )
-            if reason := task.senseless(name, self.environment):
-                raise ValueError(f"evaluate.baselines: {name} makes no sense here: {reason}; remove it")
+            if reason := task.unsuitable(name, self.environment):
+                raise ValueError(f"evaluate.baselines: {name} does not suit this environment: {reason}; remove it")
         return self
 
     @model_validator(mode="after")
@@ -99,7 +99,7 @@ class Params(Section):
         task = find(self.environment.kind)
         if reason := task.unrepeatable(self.environment):
             raise ValueError(f"train.credit: {credit.kind} needs several steps from one state: {reason}")
-        agents = task.acting_together(self)
+        agents = task.max_acting(self)
         if agents is not None and agents > 1:
             plan = make_plan(**credit.model_dump())
             if reason := plan.refuse(agents, self.train.group_size):

@@ -51,7 +51,7 @@ class Server(Section):
 
 
 class AgentPolicy(Section):
-    """How one agent differs from the rest of the team; what is not set is as in the section above."""
+    """How one agent differs from the rest of the team; other settings are those of ``policy``."""
 
     trained: bool = Field(True, description="false: a frozen teammate, which stays as the base is")
     server: Server | None = Field(None, description="a model on a server plays this agent; it is not trained")

@@ -1,4 +1,4 @@
-"""Common parts of the ``problems`` sections of several environments: sizes of splits, and texts that are drawn."""
+"""Common parts of the ``problems`` sections of several environments: sizes of splits, and generated texts."""
 
 from __future__ import annotations
 

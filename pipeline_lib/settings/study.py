@@ -7,7 +7,7 @@ changed; all cells are trained with the same seeds, and each is compared with th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from pipeline_lib.settings.changes import Changes, changed_params
 from pipeline_lib.settings.load import SettingsError
 from pipeline_lib.settings.params import Params
 
-LEAST_SEEDS = 3
+MIN_SEEDS = 3
 
 
 class StudySettings(Section):
@@ -34,7 +34,7 @@ class StudySettings(Section):
         description="a level of each factor: the reference cell, with which all others are compared"
     )
     seeds: tuple[int, ...] = Field(
-        (0, 1, 2, 3, 4), min_length=LEAST_SEEDS, description="training seeds of every cell, at least three"
+        (0, 1, 2, 3, 4), min_length=MIN_SEEDS, description="training seeds of every cell, at least three"
     )
 
     @model_validator(mode="after")
@@ -72,7 +72,7 @@ def changes_of(study: StudySettings, cell: str) -> Changes:
     return {**study.changes, **{k: v for f, level in levels.items() for k, v in study.factors[f][level].items()}}
 
 
-def cell_name(levels: Iterator[str] | Any) -> str:
+def cell_name(levels: Iterable[str]) -> str:
     """Return the name of a cell: its levels."""
     return ", ".join(levels)
 
@@ -81,7 +81,7 @@ def load_study(path: Path) -> StudySettings:
     """Read a study.
 
     Raises:
-        SettingsError: the file is missing, is no YAML, or says something that cannot be; the message names all of it.
+        SettingsError: the file is missing, is not YAML, or is not a valid study; the message lists all mistakes.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -109,14 +109,14 @@ def cell_params(study: StudySettings, cell: str, file: Path, conf: Path) -> Para
         conf: folder of presets.
 
     Raises:
-        SettingsError: a change names no setting, or the settings do not go together.
+        SettingsError: a change names an unknown setting, or the settings contradict each other.
     """
     seeds = {"seeds.train": list(study.seeds), "seeds.single_agent": []}
     return changed_params({**seeds, **changes_of(study, cell)}, file, conf, f"the cell '{cell}'")
 
 
 def _as_text(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return factors and ``against`` with levels as text: YAML reads an unquoted 8 as a number."""
+    """Return factors and ``against`` with levels as text, because YAML reads an unquoted 8 as a number."""
     found: dict[str, Any] = {}
     if isinstance(factors := content.get("factors"), dict):
         found["factors"] = {

@@ -102,7 +102,7 @@ class TextTask(Task):
 
         return TextProblem(**{key: value for key, value in row.items() if key != "id"})
 
-    def type_problem(self, text: str) -> Any:
+    def parse_problem(self, text: str) -> Any:
         """Return the problem with this text."""
         from pipeline_lib.text_task.game import TextProblem
 
@@ -130,11 +130,11 @@ class TextTask(Task):
 
         return TextGame(self.agents, self.reward_bounds, self.observe, self.score)
 
-    def acting_together(self, params: Any) -> int:
+    def max_acting(self, params: Any) -> int:
         """Return the number of agents."""
         return len(self.agents)
 
-    def senseless(self, protocol: str, settings: Any) -> str:
+    def unsuitable(self, protocol: str, settings: Any) -> str:
         """Return why a protocol makes no sense in a single turn."""
         return "in a single turn it is what the base plays anyway" if protocol == "naive_concatenation" else ""
 

@@ -19,7 +19,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from pipeline_lib.settings import Params, SettingsError, load_params
-from pipeline_lib.settings.base import named_in
+from pipeline_lib.settings.base import referenced_names
 from pipeline_lib.tracking.processes import is_gone, own_process
 from tasks.chain.graph import ChainError, ask
 from tasks.looks.records import PROJECT
@@ -102,7 +102,7 @@ def with_files_of(params: Params, project: Path, folder: Path) -> tuple[Params, 
         project: the project.
         folder: the workspace.
     """
-    named = set().union(*(named_in(getattr(params, section))[1] for section in Params.model_fields))
+    named = set().union(*(referenced_names(getattr(params, section))[1] for section in Params.model_fields))
     found = {name: str(project / name) for name in named if (project / name).exists() and not (folder / name).exists()}
     content = params.model_dump(mode="json")
     return Params.model_validate(_replaced(content, found)), sorted(found.values())

@@ -62,7 +62,7 @@ def notes(params: Params) -> list[str]:
     if protocol != "decentralised":
         found.append(f"The trained team and its base play the {UNTRAINED[protocol].removeprefix('untrained ')}.")
     if not played:
-        reason = task.senseless("sequential_pipeline", environment) or "evaluate.baselines is empty"
+        reason = task.unsuitable("sequential_pipeline", environment) or "evaluate.baselines is empty"
         found.append(f"Baselines in which untrained agents read what others wrote are left out: {reason}.")
     if reading := [UNTRAINED[name].removeprefix("untrained ") for name in played if name in READING]:
         text = (

@@ -17,9 +17,9 @@ from typing import Any, cast
 from pipeline_lib.environment_api.registry import task_class
 from pipeline_lib.environment_api.task import Task
 from pipeline_lib.identity.code import Code, code_of, named_code, version
-from pipeline_lib.identity.content import Contents
-from pipeline_lib.identity.named import named_by
-from pipeline_lib.identity.syntax import SyntaxMemory
+from pipeline_lib.identity.content import DigestCache
+from pipeline_lib.identity.references import references_of
+from pipeline_lib.identity.syntax import SyntaxCache
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.storage import digest
@@ -72,7 +72,7 @@ _SWEEPING = (*_PLAYING, "evaluate.pass_k", "evaluate.validation")
 #: What is asked of the environment where a team plays.
 _TO_PLAY = ("read_problem", "make", "single_agent")
 #: What is asked of it where a page is made.
-_TO_REPORT = ("metrics", "figures", "senseless", "notes", "terms", "team_terms", "schemes")
+_TO_REPORT = ("metrics", "figures", "unsuitable", "notes", "terms", "team_terms", "schemes")
 
 STAGES: dict[str, Spec] = {
     "prepare": Spec("flows.prepare", ("environment.kind", "problems"), asks=("make_problems",)),
@@ -168,7 +168,7 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
     found["named"], found["content"] = {}, {}
     for section in [name for name in spec.reads if "." not in name]:
         try:
-            own = named_by(getattr(params, section), contents())
+            own = references_of(getattr(params, section), contents())
         except ValueError as error:
             raise SettingsError(f"{section}: {error}") from None
         found["named"] |= own.code
@@ -244,15 +244,15 @@ def inputs_of(params: Params, seed: int | None) -> dict[str, str]:
 
 
 @functools.lru_cache(maxsize=1)
-def contents() -> Contents:
+def contents() -> DigestCache:
     """Return what remembers the digests of large files of this project."""
-    return Contents(places().home / "digests.json")
+    return DigestCache(places().home / "digests.json")
 
 
 @functools.lru_cache(maxsize=1)
-def syntaxes() -> SyntaxMemory:
+def syntaxes() -> SyntaxCache:
     """Return what remembers the syntax of this project's source files."""
-    return SyntaxMemory(places().home / "syntax.json")
+    return SyntaxCache(places().home / "syntax.json")
 
 
 def _code(flow: str) -> Code:

@@ -170,6 +170,6 @@ def problem_from_text(params: Params, text: str) -> Any:
     try:
         if text.lstrip().startswith("{"):
             return task.read_problem(json.loads(text))
-        return task.type_problem(text)
+        return task.parse_problem(text)
     except (ValueError, TypeError, KeyError) as error:
         raise ChoiceError(f"this is not a problem of {params.environment.kind}: {error}") from None

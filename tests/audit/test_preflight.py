@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline_lib.audit.claims import favourite
+from pipeline_lib.audit.claims import best_policy
 from pipeline_lib.audit.ladder import bounded, compare, make_rung
 from pipeline_lib.audit.preflight import Played, preflight, within
 from pipeline_lib.audit.result import Check, Status, conclude, worst
@@ -97,11 +97,11 @@ def test_ties_at_the_top_are_broken_against_the_reward(lazy, expected):
 
 
 def test_the_best_is_what_training_could_tell_apart():
-    assert favourite([1.0, 0.99, 0.0], [1.0, 0.1, 0.0]).index == 1, "a hundredth of the gain is not seen"
-    assert favourite([1.0, 0.9, 0.0], [1.0, 0.1, 0.0]).index == 0
-    assert favourite([1.0, 0.9, 0.0], [1.0, 0.1, 0.0], errors=[0.1, 0.1, 0.0]).index == 1, "nor what is noise"
-    assert favourite([np.nan, 1.0, -np.inf], [1.0, 0.5, 0.2]).index == 1
-    assert favourite([100.99, 101.0, 100.0], [0.1, 1.0, 0.0]).share == pytest.approx(0.1), "an offset hides nothing"
+    assert best_policy([1.0, 0.99, 0.0], [1.0, 0.1, 0.0]).index == 1, "a hundredth of the gain is not seen"
+    assert best_policy([1.0, 0.9, 0.0], [1.0, 0.1, 0.0]).index == 0
+    assert best_policy([1.0, 0.9, 0.0], [1.0, 0.1, 0.0], errors=[0.1, 0.1, 0.0]).index == 1, "nor what is noise"
+    assert best_policy([np.nan, 1.0, -np.inf], [1.0, 0.5, 0.2]).index == 1
+    assert best_policy([100.99, 101.0, 100.0], [0.1, 1.0, 0.0]).share == pytest.approx(0.1), "an offset hides nothing"
 
 
 @pytest.mark.parametrize("wrong", [[0.0, 2.0], [0.0, float("nan")], [-0.1, 1.0]])

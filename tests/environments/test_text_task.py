@@ -43,7 +43,7 @@ def test_splits_are_full_differ_from_each_other_and_are_the_same_for_the_same_se
     assert task.make_problems(TextProblems(sizes=SIZES, seed=8)) != splits
     problem = splits["train"][0]
     assert task.read_problem(problem.to_json()) == problem
-    assert task.type_problem(f" {problem.text}\n") == problem
+    assert task.parse_problem(f" {problem.text}\n") == problem
     with pytest.raises(TypeError):
         task.read_problem({"word": "a", "family": "a"})
 

@@ -113,7 +113,8 @@ def test_which_baselines_make_sense_depends_on_the_environment(tmp_path: Path):
     with pytest.raises(SettingsError, match=r"the base already plays sequential_pipeline, which is rollouts.protocol"):
         load(shipped["environment"], default, **pipeline)
     with pytest.raises(
-        SettingsError, match=r"rollouts.protocol: sequential_pipeline makes no sense here: .* no other agents"
+        SettingsError,
+        match=r"rollouts.protocol: sequential_pipeline does not suit this environment: .* no other agents",
     ):
         load(shipped["environment"] | {"team": "single"}, (), **pipeline)
     table: Any = {"kind": "philosophers", "prompt": "default"}
@@ -122,7 +123,7 @@ def test_which_baselines_make_sense_depends_on_the_environment(tmp_path: Path):
         (table, "naive_concatenation", "a meal needs several"),
         (table | {"mode": "sequential"}, "sequential_pipeline", "no texts of others to read"),
     ):
-        with pytest.raises(SettingsError, match=f"evaluate.baselines: {name} makes no sense here: .*{why}"):
+        with pytest.raises(SettingsError, match=f"evaluate.baselines: {name} does not suit this environment: .*{why}"):
             load(environment, [name], problems="philosophers", **({} if environment == "philosophers" else qwen))
 
 

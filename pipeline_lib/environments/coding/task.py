@@ -41,7 +41,7 @@ class CodingTask(Task):
 
         return CodingProblem.from_json(row)
 
-    def type_problem(self, text: str) -> CodingProblem:
+    def parse_problem(self, text: str) -> CodingProblem:
         """Read a function with its docstring, and asserts below it."""
         from pipeline_lib.environments.coding.problems.typed import typed_problem
 
@@ -79,7 +79,7 @@ class CodingTask(Task):
         """Return the form in which one agent writes both functions."""
         return settings.model_copy(update={"team": "single"})
 
-    def senseless(self, protocol: str, settings: CodingEnvironment) -> str:
+    def unsuitable(self, protocol: str, settings: CodingEnvironment) -> str:
         """Return why a protocol makes no sense: it needs two agents, or a second turn."""
         if settings.team == "single":
             return "environment.team is single, and a single agent has no other agents to read"
@@ -87,7 +87,7 @@ class CodingTask(Task):
             return "with environment.turns 1 it is the same as the base"
         return ""
 
-    def acting_together(self, params: Any) -> int:
+    def max_acting(self, params: Any) -> int:
         """Return the size of the team."""
         return 1 if params.environment.team == "single" else 2
 

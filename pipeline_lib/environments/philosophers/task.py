@@ -53,7 +53,7 @@ class PhilosophersTask(Task):
 
         return Philosophers(settings)
 
-    def senseless(self, protocol: str, settings: PhilosophersEnvironment) -> str:
+    def unsuitable(self, protocol: str, settings: PhilosophersEnvironment) -> str:
         """Return why a protocol makes no sense: a single turn, no room for quotes, or nobody to read."""
         if protocol == "naive_concatenation":
             return "it plays a single turn, but a meal needs several"
@@ -65,7 +65,7 @@ class PhilosophersTask(Task):
             )
         return ""
 
-    def acting_together(self, params: Any) -> int:
+    def max_acting(self, params: Any) -> int:
         """Return the size of the largest table; one where they move, and speak, one after the other."""
         environment = params.environment
         alone = environment.mode == "sequential" and environment.message_rounds < 2

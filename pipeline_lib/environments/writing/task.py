@@ -67,7 +67,7 @@ class WritingTask(Task):
         """Return the form in which one agent writes both texts."""
         return settings.model_copy(update={"team": "single"})
 
-    def senseless(self, protocol: str, settings: WritingEnvironment) -> str:
+    def unsuitable(self, protocol: str, settings: WritingEnvironment) -> str:
         """Return why a protocol makes no sense: it needs two agents, or a second turn."""
         if settings.team == "single":
             return "environment.team is single, and a single agent has no other agents to read"
@@ -75,7 +75,7 @@ class WritingTask(Task):
             return "with environment.turns 1 it is the same as the base"
         return ""
 
-    def acting_together(self, params: Any) -> int:
+    def max_acting(self, params: Any) -> int:
         """Return the size of the team."""
         return 1 if params.environment.team == "single" else 2
 

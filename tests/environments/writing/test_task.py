@@ -9,7 +9,7 @@ from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.writing.demonstrations import FLAWS, demonstrate
 from pipeline_lib.environments.writing.problems.problem import PAIR
 from pipeline_lib.environments.writing.reading.sentences import split_sentences
-from pipeline_lib.protocols import Seat, make_protocol
+from pipeline_lib.protocols import TurnInput, make_protocol
 from pipeline_lib.settings import load_params
 from pipeline_lib.settings.load import SettingsError
 from tests.environments.writing.help import problems, work, world_of
@@ -61,9 +61,9 @@ def test_the_task_says_what_makes_no_sense_and_where_its_reward_is(tmp_path: Pat
     pair = params_of(tmp_path, "environment: writing\n").environment
     single = task.single_agent(pair)
     assert single.team == "single" and pair.team == "pair"
-    assert "no other agents to read" in task.senseless("one_round_discussion", single)
-    assert "turns 1" in task.senseless("naive_concatenation", pair) and task.notes(pair)
-    assert not task.senseless("naive_concatenation", pair.model_copy(update={"turns": 2}))
+    assert "no other agents to read" in task.unsuitable("one_round_discussion", single)
+    assert "turns 1" in task.unsuitable("naive_concatenation", pair) and task.notes(pair)
+    assert not task.unsuitable("naive_concatenation", pair.model_copy(update={"turns": 2}))
     assert task.reward_code(pair) == "pipeline_lib.environments.writing.runtime:WritingEnvironment"
     own = params_of(tmp_path, "environment: {kind: writing, reward: {kind: custom, path: 'a.b:C'}}\n").environment
     assert task.reward_code(own) == "a.b:C"
@@ -118,7 +118,7 @@ def test_text_is_quoted_as_protocols_quote_it_and_heeded(protocol: str):
             prompts += [ask.prompt for ask in asks if ask.agent == place]
             return [texts[ask.agent] for ask in asks]
 
-        seat = Seat(PAIR, (0, 1), tuple(problem.observations[role] for role in PAIR))
+        seat = TurnInput(PAIR, (0, 1), tuple(problem.observations[role] for role in PAIR))
         make_protocol(protocol).act([seat], speak)
         assert prompts[-1] == each.observation
         told = work(problem, *((each.action, theirs) if place == 0 else (theirs, each.action))).reading

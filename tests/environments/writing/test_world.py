@@ -83,7 +83,7 @@ def test_splits_share_no_family_and_the_same_settings_give_the_same_texts(task: 
 
 
 def test_more_texts_than_there_are_is_an_answer_in_words(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("pipeline_lib.problems.drawing.PATIENCE", 3)
+    monkeypatch.setattr("pipeline_lib.problems.drawing.MAX_FAILED_DRAWS", 3)
     monkeypatch.setattr("pipeline_lib.environments.writing.problems.generated.split_of", lambda family, seed: "train")
     with pytest.raises(ValueError, match=r"problems.sizes.validation: asked for 5, but only 0"):
         generate(GeneratedTexts(sizes={"train": 3, "validation": 5, "test": 3}))

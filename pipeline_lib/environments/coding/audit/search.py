@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline_lib.audit.claims import DOUBTFUL, favourite
+from pipeline_lib.audit.claims import DOUBTFUL, best_policy
 from pipeline_lib.audit.result import Check, Status
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environments.coding.audit.teams import (
@@ -81,7 +81,7 @@ def search_menu(environment: Environment[CodingProblem, Any], problems: Sequence
     rewards, passed, names = _run(environment, usable)
     mean, error = rewards.mean(axis=0), rewards.std(axis=0) / np.sqrt(max(1, len(usable) - 1))
     done = passed.mean(axis=0)
-    found = favourite(mean.ravel(), done.ravel(), error.ravel())
+    found = best_policy(mean.ravel(), done.ravel(), error.ravel())
     likes = divmod(found.index, mean.shape[1])
     team = f"helper '{names[0][likes[0]]}', main '{names[1][likes[1]]}'"
     ends = learn(rewards, seed)

@@ -22,7 +22,7 @@ from pipeline_lib.environments.coding.problems.concepts import FILTERS, REDUCTIO
 from pipeline_lib.environments.coding.problems.inputs import MISHAPS, choose_inputs
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.problems.recipe import ENTRY_POINT, HELPER, Recipe, draw
-from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_different, split_of
+from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_distinct, split_of
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def draw_problems(
             return None
         return problem
 
-    return draw_different(split, size, one, f"ask for fewer, or add to levels {list(levels)}")
+    return draw_distinct(split, size, one, f"ask for fewer, or add to levels {list(levels)}")
 
 
 def recipe_of(problem: CodingProblem) -> Recipe:

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from pipeline_lib.audit.claims import favourite, form
+from pipeline_lib.audit.claims import best_policy, form
 from pipeline_lib.audit.result import Check, Status
 from pipeline_lib.environments.philosophers.memoryless import all_tables, play_teams
 from pipeline_lib.environments.philosophers.optimum import most_meals
@@ -48,7 +48,7 @@ def search_policies(reward: Reward, sequential: bool) -> list[Check]:
 
     Returns:
         ``policies_N`` per table size: FAIL if a policy that eats less than half of what another eats earns as much as
-        any, see `claims.favourite`, or if a policy that never eats earns over two thirds of what can be earned beyond
+        any, see `claims.best_policy`, or if a policy that never eats earns over two thirds of what can be earned beyond
         waiting; WARN if some pair without a meal is rewarded more than most of those that eat.
     """
     checks = []
@@ -90,7 +90,7 @@ def _judge(
     stuck: npt.NDArray[np.bool_],
     nothing: float,
 ) -> Check:
-    found = favourite(rewards, meals)
+    found = best_policy(rewards, meals)
     likes, most, count = found.index, int(found.most), len(all_tables())
     none = rewards[meals == 0]
     eating = rewards[(meals > 0) & ~stuck]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pipeline_lib.environments.writing.problems.problem import PAIR, SINGLE, Limits, WritingProblem
 from pipeline_lib.environments.writing.problems.world import Fact, World
 from pipeline_lib.environments.writing.problems.worlds import WORLDS
-from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_different, split_of
+from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_distinct, split_of
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def draw_problems(split: str, size: int, task: str, seed: int, rng: random.Rando
         problem = draw_post(rng) if task == "summary" else draw_abstract(rng)
         return problem if split_of(problem.family, seed) == split else None
 
-    return draw_different(split, size, one, "ask for fewer")
+    return draw_distinct(split, size, one, "ask for fewer")
 
 
 def draw_post(rng: random.Random) -> WritingProblem:

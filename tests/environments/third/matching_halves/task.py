@@ -42,7 +42,7 @@ class HalvesTask(Task):
 
         return Halves(settings)
 
-    def senseless(self, protocol: str, settings: HalvesEnvironment) -> str:
+    def unsuitable(self, protocol: str, settings: HalvesEnvironment) -> str:
         if protocol == "naive_concatenation" and settings.turns == 1:
             return "with environment.turns 1 it is the same as the base"
         return ""

@@ -1,4 +1,4 @@
-"""Settings that are given in code, as Python values: presets by name, and every value that is given counts."""
+"""Settings given as Python values or names of presets; a given value always overrides a preset."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from typing import Any
 from pipeline_lib.settings.load import read_preset, validate_params
 from pipeline_lib.settings.params import Params
 
-#: How messages call the place where the settings stand.
+#: The name of the settings in messages.
 _HERE = Path("settings")
 
 
-def given_params(sections: Mapping[str, Any], conf: Path) -> Params:
-    """Return settings of which some sections are given.
+def params_from_values(sections: Mapping[str, Any], conf: Path) -> Params:
+    """Return settings with the given sections, and defaults for all others.
 
     Args:
-        sections: by name, a preset's name or a mapping.  What a preset of ``environment`` brings along for another
-            section (its key ``with``) stands below the values that are given for that section; where there is no
-            ``kind``, it is the default one.
+        sections: by name, a preset's name or a mapping.  Values given for a section override the preset that the
+            ``environment`` preset names for it (its key ``with``).  Without ``kind``, the default kind is used.
         conf: folder of presets, ``<section>/<name>.yaml``.
 
     Raises:
-        SettingsError: a preset is not there, or a setting is wrong; all mistakes are listed at once.
+        SettingsError: a preset does not exist, or a setting is invalid; all mistakes are listed at once.
     """
     found = {name: _read(conf, name, value) for name, value in sections.items()}
     if isinstance(sections.get("environment"), str):
         for name, preset in found["environment"].pop("with", {}).items():
             if not isinstance(sections.get(name), str):
-                found[name] = _on_top(read_preset(conf / name, name, str(preset)), found.get(name, {}))
+                found[name] = _override(read_preset(conf / name, name, str(preset)), found.get(name, {}))
     for name, value in found.items():
         default = getattr(Params.model_fields[name].default, "kind", None) if name in Params.model_fields else None
         if default is not None and isinstance(value, Mapping):
@@ -43,12 +42,12 @@ def _read(conf: Path, section: str, value: Any) -> Any:
     return value
 
 
-def _on_top(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both with the values of ``above`` on top; another ``kind`` takes nothing from below."""
+def _override(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``below`` with the values of ``above``; only ``above`` if the two have different kinds."""
     if above.get("kind", below.get("kind")) != below.get("kind"):
         return dict(above)
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
-        merged[key] = _on_top(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        merged[key] = _override(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return merged

@@ -1,4 +1,4 @@
-"""What the settings of a section name by a string: code, and files; a result depends on their content."""
+"""Code and files that the settings of a section name by a string; results depend on their content."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from pipeline_lib.identity.code import named_code
-from pipeline_lib.identity.content import Contents
-from pipeline_lib.settings.base import named_in
+from pipeline_lib.identity.content import DigestCache
+from pipeline_lib.settings.base import referenced_names
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """What a section names.
+class References:
+    """Code and files named by a section.
 
     Attributes:
-        code: digests by module, by the name of the code.
+        code: by name of the code, digests by module.
         versions: versions of the libraries that this code uses, by distribution.
-        content: digest (of a folder: of each file, by name), by the path that is named.
+        content: by path, the digest of a file, or for a folder the digests of its files by name.
     """
 
     code: dict[str, dict[str, str]]
@@ -27,14 +27,14 @@ class Named:
     content: dict[str, str | dict[str, str]]
 
 
-def named_by(section: BaseModel, contents: Contents) -> Named:
-    """Return what a section names; what is no path here is a name on the hub, and counts by its name.
+def references_of(section: BaseModel, contents: DigestCache) -> References:
+    """Return the code and files that a section names; names on the hub (paths that do not exist) are left out.
 
     Raises:
-        ValueError: code is named that is not there.
+        ValueError: named code does not exist.
     """
-    found = Named({}, {}, {})
-    code_names, file_names = named_in(section)
+    found = References({}, {}, {})
+    code_names, file_names = referenced_names(section)
     for name in sorted(code_names):
         own = named_code(name)
         found.code[name] = own.files
