@@ -26,7 +26,7 @@ from pipeline_lib import storage
 from pipeline_lib.evaluation.comparison import Comparison
 from pipeline_lib.evaluation.comparison import measure as measure_comparison
 from pipeline_lib.evaluation.evidence import critical, families, primary, within
-from pipeline_lib.evaluation.family import word
+from pipeline_lib.evaluation.family import verdict_of
 from pipeline_lib.evaluation.multiplicity import holm
 from pipeline_lib.evaluation.power import detectable, unbiased
 from pipeline_lib.evaluation.results import TestResult
@@ -83,7 +83,7 @@ def judged(differences: np.ndarray, codes: np.ndarray) -> tuple[str, Any]:
         p_adjusted=test.p,
         equivalence_p_adjusted=same.p,
     )
-    return word(comparison), test
+    return verdict_of(comparison), test
 
 
 def student(differences: np.ndarray, codes: np.ndarray, test: TestResult) -> tuple[bool, bool]:

@@ -1,8 +1,8 @@
 """A clustered bootstrap, which scipy lacks: it resamples whole clusters, pairs everything, and is fast.
 
 A resample of clusters is a vector of counts, so ten thousand resampled means of many checkpoints are one matrix
-product.  The interquartile mean of a resample comes from cumulated counts over the values, which are sorted once.  All
-checkpoints (or arms) share the resamples, which makes differences and maxima of them correct.
+product.  The interquartile mean of a resample is computed from cumulated counts over values that are sorted once.  All
+checkpoints (or arms) share the resamples, so their differences and maxima are correct.
 
 Percentile intervals of few clusters are too narrow by sqrt((G-1)/G) and because of normal instead of t quantiles;
 `interval` widens the percentiles accordingly (Hesterberg 2015, "expanded percentile").
@@ -22,8 +22,8 @@ from pipeline_lib.evaluation.results import Estimate, EvaluationError
 
 Array = NDArray[np.float64]
 
-#: Fewest clusters that are resampled (calibrated).
-LEAST_CLUSTERS = 8
+#: Minimum number of clusters for an interval (calibrated).
+MIN_CLUSTERS = 8
 
 
 def cluster_counts(clusters: int, resamples: int, rng: np.random.Generator) -> Array:
@@ -68,22 +68,22 @@ def clustered_bootstrap(values: ArrayLike, clusters: Codes, resamples: int, seed
 def interval(draws: Array, known: ClusteredMean, level: float, method: str, value: float | None = None) -> Estimate:
     """Return a mean with the expanded percentile interval of its resampled ``draws`` (resamples,).
 
-    With few clusters no resample leaves the range of what was seen, so percentiles cover too little however far they
-    are expanded (76 % instead of 95 % with three): below `LEAST_CLUSTERS` there is no interval.
+    Resamples of few clusters stay within the observed range, so even expanded percentiles cover too little (76 %
+    instead of 95 % with three clusters).  Below `MIN_CLUSTERS` there is no interval.
 
     Args:
         draws: the resampled statistic.
-        known: the mean and its clusters, whose degrees of freedom expand the percentiles.
+        known: the mean, its clusters and its degrees of freedom, which expand the percentiles.
         level: confidence level.
         method: how the draws were made, in words.
-        value: the statistic itself where it is not the mean.
+        value: the statistic, if it is not the mean.
     """
     clusters = known.clusters
     value = known.mean if value is None else value
     if clusters < 2:
         return Estimate(value, None, None, level, method, clusters, ONE_CLUSTER)
-    if clusters < LEAST_CLUSTERS:
-        reason = f"{clusters} families are too few to resample; it needs {LEAST_CLUSTERS}"
+    if clusters < MIN_CLUSTERS:
+        reason = f"{clusters} families are too few to resample; it needs {MIN_CLUSTERS}"
         return Estimate(value, None, None, level, method, clusters, reason)
     if np.ptp(draws) <= 1e-12 * max(1.0, abs(value)):
         return Estimate(value, None, None, level, method, clusters, "every resample gives the same value")
@@ -93,7 +93,7 @@ def interval(draws: Array, known: ClusteredMean, level: float, method: str, valu
 
 
 def expanded_tail(tail: float, units: int, df: float) -> float:
-    """Return the percentile that makes up for few resampled units: Phi(sqrt(n / (n-1)) t_df^{-1}(tail))."""
+    """Return the expanded percentile for few resampled units: Phi(sqrt(n / (n-1)) t_df^{-1}(tail))."""
     return float(stats.norm.cdf(math.sqrt(units / (units - 1)) * stats.t.ppf(tail, df)))
 
 
@@ -101,12 +101,12 @@ def simultaneous_factor(draws: Array, level: float, df: float) -> float:
     """Return c such that mean +- c standard errors covers all rows at once with probability ``level``.
 
     The max-|t| method: the ``level`` quantile over resamples of the greatest standardised deviation among the rows,
-    stretched by t / normal quantiles for few clusters.
+    multiplied by the ratio of t and normal quantiles for few clusters.
 
     Args:
         draws: (resamples, rows) resampled means with common draws.
         level: simultaneous confidence level.
-        df: least degrees of freedom of the rows' standard errors.
+        df: lowest degrees of freedom of the rows' standard errors.
     """
     deviation = draws - draws.mean(axis=0)
     sd = deviation.std(axis=0)
@@ -150,7 +150,7 @@ def crossed_bootstrap(
 ) -> Array:
     """Resample whole runs and whole clusters of problems, independently of each other (Owen 2007).
 
-    Right where each run (a training seed) answers all problems.
+    Valid if each run (a training seed) has episodes on all problems.
 
     Args:
         values: (runs, problems).
@@ -158,7 +158,7 @@ def crossed_bootstrap(
         statistic: ``mean`` or ``iqm`` over all runs and problems.
         resamples: number of resamples.
         seed: seed of the draws.
-        draw_runs: resample runs too; otherwise the statement is about these very runs.
+        draw_runs: resample runs too; otherwise the result holds for these runs only.
 
     Returns:
         (resamples,) the statistic of each resample.

@@ -1,8 +1,8 @@
-"""Means over clustered data: which observations belong together, and how certain their mean is.
+"""Means over clustered data, their standard errors and degrees of freedom.
 
 Episodes of one problem, and problems of one family, are not independent; clusters are.  The standard error is CR2 (Bell
 & McCaffrey 2002): a cluster's residual total is multiplied by 1 / (1 - its share of the observations), which corrects
-for the part that the mean has absorbed.  With clusters of one size this is the error of Miller (2024, arXiv 2411.00640)
+for the cluster's share in the mean.  With clusters of one size this is the error of Miller (2024, arXiv 2411.00640)
 times sqrt(G / (G - 1)).  With one observation per cluster it is exactly sd / sqrt(n), so that a paired comparison is
 scipy's `ttest_rel`.
 
@@ -34,7 +34,7 @@ NO_VARIATION = "no variation between families, so no interval can be estimated"
 
 
 def encode(labels: Sequence[str]) -> Codes:
-    """Return the clusters as codes 0..G-1 in order of label; the single source of who belongs together."""
+    """Return the clusters as codes 0..G-1, in order of label."""
     return np.unique(np.asarray(labels), return_inverse=True)[1].astype(np.intp)
 
 
@@ -44,14 +44,14 @@ class ClusteredMean:
 
     Attributes:
         mean: mean over observations.
-        se: standard error (CR2); 0 when the clusters do not vary, NaN when there is one cluster only.
+        se: standard error (CR2); 0 if the clusters do not vary, NaN if there is only one cluster.
         clusters: number of clusters G.
         n: number of observations.
-        df: degrees of freedom of the standard error, in [1, G - 1]; 0 when there is one cluster only.
-        carrying: how many clusters carry the variation, (sum of r^2)^2 / sum of r^4 over their residual totals r, in
-            [1, G]: about G / 3 where they vary like a normal distribution, near 1 where a single one does it all.
-        skewness: of the mean, estimated without the bias of a sample's: positive where few clusters lie far above it,
-            falling with 1 / sqrt(G); 0 below three clusters.
+        df: degrees of freedom of the standard error, in [1, G - 1]; 0 if there is only one cluster.
+        carrying: effective number of clusters that carry the variation, (sum of r^2)^2 / sum of r^4 over their residual
+            totals r, in [1, G]: about G / 3 for normal residuals, near 1 if a single cluster dominates.
+        skewness: of the mean, corrected for the bias of a sample's skewness: positive if few clusters lie far above
+            the mean; it falls with 1 / sqrt(G); 0 below three clusters.
     """
 
     mean: float
@@ -81,7 +81,7 @@ def clustered_mean(values: ArrayLike, clusters: Codes) -> ClusteredMean:
     totals = np.bincount(clusters, weights=x - mean, minlength=groups)
     squares = totals**2
     se = math.sqrt(float((squares / (1 - sizes / x.size)).sum())) / x.size
-    # Rounding leaves some 1e-17 where all values are equal; that is no variation.
+    # Rounding gives about 1e-17 if all values are equal; that is no variation.
     greatest = max(1.0, float(np.abs(x).max()))
     if np.ptp(x) <= 1e-12 * greatest or se <= 1e-14 * greatest:
         return ClusteredMean(mean, 0.0, groups, x.size, groups - 1.0, 1.0)
@@ -100,7 +100,7 @@ def _skewness(totals: Array) -> float:
 
 
 def _correlation(x: Array, clusters: Codes, sizes: Array) -> float:
-    """Return the correlation within clusters, in [0, 1], by the analysis of variance; 1 where nothing can be said."""
+    """Return the correlation within clusters, in [0, 1], by the analysis of variance; 1 if it cannot be estimated."""
     n, groups = x.size, sizes.size
     if n == groups:
         return 1.0

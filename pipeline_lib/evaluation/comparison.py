@@ -2,7 +2,7 @@
 
 The primary test is Student's t on mean differences per problem, clustered by family, averaged over training seeds: a
 claim about these teams on new problems; `evidence` decides when it can be trusted.  Welch's test, a permutation test
-and a bootstrap interval are computed too, so that a reader sees whether the answer depends on the method.
+and a bootstrap interval are computed too, to show whether the result depends on the method.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Array = NDArray[np.float64]
 Names: TypeAlias = tuple[str, str]
 
 IMPROVED, WORSE, EQUIVALENT, INCONCLUSIVE = "IMPROVED", "WORSE", "EQUIVALENT", "INCONCLUSIVE"
-#: In place of a verdict: shown beside the others, but outside the family of comparisons.
+#: In place of a verdict: the comparison is reported, but is outside the family of comparisons.
 UNTESTED = "UNTESTED"
 
 
@@ -70,22 +70,22 @@ class SeedResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Result):
-    """Two teams, the evidence, and (once `verdict.decide` has seen the whole family) the verdict.
+    """Two teams, the evidence, and the verdict, which `family.decide` adds.
 
     Attributes:
         names: the first team and the second; differences are first minus second.
         metric: primary metric.
-        info: how it is named and shown; not part of the JSON.
-        where: what the problems are called, for example ``held-out``; not part of the JSON.
+        info: its name and format; not part of the JSON.
+        where: description of the problems, for example ``held-out``; not part of the JSON.
         problems: number of problems compared.
         families: number of clusters, the unit of analysis.
-        evidence: what these families can carry.
-        runs: training runs of each team; 0 for one that no training seed belongs to.
+        evidence: the families as evidence.
+        runs: training runs of each team; 0 for a team without training seeds.
         episodes: episodes of each team.
         means: mean of each team, with clustered intervals.
         difference: the primary test: paired, clustered, over the training seeds at hand.
         bootstrap: the difference with a clustered bootstrap interval.
-        permutation: signs of clusters flipped.
+        permutation: test that flips the signs of clusters.
         welch: unpaired, for comparison with the literature; pairing makes it conservative.
         effect: Hedges' g in units of the spread over problems, interval for dependent groups.
         improvement: probability that a random episode of the first beats one of the second on the same problem.
@@ -95,19 +95,19 @@ class Comparison(Result):
         per_seed: each training seed alone; empty when neither team was trained.
         margin: smallest difference that would matter.
         alpha: family-wise error rate.
-        power: power behind the three next numbers, which hold after the family's correction.
-        detectable: true difference that this design finds with that power, or None.
-        problems_for_margin: problems needed to find a difference of the margin, or None.
-        problems_for_observed: problems needed to find the difference observed, were it true, or None.
+        power: power for the next three numbers, which hold after the correction for the family.
+        detectable: true difference that this design detects with that power, or None.
+        problems_for_margin: problems needed to detect a difference of the margin, or None.
+        problems_for_observed: problems needed to detect the observed difference if it is the true one, or None.
         faults: guards that the first team fails.
-        degenerate: what is wrong with these data as evidence, in words; empty when nothing is.
-        one_observation: they count as a single observation (identical episodes, or one family), so no verdict is due.
-        notes: what was left out, and what the reader must know.
+        degenerate: why these data are no evidence; empty if they are.
+        one_observation: they count as a single observation (identical episodes, or one family), so there is no verdict.
+        notes: episodes that were left out, and other caveats.
         family_size: number of comparisons corrected for; 0 outside the family.
         p_adjusted: Holm's p of the difference, or None.
         equivalence_p_adjusted: Holm's p of equivalence, or None.
         verdict: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE; UNTESTED outside the family.
-        sentence: what may be quoted.
+        sentence: summary that can be quoted.
     """
 
     names: Names
@@ -152,7 +152,7 @@ class Comparison(Result):
         return self.difference.degenerate == NO_VARIATION
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as a JSON object, without how metric and problems are called."""
+        """Return the result as a JSON object, without ``info`` and ``where``."""
         return {key: to_json(getattr(self, key)) for key in self.__slots__ if key not in ("info", "where")}
 
 
@@ -166,7 +166,7 @@ def measure(
     metrics: Metrics = NO_METRICS,
     where: str = "held-out",
 ) -> Comparison:
-    """Compute everything but the verdict; see `verdict.compare` for arguments and errors."""
+    """Compute everything except the verdict; see `verdict.compare` for arguments and errors."""
     pairing = pair(tabulate(a, metric, names[0]), tabulate(b, metric, names[1]), names)
     level, info = 1 - settings.alpha, describe(metric, metrics)
     clusters = pairing.clusters
@@ -177,7 +177,7 @@ def measure(
     found = families(d, clusters)
     better = _improvements(pairing)
     draws = clustered_bootstrap(np.vstack([d, better]), clusters, settings.resamples, settings.seed)
-    same = _identical(_flat(a), names[0]) or _identical(_flat(b), names[1])
+    same = _identical(_records(a), names[0]) or _identical(_records(b), names[1])
     return Comparison(
         names=names,
         metric=metric,
@@ -212,7 +212,7 @@ def measure(
 
 
 def bounds(comparison: Comparison) -> tuple[float, float] | None:
-    """Return limits of a difference that has no p value, or None when the metric has no known range.
+    """Return limits of a difference without p value, or None if the metric has no known range.
 
     They assume no distribution and hold for the whole family of comparisons at once (Bonferroni).
     """
@@ -262,7 +262,7 @@ def _per_seed(pairing: Pairing, level: float) -> tuple[SeedResult, ...]:
     )
 
 
-def _flat(episodes: Episodes) -> list[EpisodeRecord]:
+def _records(episodes: Episodes) -> list[EpisodeRecord]:
     groups = [episodes] if isinstance(episodes, Sequence) else list(episodes.values())
     return [record for group in groups for record in group]
 

@@ -1,4 +1,4 @@
-"""Curves over checkpoints: means on common problems, pointwise intervals, and a band that covers them all at once."""
+"""Curves over checkpoints: means on common problems, pointwise intervals, and a simultaneous band."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Point(Result):
         band_low: lower limit of the band that covers all checkpoints at once, or None.
         band_high: its upper limit, or None.
         p_base: Dunnett's p against the base, for exploration only, or None.
-        faults: guards it fails, in words; one that fails any is not selected.
+        faults: guards it fails, in words; with any, it is not selected.
     """
 
     step: int
@@ -49,24 +49,32 @@ class Point(Result):
     faults: tuple[str, ...] = ()
 
 
-def common_means(tables: Sequence[Table], whose: str) -> tuple[Array, Codes, list[str]]:
-    """Return (tables, problems) means on the problems that all have, their clusters, and notes."""
+def common_means(tables: Sequence[Table], owner: str) -> tuple[Array, Codes, list[str]]:
+    """Return (tables, problems) means on the problems that all tables have, their clusters, and notes.
+
+    Args:
+        tables: one per checkpoint.
+        owner: description of the tables, for messages.
+
+    Raises:
+        EvaluationError: the tables have no common problem.
+    """
     rows = []
     for table in tables:
         means = problem_means(table)[0]
         rows.append({p: means[i] for i, p in enumerate(table.problems) if not np.isnan(means[i])})
     usable = sorted(set(rows[0]).intersection(*rows))
     if not usable:
-        raise EvaluationError(f"{whose}: no problem was evaluated for all checkpoints; evaluate the missing ones")
+        raise EvaluationError(f"{owner}: no problem was evaluated for all checkpoints; evaluate the missing ones")
     every = set().union(*(table.problems for table in tables))
     notes = []
     if len(usable) < len(every):
         notes.append(
-            f"{whose}: {len(every) - len(usable)} of {len(every)} problems lack a checkpoint and were left out"
+            f"{owner}: {len(every) - len(usable)} of {len(every)} problems lack a checkpoint and were left out"
         )
     if len(usable) == 1:
         notes.append(
-            f"{whose}: one problem only, so the variation over problems is unknown; evaluate more validation problems"
+            f"{owner}: one problem only, so the variation over problems is unknown; evaluate more validation problems"
         )
     family = {p: f for table in tables for p, f in zip(table.problems, table.families, strict=True)}
     return np.array([[row[p] for p in usable] for row in rows]), encode([family[p] for p in usable]), notes

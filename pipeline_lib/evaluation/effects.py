@@ -29,9 +29,9 @@ def hedges_correction(df: float) -> float:
 def paired_hedges_g(left: ArrayLike, right: ArrayLike, clusters: Codes, t_df: float, level: float) -> Effect:
     """Return Hedges' g of two teams on the same problems, in units of their pooled spread over problems.
 
-    The interval is Student's t on the jackknife error, families left out one at a time: numerator and unit come from
-    the same families, so neither the noncentral t distribution nor an error of the difference alone is right (with ten
-    families of equal size the first covers 99.9 % for large effects).
+    The interval is Student's t with the jackknife error over families.  Difference and spread come from the same
+    families, so neither the noncentral t distribution nor an error of the difference alone is valid (with ten families
+    of equal size the noncentral t covers 99.9 % for large effects).
 
     Args:
         left: (problems,) means of the first team.
@@ -44,7 +44,7 @@ def paired_hedges_g(left: ArrayLike, right: ArrayLike, clusters: Codes, t_df: fl
     groups = int(clusters.max()) + 1
     rows = np.vstack([np.ones(a.size), a, a * a, b, b * b])
     totals = np.vstack([np.bincount(clusters, weights=row, minlength=groups) for row in rows])
-    # The first column is everything, the others everything but one family.
+    # The first column is the total, the others leave out one family each.
     n, sum_a, square_a, sum_b, square_b = totals.sum(axis=1)[:, None] - np.hstack([np.zeros((5, 1)), totals])
     spread = (square_a - sum_a**2 / n + square_b - sum_b**2 / n) / (2 * np.maximum(n - 1, 1))
     if spread.min() <= 1e-12:
@@ -62,7 +62,7 @@ def paired_hedges_g(left: ArrayLike, right: ArrayLike, clusters: Codes, t_df: fl
 
 
 def no_effect(reason: str, level: float) -> Effect:
-    """Return an effect size that does not exist, with the reason."""
+    """Return the result for an effect size that cannot be computed, with the reason."""
     return Effect(None, None, None, level, None, None, None, None, "Hedges' g", reason)
 
 

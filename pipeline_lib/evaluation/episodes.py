@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRecord:
-    """What happened in one episode.
+    """The record of one episode.
 
     Attributes:
         problem: id of the problem.
@@ -23,8 +23,8 @@ class EpisodeRecord:
         metrics: the last turn's metrics (``tests_passed``, ``all_passed``, ``cooperation``, ...).
         tokens: tokens sampled by all agents.
         details: JSON-like facts for the report (scheme, status).
-        shown: what people read, of the first episode on each problem where the evaluation was asked to keep it
-            (`pipeline_lib.evaluation.shown`); else None.
+        shown: transcript of the episode (`pipeline_lib.evaluation.transcripts`), kept on request for the first episode
+            on each problem; else None.
     """
 
     problem: str
@@ -39,7 +39,7 @@ class EpisodeRecord:
     shown: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as a JSON object with one key per attribute; ``shown`` only where there is something."""
+        """Return the record as a JSON object with one key per attribute, without ``shown`` if it is None."""
         row = dataclasses.asdict(self)
         return row if self.shown is not None else {key: value for key, value in row.items() if key != "shown"}
 

@@ -1,11 +1,11 @@
-"""How much evidence the families provide: when a t test can be trusted, and what is reported if it cannot.
+"""How much evidence the families provide: when a t test is valid, and which bounds are reported if it is not.
 
-Skewed differences, as at a ceiling, make a t test wrong on one side; `primary` and `within` widen it there
+With skewed differences, as at a ceiling, a t test is wrong on one side; `primary` and `within` widen it there
 (`skewness`).
 
 A t test assumes that unseen families vary like the observed ones.  This fails if one or two families have all the
 variation: at a ceiling or floor most families show no difference at all, and the standard error comes from a few of
-them.  `families` computes the effective number of families that carry the variation.  Below `LEAST_CARRYING` there is
+them.  `families` computes the effective number of families that carry the variation.  Below `MIN_CARRYING` there is
 no p value, and the verdict follows from bounds that assume only that values are in the metric's range.
 docs/calibration-grid.md measures both.
 """
@@ -26,9 +26,9 @@ from pipeline_lib.evaluation.results import Estimate, Result, TestResult
 from pipeline_lib.evaluation.skewness import upper_critical, upper_tail
 from pipeline_lib.evaluation.tests_of_difference import equivalence, paired
 
-#: Fewest families that must carry the variation of a difference before a t test of it is trusted (calibrated).
-LEAST_CARRYING = 3.0
-#: Below this many the reader is told that interval and p value lean on the shape of the differences.
+#: Minimum effective number of families that carry the variation of a difference, for a t test (calibrated).
+MIN_CARRYING = 3.0
+#: Below this number, a note says that interval and p value depend on the distribution of the differences.
 FEW_CARRYING = 10.0
 
 
@@ -39,8 +39,8 @@ class Families(Result):
     Attributes:
         count: number of families.
         carrying: how many carry the variation, in [1, count] (see `clusters.ClusteredMean`).
-        skewness: of the mean difference: positive where few families gain much more than the others.
-        largest: share of all problems that the largest family has, in (0, 1].
+        skewness: of the mean difference: positive if few families gain much more than the others.
+        largest: share of the largest family in all problems, in (0, 1].
         gain: mean over problems of the family differences above 0, in units of the metric.
         loss: mean over problems of those below 0, as a positive number.
     """
@@ -54,7 +54,7 @@ class Families(Result):
 
 
 def families(differences: ArrayLike, clusters: Codes) -> Families:
-    """Return what ``differences`` (n,) of problems in ``clusters`` (n,) rest on."""
+    """Return the evidence behind ``differences`` (n,) of problems in ``clusters`` (n,)."""
     d = np.asarray(differences, float)
     sizes = np.bincount(clusters)
     means = np.bincount(clusters, weights=d) / sizes
@@ -73,17 +73,17 @@ def families(differences: ArrayLike, clusters: Codes) -> Families:
 def primary(differences: ArrayLike, clusters: Codes, level: float) -> TestResult:
     """Return the paired t test, or in ``degenerate`` why these families do not support one.
 
-    Interval and p value are those of `tests_of_difference.paired`, widened where the differences lean to one side.  The
-    method is the same however the test comes out, so that p value, interval and word cannot disagree.
+    Interval and p value are those of `tests_of_difference.paired`, widened for skewed differences.  Both use the same
+    method, so that p value, interval and verdict cannot contradict each other.
     """
     test = paired(differences, clusters, level)
     found = families(differences, clusters)
     if test.statistic is None or test.df is None:
         return test
-    if found.carrying < LEAST_CARRYING:
+    if found.carrying < MIN_CARRYING:
         reason = (
             f"too few families for a test: {found.count} were evaluated and about {found.carrying:.1f} of them carry "
-            f"the variation, where at least {LEAST_CARRYING:g} are needed; evaluate problems of more families"
+            f"the variation, where at least {MIN_CARRYING:g} are needed; evaluate problems of more families"
         )
         return TestResult(test.method, test.estimate, None, None, level, None, None, None, None, test.n, reason)
     tails = upper_tail(test.statistic, test.df, found.skewness), upper_tail(-test.statistic, test.df, -found.skewness)
@@ -94,21 +94,21 @@ def primary(differences: ArrayLike, clusters: Codes, level: float) -> TestResult
 
 
 def within(test: TestResult, found: Families, margin: float, alpha: float) -> TestResult:
-    """Ask whether the difference is smaller than ``margin``: whether its whole 1 - alpha interval lies within.
+    """Test whether the difference is smaller than ``margin``: whether its whole 1 - alpha interval lies within.
 
-    That is two one-sided tests (Schuirmann 1987) at alpha / 2 each.  At alpha each they would be exact for symmetric
-    differences; but equivalence asks most of the tail that few families show, and at a ceiling it was said wrongly in
-    up to 10 % (docs/calibration-grid.md).
+    These are two one-sided tests (Schuirmann 1987) at alpha / 2 each.  At alpha each they would be exact for symmetric
+    differences, but at a ceiling, where few families show the tail, up to 10 % of the verdicts EQUIVALENT were wrong
+    (docs/calibration-grid.md).
 
     Args:
-        test: what `primary` says of the difference.
-        found: the families it rests on.
+        test: result of `primary`.
+        found: its families.
         margin: smallest difference that would matter, > 0.
         alpha: level.
 
     Returns:
-        The interval, and p, twice the greater of the two one-sided p values, which is at most alpha exactly when the
-        interval lies within the margin.
+        The interval, and p: twice the greater of the two one-sided p values.  p <= alpha exactly if the interval lies
+        within the margin.
     """
     plain = equivalence(test, margin, alpha)
     if test.estimate is None or test.se is None or test.df is None:
@@ -127,18 +127,17 @@ def within(test: TestResult, found: Families, margin: float, alpha: float) -> Te
 
 
 def critical(df: float, found: Families, alpha: float) -> float:
-    """Return the t from which a difference is significant at the two-sided level ``alpha``, mean of both directions."""
+    """Return the critical t at the two-sided level ``alpha``, averaged over both directions."""
     return (upper_critical(alpha / 2, df, found.skewness) + upper_critical(alpha / 2, df, -found.skewness)) / 2
 
 
 def mean_interval(values: ArrayLike, clusters: Codes, level: float, info: Metric) -> Estimate:
     """Return a team's own mean with its interval.
 
-    A metric with a range is taken as a proportion of it: the exact binomial interval with the number of trials that
-    would vary as much as the clustered mean does (Korn & Graubard 1998).  At a ceiling few families show that they
-    fail, and the variation seen is too small; so one family more is added, with the greatest variance that values of
-    this mean can have.  Where no family varies, the families are the trials.  A metric without a range has Student's
-    interval, widened where its families lean to one side.
+    A metric with a range is treated as a proportion of it: the interval is the exact binomial one, with the number of
+    trials that has the variance of the clustered mean (Korn & Graubard 1998).  At a ceiling few families fail, and the
+    observed variance is too small, so one family is added, with the greatest variance possible at this mean.  If no
+    family varies, the families are the trials.  A metric without a range has Student's interval, widened for skewness.
 
     Args:
         values: (problems,) in the metric's unit.
@@ -166,7 +165,7 @@ def mean_interval(values: ArrayLike, clusters: Codes, level: float, info: Metric
 
 
 def _trials(share: float, se: float, known: ClusteredMean, problems: int, tail: float) -> float:
-    """Return how many trials of probability ``share`` vary as a clustered mean with standard error ``se`` does."""
+    """Return the number of trials of probability ``share`` with the variance of the clustered mean."""
     variance, families = share * (1 - share), known.clusters
     if known.degenerate or variance == 0:
         return float(families)
@@ -182,7 +181,7 @@ def _limits(test: TestResult, found: Families, tail: float) -> tuple[float, floa
 
 
 def note(test: TestResult, found: Families) -> str:
-    """Return what a reader must know of interval and p value, a sentence; empty when there are families enough."""
+    """Return a caveat about interval and p value, one sentence; empty if there are enough families."""
     if test.p is None or found.carrying >= FEW_CARRYING:
         return ""
     return (
@@ -192,35 +191,35 @@ def note(test: TestResult, found: Families) -> str:
 
 
 def missing(families: int) -> float:
-    """Return the greatest share of families that may be absent from so many with probability 5 %, in (0, 1).
+    """Return the greatest share of families that is absent from a sample of this size with probability 5 %, in (0, 1).
 
-    1 - 0.05^(1/G), about 3 / G: the rule of three.  No method sees what is not there.
+    1 - 0.05^(1/G), about 3 / G: the rule of three.
     """
     return 1 - 0.05 ** (1 / families)
 
 
 def constant_bounds(value: float, clusters: int, alpha: float, reach: float) -> tuple[float, float]:
-    """Return limits for a mean when every one of ``clusters`` clusters shows the same value.
+    """Return limits for a mean if all of ``clusters`` clusters show the same value.
 
-    No variation means no standard error, but not certainty: with confidence 1 - alpha at most a share
-    1 - (alpha/2)^(1/G) of the population differs from what was seen (the exact binomial bound behind the rule of
-    three), and what differs lies within ``reach`` of 0.  Distribution-free and conservative.
+    Without variation there is no standard error, but still uncertainty: with confidence 1 - alpha at most a share
+    1 - (alpha/2)^(1/G) of the population has other values (the exact binomial bound behind the rule of three), and
+    these lie within ``reach`` of 0.  Distribution-free and conservative.
     """
     seen = (alpha / 2) ** (1 / clusters)
     return seen * value - (1 - seen) * reach, seen * value + (1 - seen) * reach
 
 
 def distribution_free(found: Families, alpha: float, reach: float) -> tuple[float, float]:
-    """Return limits for the mean difference that hold whatever its distribution within [-reach, reach].
+    """Return limits for the mean difference that hold for any distribution within [-reach, reach].
 
-    Hoeffding's (1963) bound in its relative-entropy form, which for a mean of 0 is the rule of three.  It is taken of
-    the difference itself, sharp where all families gain, and of the losses (or gains) alone, sharp where most families
-    show nothing; the better of the two counts, each at alpha / 4 and side.  A family counts as its share of the
-    largest one.
+    Hoeffding's (1963) bound in its relative-entropy form, which for a mean of 0 is the rule of three.  It is computed
+    for the difference itself (sharp if all families gain) and for the losses or gains alone (sharp if most families
+    show no difference), each at alpha / 4 per side; the tighter limit is used.  The sample size is the inverse share of
+    the largest family.
 
     Args:
         found: the families.
-        alpha: chance that the mean lies outside, at most.
+        alpha: maximum probability that the mean lies outside.
         reach: greatest possible difference, the width of the metric's range.
     """
     n, chance = 1 / found.largest, alpha / 4
@@ -231,9 +230,9 @@ def distribution_free(found: Families, alpha: float, reach: float) -> tuple[floa
 
 
 def _upper(mean: float, n: float, chance: float) -> float:
-    """Return the greatest mean of variables in [0, 1] under which ``n`` of them average ``mean`` or less.
+    """Return the upper confidence limit, at error probability ``chance``, of the mean of ``n`` variables in [0, 1].
 
-    With probability below ``chance``, that is: P(average <= mean) <= exp(-n KL(mean, limit)).
+    It solves P(average <= mean) <= exp(-n KL(mean, limit)) = chance.
     """
     mean = min(max(mean, 0.0), 1.0)
     wanted = math.log(1 / chance) / n

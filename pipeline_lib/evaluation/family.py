@@ -1,15 +1,15 @@
 """The verdict on each comparison of a family: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE.
 
-A verdict is a claim about the tested teams, on problems like the tested ones; `Comparison.new_runs` is the wider claim
+A verdict is a claim about the tested teams on new problems of the same kind; `Comparison.new_runs` is the wider claim
 about other training runs.  All comparisons of a test form one family: Holm's correction is applied to the p values of
 the differences, and separately to those of equivalence.  A real difference that is smaller than the margin is
 EQUIVALENT: the margin is the smallest difference that matters by the settings. "p > 0.05" alone is never "no effect".
 
-An uninformative comparison is left outside the family, because it would cost the others power.  A rule in the plan
-decides this before the test split is used; such comparisons are shown with the reason in place of a verdict.
+An uninformative comparison is left outside the family, because it would reduce the power of the others.  A rule in the
+plan decides this before the test split is used; such comparisons are reported with the reason in place of a verdict.
 
-Detectable differences are computed at the level that Holm's correction leaves: alpha / (m - r) in a family of m
-comparisons of which r others are significant.
+Detectable differences are computed at the level of Holm's correction: alpha / (m - r) in a family of m comparisons of
+which r others are significant.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def decide(measured: Mapping[str, Comparison], outside: Mapping[str, str] | None
 
     Args:
         measured: all comparisons by name.
-        outside: those that are not in the family, and why; names that were not measured do not matter.
+        outside: comparisons outside the family, and why; unknown names are ignored.
 
     Returns:
         All of them, in the order given.
@@ -52,13 +52,13 @@ def decide(measured: Mapping[str, Comparison], outside: Mapping[str, str] | None
     for name, p, q in zip(names, p_values, equivalences, strict=True):
         others = [family[other].difference.p for other in names if other != name]
         comparison = dataclasses.replace(
-            _promise(family[name], family[name].alpha / (len(names) - rejections(others, family[name].alpha))),
+            _with_power(family[name], family[name].alpha / (len(names) - rejections(others, family[name].alpha))),
             family_size=len(names),
             p_adjusted=p,
             equivalence_p_adjusted=q,
-            per_seed=_alone(family[name].per_seed, len(names)),
+            per_seed=_adjusted_seeds(family[name].per_seed, len(names)),
         )
-        verdict = word(comparison)
+        verdict = verdict_of(comparison)
         comparison = dataclasses.replace(comparison, verdict=verdict)
         decided[name] = dataclasses.replace(comparison, sentence=sentence(comparison))
     shown = {name: untested(measured[name], why) for name, why in outside.items() if name in measured}
@@ -72,13 +72,13 @@ def untested(comparison: Comparison, reason: str) -> Comparison:
 
 
 def identical(comparison: Comparison, reason: str) -> Comparison:
-    """Return the verdict on two teams that are known to be the same one."""
+    """Return the verdict on two teams that are known to be identical."""
     text = f"{EQUIVALENT}: {reason[:1].lower()}{reason[1:]}{guards(comparison)}"
     return dataclasses.replace(comparison, verdict=EQUIVALENT, degenerate="", sentence=text, family_size=0)
 
 
-def _promise(c: Comparison, alpha: float) -> Comparison:
-    """Fill in what this design finds with the wanted power at level ``alpha``, and how much it would take."""
+def _with_power(c: Comparison, alpha: float) -> Comparison:
+    """Add the detectable difference and the needed numbers of problems at level ``alpha``."""
     se, df = c.difference.se, c.difference.df
     if se is None or df is None:
         return c
@@ -97,8 +97,8 @@ def _promise(c: Comparison, alpha: float) -> Comparison:
     )
 
 
-def _alone(runs: tuple[SeedResult, ...], family_size: int) -> tuple[SeedResult, ...]:
-    """Correct the training runs of a comparison: Holm over the runs, each p times the size of the family."""
+def _adjusted_seeds(runs: tuple[SeedResult, ...], family_size: int) -> tuple[SeedResult, ...]:
+    """Correct the p values of single training runs: Holm over the runs, then times the size of the family."""
     corrected = holm([run.difference.p for run in runs])
     return tuple(
         dataclasses.replace(run, p_adjusted=None if p is None else min(1.0, p * family_size))
@@ -106,7 +106,7 @@ def _alone(runs: tuple[SeedResult, ...], family_size: int) -> tuple[SeedResult, 
     )
 
 
-def word(c: Comparison) -> str:
+def verdict_of(c: Comparison) -> str:
     """Return the verdict on a comparison whose p values are corrected."""
     estimate = c.difference.estimate
     if estimate is None or c.one_observation:

@@ -1,8 +1,8 @@
-"""Guards: checkpoints that must not be selected, for any value of their primary metric.
+"""Guards: conditions that a checkpoint must meet to be selected, for any value of its primary metric.
 
-A reward can be greatest when nothing happens.  A guard compares one metric of a checkpoint with a limit, or with the
-base team's value; the fingerprint check finds teams that do the same in every episode.  Guards on metrics that an
-environment does not report are named instead of passing silently.
+A reward can be highest for a team that does nothing.  A guard compares one metric of a checkpoint with a limit, or with
+the base team's value; `identical_share` detects teams that do the same in every episode.  Guards on metrics that the
+environment does not report are listed instead of passing silently.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics, describe
+from pipeline_lib.environment_api.metrics import Metrics, describe
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.metrics import by_problem, value_of
 from pipeline_lib.evaluation.results import Result
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Guarded(Result):
-    """What the guards say of one team.
+    """Result of the guards for one team.
 
     Attributes:
         failures: one sentence per guard that failed; empty when all passed.
@@ -47,9 +47,9 @@ def check_guards(
     records: Sequence[EpisodeRecord],
     base: Sequence[EpisodeRecord],
     settings: EvaluateSettings,
-    metrics: Metrics = NO_METRICS,
+    metrics: Metrics,
 ) -> Guarded:
-    """Hold one team's episodes against the guards in the settings; ``base`` may be empty when there is no base."""
+    """Check one team's episodes against the guards in the settings; ``base`` is empty if there is no base."""
     failures: list[str] = []
     missing: list[str] = []
     for guard in settings.guards:
@@ -71,7 +71,7 @@ def check_guards(
 def identical_share(records: Sequence[EpisodeRecord]) -> float:
     """Return the share of episodes that equal the most common one in reward, turns, terms, metrics and tokens.
 
-    Episodes of one problem only say nothing about this, so fewer than two problems give 0.
+    With fewer than two problems the share is 0, because episodes of one problem may well be identical.
     """
     kept = [record for record in records if record.reward is not None]
     if len({record.problem for record in kept}) < 2:

@@ -2,8 +2,8 @@
 
 The correction is Bonferroni's over all looks made so far: p times their number.  It is valid for any dependence between
 looks, needs no number of looks that is fixed in advance, and does not change a single look.  It assumes that no further
-looks follow: if the k-th look is corrected for k and one stops at the first result that suits, the error rate can be up
-to 1 + 1/2 + ... + 1/k times alpha.
+looks follow: if one corrects the k-th look for k and stops at the first significant result, the error rate can reach
+1 + 1/2 + ... + 1/k times alpha.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipeline_lib.evaluation.sentences import p_text
 
 
 def correct_for_looks(known: Iterable[Look], this: Look, result: Mapping[str, Any], alpha: float) -> dict[str, Any]:
-    """Return what a result reports about looks, as a JSON object.
+    """Return the report on looks for a test's result, as a JSON object.
 
     Args:
         known: all recorded looks, including this one.
@@ -47,7 +47,7 @@ def correct_for_looks(known: Iterable[Look], this: Look, result: Mapping[str, An
 
 
 def not_counted(reason: str) -> dict[str, Any]:
-    """Return what a result reports if looks cannot be recorded; see `correct_for_looks`."""
+    """Return the report for a result whose looks cannot be recorded; see `correct_for_looks`."""
     text = f"Looks at this test split are not counted: {reason}"
     return {"number": None, "count": None, "history": [], "p": {}, "sentence": "", "not_counted": text}
 

@@ -1,9 +1,9 @@
 """How often a test split was used, and what changed in the plan between these looks.
 
-A look is a set of test episodes seen under a plan.  The same episodes under the same plan are the same look, no matter
-how often they are computed.  Another plan, other weights or other episodes are another look, because repeated looks
-until a result suits have more than one chance.  Looks count for every split that shares a problem with theirs,
-independent of the problems' ids.  `look_correction` corrects p values for several looks.
+A look is a set of test episodes evaluated under a plan.  The same episodes under the same plan are the same look, no
+matter how often they are computed.  Another plan, other weights or other episodes are another look, because each gives
+another chance of a false positive.  Looks count for every split that shares a problem with theirs, independent of the
+problems' ids.  `look_correction` corrects p values for several looks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Look(Result):
         plan: the plan under which it was made, as JSON.
         weights: digest of every checkpoint tested, by training run and role.
         problems: content hash of each test problem.
-        episodes: digest of all episodes seen; empty when the test began and did not end.
+        episodes: digest of all episodes; empty if the test began and did not end.
         run: name of the run.
         commit: commit of the code.
         time: when it was recorded, ISO 8601 in UTC.
@@ -41,12 +41,12 @@ class Look(Result):
 
     @property
     def begun(self) -> str:
-        """SHA-256 of what goes into the look: two tests with the same one differ at most in what was drawn."""
+        """SHA-256 of the inputs of the look: plan, weights and problems."""
         return storage.digest([self.plan["digest"], self.weights, sorted(self.problems)])
 
     @property
     def identity(self) -> str:
-        """SHA-256 of the look: of what goes in and what came out, not of who looked when."""
+        """SHA-256 of the look: of its inputs and its episodes, not of run and time."""
         return storage.digest([self.begun, self.episodes])
 
     @classmethod
@@ -77,7 +77,7 @@ class Sweep(Result):
 
     @property
     def identity(self) -> str:
-        """SHA-256 of the sweep, not of who made it when."""
+        """SHA-256 of the sweep, without run and time."""
         return storage.digest([self.plan["digest"], self.name, sorted(self.checkpoints), sorted(self.problems)])
 
     @classmethod
@@ -90,7 +90,7 @@ class Sweep(Result):
 def looks_at(problems: Iterable[str], known: Iterable[Look]) -> list[Look]:
     """Return the looks at any of these problems (content hashes), in order of time, each once.
 
-    A test that ended takes the place of the same test begun.
+    A test that ended replaces the record of its beginning.
     """
     wanted, known = set(problems), list(known)
     ended = {look.begun for look in known if look.episodes}
@@ -103,11 +103,11 @@ def looks_at(problems: Iterable[str], known: Iterable[Look]) -> list[Look]:
 
 
 def history(problems: Sequence[str], known: Iterable[Look]) -> list[dict[str, Any]]:
-    """Return the looks at any of these problems as JSON objects, each with what was changed since the one before.
+    """Return the looks at any of these problems as JSON objects, each with the changes since the one before.
 
     Returns:
         By look, in order of time: its number, ``time``, ``run``, ``commit``, ``plan`` (digest), ``ended``, ``shared``
-        (how many of the problems it saw), ``changed`` (each a `Change`) and the same in ``words``.
+        (number of the problems in the look), ``changed`` (each a `Change`) and the changes in ``words``.
     """
     rows: list[dict[str, Any]] = []
     before: Look | None = None
@@ -136,13 +136,13 @@ def history(problems: Sequence[str], known: Iterable[Look]) -> list[dict[str, An
 
 
 def changed_plans(known: Iterable[Look], sweeps: Iterable[Sweep], this: Look, swept: Collection[str]) -> list[str]:
-    """Say what of the plan was changed after something had been seen, a sentence without a full stop each.
+    """Describe changes of the plan after looks or sweeps, each as a sentence without a full stop.
 
     Args:
         known: all looks recorded.
         sweeps: all sweeps recorded.
-        this: the look that the result rests on.
-        swept: digests of the checkpoints in hand, without those of step 0.
+        this: the look on which the result is based.
+        swept: digests of the present checkpoints, without those of step 0.
     """
     order = looks_at(this.problems, known)
     found = [
@@ -150,12 +150,12 @@ def changed_plans(known: Iterable[Look], sweeps: Iterable[Sweep], this: Look, sw
         for i in range(len(order) - 1)
         if order[i].plan["digest"] != order[i + 1].plan["digest"]
     ]
-    told_of = {look.plan["digest"] for look in order}
+    reported = {look.plan["digest"] for look in order}
     own = [sweep for sweep in sweeps if set(sweep.checkpoints) & set(swept)]
     since = min((sweep.time for sweep in own if sweep.plan["digest"] == this.plan["digest"]), default=this.time)
     for sweep in sorted(own, key=lambda sweep: sweep.time):
-        if sweep.plan["digest"] not in told_of and sweep.time < since:
-            told_of.add(sweep.plan["digest"])
+        if sweep.plan["digest"] not in reported and sweep.time < since:
+            reported.add(sweep.plan["digest"])
             found.append(
                 f"the plan was changed after its checkpoints had been swept ({sweep.name}): "
                 f"{_joined(sweep.plan, this.plan)}"
@@ -164,10 +164,10 @@ def changed_plans(known: Iterable[Look], sweeps: Iterable[Sweep], this: Look, sw
 
 
 def seen_in_validation(problems: Collection[str], sweeps: Iterable[Sweep]) -> list[str]:
-    """Say by which runs test problems were validation problems, a sentence without a full stop each.
+    """Describe sweeps in which test problems were validation problems, each as a sentence without a full stop.
 
-    A sweep shows how every checkpoint does on them: whoever moves problems from validation to test, or back, has seen
-    them, although no look was counted.
+    A sweep evaluates every checkpoint on its validation problems.  If they are later moved to the test split, their
+    results are known although no look was counted.
     """
     runs: dict[str, set[str]] = {}
     for sweep in sorted(sweeps, key=lambda sweep: sweep.time):

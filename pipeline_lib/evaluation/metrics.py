@@ -2,7 +2,7 @@
 
 pass@k, pass^k and accuracy@k are the unbiased estimators over all n episodes of a problem, not the outcome of the first
 k.  An episode that the infrastructure lost (reward None) is left out and counted, never scored as 0.  Every problem has
-the same weight, for any number of episodes.
+the same weight, whatever its number of episodes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def value_of(record: EpisodeRecord, metric: str) -> float | None:
     """Return a metric of one episode; ``reward`` is the episode's reward, others come from its metrics.
 
     Returns:
-        None when the infrastructure failed (the record's reward is None).
+        None if the infrastructure failed (the record's reward is None).
 
     Raises:
         EvaluationError: the value is NaN or infinite, or the episode has no such metric.
@@ -105,16 +105,16 @@ def summarise_team(
 
     Args:
         records: its episodes.
-        ks: for which k to give pass@k, pass^k and accuracy@k; those above the least number of episodes that a problem
-            has are left out.
-        metrics: the environment's; they say what counts for pass@k and what the best of k is called.
+        ks: values of k for pass@k, pass^k and accuracy@k; values above the lowest number of episodes of any problem are
+            left out.
+        metrics: the environment's; they define success for pass@k, and the name of the best of k.
 
     Returns:
         ``overall`` (metric: mean over problems), ``problems`` (problem: metric: mean over its episodes), ``episodes``
         and ``lost`` (counts), ``tokens`` (sampled per episode), ``schemes`` and ``status`` (share of episodes by
         cooperation scheme and by status), ``details`` (mean per episode of numeric details, such as prompt tokens).
-        Metrics are ``reward``, everything the environment reports for every episode, and, where it has a metric that
-        says so, ``pass@k``, ``pass^k`` and the expected best of k, such as ``accuracy@k``.
+        Metrics are ``reward``, every metric that all episodes have, and, if a metric defines them, ``pass@k``,
+        ``pass^k`` and the expected best of k, such as ``accuracy@k``.
 
     Raises:
         EvaluationError: there is no episode, or a value is not a number.
@@ -148,7 +148,7 @@ def summarise_team(
 
 def _number(record: EpisodeRecord, metric: str) -> float:
     value = value_of(record, metric)
-    assert value is not None  # by_problem has left those out
+    assert value is not None  # by_problem leaves out lost episodes
     return value
 
 
@@ -168,7 +168,7 @@ def _at_k(group: Sequence[EpisodeRecord], reported: set[str], k: int, metrics: M
 
 
 def shares(records: Sequence[EpisodeRecord], detail: str) -> dict[str, float]:
-    """Return which share of episodes has each value of a detail; an episode may have a list of them, or none."""
+    """Return the share of episodes with each value of a detail; an episode may have a list of values, or none."""
     counts: dict[str, int] = {}
     for record in records:
         value = record.details.get(detail)

@@ -1,6 +1,6 @@
 """Corrections for several tests: Holm for the verdicts, Dunnett for all against one.
 
-A test without an answer (p is None) stays in the family as p = 1: leaving it out would make the others easier.
+A test without p value (None) stays in the family as p = 1; leaving it out would weaken the correction of the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline_lib.evaluation.results import EvaluationError
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Return Holm's (1979) adjusted p values, in input order; they control the family-wise error rate.
 
-    statsmodels has them, but collects garbage in every call, which takes longer than all else that a verdict computes.
+    statsmodels has them, but runs the garbage collector in every call, which takes longer than the rest of a verdict.
     """
     filled = _filled(p_values)
     order = np.argsort(filled, kind="stable")
@@ -28,7 +28,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def rejections(p_values: Sequence[float | None], alpha: float) -> int:
-    """Return how many of these tests Holm rejects in a family that has one more, which is not rejected."""
+    """Return how many of these tests Holm rejects in a family with one more test, which is not rejected."""
     for count, p in enumerate(sorted(1.0 if p is None else p for p in p_values)):
         if p > alpha / (len(p_values) + 1 - count):
             return count
@@ -44,7 +44,7 @@ def dunnett(treatments: Mapping[str, ArrayLike], control: ArrayLike, seed: int) 
         seed: seed of the quasi-Monte-Carlo integration.
 
     Returns:
-        p by name; None where nothing varies or an arm has fewer than two observations.
+        p by name; None if nothing varies or an arm has fewer than two observations.
     """
     arms = [np.asarray(values, float) for values in treatments.values()]
     base = np.asarray(control, float)
@@ -52,7 +52,7 @@ def dunnett(treatments: Mapping[str, ArrayLike], control: ArrayLike, seed: int) 
     if min(arm.size for arm in everything) < 2 or all(np.ptp(arm) == 0 for arm in everything):
         return dict.fromkeys(treatments)
     with warnings.catch_warnings():
-        # An arm without variation is fine here, the variance is pooled; scipy warns of it.
+        # scipy warns about an arm without variation, which is valid here because the variance is pooled.
         warnings.filterwarnings("ignore", "Precision loss occurred", RuntimeWarning)
         found = stats.dunnett(*arms, control=base, rng=np.random.default_rng(seed))
     return {name: float(p) for name, p in zip(treatments, found.pvalue, strict=True)}

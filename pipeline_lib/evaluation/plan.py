@@ -1,8 +1,7 @@
-"""The plan: what will be measured and how, written before the sweep.
+"""The plan of the evaluation, written before the sweep.
 
-A plan is a small JSON file that contains the digest of its own content.  Everything that is made under a plan stores a
-copy of it, so `plan_check` can find deviations later, and `looks` can find changes after a look at the test split.  All
-fields are required: a new field is compared like the others, without a list to maintain.
+A plan is a small JSON file that contains the digest of its own content.  Every result made under a plan stores a copy
+of it, so `plan_check` can find deviations later, and `looks` can find changes after a look at the test split.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ class Plan(Result):
         training_seeds: one training run each.
         single_agent_seeds: training runs of the single-agent baseline; empty without one.
         checkpoints: steps evaluated, by training seed.
-        play: how teams play in sweep and test, as JSON: the environment with its reward, the distribution that actions
-            are drawn from, and what programs may use.
+        play: how teams play in sweep and test, as JSON: environment with reward, sampling distribution, and limits of
+            programs.
         validation_problems: digest of the validation problems' ids.
         validation_content: digest of the validation problems, tests included.
         validation_size: their number.
@@ -47,15 +46,15 @@ class Plan(Result):
         test_size: their number.
         test_samples: episodes per problem.
         test_seed: sampling seed.
-        comparisons: what the selected team is compared with on the test split, the primary one first.
-        outside: which of them are left outside the family of comparisons, and why; decided before anything is tested.
+        comparisons: the teams with which the selected team is compared on the test split, the primary one first.
+        outside: comparisons outside the family, and why; decided before the test.
         alpha: family-wise error rate.
         margin: smallest difference that would matter.
-        correction: how the family is corrected.
-        power: power at which detectable effects are given.
+        correction: correction for the family of comparisons.
+        power: power for which detectable effects are computed.
         resamples: bootstrap and permutation resamples.
         resampling_seed: their seed.
-        stop_rule: when to stop: ``fixed`` is a fixed number of episodes.
+        stop_rule: ``fixed``: a fixed number of episodes.
         version: version of this format.
     """
 
@@ -94,7 +93,7 @@ class Plan(Result):
         return storage.digest(Result.to_json(self))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as a JSON object, with its digest; what `read_plan` expects in the file."""
+        """Return the plan as a JSON object with its digest, as `read_plan` reads it."""
         return {**Result.to_json(self), "digest": self.digest}
 
     def write(self, path: Path) -> None:
@@ -123,7 +122,7 @@ def make_plan(
         contents: digest of everything in the split, for ``validation`` and ``test``.
         play: how teams will play, as JSON.
         comparisons: names of the teams the selected one will be compared with, the primary first.
-        outside: which of them are left outside the family, and why.
+        outside: comparisons outside the family, and why.
         single_agent_seeds: training runs of the single-agent baseline.
 
     Raises:
@@ -167,7 +166,7 @@ def make_plan(
 
 
 def refuse_overlap(problems: Mapping[str, Sequence[str]]) -> None:
-    """Raise EvaluationError, naming a culprit, when a problem is in two splits."""
+    """Raise EvaluationError with an example if a problem is in two splits."""
     names = list(problems)
     for i, first in enumerate(names):
         for second in names[i + 1 :]:
@@ -182,7 +181,7 @@ def read_plan(path: Path) -> Plan:
     """Read a plan and check its digest.
 
     Raises:
-        EvaluationError: there is none, it is of another version, or it was edited after it was written.
+        EvaluationError: it does not exist, has another version, or was edited after it was written.
     """
     try:
         content = storage.read_json(path)

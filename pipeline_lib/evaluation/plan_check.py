@@ -1,7 +1,6 @@
-"""Check that the plan was followed, and that it was the same plan from beginning to end.
+"""Check that the plan was followed, and that it did not change between sweep and verdict.
 
-Plans are compared field by field as JSON, over the fields that they have: there is no list of fields to compare, so a
-new field of `Plan` cannot be forgotten.
+Plans are compared as JSON over all fields, so a new field of `Plan` is compared automatically.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Change(Result):
-    """One thing in which two plans differ.
+    """One difference between two plans.
 
     Attributes:
-        key: which field; inside a field that is an object, with a dot, for example ``play.sampling.temperature``.
-        before: its value in the first plan, as JSON; None where that plan does not have it.
+        key: name of the field, dotted for nested objects, for example ``play.sampling.temperature``.
+        before: its value in the first plan, as JSON; None if that plan does not have it.
         after: its value in the second.
     """
 
@@ -32,7 +31,7 @@ class Change(Result):
     after: Any
 
     def words(self, pattern: str = "{key} from {before} to {after}") -> str:
-        """Return the change in words; of lists of objects only what differs is quoted."""
+        """Return the change in words; of lists of objects, only the items that differ."""
         before, after = self.before, self.after
         if isinstance(before, list) and isinstance(after, list) and any(isinstance(x, dict) for x in before + after):
             before, after = [x for x in before if x not in after], [x for x in after if x not in before]
@@ -42,7 +41,7 @@ class Change(Result):
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> list[Change]:
-    """Return in what two plans (as JSON, `Plan.to_json`) differ, in the order of their fields."""
+    """Return the differences between two plans (as JSON, `Plan.to_json`), in the order of their fields."""
     found = []
     for key in dict.fromkeys((*before, *after)):
         name, old, new = f"{prefix}{key}", before.get(key), after.get(key)
@@ -57,11 +56,11 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "
 
 @dataclass(frozen=True, slots=True)
 class PlanCheck(Result):
-    """Whether a result followed its plan, and whether that plan was there before anything was seen.
+    """Whether a result followed its plan, and whether the plan was fixed in advance.
 
     Attributes:
-        followed: neither of the two lists that follow holds anything.
-        deviations: one sentence per thing that was done in another way than planned.
+        followed: whether there are neither deviations nor changes.
+        deviations: one sentence per deviation from the plan.
         changed: one sentence per change of the plan after checkpoints were swept or the test split was looked at.
         plan: digest of the plan.
     """
@@ -73,7 +72,7 @@ class PlanCheck(Result):
 
     @property
     def sentence(self) -> str:
-        """What must be said beside a verdict; empty when the plan was followed."""
+        """Caveats for the verdict; empty if the plan was followed."""
         parts = []
         if self.deviations:
             parts.append(f"The plan was not followed: {'; '.join(self.deviations)}.")
@@ -88,15 +87,15 @@ def check_plan(
     carried: Mapping[str, Mapping[str, Any]] | None = None,
     changed: Sequence[str] = (),
 ) -> PlanCheck:
-    """Compare what was done with what was planned.
+    """Compare a result with its plan.
 
     Args:
-        done: what was done, as a plan: made from the settings in force, then with what the results show.
+        done: the actual design as a plan, from the present settings and the results.
         plan: the plan.
         selected: step tested, by training seed.
-        carried: by name (for example ``the test``), the plan (as JSON) under which something that the result rests on
+        carried: by name of an input of the result (for example ``the test``), the plan (as JSON) under which that input
             was made.
-        changed: what else is known of changes, in words; see `looks`.
+        changed: further changes of the plan, in words; see `looks`.
     """
     planned = plan.to_json()
     deviations = [change.words("{key}: planned {before}, done {after}") for change in changes(planned, done.to_json())]
@@ -112,7 +111,7 @@ def check_plan(
 
 
 def _text(value: Any) -> str:
-    """Return a value as people read it: nothing for what is not there, objects without brackets, digests cut short."""
+    """Return a value in words: ``nothing`` for None, objects without brackets, digests shortened."""
     if value is None or value == []:
         return "nothing"
     if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):

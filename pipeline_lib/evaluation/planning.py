@@ -1,13 +1,14 @@
-"""Planning before any GPU time: how many problems, episodes and training runs are needed to detect a difference.
+"""Sample sizes: how many problems, episodes and training runs are needed to detect a difference.
 
-From the variances of a pilot (any earlier sweep or test), the paired t test over problems gives the number of problems
-(within two of Miller's formula, 2024, arXiv 2411.00640, unless there are few); training runs are a second, crossed
-source of variation.  Selection adds optimism: the expected maximum of several equal checkpoints.
+The variances come from a pilot (any earlier sweep or test).  The paired t test over problems gives the number of
+problems (at most two more than Miller's formula, 2024, arXiv 2411.00640, unless there are few).  Training runs are a
+second, crossed source of variation.  Selection adds optimism: the expected maximum of several equal checkpoints.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,19 +22,19 @@ from pipeline_lib.evaluation.power import detectable, problems_needed
 from pipeline_lib.evaluation.results import EvaluationError, Result
 from pipeline_lib.evaluation.table import Episodes, pair, tabulate
 
-MOST_PROBLEMS = 1_000_000
+MAX_PROBLEMS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Variances(Result):
-    """Where differences between two teams vary, in squared natural units.
+    """Components of the variance of differences between two teams, in squared natural units.
 
     Attributes:
-        between: omega^2, over problems, of the true difference (a family counts as its problems, see ``clustering``).
+        between: omega^2, over problems, of the true difference; ``clustering`` corrects for families.
         within_a: s_a^2, of the first team's episodes on one problem.
         within_b: s_b^2, of the second's.
-        runs: over training runs, of the mean difference; 0 when the pilot had one run and cannot say.
-        clustering: by how much families inflate the variance of a mean over problems; 1 without families.
+        runs: over training runs, of the mean difference; 0 if the pilot had only one run.
+        clustering: factor by which families inflate the variance of a mean over problems; 1 without families.
         problems: problems of the pilot.
         training_runs: training runs of the pilot.
     """
@@ -51,8 +52,8 @@ def variances(a: Episodes, b: Episodes, metric: str) -> Variances:
     """Estimate the variances from a pilot's episodes of two teams (moment estimates, never below 0).
 
     Raises:
-        EvaluationError: fewer than two problems in common, or one episode per problem only (then the spread within
-            a problem cannot be told from that between problems).
+        EvaluationError: fewer than two common problems, or only one episode per problem (then the variance within
+            problems cannot be separated from that between problems).
     """
     pairing = pair(tabulate(a, metric, "the first team"), tabulate(b, metric, "the second team"))
     if len(pairing.problems) < 2:
@@ -64,7 +65,7 @@ def variances(a: Episodes, b: Episodes, metric: str) -> Variances:
     clustered = clustered_mean(difference, pairing.clusters)
     simple = spread / difference.size
     per_run = (pairing.a_means - pairing.b_means).mean(axis=1) if pairing.aligned else pairing.a_means.mean(axis=1)
-    noise = (spread_within(pairing.a_means - pairing.b_means) if pairing.aligned else 0.0) / difference.size
+    noise = (interaction_variance(pairing.a_means - pairing.b_means) if pairing.aligned else 0.0) / difference.size
     return Variances(
         between=max(0.0, spread - within_a / samples_a - within_b / samples_b),
         within_a=within_a,
@@ -76,8 +77,8 @@ def variances(a: Episodes, b: Episodes, metric: str) -> Variances:
     )
 
 
-def spread_within(rows: NDArray[np.float64]) -> float:
-    """Return the interaction variance of (runs, problems): what is left of each cell after row and column means."""
+def interaction_variance(rows: NDArray[np.float64]) -> float:
+    """Return the interaction variance of (runs, problems): the variance after removal of row and column means."""
     rest = rows - rows.mean(axis=1, keepdims=True) - rows.mean(axis=0, keepdims=True) + rows.mean()
     freedom = (rows.shape[0] - 1) * (rows.shape[1] - 1)
     return float((rest**2).sum() / freedom) if freedom else 0.0
@@ -86,13 +87,13 @@ def spread_within(rows: NDArray[np.float64]) -> float:
 def requirements(
     pilot: Variances,
     differences: Sequence[float],
-    samples: Sequence[int] = (1, 2, 4, 8, 16),
-    runs: Sequence[int] = (1, 3, 5, 10),
+    samples: Sequence[int],
+    runs: Sequence[int],
     alpha: float = 0.05,
     power: float = 0.8,
     checkpoints: int = 8,
 ) -> list[dict[str, Any]]:
-    """Return what each wanted difference needs, one row per difference, samples per problem and training runs.
+    """Return the needed sample sizes, one row per difference, samples per problem and number of training runs.
 
     Args:
         pilot: variances, from `variances` or by hand.
@@ -105,9 +106,9 @@ def requirements(
 
     Returns:
         Rows with ``difference``, ``samples``, ``runs``, ``problems`` (for a statement about the teams trained),
-        ``problems_new_runs`` (for one about other training runs; None where no number of problems is enough, or with
+        ``problems_new_runs`` (for one about other training runs; None if no number of problems is enough, or with
         fewer than three runs), ``test_episodes`` (all teams: the runs and one base), ``sweep_episodes`` (all
-        checkpoints of all runs and the base, on as many problems) and ``optimism`` (expected luck of the best of
+        checkpoints of all runs and the base, on as many problems) and ``optimism`` (expected excess of the best of
         ``checkpoints`` equal ones on as many problems, in natural units).
     """
     rows = []
@@ -142,7 +143,7 @@ def expected_maximum(count: int) -> float:
 
 
 def _within(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the variance of episodes within a problem, and how many independent episodes a problem's mean averages."""
+    """Return the variance of episodes within a problem, and the mean number of independent episodes per problem."""
     present = (~np.isnan(values)).sum(axis=2)
     if (present < 2).all():
         raise EvaluationError(
@@ -176,10 +177,6 @@ def _problems_new_runs(
         df = variance**2 / (over_runs**2 / (runs - 1) + over_problems**2 / max(1, problems - 1))
         return detectable(math.sqrt(variance), df, alpha, power) <= abs(difference)
 
-    if not found(MOST_PROBLEMS):
+    if not found(MAX_PROBLEMS):
         return None
-    low, high = 1, MOST_PROBLEMS
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if found(middle) else (middle, high)
-    return high
+    return 2 + bisect_left(range(2, MAX_PROBLEMS), True, key=found)

@@ -7,6 +7,7 @@ Exact (noncentral t) for t tests; `questions_needed` is the normal approximation
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from functools import lru_cache
 
 from scipy import optimize, stats
@@ -25,7 +26,7 @@ def _power_beyond(critical: float, noncentrality: float, df: float) -> float:
 
 
 def detectable(se: float, df: float, alpha: float, power: float, critical: float | None = None) -> float:
-    """Return the true difference that a two-sided t test with this standard error finds with probability ``power``.
+    """Return the true difference that a two-sided t test with this standard error detects with probability ``power``.
 
     For large df this is (z_{1-alpha/2} + z_power) se: 2.80 se at 5 % and 80 %.
 
@@ -34,7 +35,7 @@ def detectable(se: float, df: float, alpha: float, power: float, critical: float
         df: its degrees of freedom, at least 1.
         alpha: two-sided level.
         power: wanted power.
-        critical: the t beyond which the test rejects; Student's at ``alpha`` unless given.
+        critical: critical value of the test; None for Student's at ``alpha``.
     """
     _check(alpha, power)
     if se <= 0 or df < 1:
@@ -43,7 +44,7 @@ def detectable(se: float, df: float, alpha: float, power: float, critical: float
 
 
 def unbiased(se: float, df: float) -> float:
-    """Return an estimated standard error without its bias: on average the root of a variance is too small."""
+    """Return an estimated standard error corrected for bias: the root of an estimated variance is too small."""
     return se * math.sqrt(df / 2) * math.exp(math.lgamma(df / 2) - math.lgamma((df + 1) / 2))
 
 
@@ -83,8 +84,8 @@ def problems_needed(
 ) -> int:
     """Return the fewest problems at which the paired t test over problems finds ``difference``.
 
-    `questions_needed` takes the t test for a normal one and says about two problems less, so the search begins there.
-    statsmodels' solver gives no number for differences of several standard deviations (NaN from 6 on).
+    The search starts from `questions_needed`, which uses the normal distribution and gives about two problems fewer.
+    statsmodels' solver returns NaN for differences of six standard deviations or more.
 
     Args:
         difference: true mean difference to be found, in natural units, not 0.
@@ -104,10 +105,7 @@ def problems_needed(
     low, high = problems, problems + 1
     while not enough(high):
         low, high = high, high + 2 * (high - low)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return low + 1 + bisect_left(range(low + 1, high), True, key=enough)
 
 
 def _check(alpha: float, power: float) -> None:

@@ -1,7 +1,7 @@
 """Results of statistics: small immutable values that can be written as JSON and never contain NaN.
 
-If the data cannot answer a question (no variation, a single problem, nothing in common), the numbers are None and
-``degenerate`` gives the reason.  Questions that make no sense raise `EvaluationError`, whose message says what to do.
+If a number cannot be computed from the data (no variation, a single problem, no common problems), it is None and
+``degenerate`` gives the reason.  Invalid arguments raise `EvaluationError`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class EvaluationError(ValueError):
-    """The episodes or settings given cannot be evaluated; the message names the culprit and says what to do."""
+    """The given episodes or settings cannot be evaluated; the message names the cause and the remedy."""
 
 
 class Result:
@@ -53,13 +53,13 @@ class Estimate(Result):
     """A number with an interval.
 
     Attributes:
-        value: the estimate, or None when there is none.
+        value: the estimate, or None if there is none.
         low: lower limit of the interval, or None.
         high: upper limit, or None.
         level: confidence level of the interval, in (0, 1).
-        method: how the interval was made.
-        n: how many independent units (clusters) it rests on.
-        degenerate: why there is no number or no interval; empty when there is.
+        method: method of the interval.
+        n: number of independent units (clusters).
+        degenerate: why there is no number or no interval; else empty.
     """
 
     value: float | None
@@ -82,15 +82,15 @@ class TestResult(Result):
         high: upper limit, or None.
         level: confidence level of the interval.
         statistic: the test statistic, or None.
-        df: its degrees of freedom, or None when it has none.
+        df: its degrees of freedom, or None.
         p: two-sided p value (for equivalence: the greater of the two one-sided ones, twice it in `evidence.within`), or
             None.
         se: standard error of the estimate, or None.
         n: independent units (pairs, clusters) per arm.
-        degenerate: why there is no p value; empty when there is one.
+        degenerate: why there is no p value; else empty.
     """
 
-    __test__ = False  # the name starts with Test, and it is no test case of pytest
+    __test__ = False  # pytest would collect it by its name
 
     method: str
     estimate: float | None
@@ -118,8 +118,8 @@ class Effect(Result):
         correction: the factor J.
         sd: standard deviation used as the unit (pooled).
         df: degrees of freedom of the factor.
-        method: how the interval was made.
-        degenerate: why there is no effect size; empty when there is one.
+        method: method of the interval.
+        degenerate: why there is no effect size; else empty.
     """
 
     g: float | None

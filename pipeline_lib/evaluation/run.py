@@ -1,8 +1,7 @@
 """Play a team on problems and record the episodes, the same way for every team and protocol.
 
-Promises: all episodes are played side by side; the random draws of an episode depend only on the seed, its problem and
-its number, so episode j of a problem is paired between any two teams; every sampled token is counted.  Nothing is
-learned or aggregated here.
+All episodes are played side by side.  The random draws of an episode depend only on the seed, its problem and its
+number, so episode j of a problem is paired between any two teams.  Every sampled token is counted.
 """
 
 from __future__ import annotations
@@ -10,23 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
+from pipeline_lib.environment_api.task import Problem
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.shown import Keeper
+from pipeline_lib.evaluation.transcripts import TranscriptRecorder
 from pipeline_lib.play import Decision, Player, paired
-
-
-class Problem(Protocol):
-    """What evaluation needs of a problem."""
-
-    @property
-    def id(self) -> str:
-        """Return the name, unique among the problems evaluated."""
-
-    @property
-    def family(self) -> str:
-        """Return the cluster that statistics resample."""
 
 
 def evaluate_team(
@@ -35,18 +22,18 @@ def evaluate_team(
     """Play ``samples`` episodes on every problem.
 
     Args:
-        player: the team, in its environment, by its protocol.
+        player: the team with its environment and protocol.
         problems: problems with distinct ids.
         samples: episodes per problem, > 0.
-        seed: of everything drawn.
-        keep_texts: keep of the first episode on each problem what people read (`pipeline_lib.evaluation.shown`).
+        seed: seed of all random draws.
+        keep_texts: keep the transcript of the first episode on each problem (`pipeline_lib.evaluation.transcripts`).
 
     Returns:
-        One record per episode, all of a problem's together and in the order of ``problems``.  ``details`` holds, beside
-        the environment's: ``prompt_tokens`` and ``requests`` (over all agents and rounds), ``critical_path_tokens``
-        (sampled one after another if agents that speak at the same time are sampled at the same time: the latency of
-        the team, in tokens), ``cut_off`` (actions that ended by their length), and ``unread`` (prompts to which a
-        protocol added so much that they left no room in the policy's context: the agent writes nothing).
+        One record per episode, grouped by problem in the order of ``problems``.  ``details`` contains, in addition to
+        those of the environment: ``prompt_tokens`` and ``requests`` (over all agents and rounds),
+        ``critical_path_tokens`` (the latency of the team in tokens: of each round, the longest action), ``cut_off``
+        (actions that reached the length limit), and ``unread`` (prompts that a protocol made too long for the policy's
+        context; the agent then writes nothing).
 
     Raises:
         ValueError: ids repeat, ``samples`` is not positive, or the protocol cannot be played by the agents.
@@ -56,12 +43,12 @@ def evaluate_team(
     if repeated := [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]:
         raise ValueError(f"problem {repeated[0]!r} occurs more than once; its episodes could not be told apart")
     roots = paired(problems, samples, seed)
-    keeper = Keeper(player.environment, roots[::samples]) if keep_texts else None
-    episodes = replace(player, watcher=keeper).play(roots).episodes()
+    recorder = TranscriptRecorder(player.environment, roots[::samples]) if keep_texts else None
+    episodes = replace(player, watcher=recorder).play(roots).episodes()
     records = [_record(problems[i // samples], i % samples, decisions) for i, decisions in enumerate(episodes)]
-    if keeper is not None:
-        for number, shown in enumerate(keeper.kept):
-            records[number * samples] = replace(records[number * samples], shown=shown)
+    if recorder is not None:
+        for number, transcript in enumerate(recorder.transcripts):
+            records[number * samples] = replace(records[number * samples], shown=transcript)
     return records
 
 
@@ -94,7 +81,7 @@ def _record(problem: Problem, sample: int, decisions: Sequence[Decision]) -> Epi
 
 
 def _longest(decision: Decision) -> int:
-    """Return the tokens of the longest action of each round, added up."""
+    """Return the sum over rounds of the tokens of the longest action."""
     longest: dict[int, int] = {}
     for number, action in zip(decision.rounds, decision.actions, strict=True):
         longest[number] = max(longest.get(number, 0), len(action.ids))

@@ -1,10 +1,10 @@
 """Select a checkpoint of each training run by a rule fixed in advance, and estimate how far the choice can be trusted.
 
-The best of many validation means is too high by construction.  The bootstrap measures how much: the winner of a
-resample is evaluated on the problem families that the resample did not draw, where it has no such advantage.  A
-resample draws some clusters several times, so its mean varies more than that of the data; the gap is divided by that
-factor.  For equal checkpoints this gives the textbook value (1.74 standard errors for the best of 15), for a clear
-winner 0.
+The best of many validation means is biased upwards.  The bootstrap estimates this bias: the best checkpoint of a
+resample is evaluated on the problem families that are not in the resample, where it has no such advantage.  A resample
+contains some clusters several times, so its mean varies more than that of the data; the gap is divided by that factor.
+For equal checkpoints the estimate is the textbook value (1.74 standard errors for the best of 15), for a clear winner
+it is 0.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class SeedSelection(Result):
     Attributes:
         seed: training seed.
         step: the step selected.
-        mean: its validation mean; too high by about ``optimism``, never to be reported as the result.
+        mean: its validation mean, too high by about ``optimism``; not to be reported as the result.
         last: the last step.
-        guarded: whether the step passes all guards; False only when no checkpoint does.
+        guarded: whether the step passes all guards; False only if no checkpoint does.
         optimism: expected excess of the selected mean over its true value, or None with fewer than three families.
-        optimism_if_equal: the same if all checkpoints were equally good: the most that luck alone can add.
+        optimism_if_equal: the same if all checkpoints were equally good: the maximum due to chance alone.
         repeats: share of resamples that select each step.
         curve: all checkpoints.
-        notes: what the reader must know.
+        notes: caveats.
     """
 
     seed: int
@@ -72,10 +72,10 @@ class Selection(Result):
         seeds: the choice for each training seed.
         champion_seed: training seed whose selected checkpoint has the best validation mean.
         champion_step: its step.
-        base: the base on the validation split, or None when it was not evaluated.
+        base: the base on the validation split, or None if it was not evaluated.
         curve: means over all training seeds, at the steps that all have.
-        notes: what the reader must know.
-        design: what was done, for comparison with the plan.
+        notes: caveats.
+        design: the actual design, for comparison with the plan.
     """
 
     metric: str
@@ -103,7 +103,7 @@ def select(
         base: episodes of the base on the same problems; may be empty.
         evaluate: metric, rule and guards.
         verdict: alpha (intervals have level 1 - alpha), resamples and seed of the resampling.
-        metrics: the environment's, for what is said of guards.
+        metrics: the environment's, for messages about guards.
 
     Raises:
         EvaluationError: there are no checkpoints, or no problem was evaluated for all of them.
@@ -168,9 +168,9 @@ def choose(means: Array, se: Array, eligible: NDArray[np.bool_], rule: str) -> N
     Args:
         means: (..., checkpoints) in order of step.
         se: (checkpoints,) standard error of each mean, for ``one_standard_error``.
-        eligible: (checkpoints,) which may be chosen; at least one.
+        eligible: (checkpoints,) bool, which may be chosen; at least one.
         rule: ``best_mean`` (ties: the earliest) or ``one_standard_error`` (the earliest whose mean is at most one
-            standard error of the best below it).
+            standard error below the best).
 
     Returns:
         (...) position of the chosen checkpoint.
@@ -242,5 +242,5 @@ def _optimism(
     # Standard deviation of the resample's mean over that of the data's, for the families it drew.
     weights = counts[fair] * sizes
     wider = np.sqrt((weights**2).sum(axis=1) / (sizes**2).sum()) * sizes.sum() / weights.sum(axis=1)
-    # The spread of a resample is that of the data without Bessel's correction and biased; Hedges' factor of G is both.
+    # The spread of resamples lacks Bessel's correction and is biased; Hedges' factor for G corrects both.
     return float((gap / wider).mean()), float(centred.max(axis=1).mean()) / hedges_correction(sizes.size)

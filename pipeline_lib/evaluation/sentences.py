@@ -25,18 +25,18 @@ def p_text(p: float | None) -> str:
 
 
 def sentence(c: Comparison) -> str:
-    """Return what may be quoted of a decided comparison; a guard that fails is told whatever the verdict."""
-    caution = "" if c.degenerate else note(c.difference, c.evidence) or _unseen(c)
+    """Return the summary of a comparison with its verdict; failed guards are always included."""
+    caution = "" if c.degenerate else note(c.difference, c.evidence) or _rare_families(c)
     return f"{_finding(c)}{' ' * bool(caution)}{caution}{guards(c)}"
 
 
 def guards(c: Comparison) -> str:
-    """Return the guards that the first team fails, as a sentence of its own; empty when it passes all."""
+    """Return a sentence with the guards that the first team fails; empty if it passes all."""
     return f" But {c.names[0]} fails a guard: {'; '.join(c.faults)}." if c.faults else ""
 
 
 def outside_family(c: Comparison, reason: str) -> str:
-    """Return what may be quoted of a comparison that is not in the family: what was seen, and why it is no test."""
+    """Return the summary of a comparison outside the family: the means, and why it is not tested."""
     return f"{c.verdict}: {_facts(c, c.info)}. Outside the family of comparisons: {reason}.{guards(c)}"
 
 
@@ -71,11 +71,11 @@ def _finding(c: Comparison) -> str:
             f"one{corrected})."
         )
     if c.faults and c.p_adjusted is not None and c.p_adjusted <= c.alpha:
-        return f"{c.verdict}: {facts} {evidence}."  # a guard, told behind it, is why this is no improvement
-    return f"{c.verdict}: {facts} {evidence}. {_what_it_takes(c, info)}"
+        return f"{c.verdict}: {facts} {evidence}."  # `guards` adds the reason: a failed guard
+    return f"{c.verdict}: {facts} {evidence}. {_power(c, info)}"
 
 
-def _what_it_takes(c: Comparison, info: Metric) -> str:
+def _power(c: Comparison, info: Metric) -> str:
     if c.detectable is None:
         return "This design cannot tell."
     return (
@@ -86,7 +86,7 @@ def _what_it_takes(c: Comparison, info: Metric) -> str:
 
 
 def _runs(c: Comparison) -> str:
-    """Return in how many training runs alone the verdict holds; nothing against a team of one run, which all share."""
+    """Return in how many single training runs the verdict holds; empty if one team has a single run."""
     if len(c.per_seed) < 2 or 1 in c.runs:
         return ""
     sign = 1 if c.verdict == IMPROVED else -1
@@ -111,10 +111,10 @@ def _g(c: Comparison) -> str:
     return "" if c.effect.g is None else f", Hedges' g {c.effect.g:.2f}"
 
 
-def _unseen(c: Comparison) -> str:
-    """Return the caution that families of a kind too rare to be among these could turn the word, if they could.
+def _rare_families(c: Comparison) -> str:
+    """Return a caution if families too rare to be in this sample could change the verdict, else an empty text.
 
-    At worst they differ by the whole range of the metric.  A large difference stands whatever they are.
+    In the worst case their difference is the whole range of the metric.
     """
     found = abs(c.difference.estimate or 0.0)
     if c.difference.p is None or c.verdict not in (IMPROVED, WORSE, EQUIVALENT):

@@ -1,10 +1,10 @@
 """Tails of a t statistic of skewed data.
 
-If most families lose a little and a few gain much, the standard error is small just when the mean is too low, so t is
-too often far below its mean and too seldom far above it. To first order its quantile with probability q above shifts by
--g (2 z^2 + 1) / 6, where g is the skewness of the mean and z the normal quantile (Johnson 1978; Hall 1992). The
-skewness that is seen in few families is too small and uncertain, so a limit is only ever moved outwards, by `CAUTION`
-times that shift. Symmetric data keep Student's test, except for the skewness that they show by chance.
+If most families lose a little and a few gain much, the standard error is small when the mean is too low, so the
+distribution of t has a long lower tail and a short upper one.  To first order its quantile with probability q above
+shifts by -g (2 z^2 + 1) / 6, where g is the skewness of the mean and z the normal quantile (Johnson 1978; Hall 1992).
+The skewness of few families is underestimated and uncertain, so a limit is only moved outwards, by `CAUTION` times that
+shift.  Symmetric data keep Student's test, except for the skewness that they show by chance.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import math
 
 from scipy import optimize, special
 
-#: How much farther a limit is moved than the skewness seen asks for (calibrated, docs/calibration-grid.md).
+#: Factor by which the shift for the observed skewness is multiplied (calibrated, docs/calibration-grid.md).
 CAUTION = 1.5
 
-#: Tails below this are not told apart.
-_LEAST = 1e-300
+#: Smallest p value.
+_MIN_P = 1e-300
 
 
 def upper_critical(q: float, df: float, skewness: float) -> float:
-    """Return the least t that is significantly above 0 at the one-sided level ``q``, in (0, 0.5].
+    """Return the critical t for the one-sided level ``q``, in (0, 0.5].
 
     Args:
-        q: probability of a greater t where there is no difference, at most.
+        q: maximum probability of a greater t if there is no difference.
         df: degrees of freedom of the standard error, at least 1.
-        skewness: of the mean (see `clusters.ClusteredMean`).  For the limit below 0, turn its sign.
+        skewness: of the mean (see `clusters.ClusteredMean`).  For the lower limit, change its sign.
     """
     return -float(special.stdtrit(df, q)) + _outwards(q, -skewness)
 
@@ -35,10 +35,10 @@ def upper_tail(t: float, df: float, skewness: float) -> float:
     """Return the one-sided p value of ``t``, in [1e-300, 1]: the least q for which it reaches `upper_critical`."""
     plain = float(special.stdtr(df, -t))
     if plain >= 0.5 or skewness >= 0:
-        return max(plain, _LEAST)
+        return max(plain, _MIN_P)
     if t <= _outwards(0.5, -skewness):
         return 0.5
-    low = math.log(max(plain, _LEAST))
+    low = math.log(max(plain, _MIN_P))
 
     def missing(log_q: float) -> float:
         return upper_critical(math.exp(log_q), df, skewness) - t

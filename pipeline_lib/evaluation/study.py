@@ -1,4 +1,4 @@
-"""Compare the cells of a study as one family: which way of training is better?
+"""Compare the cells of a study as one family of comparisons.
 
 A verdict on one experiment is about its own teams.  A study is about ways of training, so it uses the wider test, over
 training runs and problems together (`training_runs.new_runs`).  Each cell against the reference, and each interaction
@@ -45,9 +45,9 @@ class Contrast(Result):
         cells: the cells whose means are added, then those whose means are subtracted.
         test: difference over training runs and problems.
         p_adjusted: Holm's p of the difference, or None.
-        equivalence_p_adjusted: Holm's p of "it is the margin or more", or None.
+        equivalence_p_adjusted: Holm's p of equivalence, or None.
         verdict: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE, of the first cell.
-        sentence: what may be quoted.
+        sentence: summary that can be quoted.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Contrast(Result):
 
 @dataclass(frozen=True, slots=True)
 class CellMeans:
-    """The cells of a study on the problems that all of them answered in every training run.
+    """Means of the cells of a study, on the problems with episodes in every cell and training run.
 
     Attributes:
         seeds: training seeds, the same in every cell.
@@ -86,7 +86,7 @@ def cell_means(cells: Mapping[str, Runs], metric: str) -> CellMeans:
     """Arrange the test episodes of all cells.
 
     Raises:
-        EvaluationError: a cell has other training seeds or other problems than the rest, or no episodes.
+        EvaluationError: cells differ in training seeds or problems, or a cell has no episodes.
     """
     tables = {name: tabulate(runs, metric, name) for name, runs in cells.items()}
     first_name, first = next(iter(tables.items()))
@@ -118,7 +118,7 @@ def contrasts(
         settings: alpha and margin.
 
     Returns:
-        The comparisons, in the order of the cells, interactions behind them.
+        The comparisons, in the order of the cells, then the interactions.
     """
     found = [
         Contrast(f"{cell} against {reference}", ((cell,), (reference,)), _test(means, (cell,), (reference,), settings))
@@ -137,7 +137,7 @@ def contrasts(
 def _interactions(
     means: CellMeans, levels: Mapping[str, Sequence[str]], reference: str, settings: VerdictSettings
 ) -> list[Contrast]:
-    """Return for every cell that differs from the reference in both factors how much more that does than each alone."""
+    """Return the interaction of the two factors for every cell that differs from the reference in both."""
     if len(levels[reference]) < 2:
         return []
     by_levels = {tuple(found): cell for cell, found in levels.items()}
@@ -170,7 +170,7 @@ def _test(means: CellMeans, added: Sequence[str], taken: Sequence[str], settings
 
 
 def _equivalence(test: TestResult, settings: VerdictSettings) -> float | None:
-    """Return p of "it is the margin or more": at most alpha exactly when the whole interval lies within the margin."""
+    """Return p of equivalence: at most alpha exactly if the whole interval lies within the margin."""
     p = equivalence(test, settings.margin, settings.alpha).p
     return None if p is None else min(1.0, 2 * p)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pipeline_lib.evaluation.clusters import Codes
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 
-#: From how many training runs on the bootstrap may resample them: with fewer its intervals are too narrow (calibrated).
+#: Minimum number of training runs for resampling them; with fewer, bootstrap intervals are too narrow (calibrated).
 RUNS_TO_RESAMPLE = 8
 
 
@@ -43,7 +43,7 @@ def faults(
 
 
 def other_runs(comparison: Comparison) -> str:
-    """Say what the test supports about training runs that were not made."""
+    """Return a sentence about other training runs."""
     test, info = comparison.new_runs, comparison.info
     if test.p is None or test.low is None or test.high is None or test.estimate is None:
         return f"Nothing can be said about other training runs: {test.degenerate}."
@@ -53,8 +53,8 @@ def other_runs(comparison: Comparison) -> str:
     return f"Other training runs may well show no difference: mean {info.difference(test.estimate)} ({level})."
 
 
-def price(against_last: Comparison) -> str:
-    """Say what taking the last checkpoint would have cost."""
+def cost_of_last_checkpoint(against_last: Comparison) -> str:
+    """Return a sentence about the effect of taking the last checkpoint."""
     info, difference = against_last.info, against_last.difference
     if difference.estimate is None:
         return against_last.sentence
@@ -83,13 +83,13 @@ def team(episodes: Episodes, evaluate: EvaluateSettings, verdict: VerdictSetting
 
 
 def _mean_shares(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Average mappings over training seeds; a name that one of them lacks counts 0 there."""
+    """Average mappings over training seeds; a missing name counts 0."""
     names = sorted({name for part in parts for name in part})
     return {name: float(np.mean([part.get(name, 0.0) for part in parts])) for name in names}
 
 
 def _iqm(episodes: Episodes, metric: str, verdict: VerdictSettings) -> Estimate:
-    """Return the interquartile mean over training runs and problems, resampling both where there are enough runs."""
+    """Return the interquartile mean over training runs and problems; with enough runs, both are resampled."""
     means, clusters = _complete(tabulate(episodes, metric))
     over_runs = means.shape[0] >= RUNS_TO_RESAMPLE
     draws = crossed_bootstrap(means, clusters, "iqm", verdict.resamples, verdict.seed, over_runs)
@@ -115,7 +115,7 @@ def shrinkage(
     metric: str,
     verdict: VerdictSettings,
 ) -> dict[str, Any]:
-    """Compare the selected checkpoints' validation means with their test means: what the choice owed to luck."""
+    """Compare the selected checkpoints' validation means with their test means."""
     tables = tabulate(validation, metric, "the validation episodes"), tabulate(test, metric, "the test episodes")
     refuse_overlap({"validation": tables[0].problems, "test": tables[1].problems})
     means = []

@@ -1,4 +1,4 @@
-"""From episodes to arrays: which episodes are paired, and which are left out.
+"""Arrange episodes as arrays, and pair those of two teams.
 
 Two teams are paired by (problem, sample): with the same sampling seed, sample j of a problem uses the same random
 numbers for both.  If one side of a pair is lost, both sides are left out and counted.  Each problem has the same
@@ -22,7 +22,7 @@ from pipeline_lib.storage import digest
 
 Array = NDArray[np.float64]
 
-#: Episodes of a trained team by training seed, or of a team that no training seed belongs to (the base).
+#: Episodes of a trained team by training seed, or of a team without training seeds (the base).
 Episodes: TypeAlias = Mapping[int, Sequence[EpisodeRecord]] | Sequence[EpisodeRecord]
 
 
@@ -46,7 +46,7 @@ class Table:
 
     @property
     def trained(self) -> bool:
-        """Whether the team has training seeds, over which one may generalise."""
+        """Whether the team has training seeds."""
         return self.seeds != (None,)
 
 
@@ -93,7 +93,7 @@ def tabulate(episodes: Episodes, metric: str, name: str = "the team") -> Table:
 
 
 def problem_means(table: Table) -> Array:
-    """Return (seeds, problems) means over samples; NaN where a seed has no episode of a problem."""
+    """Return (seeds, problems) means over samples; NaN if a seed has no episode of a problem."""
     present = ~np.isnan(table.values)
     count = present.sum(axis=2)
     total = np.where(present, table.values, 0.0).sum(axis=2)
@@ -105,15 +105,16 @@ class Pairing:
     """Two teams on the same problems.
 
     Attributes:
-        problems: ids of the problems both have, sorted.
+        problems: ids of the common problems, sorted.
         clusters: (problems,) family code of each.
         a: (rows, problems, samples) values of the first team, NaN where left out; a row is a training seed.
         b: (rows, problems, samples) values of the second.
-        aligned: row i of ``a`` belongs to row i of ``b``: the same training seed, or a team that has none repeated.
-        seeds: training seeds of the aligned rows (or of ``a`` when not aligned); ``(None,)`` when neither has any.
+        aligned: row i of ``a`` is paired with row i of ``b``: they have the same training seed, or one team has no
+            seeds and is repeated.
+        seeds: training seeds of the aligned rows (or of ``a`` if not aligned); ``(None,)`` if neither has any.
         trained: whether the first, and the second, team has training seeds.
         episodes: episodes used, of the first and the second team.
-        notes: in words, what was left out.
+        notes: numbers of episodes and problems left out, in words.
     """
 
     problems: tuple[str, ...]
@@ -141,7 +142,7 @@ def pair(a: Table, b: Table, names: tuple[str, str] = ("the first team", "the se
     """Pair two teams by problem and sample, and by training seed where both have the same ones.
 
     Raises:
-        EvaluationError: they have no problem in common, or disagree about families.
+        EvaluationError: they have no common problem, or a problem has two families.
     """
     common = sorted(set(a.problems) & set(b.problems))
     if not common:
@@ -161,7 +162,7 @@ def pair(a: Table, b: Table, names: tuple[str, str] = ("the first team", "the se
     aligned = a.seeds == b.seeds or not (a.trained and b.trained)
     dropped = 0
     if aligned:
-        # One mask: a pair counts when both sides are there.  A team without seeds meets every seed of the other.
+        # A pair counts if both sides exist.  A team without seeds is paired with every seed of the other.
         x, y = np.broadcast_arrays(x, y)
         missing = np.isnan(x) | np.isnan(y)
         dropped = int((missing & ~(np.isnan(x) & np.isnan(y))).sum())
@@ -187,7 +188,7 @@ def pair(a: Table, b: Table, names: tuple[str, str] = ("the first team", "the se
 
 
 def problems_digest(problems: Iterable[str]) -> str:
-    """Return the digest by which a plan names the problems of a split: that of their sorted ids."""
+    """Return the digest of the sorted ids of a split's problems."""
     return digest(sorted(set(problems)))
 
 

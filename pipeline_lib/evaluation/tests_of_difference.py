@@ -1,4 +1,4 @@
-"""Is there a difference, or none that matters?  Tests of scipy and statsmodels, degenerate data answered in words.
+"""Tests of difference and of equivalence, by scipy and statsmodels; for degenerate data they return a reason.
 
 Two independent groups: `welch_clustered`, `welch_from_summaries`.  Pairs, possibly in clusters: `paired` (Student t on
 clustered differences), `sign_flips` (permutation), `rates_paired` (McNemar).  No difference that matters: `equivalence`
@@ -36,7 +36,7 @@ def welch_from_summaries(
 
 
 def welch_clustered(a: ClusteredMean, b: ClusteredMean, level: float = 0.95) -> TestResult:
-    """Welch's test of two means with clustered standard errors, the cluster being the unit."""
+    """Welch's test of two means with clustered standard errors; the unit is the cluster."""
     if min(a.clusters, b.clusters) < 2:
         return _no_answer(
             "Welch's t test", (a.clusters, b.clusters), level, a.degenerate or b.degenerate, a.mean - b.mean
@@ -86,10 +86,9 @@ def equivalence(test: TestResult, margin: float, alpha: float) -> TestResult:
     """Test that a difference is smaller than ``margin`` either way (TOST, Schuirmann 1987).
 
     Args:
-        test: a t test of the difference (`welch_clustered`, `paired`, ...): its estimate, standard error and df count.
+        test: a t test of the difference (`welch_clustered`, `paired`, ...); uses its estimate, se and df.
         margin: smallest difference that would matter, > 0.
-        alpha: level; the interval returned is the matching 1 - 2 alpha one, which lies inside the margin exactly when
-            p <= alpha.
+        alpha: level; the interval has level 1 - 2 alpha, and lies inside the margin exactly if p <= alpha.
     """
     if margin <= 0:
         raise EvaluationError(f"the margin is the smallest difference that would matter; got {margin}, need > 0")
@@ -107,7 +106,7 @@ def equivalence(test: TestResult, margin: float, alpha: float) -> TestResult:
 
 
 def wilson(successes: int, n: int, level: float = 0.95) -> Estimate:
-    """Return a rate with Wilson's interval (1927), which is right at 0 and 1 too (0 of n: about 3/n at most)."""
+    """Return a rate with Wilson's interval (1927), which is valid at 0 and 1 too."""
     if not 0 <= successes <= n or n < 1:
         raise EvaluationError(f"{successes} successes in {n} episodes: need 0 <= successes <= n and n >= 1")
     limits = stats.binomtest(successes, n).proportion_ci(confidence_level=level, method="wilson")
@@ -137,5 +136,5 @@ def _student(
     return TestResult(method, estimate, estimate - half, estimate + half, level, t, df, p, se, n)
 
 
-def _no_answer(method: str, n: tuple[int, ...], level: float, reason: str, estimate: float | None = None) -> TestResult:
+def _no_answer(method: str, n: tuple[int, ...], level: float, reason: str, estimate: float | None) -> TestResult:
     return TestResult(method, estimate, None, None, level, None, None, None, None, n, reason)

@@ -1,6 +1,6 @@
 """Inference about other training runs: over training seeds and problems together.
 
-The tested teams are known; the claim that the *procedure* produces such teams is wider, about seeds that were not run.
+The claim that the training *procedure* produces better teams is about seeds that were not run.
 Runs and problems are crossed random effects: the variance of the mean difference is that over runs, plus that over
 (clusters of) problems, minus their interaction, which both contain (Cameron, Gelbach & Miller 2011; in a balanced
 design the classical analysis of variance), with Satterthwaite's degrees of freedom.  With fewer than three runs of a
@@ -22,7 +22,7 @@ from pipeline_lib.evaluation.table import Pairing
 
 Array = NDArray[np.float64]
 
-LEAST_RUNS = 3
+MIN_RUNS = 3
 METHOD = "t test over training runs and problems (crossed random effects)"
 
 
@@ -44,10 +44,10 @@ def new_runs(pairing: Pairing, level: float) -> TestResult:
 
     if not any(pairing.trained):
         return no_answer("neither team was trained")
-    if min(runs) < LEAST_RUNS:
+    if min(runs) < MIN_RUNS:
         return no_answer(
             f"{' and '.join(str(n) for n in runs)} training run{'s' if runs != (1,) else ''}: a statement about other "
-            f"runs needs at least {LEAST_RUNS}; this result is about the checkpoints tested"
+            f"runs needs at least {MIN_RUNS}; this result is about the checkpoints tested"
         )
     if over_problems.clusters < 2:
         return no_answer(over_problems.degenerate)

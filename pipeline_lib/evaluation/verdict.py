@@ -15,7 +15,7 @@ from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.family import decide, identical
 from pipeline_lib.evaluation.plan_check import PlanCheck
 from pipeline_lib.evaluation.results import EvaluationError, to_json
-from pipeline_lib.evaluation.summary import by_problem, faults, other_runs, price, shrinkage, team
+from pipeline_lib.evaluation.summary import by_problem, cost_of_last_checkpoint, faults, other_runs, shrinkage, team
 from pipeline_lib.evaluation.table import Episodes, problems_digest
 
 if TYPE_CHECKING:
@@ -38,16 +38,16 @@ def compare(
 
     Args:
         a: the first team's episodes by training seed, or a plain list for a team that no training seed belongs to.
-        b: the second's.
+        b: those of the second team.
         settings: alpha, margin, power, resamples and seed.
         metric: primary metric; greater is better.
-        names: how the sentence calls them.
-        faults: guards that the first team fails; with any, it is never called improved.
-        metrics: the environment's: how the sentence names and shows the metric, and its bounds.
-        where: what the sentence calls the problems.
+        names: names of the teams in the sentence.
+        faults: guards that the first team fails; with any, the verdict is never IMPROVED.
+        metrics: the environment's metrics, with name, format and bounds.
+        where: description of the problems in the sentence.
 
     Raises:
-        EvaluationError: nothing in common to compare, a value that is not a number, an episode twice.
+        EvaluationError: no common problems, a value that is not a number, or an episode twice.
     """
     return decide({"": measure(a, b, settings, metric, names, faults, metrics, where)})[""]
 
@@ -65,7 +65,7 @@ def summarise_test(
     outside: Mapping[str, str] | None = None,
     metrics: Metrics = NO_METRICS,
 ) -> dict[str, Any]:
-    """Compare the selected team with everything else on the test split, and give the verdicts.
+    """Compare the selected team with all others on the test split, and decide the verdicts.
 
     Args:
         selected: test episodes of the selected checkpoint, by training seed.
@@ -78,18 +78,18 @@ def summarise_test(
         evaluate: metric, guards, k of pass@k.
         verdict: alpha, margin, power, resamples, seed.
         validation: validation episodes of the selected checkpoints, for the shrinkage from validation to test.
-        outside: comparisons that the plan leaves outside the family, and why.  The last checkpoint is outside where it
-            is the selected one in every training run, which is known before the test, and else never.
+        outside: comparisons that the plan leaves outside the family, and why.  The last checkpoint is outside if and
+            only if it is the selected one in every training run, which is known before the test.
         metrics: the environment's.
 
     Returns:
         A JSON object: ``verdict`` and ``sentence`` of the primary comparison (against the base), ``comparisons`` (by
         name, each a `Comparison`), ``teams`` (metrics overall, IQM with interval), ``problems`` (mean of the primary
-        metric by problem and team), ``shrinkage``, ``price_of_the_default``, ``design`` (what was done, as far as the
-        episodes and settings show it) and ``plan``, which says that there was none until `bind` is told of one.
+        metric by problem and team), ``shrinkage``, ``price_of_the_default``, ``design`` (the actual design, from
+        episodes and settings) and ``plan``, which says that there is none until `add_plan_and_looks` adds it.
 
     Raises:
-        EvaluationError: no test episodes, nothing in common, a value that is not a number, or validation problems
+        EvaluationError: no test episodes, no common problems, a value that is not a number, or validation problems
             among the test problems.
     """
     if not selected:
@@ -106,10 +106,9 @@ def summarise_test(
     }
     planned = dict(outside or {})
     same = dict(selected_steps) == dict(last_steps)
-    decided = decide(
-        measured, {name: planned.get(name, "") for name in {*planned} - {LAST} | ({LAST} if same else set())}
-    )
-    default = price(decided[LAST])
+    left_out = {name: why for name, why in planned.items() if name != LAST}
+    decided = decide(measured, left_out | {LAST: planned.get(LAST, "")} if same else left_out)
+    default = cost_of_last_checkpoint(decided[LAST])
     if same:
         default = "The checkpoint selected is the last one in every training run, so the default costs nothing."
         decided[LAST] = identical(decided[LAST], default)
@@ -150,16 +149,16 @@ def summarise_test(
     }
 
 
-def bind(result: Mapping[str, Any], check: PlanCheck, looks: Mapping[str, Any]) -> dict[str, Any]:
-    """Tie a test's result to its plan and to the looks at its problems; what must be said of them joins the sentence.
+def add_plan_and_looks(result: Mapping[str, Any], check: PlanCheck, looks: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the plan check and the looks to a test's result, and their caveats to its sentence.
 
     Args:
-        result: of `summarise_test`.
-        check: whether the plan was followed, and whether it was fixed before anything was seen.
-        looks: of `correct_for_looks` or `not_counted` of `look_correction`.
+        result: result of `summarise_test`.
+        check: whether the plan was followed, and whether it was fixed in advance.
+        looks: result of `look_correction.correct_for_looks` or `look_correction.not_counted`.
 
     Returns:
-        The result with ``plan`` and ``looks``, and its ``sentence`` continued where there is something to say.
+        The result with ``plan`` and ``looks``, and with caveats added to ``sentence``.
     """
     sentences = (result["sentence"], looks["sentence"], check.sentence)
     return {

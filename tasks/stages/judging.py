@@ -9,7 +9,7 @@ from pipeline_lib import storage
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.plan import read_plan
 from pipeline_lib.evaluation.plan_check import check_plan
-from pipeline_lib.evaluation.verdict import BASE, bind, summarise_test
+from pipeline_lib.evaluation.verdict import BASE, add_plan_and_looks, summarise_test
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, outside
 from tasks.experiment.episode_files import read_episodes, swept, tested_file
@@ -96,7 +96,7 @@ def bound(
     looks, changed = record_look_of_verdict(params, done, run, tested)
     check = check_plan(done, plan, tested["design"]["selected"], carried, changed)
     design = {**done.to_json(), "selected": tested["design"]["selected"]}
-    return bind({**tested, "design": design}, check, looks)
+    return add_plan_and_looks({**tested, "design": design}, check, looks)
 
 
 def headline(result: dict[str, Any]) -> dict[str, Any]:

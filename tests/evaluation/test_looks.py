@@ -10,7 +10,7 @@ from pipeline_lib.evaluation.look_correction import correct_for_looks, not_count
 from pipeline_lib.evaluation.looks import Look, Sweep, changed_plans, history, looks_at, seen_in_validation
 from pipeline_lib.evaluation.plan import Plan, make_plan
 from pipeline_lib.evaluation.plan_check import check_plan
-from pipeline_lib.evaluation.verdict import bind
+from pipeline_lib.evaluation.verdict import add_plan_and_looks
 from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 from tests.evaluation.build import GUARDS
 
@@ -151,11 +151,11 @@ def test_a_verdict_without_p_value_or_without_repository_says_so() -> None:
 
 def test_the_sentence_goes_on_only_when_there_is_something_to_say() -> None:
     first, second = look(), look(with_(margin=0.15))
-    fine = bind(RESULT, check_plan(PLAN, PLAN), correct_for_looks([first], first, RESULT, 0.05))
+    fine = add_plan_and_looks(RESULT, check_plan(PLAN, PLAN), correct_for_looks([first], first, RESULT, 0.05))
     assert fine["sentence"] == RESULT["sentence"] and fine["plan"]["followed"]
     known = [first, second]
     check = check_plan(PLAN, PLAN, changed=changed_plans(known, [], second, []))
-    told_all = bind(RESULT, check, correct_for_looks(known, second, RESULT, 0.05))
+    told_all = add_plan_and_looks(RESULT, check, correct_for_looks(known, second, RESULT, 0.05))
     assert told_all["sentence"] == (
         "IMPROVED: it is. This is look 2 of 2 at problems of this test split; corrected for 2 looks, p = 0.04. The "
         "plan was changed after look 1 at this test split: margin from 0.05 to 0.15."
