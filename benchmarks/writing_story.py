@@ -26,7 +26,7 @@ from pipeline_lib import storage
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.environments.writing.metrics import METRICS
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.policies.embedded import one_fast_core
+from pipeline_lib.policies.embedded import single_core_numerics
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.problems.splits import load_split
@@ -114,7 +114,7 @@ def seconds(params: Params, names: Sequence[str]) -> Iterator[tuple[str, float, 
                 step = int(chosen[arm]["seeds"][seed]["step" if kind == "selected" else "last"])
                 load_checkpoint(step_folder(trained_folder(arm, int(seed)), step), team)
             protocol = which if which in params.evaluate.baselines else "decentralised"
-            with contextlib.closing(make_engine(params.rollouts)) as engine, one_fast_core():
+            with contextlib.closing(make_engine(params.rollouts)) as engine, single_core_numerics():
                 engine.load(team.policies)
                 yield (name, *timed(team, environment, protocol, engine, sampling))
 

@@ -1,7 +1,7 @@
 """The embedded model: Qwen3's architecture at a size that trains on one CPU core in seconds.
 
-With it the whole chain runs anywhere, without a hub and without a GPU, through the same code as real models.  Before
-the warm start it can do nothing.
+With it the whole chain runs without a hub and without a GPU, through the same code as real models.  Its first weights
+are random, so it needs the warm start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 if TYPE_CHECKING:
     from pipeline_lib.settings.policy import EmbeddedPolicy
 
-#: Attention implementation that is fastest together with `one_fast_core`.
+#: The fastest attention implementation under `single_core_numerics`.
 ATTENTION = "eager"
 
 
@@ -54,12 +54,12 @@ def make_model(settings: EmbeddedPolicy, tokenizer: PreTrainedTokenizerBase) -> 
 
 
 @contextmanager
-def one_fast_core() -> Iterator[None]:
+def single_core_numerics() -> Iterator[None]:
     """Run torch on one thread with the fastest float32 matrix products, and restore both settings afterwards.
 
-    At this size a second thread gains nothing on a quiet machine and loses much on a busy one, and results are the
-    same bytes only for the same number of threads.  The reduced precision is that of TF32 or bfloat16 products where
-    the processor has units for it; elsewhere products stay exact and merely take a faster path.
+    At this size a second thread is no faster on an idle machine and much slower on a busy one, and results have the
+    same bytes only with the same number of threads.  Processors with matrix units may compute products in TF32 or
+    bfloat16; on others products stay exact.
     """
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     torch.set_num_threads(1)

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.policies.base import BASE_FILE, base_digest, own_bases
-from pipeline_lib.policies.embedded import make_model, one_fast_core
+from pipeline_lib.policies.embedded import make_model, single_core_numerics
 from pipeline_lib.policies.tokenizer import train_tokenizer
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.splits import load_manifest, load_split
@@ -91,7 +91,7 @@ def _build_embedded(
         demonstrations = environment.demonstrate(problems, warm.steps * warm.batch, warm.mistakes, settings.seed)
     except ValueError as error:
         raise ProblemsError(f"policy.warm_start: {error}") from None
-    with one_fast_core():
+    with single_core_numerics():
         prompts = environment.prompts(problems)
         corpus = [text for d in demonstrations for text in (d.observation, d.action)]
         tokenizer = train_tokenizer([*corpus, *prompts], settings.vocabulary, settings.context)

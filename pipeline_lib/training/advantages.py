@@ -8,9 +8,9 @@ On MAGRPO's tree (arXiv 2508.04652) the children are the group sampled below a j
 one child, and R is the ordinary return-to-go.  The return of a decision without children is its reward.
 
 Advantages compare the returns of one group.  The paper subtracts the mean and does not divide by the standard
-deviation.  Every option does exactly what its name says, and no option is added implicitly (centring a second time
-would make all baselines equal).  If the infrastructure failed there is no reward: the decision is left out of its group
-and of every mean, and is never scored as 0.
+deviation.  No option is added implicitly (centring a second time would make all baselines equal).  If the
+infrastructure failed there is no reward: the decision is left out of its group and of every mean, and is never scored
+as 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from pipeline_lib.settings.train import AdvantageSettings
 
-#: Returns closer than this share of their size are equal: what is left of sums in another order is not a signal.
+#: Relative tolerance for equal returns: rounding errors of sums in another order are no signal.
 EQUAL = 1e-9
 
 
@@ -39,7 +39,7 @@ def returns_to_go(
         discount: in (0, 1], weight of the next turn.
 
     Returns:
-        R per decision; None where its own reward or those of all its children are missing.
+        R per decision; None if its own reward or those of all its children are missing.
 
     Raises:
         ValueError: a parent does not come before its child.
@@ -103,7 +103,7 @@ def group_advantages(
 
 
 def is_flat(returns: NDArray[np.float64]) -> bool:
-    """Return whether all returns of a group are equal, so that it teaches nothing relative to itself."""
+    """Return whether all returns of a group are equal, so that all of its relative advantages are 0."""
     return bool(np.ptp(returns) <= EQUAL * max(1.0, float(np.abs(returns).max()))) if returns.size else True
 
 
@@ -118,7 +118,7 @@ def advantages(
         settings: baseline and scale.
 
     Returns:
-        An advantage per decision; by group, whether it is flat (groups without any return are left out).
+        An advantage per decision; by group, whether all of its returns are equal (groups without returns are left out).
     """
     members: dict[int, list[int]] = {}
     for index, (value, group) in enumerate(zip(returns, groups, strict=True)):

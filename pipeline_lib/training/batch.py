@@ -3,8 +3,8 @@
 Two exact reductions happen here: equal (prompt, action) pairs become one row whose weights are summed, and rows whose
 weights are all zero are left out.  The normaliser is computed before that, so neither changes a gradient.
 
-An action consists of ids and a length, never of text, and is never padded: the trained tokens are exactly those that
-the policy sampled, including the end token and nothing after it.
+Actions are token ids, never text, and are never padded: the trained tokens are exactly those that the policy sampled,
+including the end token and nothing after it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WeightedAction:
-    """One action with its advantage, before anything is merged.
+    """One action with its advantage, before equal actions are merged.
 
     Attributes:
         prompt: token ids of the prompt.
@@ -45,10 +45,10 @@ class WeightedAction:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What became of a policy's actions.
+    """Numbers of a policy's actions.
 
-    ``actions`` are those that enter the loss, ``tokens`` their tokens; ``collapsed`` were merged into an equal row,
-    ``skipped`` have weight zero, ``truncated`` were cut off by the length limit and left out; ``rows`` are computed.
+    ``actions`` enter the loss, ``tokens`` are their tokens; ``collapsed`` were merged into an equal row, ``skipped``
+    have weight zero, ``truncated`` reached the length limit and were left out; ``rows`` go through the model.
     """
 
     actions: int
@@ -89,15 +89,15 @@ def actions_of(
     """Return the actions to train on, and the number of truncated ones left out, by policy.
 
     Args:
-        experience: what was played.
-        advantages: for each decision one per action; an action without one (infrastructure failure) is left out.
+        experience: the experience of a step.
+        advantages: for each decision one per action; actions with None (infrastructure failure) are left out.
         mask_truncated: leave truncated actions out.
     """
     found: dict[str, list[WeightedAction]] = {}
     truncated: dict[str, int] = {}
     for decision, row in zip(experience.decisions, advantages, strict=True):
-        said = zip(decision.policies, decision.prompts, decision.actions, row, strict=True)
-        for policy, prompt, action, advantage in said:
+        sampled = zip(decision.policies, decision.prompts, decision.actions, row, strict=True)
+        for policy, prompt, action, advantage in sampled:
             if advantage is None:
                 continue
             rows = found.setdefault(policy, [])
@@ -113,7 +113,7 @@ def normaliser(actions: Sequence[WeightedAction], kind: str) -> float:
     """Return the number that the summed loss is divided by: weighted tokens, or weighted sequences.
 
     Args:
-        actions: all actions of a policy in this step, whatever their advantage.
+        actions: all actions of a policy in this step, with any advantage.
         kind: ``batch_tokens``, ``sequences`` or ``sequence_mean``.
     """
     if kind == "batch_tokens":
@@ -122,12 +122,12 @@ def normaliser(actions: Sequence[WeightedAction], kind: str) -> float:
 
 
 def build(actions: Sequence[WeightedAction], divisor: float, settings: LossSettings, truncated: int = 0) -> PolicyBatch:
-    """Merge equal actions, leave out those without effect, and arrange the others by token.
+    """Merge equal actions, leave out those without gradient, and arrange the others by token.
 
     Args:
         actions: all actions of a policy in this step.
         divisor: see `normaliser` (summed over all processes when there are several).
-        settings: the loss; a row with zero advantage is kept when KL or entropy give it a gradient.
+        settings: the loss; a row with zero advantage is kept if KL or entropy give it a gradient.
         truncated: number of actions that were left out before.
 
     Raises:
@@ -151,7 +151,7 @@ def build(actions: Sequence[WeightedAction], divisor: float, settings: LossSetti
         sums[3] += 1
         behaviours.setdefault((item.prompt, item.action), []).append(item.behaviour)
     keep_all = settings.kl > 0 or settings.entropy > 0
-    # With a ratio, both parts are clipped differently and do not cancel; without one only their difference counts.
+    # The ratio clips positive and negative parts differently, so they cancel only without it.
     cancel = settings.epochs == 1
     kept, skipped, collapsed = [], 0, 0
     for key, (positive, negative, weight, copies) in merged.items():

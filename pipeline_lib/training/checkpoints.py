@@ -3,8 +3,8 @@
     <scratch>/step-00010/   weights of every policy and checkpoint.json (step, digest of each file, digest of the team)
     <scratch>/state-00010/  what else is needed to continue: optimiser moments and counters (see trainer_state)
 
-A folder under its final name is complete, unless the disk damaged it later, which its digests show.  Nothing here
-depends on time or host: the same training gives the same bytes.
+A folder under its final name is complete; digests detect later damage.  Nothing here depends on time or host: the same
+training gives the same bytes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def load_checkpoint(folder: Path, team: Team) -> int:
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove what killed runs left under temporary names."""
+    """Remove temporary folders of killed runs."""
     for path in folder.glob(".*.part"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -81,13 +81,13 @@ def verify(folder: Path, files: dict[str, str]) -> None:
 def publish(scratch: Path, output: Path, steps: Collection[int]) -> list[Path]:
     """Make ``output`` hold exactly the given checkpoints, as hard links to the ones in ``scratch``.
 
-    Files are never written in place: a link replaces a folder under its name, and what lies there from another run is
-    removed, not changed.  On another file system the bytes are copied.
+    Existing folders in ``output`` are replaced or removed; their files are never changed in place.  On another file
+    system the files are copied.
 
     Args:
-        scratch: where training wrote them.
+        scratch: the folder in which training wrote them.
         output: the stage's output folder; checkpoints of other steps are removed from it.
-        steps: which ones.
+        steps: steps of the checkpoints.
 
     Returns:
         Their folders in ``output``, by ascending step.

@@ -10,11 +10,11 @@ from torch import nn
 
 
 def flops_per_token(model: nn.Module) -> float:
-    """Return the multiply-add work of one trained token, in floating-point operations, attention left out.
+    """Return the floating-point operations per trained token, without attention.
 
-    Two per weight forward, two for the gradient of its input, two for its own if it is trained; with gradient
-    checkpointing the forward work is done twice, which is not counted.  An input embedding is looked up, not
-    multiplied, unless it serves as output layer too.
+    Per weight: two in the forward pass, two for the gradient of the input, and two for the gradient of the weight if it
+    is trained.  The second forward pass of gradient checkpointing is not counted.  An input embedding is a look-up, so
+    it counts only if it is also the output layer.
     """
     embedding = getattr(model, "get_input_embeddings", lambda: None)()
     head = getattr(model, "get_output_embeddings", lambda: None)()
@@ -30,7 +30,7 @@ def flops_per_token(model: nn.Module) -> float:
 
 
 def memory_peaks() -> dict[str, float]:
-    """Return the most memory this process has held so far, in MiB: resident, and on the GPU where there is one."""
+    """Return the peak memory of this process in MiB: resident, and on the GPU if there is one."""
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     found = {"memory/resident_mb": resident / (2**20 if sys.platform == "darwin" else 2**10)}
     if torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""From executed joint actions to one advantage per action: combines a plan of credit with returns and baselines.
+"""One advantage per action, from a plan of credit, returns and a baseline.
 
 A joint action that was only executed as sampled gives its advantage to all of its actions (`advantages`).  If a plan
 executed combinations (`pipeline_lib.credit`), every action k of agent i gets its own return,
@@ -6,12 +6,12 @@ executed combinations (`pipeline_lib.credit`), every action k of agent i gets it
     R_i(k) = Q_i(k) + (R_k - r_k)
 
 Q_i(k) is its value computed from its cells, this turn's reward only.  R_k - r_k is the later return of joint action k,
-the only cell with action k from which an episode continued.  Both parts have the correct mean given the action, since
-in each of them the other agents' actions are samples from their policies that do not depend on it; so the sum has it
-too.  The returns of an agent's actions are then compared like those of a group.
+the only cell with action k from which an episode continued.  Both parts are unbiased given the action, because the
+other agents' actions are independent samples from their policies; so their sum is unbiased.  The returns of an agent's
+actions are then compared like those of a group.
 
-A lost cell is missing in its means.  If episodes continue, an action whose own joint action was lost has no known
-future and gets no advantage.
+Means leave out lost cells.  If episodes continue, an action whose own joint action was lost has no known later return
+and gets no advantage.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def credit(
     Args:
         experience: the experience of a step.
         returns: R of every decision (`advantages.returns_to_go`), None if unknown.
-        plan: the plan by which it was played.
+        plan: the plan with which it was collected.
         settings: baseline and scale.
 
     Returns:
@@ -53,7 +53,7 @@ def credit(
     for cells in experience.cells:
         members = range(cells.first, cells.first + cells.size)
         following = _following(experience, returns, members)
-        # The later return of a cell that was not continued is taken to be the mean over the group.
+        # The later return of a cell that was not continued is estimated by the mean over the group.
         earned = cells.rewards + (np.nanmean(following) if not np.isnan(following).all() else 0.0)
         earned = earned[~np.isnan(earned)]
         if earned.size:
@@ -65,7 +65,7 @@ def credit(
 
 
 def _following(experience: Experience, returns: Sequence[float | None], members: Sequence[int]) -> NDArray[np.float64]:
-    """Return R - r of a group's joint actions, shape (G,); NaN where unknown, 0 in a turn after which all ended."""
+    """Return R - r of a group's joint actions, shape (G,); NaN if unknown, 0 if all episodes ended with this turn."""
     ended = all(experience.decisions[place].last for place in members)
     found = np.full(len(members), 0.0 if ended else np.nan)
     for k, place in enumerate(members):
@@ -81,8 +81,8 @@ def compare_actions(
     """Return the advantage of every action of one group.
 
     Args:
-        plan: the plan it was executed by.
-        cells: what its cells earned.
+        plan: the plan of the group.
+        cells: the group's cells with their rewards.
         following: shape (G,), R - r of the joint actions; NaN where unknown.
         settings: baseline and scale.
         spread: what ``group_std`` divides by.
@@ -97,7 +97,7 @@ def compare_actions(
             known = ~np.isnan(values)
             compared = np.full(len(values), np.nan)
             compared[known] = group_advantages(values[known], settings, spread)
-            # A row judges all of its actions, a column the one that it was made for.
+            # A row gives advantages to all of its actions, a column to one.
             own = slice(None) if len(comparisons) == 1 else judged
             found[agent, own] = compared[own]
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -12,7 +12,7 @@ from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.training.logprobs import TokenScorer
 from pipeline_lib.training.optimiser import PolicyOptimiser, TrainingError
 from pipeline_lib.training.packing import MicroBatch
-from pipeline_lib.training.parallel import Processes
+from pipeline_lib.training.parallel import ALONE, Processes
 from pipeline_lib.training.update import Learner, Scorer
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def make_learners(
     team: Team,
     base: Team | None,
     compute: torch.dtype | None,
-    processes: Processes = Processes(),  # noqa: B008 (immutable)
+    processes: Processes = ALONE,
 ) -> list[Learner]:
     """Return a learner per policy that has something to train, in the team's order.
 
@@ -36,10 +36,10 @@ def make_learners(
         team: the policies to train.
         base: their bases for the KL term; may be None without one, and for LoRA policies.
         compute: dtype of the forward pass; None means that of the frozen weights below an adapter, else float32.
-        processes: who trains together.
+        processes: the processes that train together.
 
     Raises:
-        TrainingError: the KL term has nothing to compare with, a policy cannot be trained, or all are frozen.
+        TrainingError: the KL term has no base policy, a policy cannot be trained, or all policies are frozen.
     """
     learners = []
     trained = [policy for policy in team.policies.values() if any(True for _ in policy.trainable())]
@@ -48,21 +48,21 @@ def make_learners(
     for policy in trained:
         without_dropout(policy.model)
         scorer = TokenScorer(policy.model, sampling.of(policy.name))
-        twin = None
+        sharded = None
         if settings.weights == "sharded" and processes.world > 1:
-            from pipeline_lib.training.sharding import ShardedTwin
+            from pipeline_lib.training.sharding import ShardedCopy
 
-            twin = ShardedTwin(policy, scorer, processes)
-        own = scorer if twin is None else twin.scorer
+            sharded = ShardedCopy(policy, scorer, processes)
+        own = scorer if sharded is None else sharded.scorer
         learner = Learner(
             policy=policy,
             scorer=own,
-            optimiser=PolicyOptimiser(policy, settings, None if twin is None else twin.trainable()),
+            optimiser=PolicyOptimiser(policy, settings, None if sharded is None else sharded.trainable()),
             budget=settings.micro_batch_tokens,
             shares=scorer.shares,
             reference=_reference(policy, base, own, sampling.of(policy.name)) if settings.loss.kl > 0 else None,
             compute=compute or next((p.dtype for p in policy.model.parameters() if not p.requires_grad), torch.float32),
-            twin=twin,
+            sharded=sharded,
             processes=processes,
         )
         learners.append(learner)
@@ -72,13 +72,14 @@ def make_learners(
 def without_dropout(model: nn.Module) -> None:
     """Make forward passes deterministic: no dropout, whether or not gradient checkpointing needs training mode.
 
-    An action was sampled without dropout; its log-probability in the update must be that of the same function.
+    Actions are sampled without dropout, so their log-probabilities must be computed without it.
     """
+    module: Any
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
         if isinstance(getattr(module, "attention_dropout", None), float):
-            setattr(module, "attention_dropout", 0.0)  # noqa: B010 (typed as a submodule otherwise)
+            module.attention_dropout = 0.0
     model.train(bool(getattr(model, "is_gradient_checkpointing", False)))
 
 

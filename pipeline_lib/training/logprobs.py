@@ -21,19 +21,19 @@ from pipeline_lib.training.packing import MicroBatch
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-#: Most logits that exist at once (float32: four bytes each).
+#: Maximum number of logits in memory at once (float32: four bytes each).
 CHUNK = 2**25
 
 
 class TokenScorer(nn.Module):
-    """A causal language model that answers with log-probabilities of given tokens instead of logits.
+    """A causal language model that returns log-probabilities of given tokens instead of logits.
 
-    Where the model is a decoder followed by a linear output layer, only needed positions go through that layer; that
-    this gives the same logits is checked once on a short input.  Other models (soft-capped or scaled logits) compute
-    all logits and keep the needed ones.  Whether it can attend to a tree of tokens is checked in the same way.
+    If the model is a decoder followed by a linear output layer, only needed positions go through that layer; a short
+    input checks once that this gives the same logits.  Other models (soft-capped or scaled logits) compute all logits.
+    Another short input checks whether the model can attend to a tree of tokens.
 
     Attributes:
-        split: the output layer is applied apart.
+        split: the output layer is applied separately.
         shares: packs may branch.
     """
 
@@ -80,7 +80,7 @@ class TokenScorer(nn.Module):
 def _score(
     head: nn.Module, hidden: torch.Tensor, targets: torch.Tensor, sampling: Sampling, entropy: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    # What was drawn stays in the support: rounding may put it on the other side of a filter's edge.
+    # Drawn tokens stay in the support, even if rounding moves them across the threshold of top-k or top-p.
     scaled = scaled_logits(head(hidden), sampling, keep=targets)
     total = scaled.logsumexp(-1)
     chosen = scaled.gather(-1, targets[:, None])[:, 0] - total
@@ -116,7 +116,7 @@ def _attends_to_trees(model: PreTrainedModel) -> bool:
     config = getattr(causal, "config", None)
     if getattr(config, "_attn_implementation", None) not in ("eager", "sdpa"):
         return False
-    # A window over recent positions would be lost with a mask of our own, and shows on long inputs only.
+    # Our attention mask would replace a sliding window, and a short input cannot show the difference.
     if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
         return False
     if getattr(config, "sliding_window", None) is not None and getattr(config, "use_sliding_window", True):
@@ -128,7 +128,7 @@ def _attends_to_trees(model: PreTrainedModel) -> bool:
     tree = causal(**_inputs(causal, ids, places, visible)).logits[0, 3].float()
     chain = causal(input_ids=ids, use_cache=False).logits[0, 3].float()
     own = causal(input_ids=ids[:, [0, 3]], use_cache=False).logits[0, 1].float()
-    # Rounding differs by type and size; being much nearer to the own sequence than to the chain does not.
+    # A relative comparison, because rounding errors depend on dtype and size.
     return bool((tree - own).abs().mean() <= 0.25 * (chain - own).abs().mean())
 
 

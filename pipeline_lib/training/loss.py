@@ -5,17 +5,17 @@ sampling distribution, the loss of MAGRPO (arXiv 2508.04652, one policy) is
 
     L = - sum over actions (w / Z) A  sum over its tokens c log p   + kl K - entropy H
 
-Three factors are 1 unless something asks for them:
+The factor c and the terms K and H depend on the settings:
 
 * c, truncated importance sampling: min(p_trainer / p_engine, cap) for tokens on which engine and trainer disagree by
-  more than a threshold (in nats), because the action came from the engine's distribution;
+  more than a threshold (in nats), because the engine sampled the action; 1 for all others;
 * with several epochs per batch, log p becomes the ratio r = p / p_old to the policy that the batch was collected
   with, clipped as in PPO (arXiv 1707.06347): A > 0 counts min(r, 1 + clip), A < 0 counts max(r, 1 - clip).  In the
   first pass r = 1 and the gradient is that of A log p;
 * K is the estimator exp(d) - d - 1 with d = log p_base - log p (never negative, zero when they agree), H the entropy,
   both summed with the same w / Z.
 
-Nothing here knows of sequences, padding or prompts: what is not a trained token is not an argument.
+All arguments are trained tokens; prompts and padding never reach this module.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class LossParts:
     Attributes:
         loss: scalar with gradient; the batch's loss is the sum over micro-batches.
         kl: sum of the KL estimator over tokens, weighted like the loss.
-        clipped: number of tokens whose ratio the clip holds.
+        clipped: number of tokens whose ratio is clipped.
         corrected: number of tokens with an importance weight other than 1.
         gap_sum, gap_max: sum and maximum of |trainer - engine| log-probability over tokens.
     """

@@ -37,7 +37,7 @@ class MetricsLog:
         self._file.flush()
 
     def sync(self) -> None:
-        """Put what was appended on the disk, before a checkpoint that counts on it."""
+        """Flush the file to disk; to be called before a checkpoint is written."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class MetricsLog:
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
-    """Return step and text of all whole lines, up to the first that is damaged."""
+    """Return step and text of all complete lines before the first damaged one."""
     found: list[tuple[int, str]] = []
     if not path.exists():
         return found

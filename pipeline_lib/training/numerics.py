@@ -1,7 +1,7 @@
 """How matrix products are computed on the CPU during training.
 
-One thread: with two, the small products of small models are not faster on an idle machine and five to twenty times
-slower on a busy one, and sums would depend on the number of cores.  Faster float32 products
+One thread: with two, the products of small models are not faster on an idle machine and five to twenty times slower on
+a busy one, and sums would depend on the number of cores.  Faster float32 products
 (``torch.set_float32_matmul_precision("medium")``) are used if a measurement shows that they keep float32 accuracy;
 processors with matrix units may round to bfloat16 there, which would cause a mismatch between engine and trainer.
 """
@@ -13,23 +13,19 @@ from collections.abc import Iterator
 
 import torch
 
+from pipeline_lib.policies.embedded import single_core_numerics
+
 #: Greatest relative error (to the largest entry) of a product that still counts as float32.
 FLOAT32_ERROR = 1e-5
 
 
 @contextlib.contextmanager
 def cpu_numerics() -> Iterator[None]:
-    """Use one thread and the fastest float32 products that are accurate; both are put back afterwards."""
-    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    torch.set_num_threads(1)
-    torch.set_float32_matmul_precision("medium")
-    if product_error() > FLOAT32_ERROR:
-        torch.set_float32_matmul_precision("highest")
-    try:
+    """Use one thread and the fastest float32 products that are accurate; both are restored afterwards."""
+    with single_core_numerics():
+        if product_error() > FLOAT32_ERROR:
+            torch.set_float32_matmul_precision("highest")
         yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.set_float32_matmul_precision(precision)
 
 
 def product_error() -> float:

@@ -1,11 +1,11 @@
 """AdamW for one policy: schedule, clipping, and refusal of gradients that are not finite.
 
-Trained weights are float32, for any type of the forward pass: with bfloat16 weights most updates of usual size are
-smaller than half a unit in the last place and have no effect (measured: at a learning rate of 5e-6, 92 % of weights
-never change).  Other types are refused here.
+Trained weights are float32, whatever the dtype of the forward pass: with bfloat16 weights most updates are smaller than
+half a unit in the last place and have no effect (measured: at a learning rate of 5e-6, 92 % of weights never change).
+Other dtypes are refused here.
 
-A step whose gradient norm is not finite changes nothing and is counted; after `PATIENCE` such steps in a row training
-ends with an error.  No step is skipped silently.
+A step whose gradient norm is not finite changes nothing and is counted; after `MAX_REFUSED` such steps in a row
+training ends with an error.  No step is skipped silently.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Policy
     from pipeline_lib.settings.train import TrainSettings
 
-#: Refused steps in a row after which training ends.
-PATIENCE = 3
+#: Number of consecutive refused steps after which training ends.
+MAX_REFUSED = 3
 
 
 class TrainingError(RuntimeError):
@@ -67,7 +67,7 @@ class PolicyOptimiser:
         Args:
             policy: the policy.
             settings: the ``train`` section.
-            parameters: what is trained instead of the policy's own parameters, by the same names (a sharded twin's).
+            parameters: trained in place of the policy's own parameters, by the same names (those of a sharded copy).
 
         Raises:
             TrainingError: nothing is trainable, or a trainable parameter is not float32.
@@ -98,14 +98,13 @@ class PolicyOptimiser:
         self.refused_in_a_row = 0
 
     def zero(self) -> None:
-        """Forget gradients."""
+        """Delete the gradients."""
         self.adam.zero_grad(set_to_none=True)
 
     def gradients(self) -> list[torch.Tensor]:
         """Return the gradients of all parameters, in order; zeros where nothing was computed.
 
-        Leaving out rows without effect must not change anything: with no row left the gradient is 0, and momentum
-        still moves the weights.
+        If all rows were left out, the gradient is 0, and momentum still changes the weights.
         """
         for parameter in self.parameters.values():
             if parameter.grad is None:
@@ -113,16 +112,16 @@ class PolicyOptimiser:
         return [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
 
     def step(self, rate: float) -> float:
-        """Clip the gradient, move the weights, count the policy's version up, and forget the gradient.
+        """Clip the gradient, update the weights, increment the policy's version, and delete the gradient.
 
         Args:
             rate: learning rate of this update.
 
         Returns:
-            The gradient's norm before clipping; not finite when the step was refused.
+            The gradient's norm before clipping; not finite if the step was refused.
 
         Raises:
-            TrainingError: `PATIENCE` steps in a row were refused.
+            TrainingError: `MAX_REFUSED` steps in a row were refused.
         """
         gradients = self.gradients()
         norm = float(full(torch.nn.utils.get_total_norm(gradients)))
@@ -130,11 +129,11 @@ class PolicyOptimiser:
             self.zero()
             self.refused += 1
             self.refused_in_a_row += 1
-            if self.refused_in_a_row >= PATIENCE:
+            if self.refused_in_a_row >= MAX_REFUSED:
                 raise TrainingError(
-                    f"policy {self.policy.name!r}: the gradient was not finite in {PATIENCE} steps in a row (learning "
-                    f"rate {rate:g}); lower train.learning_rate or set train.gradient_clip, and start again from the "
-                    "last checkpoint"
+                    f"policy {self.policy.name!r}: the gradient was not finite in {MAX_REFUSED} steps in a row "
+                    f"(learning rate {rate:g}); lower train.learning_rate or set train.gradient_clip, and start again "
+                    "from the last checkpoint"
                 )
             return norm
         self.refused_in_a_row = 0
@@ -150,7 +149,7 @@ class PolicyOptimiser:
         return norm
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return first and second moments and step counts as ``<kind>/<parameter>``, whole and on the CPU."""
+        """Return first and second moments and step counts as ``<kind>/<parameter>``, unsharded and on the CPU."""
         tensors = {}
         for name, parameter in self.parameters.items():
             for kind, value in self.adam.state.get(parameter, {}).items():
@@ -158,10 +157,10 @@ class PolicyOptimiser:
         return tensors
 
     def restore(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Take back what `state` returned.
+        """Restore the result of `state`.
 
         Raises:
-            TrainingError: a tensor belongs to no parameter of this policy, or has another shape.
+            TrainingError: a tensor does not match a parameter of this policy.
         """
         self.adam.state.clear()
         for key, value in tensors.items():

@@ -5,15 +5,15 @@ tokens: every node attends to its ancestors and itself, at its position in its o
 log-probability is the same as in a forward pass of its own sequence.  An *edge* is a context with the token that
 follows it; it is computed once, with the summed weights of all actions that contain it.
 
-A pack grows until it reaches the token budget.  Packs are put side by side in rows as long as the longest one; shorter
-ones share a row and do not see each other, since nodes attend only to their ancestors.  So there is little padding, and
-memory depends on the budget, not on group size or length.  Models that cannot attend to a tree get one sequence per
-row.
+A pack grows until it reaches the token budget.  All rows of a pass are as long as its longest pack; shorter packs share
+a row and do not see each other, since nodes attend only to their ancestors.  So there is little padding, and memory
+depends on the budget, not on group size or length.  Models that cannot attend to a tree get one sequence per row.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from pipeline_lib.training.batch import PolicyBatch
 
 Ints = NDArray[np.int64]
 
-#: Fills packs up to the longest; any valid id would do, since nothing that is trained can see it.
+#: Token id of padding; any valid id would do, since no trained token attends to it.
 PADDING = 0
 
 
@@ -59,15 +59,11 @@ class MicroBatch:
 
     def to(self, device: torch.device) -> MicroBatch:
         """Return a copy on a device."""
-        return MicroBatch(
-            *(
-                None if (value := getattr(self, name)) is None else value.to(device, non_blocking=True)
-                for name in self.__slots__
-            )  # type: ignore[arg-type]
-        )
+        tensors: Any = ((name, getattr(self, name)) for name in self.__slots__)
+        return replace(self, **{name: x.to(device, non_blocking=True) for name, x in tensors if x is not None})
 
     def of_edges(self, values: torch.Tensor) -> torch.Tensor:
-        """Return values per edge, shape (edges,), from values per token of the batch (equal where tokens share one)."""
+        """Return values per edge, shape (edges,), from values per token of the batch (equal for tokens of one edge)."""
         found = torch.empty_like(self.behaviour)
         found[self.edges] = values[self.tokens]
         return found
@@ -93,7 +89,7 @@ class _Pack:
         return cls(list(prompt), list(range(size)), [(0, size, -1)])
 
     def new_nodes(self, prompt: int, action: tuple[int, ...]) -> int:
-        """Return how many nodes an action would add; its last token never is one."""
+        """Return how many nodes an action would add; its last token adds none."""
         node = prompt - 1
         for place, token in enumerate(action[:-1]):
             following = self.children.get((node, token))
@@ -125,26 +121,26 @@ class _Pack:
                 self.depth.append(self.depth[node] + 1)
             node = following
 
-    def see(self, seen: NDArray[np.bool_]) -> None:
-        """Mark in ``seen``, shape (nodes, nodes), that each node sees itself and its ancestors."""
+    def mark_visible(self, visible: NDArray[np.bool_]) -> None:
+        """Mark in ``visible``, shape (nodes, nodes), each node's ancestors and itself."""
         for first, end, parent in self.runs:
             if parent >= 0:
-                seen[first:end, : parent + 1] = seen[parent, : parent + 1]
-            seen[first:end, first:end] = np.tri(end - first, dtype=bool)
+                visible[first:end, : parent + 1] = visible[parent, : parent + 1]
+            visible[first:end, first:end] = np.tri(end - first, dtype=bool)
 
 
 def micro_batches(batch: PolicyBatch, budget: int, share: bool = True) -> list[MicroBatch]:
     """Cut a batch into forward passes of at most ``budget`` tokens, padding included.
 
-    Packs are sorted by length, longest first, and each goes to the first row with room for it (a row of its own where
-    no pack branches), so that little is padded and the largest pass comes first.  A single sequence longer than the
-    budget is a pass of its own.
+    Packs are sorted by length, longest first, and each goes into the first row with room for it (into its own row if no
+    pack branches), so that there is little padding and the largest pass comes first.  A single sequence longer than
+    the budget is a pass of its own.
 
     Args:
         batch: the rows of one policy.
-        budget: most tokens per pass.
-        share: let actions of a prompt share their beginnings; else every distinct input is a sequence of its own
-            (actions that differ in the last token only still share it).
+        budget: maximum number of tokens per pass.
+        share: actions of one prompt share their prefixes; else every distinct input is a sequence of its own (actions
+            that differ only in the last token still share it).
     """
     packs: list[_Pack] = []
     open_packs: dict[tuple[int, ...], _Pack] = {}
@@ -170,7 +166,7 @@ def micro_batches(batch: PolicyBatch, budget: int, share: bool = True) -> list[M
 
 
 class _Row:
-    """Packs behind each other, up to ``length`` nodes."""
+    """Consecutive packs, up to ``length`` nodes."""
 
     def __init__(self, length: int, pack: _Pack) -> None:
         self.length = self.room = length
@@ -200,7 +196,7 @@ def _micro_batch(batch: PolicyBatch, rows: list[_Row]) -> MicroBatch:
         input_ids[number, first:end] = pack.ids
         position_ids[number, first:end] = pack.depth
         if visible is not None:
-            pack.see(visible[number, first:end, first:end])
+            pack.mark_visible(visible[number, first:end, first:end])
         positions.append(np.asarray(pack.starts, dtype=np.int64) + number * length + first)
         edges.append(np.asarray(pack.token_edges, dtype=np.int64) + known)
         known += len(pack.starts)

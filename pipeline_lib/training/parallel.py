@@ -1,14 +1,14 @@
 """Several processes train one team, one per GPU, started by ``accelerate launch`` or ``torchrun``.
 
-Sampling is divided by problem, the update by micro-batch.  In between, every process gets the experience of all, so all
-build the same batch.  Only the gradient is summed, so the result is that of one process, up to the order of additions.
+Sampling is divided by problem, the update by micro-batch.  In between, every process gets the experience of all and
+builds the same batch.  Gradients are summed, so the result is that of one process, up to the order of additions.
 
 Weights are held in one of two ways: ``replicated``, all weights in every process (as DDP does; gradients are summed
 once, after the last micro-batch, whose number may differ between processes), or ``sharded`` (FSDP2, see `sharding`),
 for models whose gradients and optimiser moments do not fit into one GPU.
 
-If a process fails, the launcher ends the others; the same command continues from the last checkpoint.  Requests to stop
-are agreed between steps.
+If a process fails, the launcher ends the others; the same command continues from the last checkpoint.  Between steps,
+all processes stop if one of them was asked to.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Processes:
     Attributes:
         rank: number of this process, from 0; process 0 writes files and reports.
         world: number of processes.
-        device: where tensors have to be for communication.
+        device: device of tensors for communication.
     """
 
     rank: int = 0
@@ -51,7 +51,7 @@ class Processes:
         return list(items[self.rank :: self.world])
 
     def gather(self, value: T) -> list[T]:
-        """Return the values of all processes, in the order of their numbers."""
+        """Return the values of all processes, in order of rank."""
         if self.world == 1:
             return [value]
         values: list[T | None] = [None] * self.world
@@ -59,7 +59,7 @@ class Processes:
         return cast("list[T]", values)
 
     def any(self, flag: bool) -> bool:
-        """Return whether the flag is up in any process."""
+        """Return whether the flag is set in any process."""
         return any(self.gather(flag))
 
     def sum(self, tensors: Iterable[torch.Tensor]) -> None:
@@ -82,13 +82,17 @@ class Processes:
             tensor.detach().copy_(part.view_as(tensor))
 
 
+ALONE = Processes()
+"""A single process."""
+
+
 def join_processes() -> Processes:
-    """Return the processes that a launcher started with this one, connected; alone when none did.
+    """Connect with the other processes of the launcher, if any, and return all processes.
 
     Call it before models are loaded: it chooses this process's GPU.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return Processes()
+        return ALONE
     from accelerate import PartialState
 
     state = PartialState(cpu=not torch.cuda.is_available())

@@ -1,8 +1,8 @@
 """FSDP2: weights, gradients and optimiser moments of a policy are split among all processes.
 
-A sharded copy of the policy's model is trained.  The policy keeps its whole model, which engine, checkpoints and
-digests read; after every step the trained weights are copied into it.  The whole model may be in main memory.  With an
-adapter, only the adapter is copied.
+A sharded copy of the policy's model is trained.  The policy keeps its whole model for engine, checkpoints and digests;
+after every step the trained weights (with an adapter, only the adapter) are copied into it.  The whole model may be in
+main memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pipeline_lib.training.logprobs import TokenScorer
 
 
-class ShardedTwin:
+class ShardedCopy:
     """The sharded copy of one policy's model, wrapped in its scorer."""
 
     def __init__(self, policy: Policy, scorer: TokenScorer, processes: Processes) -> None:
@@ -43,14 +43,14 @@ class ShardedTwin:
 
     @torch.no_grad()
     def copy_back(self) -> None:
-        """Copy the trained weights, put together from all processes, into the policy's model."""
+        """Copy the trained weights, gathered from all processes, into the policy's model."""
         whole = dict(self.policy.trainable())
         for name, parameter in self.trainable().items():
             whole[name].copy_(full(parameter))
 
     @torch.no_grad()
     def copy_in(self) -> None:
-        """Copy the policy's trained weights into the twin, after a checkpoint was restored."""
+        """Copy the policy's trained weights into the sharded copy, after a checkpoint was restored."""
         whole = dict(self.policy.trainable())
         for name, parameter in self.trainable().items():
             parameter.copy_(like(whole[name].detach(), parameter))

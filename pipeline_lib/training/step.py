@@ -19,8 +19,8 @@ from pipeline_lib.training.update import Learner, update_policy
 if TYPE_CHECKING:
     from pipeline_lib.settings.train import TrainSettings
 
-#: A share of infrastructure failures is judged as if at least this many joint actions had been executed.
-LEAST_JUDGED = 1000
+#: The share of infrastructure failures is computed over at least this number of joint actions.
+MIN_EXECUTED = 1000
 
 
 def train_step(
@@ -32,7 +32,7 @@ def train_step(
     step: int,
     counters: dict[str, int],
     infra_error_share: float,
-    processes: Processes = Processes(),  # noqa: B008 (immutable)
+    processes: Processes,
 ) -> dict[str, float]:
     """Do one update and return its metrics.
 
@@ -41,11 +41,11 @@ def train_step(
         learners: the policies, up to date in the player's engine.
         player: plays the team; with several processes each plays its share of the problems.
         problems: the problems of this step, the same in every process.
-        seed: of the run.
+        seed: seed of the run.
         step: number of the update, from 1.
-        counters: ``executed`` and ``lost`` joint actions so far; counted up.
-        infra_error_share: share of lost ones above which training ends.
-        processes: who trains together.
+        counters: ``executed`` and ``lost`` joint actions so far; updated in place.
+        infra_error_share: share of lost joint actions above which training ends.
+        processes: the processes that train together.
 
     Raises:
         TrainingError: the infrastructure failed too often, or the update did.
@@ -57,7 +57,7 @@ def train_step(
     decisions = experience.decisions
     counters["executed"] += experience.executed
     counters["lost"] += experience.lost
-    if counters["lost"] > infra_error_share * max(counters["executed"], LEAST_JUDGED):
+    if counters["lost"] > infra_error_share * max(counters["executed"], MIN_EXECUTED):
         raise TrainingError(
             f"{counters['lost']} of {counters['executed']} joint actions got no reward because the infrastructure "
             f"failed, more than sandbox.infra_error_share ({infra_error_share:g}) allows; look at the sandbox's "

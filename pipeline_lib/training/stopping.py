@@ -18,14 +18,14 @@ from pipeline_lib.training.optimiser import TrainingError
 
 
 class TrainingStopped(RuntimeError):
-    """Training was asked to stop before it was done; the same command continues it."""
+    """Training was stopped on request before its last step; the same command continues it."""
 
 
 @contextlib.contextmanager
 def stop_requests(should_stop: Callable[[], bool]) -> Iterator[Callable[[], None]]:
-    """Yield a function that raises `TrainingStopped` once a stop has been asked for.
+    """Yield a function that raises `TrainingStopped` after a request to stop.
 
-    SIGTERM is taken over for as long as the block runs, if this is the main thread and nobody else handles it.
+    SIGTERM is handled during the block if this is the main thread and there is no other handler.
     """
     received: list[int] = []
 
@@ -50,8 +50,8 @@ def stop_requests(should_stop: Callable[[], bool]) -> Iterator[Callable[[], None
 
 
 @contextlib.contextmanager
-def only_one(scratch: Path) -> Iterator[None]:
-    """Hold the run's folder against a second process; the lock ends with the process, however it ends.
+def exclusive_lock(scratch: Path) -> Iterator[None]:
+    """Lock the run's folder against a second process; the operating system frees the lock when the process ends.
 
     Raises:
         TrainingError: another process trains there.

@@ -1,4 +1,4 @@
-"""The numbers of one step for the log: rewards, differences within groups, and the trained data.
+"""The metrics of one step for the log: rewards, differences within groups, and the update.
 
 Names are grouped by slash: ``reward/``, ``terms/``, ``metrics/``, ``groups/``, ``actions/``, ``update/``,
 ``executions/``, ``mismatch/``, ``memory/``, ``time/``.
@@ -22,13 +22,13 @@ from pipeline_lib.training.update import UpdateReport
 def experience_metrics(
     experience: Experience, advantages: Sequence[Sequence[float | None]], flat_share: float
 ) -> dict[str, float]:
-    """Return reward, terms, environment metrics and counters of what was collected.
+    """Return reward, terms, environment metrics and counters of the collected experience.
 
     ``reward/mean`` and ``reward/std`` are of the undiscounted return of whole episodes; terms are summed over turns,
-    environment metrics are those of last turns; in a tree both are averages over what followed each joint action.
+    environment metrics are those of last turns; in a tree both are averages over a joint action's continuations.
     Combinations executed for credit are in none of these; ``executions/`` counts them.
     ``groups/advantage_std`` is the mean over the agents' places in the joint action.  ``actions/length_mean`` and
-    ``actions/entropy`` are also there for each policy by itself.
+    ``actions/entropy`` are also given for each policy.
     """
     decisions = experience.decisions
     scored = [decision for decision in decisions if decision.reward is not None]
@@ -69,9 +69,9 @@ def experience_metrics(
 def update_metrics(
     reports: Mapping[str, UpdateReport], counts: Mapping[str, Counts], stale: int, rate: float
 ) -> dict[str, float]:
-    """Return what the updates of all policies did; sums over policies, gradient norms apart.
+    """Return the metrics of all updates: sums over policies, and gradient norms by policy.
 
-    A norm that is not finite is left out; ``update/refused`` counts the steps it cost.
+    Norms that are not finite are left out; ``update/refused`` counts these steps.
     """
     found = {
         "update/learning_rate": rate,
@@ -108,7 +108,7 @@ def _by_policy(decisions: Sequence[Decision]) -> dict[str, list[Action]]:
 
 
 def _known(actions: Sequence[Action]) -> list[Action]:
-    """Leave out actions of a server that does not say with which probability it drew a token."""
+    """Leave out actions of servers that do not return log-probabilities."""
     return [action for action in actions if not any(map(math.isnan, action.logprobs))]
 
 

@@ -1,4 +1,4 @@
-"""Train a team: collect, compare, update, step by step; writes checkpoints, and continues a killed run.
+"""Train a team step by step, write checkpoints, and continue a killed run.
 
 Strictly on-policy: every step collects with the newest weights, takes one optimiser step per policy and epoch on all
 turns together, and discards the experience.  The loop is independent of model, environment and engine; it guarantees
@@ -7,7 +7,7 @@ this order:
     draw problems -> collect experience -> returns -> advantages -> update each policy -> refresh the engine -> trial
     (if the curriculum asks for it) -> log
 
-It does not evaluate or select checkpoints, or use trackers; callers get every step's numbers and every checkpoint's
+It does not evaluate or select checkpoints, or use trackers; callers get every step's metrics and every checkpoint's
 folder through callbacks.
 """
 
@@ -31,15 +31,15 @@ from pipeline_lib.rollouts.engine import Engine, Sampling
 from pipeline_lib.training.checkpoint_folders import planned_steps, step_folder
 from pipeline_lib.training.checkpoints import clear_leftovers, load_checkpoint, write_checkpoint
 from pipeline_lib.training.curriculum.samplers import Sampler
-from pipeline_lib.training.curriculum.trial import make_sampler, try_out
+from pipeline_lib.training.curriculum.trial import make_sampler, play_trial
 from pipeline_lib.training.learners import make_learners
 from pipeline_lib.training.metrics_log import NAME as METRICS
 from pipeline_lib.training.metrics_log import MetricsLog
 from pipeline_lib.training.numerics import cpu_numerics
 from pipeline_lib.training.optimiser import TrainingError
-from pipeline_lib.training.parallel import Processes
+from pipeline_lib.training.parallel import ALONE, Processes
 from pipeline_lib.training.step import train_step
-from pipeline_lib.training.stopping import TrainingStopped, only_one, stop_requests
+from pipeline_lib.training.stopping import TrainingStopped, exclusive_lock, stop_requests
 from pipeline_lib.training.trainer_state import load_state, resume_point, write_state
 from pipeline_lib.training.update import Learner
 
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """What a finished run leaves.
+    """The result of a finished run.
 
     Attributes:
         steps: updates done.
-        resumed_from: step the run continued from; 0 when it began anew.
+        resumed_from: step from which the run continued; 0 if it started anew.
         checkpoints: step and folder of every planned checkpoint, step 0 (the untrained team) included.
         metrics: the file with one line per step.
         refused: optimiser steps refused because a gradient was not finite.
@@ -81,7 +81,7 @@ def train(
     base: Team | None = None,
     compute: torch.dtype | None = None,
     infra_error_share: float = 0.005,
-    processes: Processes = Processes(),  # noqa: B008 (immutable)
+    processes: Processes = ALONE,
     on_step: Callable[[int, dict[str, float]], None] = lambda step, metrics: None,
     on_checkpoint: Callable[[int, Path], None] = lambda step, folder: None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -90,39 +90,39 @@ def train(
 
     Args:
         settings: the ``train`` section.
-        sampling: the distribution actions are drawn from; the update uses the same.
+        sampling: the sampling distribution; the update uses the same.
         environment: the task; the caller closes it.
-        team: the base policies; afterwards they hold the last step's weights.
-        engine: samples from them; the caller closes it.
-        problems: what to learn from, with distinct ids.
+        team: the base policies; afterwards they have the last step's weights.
+        engine: samples from the policies; the caller closes it.
+        problems: training problems with distinct ids.
         seed: seed of the run.
-        scratch: folder for this training alone, named by whatever would make its checkpoints incompatible; a
-            killed run continues from what lies there.
-        protocol: how the team answers; by default each agent by itself.
-        validation: what a curriculum tries the team on (``train.curriculum``); other samplers need none.
-        base: the base policies for the KL term; a LoRA team can do without (its adapters are switched off).
+        scratch: folder for this run only; its name must contain everything that would make checkpoints incompatible.
+            A killed run continues from the checkpoints in it.
+        protocol: how the team produces joint actions; by default `Decentralised`.
+        validation: problems for the trials of a curriculum (``train.curriculum``); other samplers need none.
+        base: the base policies for the KL term; not needed for a LoRA team (its adapters are switched off).
         compute: dtype of the forward pass in the update (trained weights stay float32); None means that of the frozen
-            weights below an adapter, and float32 where all weights are trained.
+            weights below an adapter, and float32 if all weights are trained.
         infra_error_share: share of joint actions lost to the infrastructure above which training stops.
-        processes: who trains together (see parallel); every process calls this function with its own team, engine and
-            environment, and the first one alone writes files and calls back.
+        processes: the processes that train together (see `parallel`).  Every process calls this function with its own
+            team, engine and environment; only the first one writes files and calls back.
         on_step: called after every update with its number (from 1) and metrics.
-        on_checkpoint: called with step and folder of every planned checkpoint, also of those found when continuing,
-            so that none is missed; a receiver may hear of one twice.
-        should_stop: asked several times a step.
+        on_checkpoint: called with step and folder of every planned checkpoint, including those found on continuing, so
+            it may be called twice for one checkpoint.
+        should_stop: called several times per step; True stops training.
 
     Raises:
-        TrainingStopped: a stop was asked for.
-        TrainingError: settings that do not go together, gradients that are not finite, too many infrastructure
+        TrainingStopped: training was asked to stop.
+        TrainingError: contradictory settings, gradients that are not finite, too many infrastructure
             failures, out of memory; the last checkpoint stays usable.
     """
     _check(settings, sampling, problems)
-    lock = only_one(scratch) if processes.first else contextlib.nullcontext()
+    lock = exclusive_lock(scratch) if processes.first else contextlib.nullcontext()
     with lock, cpu_numerics(), stop_requests(should_stop) as check:
         learners = make_learners(settings, sampling, team, base, compute, processes)
         planned = planned_steps(settings)
         sampler = make_sampler(settings.curriculum, problems, validation, seed)
-        start, counters = _begin(settings, scratch, team, learners, sampler, planned, processes)
+        start, counters = _start_or_resume(settings, scratch, team, learners, sampler, planned, processes)
         log = MetricsLog(scratch, start) if processes.first else None
         if start < settings.steps:
             engine.load(team.policies)
@@ -141,12 +141,12 @@ def train(
             for step in [step for step in planned if step <= start and processes.first]:
                 on_checkpoint(step, step_folder(scratch, step))
             for step in range(start + 1, settings.steps + 1):
-                _agree_to_go_on(check, processes)
+                _stop_together(check, processes)
                 todo = [problems[i] for i in sampler.draw(settings.problems_per_step)]
                 metrics = train_step(
                     settings, learners, player, todo, seed, step, counters, infra_error_share, processes
                 )
-                metrics |= try_out(sampler, validation, player, seed, step, processes)
+                metrics |= play_trial(sampler, validation, player, seed, step, processes)
                 if log is not None:
                     log.append(step, metrics)
                     on_step(step, metrics)
@@ -173,7 +173,7 @@ def train(
     )
 
 
-def _begin(
+def _start_or_resume(
     settings: TrainSettings,
     scratch: Path,
     team: Team,
@@ -197,16 +197,16 @@ def _begin(
     for learner in learners:
         if start == 0:
             learner.policy.version = 0
-        if learner.twin is not None:
-            learner.twin.copy_in()
+        if learner.sharded is not None:
+            learner.sharded.copy_in()
     if 0 < start < settings.steps:
-        place, counters = load_state(scratch, start, learners)
-        sampler.restore(place)
+        sampler_state, counters = load_state(scratch, start, learners)
+        sampler.restore(sampler_state)
     return start, counters
 
 
-def _agree_to_go_on(check: Callable[[], None], processes: Processes) -> None:
-    """Raise `TrainingStopped` in all processes when a stop was asked for in any."""
+def _stop_together(check: Callable[[], None], processes: Processes) -> None:
+    """Raise `TrainingStopped` in all processes if any of them was asked to stop."""
     stopped: TrainingStopped | None = None
     try:
         check()

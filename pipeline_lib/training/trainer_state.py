@@ -1,6 +1,6 @@
-"""What is needed to continue besides the weights: optimiser moments, versions and counters; and where to continue.
+"""The state of a run besides its weights (optimiser moments, versions, counters), and the step to continue from.
 
-There is no generator state to store, since every random draw is a function of the seed and of its position (see draws).
+There is no generator state, since every random draw is a function of the seed and of its position (see `draws`).
 States are twice as large as the weights, so only the newest `KEPT` stay on disk.  If all of them are damaged, training
 starts again from the first checkpoint, which needs none.
 """
@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from pipeline_lib.storage import CorruptFileError, file_digests, new_folder, write_json
 from pipeline_lib.training.checkpoint_folders import numbered, read_record, step_folder, steps_in
 from pipeline_lib.training.checkpoints import read_checkpoint, verify
-from pipeline_lib.training.parallel import Processes
+from pipeline_lib.training.parallel import ALONE, Processes
 from pipeline_lib.training.update import Learner
 
 logger = logging.getLogger(__name__)
@@ -36,21 +36,21 @@ def write_state(
     scratch: Path,
     step: int,
     learners: Sequence[Learner],
-    place: Mapping[str, Any],
+    sampler: Mapping[str, Any],
     counters: Mapping[str, int],
-    processes: Processes = Processes(),  # noqa: B008 (immutable)
+    processes: Processes = ALONE,
 ) -> None:
     """Write moments and counters after a step, and remove all but the newest states up to it.
 
-    Every process has to call it; the first one writes.
+    Every process must call it; the first one writes.
 
     Args:
         scratch: the run's folder.
         step: updates done.
         learners: policies with their optimisers.
-        place: what the sampler of problems knows, as JSON.
-        counters: counts that go on over the whole run.
-        processes: who trains together.
+        sampler: state of the sampler of problems, as JSON.
+        counters: counts over the whole run.
+        processes: the processes that train together.
     """
     moments = {learner.policy.name: learner.optimiser.state() for learner in learners}
     if not processes.first:
@@ -70,7 +70,7 @@ def write_state(
         record = {
             "format": 1,
             "step": step,
-            "sampler": dict(place),
+            "sampler": dict(sampler),
             "counters": dict(counters),
             "policies": policies,
             "files": file_digests(folder),
@@ -81,7 +81,7 @@ def write_state(
 
 
 def load_state(scratch: Path, step: int, learners: Sequence[Learner]) -> tuple[dict[str, Any], dict[str, int]]:
-    """Put a verified state into optimisers and policies; return what the sampler knew, and the counters.
+    """Load a verified state into optimisers and policies; return the sampler's state, and the counters.
 
     Raises:
         CorruptFileError: a file is missing or differs, or the state is of other policies.
@@ -94,7 +94,9 @@ def load_state(scratch: Path, step: int, learners: Sequence[Learner]) -> tuple[d
         values = record["policies"][learner.policy.name]
         learner.optimiser.restore(load_file(folder / f"{learner.policy.name}.safetensors"))
         learner.policy.version = values["version"]
-        learner.budget = min(learner.budget, values["budget"])  # what the settings now allow, and what had fitted
+        learner.budget = min(
+            learner.budget, values["budget"]
+        )  # an earlier budget may have been reduced for lack of memory
         learner.optimiser.refused = values["refused"]
         learner.optimiser.refused_in_a_row = values["refused_in_a_row"]
     return dict(record["sampler"]), dict(record["counters"])
@@ -114,13 +116,13 @@ def read_state(folder: Path) -> dict[str, Any]:
 def resume_point(scratch: Path, steps: int, planned: Collection[int]) -> int | None:
     """Return the newest step to continue from, or None to start anew.
 
-    A step qualifies when its checkpoint is intact, its state is (the first and the last step need none), and all
-    planned checkpoints before it are.  What is damaged is named in the log.
+    A step qualifies if its checkpoint, its state (the first and the last step need none) and all planned checkpoints
+    before it are intact.  The log names damaged files.
 
     Args:
         scratch: the run's folder.
         steps: number of steps of the run; later checkpoints are left alone.
-        planned: steps that must have a checkpoint in the end.
+        planned: steps that must have a checkpoint at the end of the run.
     """
     intact: set[int] = set()
     best = None

@@ -20,33 +20,33 @@ from pipeline_lib.training.batch import PolicyBatch
 from pipeline_lib.training.loss import LossParts, Tokens, policy_loss
 from pipeline_lib.training.optimiser import PolicyOptimiser, TrainingError
 from pipeline_lib.training.packing import MicroBatch, micro_batches
-from pipeline_lib.training.parallel import Processes
+from pipeline_lib.training.parallel import ALONE, Processes
 
 if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Policy
     from pipeline_lib.settings.train import LossSettings
-    from pipeline_lib.training.sharding import ShardedTwin
+    from pipeline_lib.training.sharding import ShardedCopy
 
 logger = logging.getLogger(__name__)
 
-#: Answers (micro-batch, entropy) like `TokenScorer.forward`.
+#: A function with the interface of `TokenScorer.forward`.
 Scorer = Callable[..., tuple[torch.Tensor, torch.Tensor | None]]
 
 
 @dataclass(slots=True)
 class Learner:
-    """A policy with what its update needs.
+    """A policy with everything that its update needs.
 
     Attributes:
         policy: the policy.
-        scorer: its model, answering with log-probabilities.
+        scorer: its model, which returns log-probabilities.
         optimiser: its optimiser.
-        budget: most tokens per forward pass, padding included; halved when memory runs out.
-        shares: actions of a prompt share their beginnings in a forward pass (see packing).
+        budget: maximum number of tokens per forward pass, padding included; halved if memory runs out.
+        shares: actions of one prompt share their prefixes in a forward pass (see `packing`).
         reference: the base policy's scorer for the KL term, or None.
-        compute: dtype of the forward pass (autocast when it is not float32).
-        twin: the sharded copy that is trained, when weights are split over processes.
-        processes: who takes part.
+        compute: dtype of the forward pass (autocast if it is not float32).
+        sharded: the sharded copy that is trained, if weights are sharded over processes.
+        processes: the processes that train together.
     """
 
     policy: Policy
@@ -56,12 +56,12 @@ class Learner:
     shares: bool
     reference: Scorer | None = None
     compute: torch.dtype = torch.float32
-    twin: ShardedTwin | None = None
-    processes: Processes = Processes()  # noqa: RUF009 (immutable)
+    sharded: ShardedCopy | None = None
+    processes: Processes = ALONE
 
     @property
     def device(self) -> torch.device:
-        """Return where the trained weights are."""
+        """Return the device of the trained weights."""
         return next(iter(self.optimiser.parameters.values())).device
 
 
@@ -69,9 +69,9 @@ class Learner:
 class UpdateReport:
     """Sums over one policy's update; see `pipeline_lib.training.loss.LossParts` for the parts.
 
-    ``edges`` are the log-probabilities computed in the first pass, ``tokens`` what all passes put through the model,
-    padding included.  ``loss``, ``kl`` and the gaps are of the first pass, before the weights moved; ``clipped`` is
-    over later passes.  ``norms`` has one gradient norm per pass, not finite where a step was refused.
+    ``edges`` is the number of log-probabilities computed in the first pass, ``tokens`` the number of tokens in all
+    passes, padding included.  ``loss``, ``kl`` and the gaps are of the first pass, before the weights changed;
+    ``clipped`` is over later passes.  ``norms`` has one gradient norm per pass, not finite if the step was refused.
     """
 
     loss: float = 0.0
@@ -97,7 +97,7 @@ class UpdateReport:
             self.gap_max = max(self.gap_max, parts.gap_max)
 
     def merge(self, other: UpdateReport) -> None:
-        """Add what another process computed of the same update."""
+        """Add the report of another process on the same update."""
         for name in ("loss", "kl", "edges", "tokens", "clipped", "corrected", "gap_sum"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.gap_max = max(self.gap_max, other.gap_max)
@@ -110,7 +110,7 @@ def update_policy(
 
     Args:
         learner: the policy and its optimiser.
-        batch: what it is trained on; the same in every process.
+        batch: the training data, the same in every process.
         settings: the loss.
         rate: learning rate.
         check: called before every forward pass; raises to stop (a run then continues from its last checkpoint).
@@ -118,21 +118,21 @@ def update_policy(
     Raises:
         TrainingError: too many refused steps, or one sequence alone does not fit into memory.
     """
-    # Log-probabilities of the first pass, per token of the batch, whose order no cut changes.
-    memory = {name: torch.zeros(len(batch.behaviour), device=learner.device) for name in ("old", "reference")}
+    # Log-probabilities of the first pass, per token of the batch; their order does not depend on micro-batches.
+    first_pass = {name: torch.zeros(len(batch.behaviour), device=learner.device) for name in ("old", "reference")}
     report = UpdateReport()
     for epoch in range(settings.epochs):
-        while (done := _pass(learner, batch, memory, settings, epoch, check)) is None:
+        while (done := _pass(learner, batch, first_pass, settings, epoch, check)) is None:
             learner.budget = _smaller_budget(learner, batch)
         for parts, edges, tokens in done:
             report.add(parts, edges, tokens, epoch == 0)
         if epoch == 0 and settings.epochs > 1:
-            learner.processes.sum(memory.values())
-        if learner.twin is None:
+            learner.processes.sum(first_pass.values())
+        if learner.sharded is None:
             learner.processes.sum(learner.optimiser.gradients())
         report.norms.append(learner.optimiser.step(rate))
-    if learner.twin is not None:
-        learner.twin.copy_back()
+    if learner.sharded is not None:
+        learner.sharded.copy_back()
     whole = UpdateReport(norms=report.norms)
     for part in learner.processes.gather(report):
         whole.merge(part)
@@ -142,44 +142,44 @@ def update_policy(
 def _pass(
     learner: Learner,
     batch: PolicyBatch,
-    memory: dict[str, torch.Tensor],
+    first_pass: dict[str, torch.Tensor],
     settings: LossSettings,
     epoch: int,
     check: Callable[[], None],
 ) -> list[tuple[LossParts, int, int]] | None:
-    """Accumulate the gradient of one pass over the batch; the first pass fills ``memory``.
+    """Accumulate the gradient of one pass over the batch; the first pass fills ``first_pass``.
 
     Returns:
-        Loss parts, edges and tokens of every micro-batch; None when memory ran out, here or in another process.
+        Loss parts, edges and tokens of every micro-batch; None if memory ran out, here or in another process.
     """
     learner.optimiser.zero()
     if epoch == 0:
-        for values in memory.values():
-            values.zero_()  # what a pass that failed left: its cuts were other ones, and of other processes
-    cuts = micro_batches(batch, learner.budget, learner.shares)
-    mine = learner.processes.share(cuts)
-    # Sharded weights are gathered in every forward pass, so all processes must take equally many, of both kinds.
-    longest = -(-len(cuts) // learner.processes.world)
-    spare = cuts[-1:] if learner.twin is not None and len(mine) < longest else []
+        for values in first_pass.values():
+            values.zero_()  # a failed pass used other micro-batches
+    all_batches = micro_batches(batch, learner.budget, learner.shares)
+    own_batches = learner.processes.share(all_batches)
+    # Sharded weights are gathered in every forward and backward pass, so all processes need the same number of both.
+    longest = -(-len(all_batches) // learner.processes.world)
+    extra_batches = all_batches[-1:] if learner.sharded is not None and len(own_batches) < longest else []
     done: list[tuple[LossParts, int, int]] = []
     failed = False
     try:
-        for cut in mine:
+        for micro_batch in own_batches:
             check()
-            parts = _forward_backward(learner, cut.to(learner.device), memory, settings, epoch)
-            done.append((parts, len(cut.targets), cut.input_ids.numel()))
-        for cut in spare:
+            parts = _forward_backward(learner, micro_batch.to(learner.device), first_pass, settings, epoch)
+            done.append((parts, len(micro_batch.targets), micro_batch.input_ids.numel()))
+        for micro_batch in extra_batches:
             with _precision(learner.device, learner.compute):
-                logprobs, _ = learner.scorer(cut.to(learner.device), settings.entropy > 0)
+                logprobs, _ = learner.scorer(micro_batch.to(learner.device), settings.entropy > 0)
                 if epoch == 0 and learner.reference is not None:
                     with torch.no_grad():
-                        learner.reference(cut.to(learner.device))
+                        learner.reference(micro_batch.to(learner.device))
             (0 * logprobs.sum()).backward()
     except (torch.OutOfMemoryError, RuntimeError, MemoryError) as error:
-        if learner.twin is not None or not _is_out_of_memory(error):
+        if learner.sharded is not None or not _is_out_of_memory(error):
             raise
         failed = True
-    # Outside the handler, where the traceback no longer keeps the tensors of the failed pass alive.
+    # Outside the handler, because the traceback keeps the tensors of the failed pass in memory.
     if not learner.processes.any(failed):
         return done
     learner.optimiser.zero()
@@ -190,37 +190,37 @@ def _pass(
 
 
 def _forward_backward(
-    learner: Learner, cut: MicroBatch, memory: dict[str, torch.Tensor], settings: LossSettings, epoch: int
+    learner: Learner, micro_batch: MicroBatch, first_pass: dict[str, torch.Tensor], settings: LossSettings, epoch: int
 ) -> LossParts:
-    with _precision(cut.input_ids.device, learner.compute):
-        logprobs, entropy = learner.scorer(cut, settings.entropy > 0)
+    with _precision(micro_batch.input_ids.device, learner.compute):
+        logprobs, entropy = learner.scorer(micro_batch, settings.entropy > 0)
         if epoch == 0 and learner.reference is not None:
             with torch.no_grad():
-                memory["reference"][cut.tokens] = learner.reference(cut)[0][cut.edges]
+                first_pass["reference"][micro_batch.tokens] = learner.reference(micro_batch)[0][micro_batch.edges]
     if epoch == 0:
-        memory["old"][cut.tokens] = logprobs.detach()[cut.edges]
+        first_pass["old"][micro_batch.tokens] = logprobs.detach()[micro_batch.edges]
     parts = policy_loss(
         Tokens(
             logprobs=logprobs,
-            behaviour=cut.behaviour,
-            positive=cut.positive,
-            negative=cut.negative,
-            weight=cut.weight,
-            old=cut.of_edges(memory["old"]) if epoch > 0 else None,
-            reference=cut.of_edges(memory["reference"]) if learner.reference is not None else None,
+            behaviour=micro_batch.behaviour,
+            positive=micro_batch.positive,
+            negative=micro_batch.negative,
+            weight=micro_batch.weight,
+            old=micro_batch.of_edges(first_pass["old"]) if epoch > 0 else None,
+            reference=micro_batch.of_edges(first_pass["reference"]) if learner.reference is not None else None,
             entropy=entropy,
         ),
         settings,
     )
-    # FSDP2 averages gradients over processes; what belongs together is their sum.
-    scale = learner.processes.world if learner.twin is not None else 1
+    # FSDP2 averages gradients over processes; the loss needs their sum.
+    scale = learner.processes.world if learner.sharded is not None else 1
     (parts.loss * scale).backward()
     return replace(parts, loss=parts.loss.detach())
 
 
 def _smaller_budget(learner: Learner, batch: PolicyBatch) -> int:
     """Return half the tokens of the largest pass, for the rest of the training."""
-    largest = max(cut.input_ids.numel() for cut in micro_batches(batch, learner.budget, learner.shares))
+    largest = max(micro_batch.input_ids.numel() for micro_batch in micro_batches(batch, learner.budget, learner.shares))
     rows = zip(batch.prompts, batch.actions, strict=True)
     if largest <= max(len(prompt) + len(action) - 1 for prompt, action in rows):
         raise TrainingError(

@@ -17,7 +17,7 @@ from pipeline_lib.environments.coding.demonstrations import demonstrate
 from pipeline_lib.environments.coding.settings import DatasetProblems
 from pipeline_lib.policies import warm_start
 from pipeline_lib.policies.base import base_digest, check_base
-from pipeline_lib.policies.embedded import make_model, one_fast_core
+from pipeline_lib.policies.embedded import make_model, single_core_numerics
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.policies.tokenizer import train_tokenizer
@@ -82,7 +82,7 @@ def test_settings_of_torch_are_what_they_were(problems_folder: Path, tmp_path: P
     build_base(TINY, problems_folder, tmp_path / "base")
     after = (torch.get_num_threads(), torch.get_float32_matmul_precision(), torch.random.get_rng_state().tolist())
     assert before == after
-    with pytest.raises(RuntimeError), one_fast_core():
+    with pytest.raises(RuntimeError), single_core_numerics():
         raise RuntimeError
     assert torch.get_float32_matmul_precision() == before[1]
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from pipeline_lib.storage import folder_digest
-from pipeline_lib.training.curriculum.gates import Mastery, teaches, wilson
+from pipeline_lib.training.curriculum.gates import Mastery, has_signal, wilson
 from pipeline_lib.training.curriculum.samplers import Epochs, Levels, Sampler, Trial
 from pipeline_lib.training.draws import problem_order
 from tests.training.conftest import Agree, make_settings, make_team, run_training
@@ -50,7 +50,7 @@ def drawn_levels(sampler: Sampler, size: int) -> Counter[int]:
     ],
 )
 def test_a_group_teaches_if_its_known_returns_differ(returns, worth):
-    assert teaches(returns) is worth
+    assert has_signal(returns) is worth
 
 
 @pytest.mark.parametrize(("successes", "count"), [(0, 20), (3, 30), (15, 30), (30, 30)])
@@ -76,7 +76,7 @@ def test_epochs_are_the_plain_order_and_continue():
     again = Epochs(7, seed=3)
     again.restore(json.loads(json.dumps(other.state())))
     assert again.draw(9) == problem_order(7, 3, 5, 9)
-    assert sampler.trial(5) == [] and sampler.judge(trial(0.0)) == {}
+    assert sampler.trial(5) == [] and sampler.record(trial(0.0)) == {}
 
 
 def test_the_easiest_level_comes_first_and_alone():
@@ -89,14 +89,14 @@ def test_a_mastered_level_opens_the_next_and_comes_back():
     sampler = levels()
     assert [VALIDATION[i].level for i in sampler.trial(5)] == [2] * 4
     assert sampler.trial(4) == [] and sampler.level == 2
-    found = sampler.judge(trial(0.0))
+    found = sampler.record(trial(0.0))
     assert found["curriculum/level"] == 2 and found["curriculum/deadlock_bound"] < 0.1
     assert sampler.level == 3
     counts = drawn_levels(sampler, 1000)
     assert set(counts) == {2, 3} and 200 < counts[2] < 300
-    sampler.judge(trial(1.0))
+    sampler.record(trial(1.0))
     assert sampler.level == 3, "not mastered, so nothing opens"
-    sampler.judge(trial(0.0))
+    sampler.record(trial(0.0))
     counts = drawn_levels(sampler, 2000)
     assert sampler.level == 5 and abs(counts[2] - counts[3]) < 100 and counts[5] > 1400
     assert sampler.trial(5) == [], "there is nothing above the last level"
@@ -104,10 +104,10 @@ def test_a_mastered_level_opens_the_next_and_comes_back():
 
 def test_a_level_that_teaches_nothing_any_more_is_left():
     sampler = levels()
-    found = sampler.judge(trial(1.0, returns=(0.5, 0.5)))
+    found = sampler.record(trial(1.0, returns=(0.5, 0.5)))
     assert found["curriculum/teaching_share"] == 0 and sampler.level == 3
-    sampler.judge(Trial(({"deadlock": 1.0},) * 4, ((0.5, 0.5), (0.1, 0.5))))
-    assert sampler.level == 3, "one group still teaches"
+    sampler.record(Trial(({"deadlock": 1.0},) * 4, ((0.5, 0.5), (0.1, 0.5))))
+    assert sampler.level == 3, "one group still has a gradient"
 
 
 def test_within_a_level_every_problem_has_its_turn():
@@ -118,7 +118,7 @@ def test_within_a_level_every_problem_has_its_turn():
 def test_a_sampler_continues_where_it_was():
     sampler = levels(seed=1)
     sampler.draw(17)
-    sampler.judge(trial(0.0))
+    sampler.record(trial(0.0))
     sampler.draw(11)
     again = levels(seed=1)
     again.restore(json.loads(json.dumps(sampler.state())))
@@ -130,7 +130,7 @@ def test_mistakes_are_named():
     with pytest.raises(ValueError, match="level 5 has no validation problem"):
         Levels(PROBLEMS, [Problem(2), Problem(3)], DEADLOCK, 0.2, 5, 4, 0)
     with pytest.raises(ValueError, match="no metric 'deadlock'; this environment has: reward, tests_passed"):
-        levels().judge(Trial(({"tests_passed": 1.0, "reward": 1.0},), ((1.0, 0.0),)))
+        levels().record(Trial(({"tests_passed": 1.0, "reward": 1.0},), ((1.0, 0.0),)))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pipeline_lib.policies.policy import Policy
-from pipeline_lib.training.optimiser import PATIENCE, PolicyOptimiser, TrainingError, learning_rate
+from pipeline_lib.training.optimiser import MAX_REFUSED, PolicyOptimiser, TrainingError, learning_rate
 from tests.training.bigram import Bigram
 from tests.training.conftest import add_lora, make_model, make_settings, make_tokenizer
 
@@ -59,7 +59,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing_is_counted_and_ends_train
     """The public code replaces a NaN loss by a constant and goes on without a word (fault 1.2)."""
     optimiser, table = make()
     before = table.detach().clone()
-    for count in range(1, PATIENCE):
+    for count in range(1, MAX_REFUSED):
         table.grad = torch.full_like(table, value)
         assert not math.isfinite(optimiser.step(1e-3))
         assert (optimiser.refused, optimiser.refused_in_a_row) == (count, count)
@@ -67,17 +67,17 @@ def test_a_gradient_that_is_not_finite_changes_nothing_is_counted_and_ends_train
     assert optimiser.state() == {}
     assert optimiser.policy.version == 0
     table.grad = torch.full_like(table, value)
-    with pytest.raises(TrainingError, match=f"not finite in {PATIENCE} steps in a row"):
+    with pytest.raises(TrainingError, match=f"not finite in {MAX_REFUSED} steps in a row"):
         optimiser.step(1e-3)
 
 
 def test_a_good_step_in_between_is_forgiven() -> None:
     optimiser, table = make()
-    for k in range(3 * PATIENCE):
+    for k in range(3 * MAX_REFUSED):
         table.grad = torch.full_like(table, math.nan if k % 2 else 1.0)
         optimiser.step(1e-3)
-    assert optimiser.refused == 3 * PATIENCE // 2
-    assert optimiser.policy.version == 3 * PATIENCE - optimiser.refused
+    assert optimiser.refused == 3 * MAX_REFUSED // 2
+    assert optimiser.policy.version == 3 * MAX_REFUSED - optimiser.refused
 
 
 def test_moments_survive_saving() -> None:

@@ -1,5 +1,5 @@
-"""The curriculum: which problems come next, behind two small interfaces.
+"""The curriculum: the order of training problems.
 
-*Gates* answer yes or no: is this group worth learning from, is this level mastered?  *Samplers* choose the next
-problems.  `Epochs` is the plain sampler; `Levels` goes from easy problems to hard ones and repeats some easy ones.
+*Gates* decide whether a group has a gradient and whether a level is mastered.  *Samplers* choose the next problems:
+`Epochs` in random order, `Levels` from easy to hard ones, with repetition of some easy ones.
 """

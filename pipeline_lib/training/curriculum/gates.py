@@ -1,7 +1,4 @@
-"""Gates: yes-or-no decisions about groups and levels.
-
-They have no state and use no random numbers, so the same evidence always gets the same answer.
-"""
+"""Gates: decisions about groups and levels, without state and without random numbers."""
 
 from __future__ import annotations
 
@@ -13,25 +10,25 @@ import numpy as np
 
 from pipeline_lib.training.advantages import is_flat
 
-#: Two-sided 95 %: the bound is wrong in one of forty levels by chance.
+#: Normal quantile of a two-sided 95 % interval; each limit is exceeded by chance in 2.5 %.
 Z = 1.96
 
 
-def teaches(returns: Sequence[float | None]) -> bool:
-    """Return whether a group is worth learning from: at least two returns are known, and they differ.
+def has_signal(returns: Sequence[float | None]) -> bool:
+    """Return whether a group has a gradient: at least two returns are known, and they differ.
 
-    A group without differences has no gradient (all of its advantages are 0), whatever its level.
+    If all returns are equal, all advantages are 0.
     """
     known = np.array([value for value in returns if value is not None], dtype=np.float64)
     return known.size > 1 and not is_flat(known)
 
 
 def wilson(mean: float, count: int, z: float = Z) -> tuple[float, float]:
-    """Return Wilson's interval of a share.
+    """Return Wilson's interval of a share (1927).
 
     Args:
-        mean: share in [0, 1]; for a quantity between 0 and 1 that is not 0 or 1 the interval is too wide, never too
-            narrow, because no such quantity varies more than a coin of the same mean.
+        mean: mean of a quantity in [0, 1]; if it takes other values than 0 and 1 the interval is conservative, because
+            a Bernoulli variable has the largest variance for its mean.
         count: independent observations; 0 gives (0, 1).
         z: width in standard errors.
     """
@@ -44,25 +41,25 @@ def wilson(mean: float, count: int, z: float = Z) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Mastery:
-    """A level is mastered when the unfavourable end of the interval of a metric is good enough.
+    """A level is mastered if the unfavourable limit of a metric's interval reaches a bound.
 
     Attributes:
         metric: a metric of the environment within [0, 1], for example ``deadlock`` or ``all_passed``.
-        bound: what the end of the interval has to reach.
-        smaller: small values are good (``deadlock``), else large ones are (``all_passed``).
+        bound: value that the unfavourable limit must reach.
+        smaller: smaller values are better (``deadlock``), else larger ones (``all_passed``).
     """
 
     metric: str
     bound: float
     smaller: bool
 
-    def end(self, values: Sequence[float]) -> float:
-        """Return the unfavourable end of the interval of the metric's mean."""
+    def unfavourable_limit(self, values: Sequence[float]) -> float:
+        """Return the unfavourable limit of the interval of the metric's mean."""
         mean = float(np.mean(values)) if len(values) else 0.5
         low, high = wilson(mean, len(values))
         return high if self.smaller else low
 
     def mastered(self, values: Sequence[float]) -> bool:
         """Return whether these independent episodes show that the level is mastered."""
-        end = self.end(values)
-        return end <= self.bound if self.smaller else end >= self.bound
+        limit = self.unfavourable_limit(values)
+        return limit <= self.bound if self.smaller else limit >= self.bound

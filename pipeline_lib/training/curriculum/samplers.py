@@ -1,8 +1,8 @@
-"""Samplers: which problems come next.
+"""Samplers choose the next training problems.
 
-A sampler is asked for the next problems.  It may ask for a trial (problems that are played but not learned from) and
-gets its result.  All its random draws are a function of the seed and of the number of earlier draws, and `state` is its
-whole state, so a run that continues after a kill makes the same choices as an uninterrupted one.
+A sampler may request a trial (problems that are played without learning) and receives its result.  Its random draws are
+a function of the seed and of the number of earlier draws, and `state` is its whole state, so a run that continues after
+a kill makes the same choices as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pipeline_lib.play.seeds import derive
-from pipeline_lib.training.curriculum.gates import Mastery, teaches
+from pipeline_lib.training.curriculum.gates import Mastery, has_signal
 from pipeline_lib.training.draws import problem_order
 
 
@@ -24,12 +24,12 @@ class Leveled(Protocol):
 
     @property
     def level(self) -> int:
-        """Return how hard it is; 1 is easiest, philosophers count by the size of the table."""
+        """Return the level of difficulty; higher is harder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Episodes that nothing is learned from.
+    """Episodes that are played without learning.
 
     Attributes:
         metrics: the last turn's metrics of every episode.
@@ -41,7 +41,7 @@ class Trial:
 
 
 class Sampler(ABC):
-    """Names the problems of every step.
+    """Chooses the problems of every step.
 
     Attributes:
         episodes: episodes per problem of a trial.
@@ -51,19 +51,19 @@ class Sampler(ABC):
 
     @abstractmethod
     def draw(self, size: int) -> list[int]:
-        """Return the numbers of the next ``size`` problems; a problem may occur twice."""
+        """Return the indices of the next ``size`` problems; a problem may occur twice."""
 
     def trial(self, step: int) -> list[int]:
-        """Return the numbers of validation problems to be played after this step; none by default."""
+        """Return the indices of validation problems to play after this step; none by default."""
         return []
 
-    def judge(self, trial: Trial) -> dict[str, float]:
-        """Take note of how the trial went, and return numbers for the log."""
+    def record(self, trial: Trial) -> dict[str, float]:
+        """Take the result of a trial into account, and return metrics for the log."""
         return {}
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Return everything the sampler knows, as JSON."""
+        """Return the whole state as JSON."""
 
     @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -71,7 +71,7 @@ class Sampler(ABC):
 
 
 class Epochs(Sampler):
-    """Every problem once, in a new order every time.
+    """Every problem once per epoch, in a new order each time.
 
     Args:
         count: number of problems.
@@ -97,10 +97,10 @@ class Epochs(Sampler):
 
 
 class Levels(Sampler):
-    """Starts with the easiest level; a level that is mastered opens the next; mastered ones come back now and then.
+    """From the easiest level to the hardest; problems of lower levels are mixed in.
 
-    Both gates are asked after trials, which are episodes on validation problems of the current level: a level is left
-    when it is mastered, and also when no group of a trial has any difference of reward left.
+    Trials are episodes on validation problems of the current level.  After a trial, the next level begins if this one
+    is mastered, or if no group of the trial has differing rewards.
 
     Args:
         problems: training problems of several levels.
@@ -143,15 +143,15 @@ class Levels(Sampler):
         return self.levels[self._place]
 
     def draw(self, size: int) -> list[int]:
-        """Return problems of the current level, mixed with some of the levels below."""
+        """Return indices of problems of the current level and of the levels below."""
         total = sum(self._drawn.values())
         rng = np.random.default_rng(derive("curriculum", self._seed, total))
         chosen = []
-        for lot in rng.random(size):
+        for uniform in rng.random(size):
             level = self.level
-            if self._place and lot < self._replay:
-                # The lot is uniform on [0, replay): spread it over the levels below.
-                level = self.levels[int(lot / self._replay * self._place)]
+            if self._place and uniform < self._replay:
+                # Here the number is uniform on [0, replay), so it also chooses among the levels below.
+                level = self.levels[int(uniform / self._replay * self._place)]
             members = self._members[level]
             [index] = problem_order(len(members), derive("level", self._seed, level), self._drawn[level], 1)
             self._drawn[level] += 1
@@ -159,12 +159,12 @@ class Levels(Sampler):
         return chosen
 
     def trial(self, step: int) -> list[int]:
-        """Return the validation problems of the current level when a trial is due; the last level needs none."""
+        """Return the validation problems of the current level if a trial is due; the last level has no trials."""
         due = step % self._every == 0 and self._place + 1 < len(self.levels)
         return list(self._trials[self.level]) if due else []
 
-    def judge(self, trial: Trial) -> dict[str, float]:
-        """Open the next level if this one is mastered, or if there is nothing left to be learned from it.
+    def record(self, trial: Trial) -> dict[str, float]:
+        """Go to the next level if this one is mastered, or if no group of the trial has a gradient.
 
         Raises:
             ValueError: the environment does not report the metric.
@@ -174,10 +174,10 @@ class Levels(Sampler):
             known = ", ".join(sorted({key for row in trial.metrics for key in row}))
             raise ValueError(f"train.curriculum.metric: there is no metric {name!r}; this environment has: {known}")
         values = [row[name] for row in trial.metrics if name in row]
-        teaching = [teaches(group) for group in trial.returns]
+        teaching = [has_signal(group) for group in trial.returns]
         found = {
             "curriculum/level": float(self.level),
-            f"curriculum/{name}_bound": self._mastery.end(values),
+            f"curriculum/{name}_bound": self._mastery.unfavourable_limit(values),
             "curriculum/teaching_share": sum(teaching) / max(len(teaching), 1),
         }
         if self._mastery.mastered(values) or (teaching and not any(teaching)):

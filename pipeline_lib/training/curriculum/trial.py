@@ -1,7 +1,7 @@
-"""The connection between curriculum and trainer: creates the sampler of the settings, and plays its trials.
+"""Create the sampler of the settings, and play its trials.
 
-Trials are played on validation problems with the newest weights, by the same loop as training, and nothing is learned
-from them.  With several processes each plays its share and all get all results, so all decide the same.
+Trials are played on validation problems with the newest weights, by the same loop as training, but without learning.
+With several processes each plays its share, and all processes get all results.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ def make_sampler(settings: Curriculum, problems: Sequence[Any], validation: Sequ
     return Levels(problems, validation, mastery, settings.replay, settings.every, settings.episodes, seed)
 
 
-def try_out(
+def play_trial(
     sampler: Sampler, validation: Sequence[Any], player: Player, seed: int, step: int, processes: Processes
 ) -> dict[str, float]:
-    """Play the trial that is due after a step, if one is, and return numbers for the log."""
+    """Play the trial that is due after a step, if any, and return metrics for the log."""
     chosen = sampler.trial(step)
     if not chosen:
         return {}
     slots = processes.share(range(len(chosen)))
     roots = groups([validation[chosen[slot]] for slot in slots], sampler.episodes, seed, step, slots)
     parts = processes.gather(replace(player, tree=False, plan=Aligned()).play(roots))
-    return sampler.judge(read_trial(join(parts)))
+    return sampler.record(read_trial(join(parts)))
 
 
 def read_trial(experience: Experience) -> Trial:
-    """Return how the episodes of a trial ended; what the infrastructure lost is left out."""
+    """Return the results of a trial's episodes; episodes that the infrastructure lost have no metrics."""
     metrics = []
     returns: dict[int, list[float | None]] = {}
     for episode in experience.episodes():
