@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environment_api.task import Task, check_steps
+from pipeline_lib.environment_api.pair_task import PairTask
+from pipeline_lib.environment_api.task import check_steps
 from pipeline_lib.environments.coding.settings import CodingEnvironment, DatasetProblems, GeneratedProblems
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pipeline_lib.sandbox import Executor
 
 
-class CodingTask(Task):
+class CodingTask(PairTask):
     """A helper and a main function are written by two agents, or both by one, and tested together."""
 
     settings = CodingEnvironment
@@ -75,32 +76,10 @@ class CodingTask(Task):
 
         return Coding(settings, executor)
 
-    def single_agent(self, settings: CodingEnvironment) -> CodingEnvironment:
-        """Return the form in which one agent writes both functions."""
-        return settings.model_copy(update={"team": "single"})
-
-    def unsuitable(self, protocol: str, settings: CodingEnvironment) -> str:
-        """Return why a protocol makes no sense: it needs two agents, or a second turn."""
-        if settings.team == "single":
-            return "environment.team is single, and a single agent has no other agents to read"
-        if protocol == "naive_concatenation" and settings.turns == 1:
-            return "with environment.turns 1 it is the same as the base"
-        return ""
-
-    def max_acting(self, params: Any) -> int:
-        """Return the size of the team."""
-        return 1 if params.environment.team == "single" else 2
-
     def check(self, params: Any) -> None:
         """Refuse steps of training that need more problems than are generated."""
         if params.problems.kind == "generated":
             check_steps(params)
-
-    def notes(self, settings: CodingEnvironment) -> list[str]:
-        """Say which baseline the base is."""
-        if settings.team == "pair" and settings.turns == 1:
-            return ["With one turn, the base is the same as the baseline naive concatenation."]
-        return []
 
     def terms(self, settings: CodingEnvironment) -> Mapping[str, str]:
         """Return what the terms of a reward of ours mean."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environment_api.task import Task, check_steps
+from pipeline_lib.environment_api.pair_task import PairTask
+from pipeline_lib.environment_api.task import check_steps
 from pipeline_lib.environments.writing.settings import GeneratedTexts, PublishedTexts, WritingEnvironment
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pipeline_lib.environments.writing.runtime import WritingEnvironment as Writing
 
 
-class WritingTask(Task):
+class WritingTask(PairTask):
     """Two writers, or one, tell what a text says: a short and a long summary, or the halves of an introduction."""
 
     settings = WritingEnvironment
@@ -63,32 +64,10 @@ class WritingTask(Task):
 
         return Writing(settings)
 
-    def single_agent(self, settings: WritingEnvironment) -> WritingEnvironment:
-        """Return the form in which one agent writes both texts."""
-        return settings.model_copy(update={"team": "single"})
-
-    def unsuitable(self, protocol: str, settings: WritingEnvironment) -> str:
-        """Return why a protocol makes no sense: it needs two agents, or a second turn."""
-        if settings.team == "single":
-            return "environment.team is single, and a single agent has no other agents to read"
-        if protocol == "naive_concatenation" and settings.turns == 1:
-            return "with environment.turns 1 it is the same as the base"
-        return ""
-
-    def max_acting(self, params: Any) -> int:
-        """Return the size of the team."""
-        return 1 if params.environment.team == "single" else 2
-
     def check(self, params: Any) -> None:
         """Refuse steps of training that need more texts than are generated."""
         if params.problems.kind == "world":
             check_steps(params)
-
-    def notes(self, settings: WritingEnvironment) -> list[str]:
-        """Say which baseline the base is."""
-        if settings.team == "pair" and settings.turns == 1:
-            return ["With one turn, the base is the same as the baseline naive concatenation."]
-        return []
 
     def terms(self, settings: WritingEnvironment) -> Mapping[str, str]:
         """Return what the terms of a reward of ours mean."""

@@ -1,0 +1,33 @@
+"""What tasks of two agents have in common whose settings are ``team`` (pair or single) and ``turns``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline_lib.environment_api.task import Task
+
+
+class PairTask(Task):
+    """A task that two agents do at the same time, or one agent alone."""
+
+    def single_agent(self, settings: Any) -> Any:
+        """Return the form in which one agent does the work of both."""
+        return settings.model_copy(update={"team": "single"})
+
+    def unsuitable(self, protocol: str, settings: Any) -> str:
+        """Return why a protocol makes no sense: it needs two agents, or a second turn."""
+        if settings.team == "single":
+            return "environment.team is single, and a single agent has no other agents to read"
+        if protocol == "naive_concatenation" and settings.turns == 1:
+            return "with environment.turns 1 it is the same as the base"
+        return ""
+
+    def max_acting(self, params: Any) -> int:
+        """Return the size of the team."""
+        return 1 if params.environment.team == "single" else 2
+
+    def notes(self, settings: Any) -> list[str]:
+        """Say which baseline the base is."""
+        if settings.team == "pair" and settings.turns == 1:
+            return ["With one turn, the base is the same as the baseline naive concatenation."]
+        return []
