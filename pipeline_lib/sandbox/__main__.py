@@ -1,4 +1,4 @@
-"""``python -m pipeline_lib.sandbox``: build the image, serve the sandbox over HTTP, look what this machine can do."""
+"""``python -m pipeline_lib.sandbox``: build the image, serve the sandbox over HTTP, show which jails work here."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def main() -> int:
     build.add_argument("--base", help="base image; it needs python3 >= 3.11 (default: built from this interpreter)")
     build.add_argument("--packages", nargs="+", default=DEFAULT_PACKAGES, help="as pip knows them (default: numpy)")
     commands.add_parser("probe", help="show which jails work here, and their isolation levels")
-    serve = commands.add_parser(
-        "serve", help="serve jobs over HTTP; everybody with the token can run code as this user"
-    )
+    serve = commands.add_parser("serve", help="serve jobs over HTTP; anyone with the token can run code as this user")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     serve.add_argument("--port", type=int, default=DEFAULT_PORT, help="default: %(default)s; 0: a free port")
     serve.add_argument("--token-file", help=f"file with the token (default: the variable {TOKEN_VARIABLE})")
@@ -58,9 +56,9 @@ def main() -> int:
             return _serve(args)
         identifier = build_image(args.tag, args.base, args.packages)
     except (JailError, SandboxUnavailable, OSError, ValueError) as error:
-        print(error, file=sys.stderr)  # noqa: T201 - this is a command
+        print(error, file=sys.stderr)
         return 1
-    print(identifier)  # noqa: T201
+    print(identifier)
     return 0
 
 
@@ -82,7 +80,7 @@ def _serve(args: argparse.Namespace) -> int:
         SandboxServer(executor, token, args.host, args.port, bounds) as server,
     ):
         host, port = server.server_address[:2]
-        print(f"http://{host!s}:{port}", flush=True)  # noqa: T201
+        print(f"http://{host!s}:{port}", flush=True)
         with suppress(KeyboardInterrupt):
             server.serve_forever()
     return 0
@@ -99,7 +97,7 @@ def _probe() -> int:
                 line = ex.health()["isolation"]
         except SandboxUnavailable as error:
             line = f"does not work: {error}"
-        print(f"{jail}: {line}")  # noqa: T201
+        print(f"{jail}: {line}")
     return 0 if works else 1
 
 

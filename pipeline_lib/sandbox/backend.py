@@ -10,11 +10,11 @@ from pipeline_lib.sandbox.tests_source import Planned
 
 
 class SandboxUnavailable(RuntimeError):
-    """The sandbox cannot run here as asked; the message says what is missing and what to do."""
+    """The sandbox cannot run here with these settings; the message says what is missing and what to do."""
 
 
 class Backend(Protocol):
-    """Runs jobs somewhere."""
+    """Runs jobs, on this machine or elsewhere."""
 
     name: str
     level: str
@@ -28,5 +28,5 @@ class Backend(Protocol):
         ...
 
     def close(self) -> None:
-        """Free everything; calling it twice is fine."""
+        """Free all resources; a second call does nothing."""
         ...

@@ -24,9 +24,9 @@ def open_backend(name: str, slots: int, limits: Limits, options: dict[str, Any])
 
     Args:
         name: a key of `BACKENDS`.
-        slots: programs side by side; 0 means four per core.
+        slots: concurrent programs; 0 means four per core.
         limits: what a program may use.
-        options: what this backend takes beside that; None and missing mean its default.
+        options: of this backend; a missing one or None means the default.
 
     Raises:
         ValueError: the name, an option or its value is not accepted.
@@ -72,7 +72,7 @@ def _open_docker(slots: int, limits: Limits, options: dict[str, Any]) -> Backend
 
 
 def _open_auto(slots: int, limits: Limits, options: dict[str, Any]) -> Backend:
-    """Open the strongest backend that works here: a kernel of its own, a container, a jailed process."""
+    """Open the strongest backend that works here: a container with its own kernel, a container, a jailed process."""
     level = {"min_isolation": options.get("min_isolation"), "packages": options.get("packages")}
     image = {"image": options.get("image")}
     attempts: list[tuple[str, dict[str, Any]]] = [

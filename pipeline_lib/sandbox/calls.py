@@ -12,17 +12,17 @@ from typing import Any
 from pipeline_lib.sandbox.inside import messages, values
 from pipeline_lib.sandbox.inside.common import Common, holds_itself, too_many_parts
 from pipeline_lib.sandbox.inside.plain import ATOMS, BROKEN, BadValue
-from pipeline_lib.sandbox.inside.recorder import SAID, CallFailed, NoAnswer
+from pipeline_lib.sandbox.inside.recorder import DESCRIPTION, CallFailed, NoAnswer
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, UNCATCHABLE, Planned, rewritten_source
 
 _RESULTS = ("ok", "fail", "error", "timeout", "skipped")
-_TEXT, _NAME, _NAMES = 500, 100, 12  # most characters of a text and of a name, most names, that are kept
+_MAX_TEXT, _MAX_NAME, _MAX_NAMES = 500, 100, 12  # characters of a text and of a name, number of names
 
 _EXCEPTIONS: dict[str, type[Exception]] = {
     name: kind for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)
 }
 _TEST_FRAMEWORKS = frozenset({"unittest", "pytest", "_pytest", "doctest", "hypothesis", "nose", "nose2"})
-# Controls, what turns the direction of a text round, breaks its lines or is not seen at all, halves of characters.
+# Control characters, text direction marks, line breaks, invisible characters and lone surrogates.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     "\U000e0000-\U000e0fff]"
@@ -35,8 +35,8 @@ class Raised:
     """An exception that a program says it raised.
 
     Attributes:
-        names: of its class and the classes above it, with their modules, but for those of builtins.
-        text: what ``str`` made of it.
+        names: of its class and the base classes, with their modules except for builtins.
+        text: its ``str``.
         line: of the program, 0 if unknown.
         args: its arguments if they are plain values, else None.
     """
@@ -47,41 +47,41 @@ class Raised:
     args: tuple[Any, ...] | None
 
     def describe(self) -> str:
-        """Return a line for people."""
+        """Return class, text and line number in one readable line."""
         return f"{self.names[0].rpartition('.')[2]}: {self.text}" + (f" (line {self.line})" if self.line else "")
 
     def is_known(self, space: Mapping[str, Any]) -> bool:
-        """Return whether tests know its very class."""
+        """Return whether its own class, and not only a base class, is known in the tests' namespace."""
         return _find(self.names[0], space) is not None
 
     def rebuild(self, space: Mapping[str, Any], tests: str) -> BaseException:
         """Return the nearest exception that tests may expect; `CallFailed` for exits and interrupts.
 
-        A class of the program's own is that of the tests which has its name, as if both stood in one module; any other
-        has to be of the same module.  Exceptions by which a test framework learns that a test is skipped, or right to
-        fail, never come from a program.
+        A class that the program defines matches a class of the tests with the same name, as if both were in one
+        module.  Any other class must be from the same module.  Exceptions with a meaning for a test framework (skip,
+        expected failure) are never created from a program's answer.
 
         Args:
-            space: the tests' namespace, whose classes, and those of the modules in it, are known beside the builtins.
+            space: the tests' namespace; its classes and those of the modules in it are known, and the builtins.
             tests: their source.
         """
         kind = next(filter(None, (_find(name, space) for name in self.names)), None)
         if kind is None:
             return CallFailed("error", self.describe())
         if kind in (StopIteration, StopAsyncIteration) and kind.__name__ not in tests:
-            kind = RuntimeError  # as in a generator (PEP 479): it would end what the tests iterate over
+            kind = RuntimeError  # as in a generator (PEP 479): it would end an iteration of the tests
         error = _make(kind, (self.text,) if self.args is None else self.args, self.text)
-        setattr(error, SAID, self.describe())
+        setattr(error, DESCRIPTION, self.describe())
         return error
 
 
 def printable(text: str) -> str:
-    """Return the text without addresses, which no two runs share, and with unprintable characters as escapes."""
+    """Return the text without memory addresses, which differ in every run, and with unprintable characters escaped."""
     return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], _ADDRESS.sub("", text))
 
 
 def _find(full_name: str, space: Mapping[str, Any]) -> type[Exception] | None:
-    """Return the builtin exception class, or that of the tests, be it in a module that they have imported."""
+    """Return the exception class with this name among builtins, the tests, and modules that they import."""
     if "." not in full_name:
         return _EXCEPTIONS.get(full_name)
     module, _, name = full_name.rpartition(".")
@@ -94,11 +94,11 @@ def _find(full_name: str, space: Mapping[str, Any]) -> type[Exception] | None:
 
 
 def _make(kind: type[Exception], args: tuple[Any, ...], text: str) -> Exception:
-    """Return an exception; one that wants other arguments than there are is made without being initialised."""
+    """Return an exception; if its constructor does not accept the arguments, it is not initialised."""
     for given in (args, (text,)):
         try:
             return kind(*given)
-        except Exception:
+        except Exception:  # the constructor of a class of the tests may raise anything
             continue
     try:
         return kind.__new__(kind, text)
@@ -107,13 +107,13 @@ def _make(kind: type[Exception], args: tuple[Any, ...], text: str) -> Exception:
 
 
 def exception(rest: list[Any]) -> Raised:
-    """Return the exception that the parts of a reply describe, whatever they are."""
+    """Return the exception that the parts of a reply describe; parts of any form are accepted."""
     described = rest[0] if rest else None
     if isinstance(described, list) and len(described) == 4:
         names, text, line, args = described
         if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
-            kept = tuple(printable(name[:_NAME]) for name in names[:_NAMES])
-            return Raised(kept, printable(str(text)[:_TEXT]), line if type(line) is int else 0, _arguments(args))
+            kept = tuple(printable(name[:_MAX_NAME]) for name in names[:_MAX_NAMES])
+            return Raised(kept, printable(str(text)[:_MAX_TEXT]), line if type(line) is int else 0, _arguments(args))
     return Raised(("Exception",), "an exception without description", 0, None)
 
 
@@ -126,16 +126,16 @@ def _arguments(form: Any) -> tuple[Any, ...] | None:
 
 
 def request(number: int, args: list[Any], kwargs: dict[str, Any], known: Common, gone: list[int]) -> bytes | None:
-    """Return the request of a call, with what has happened to the containers that both sides know.
+    """Return the request of a call, with the changes of the containers that both sides know.
 
     Args:
         number: of the call.
         args, kwargs: its arguments.
-        known: gets to know the containers in them.
-        gone: numbers of containers that the tests have no name for any more.
+        known: the table of containers; those in the arguments are added.
+        gone: numbers of containers that the tests no longer refer to.
 
     Returns:
-        None if an argument has no plain form, or holds itself.
+        None if an argument has no plain form, or contains itself.
 
     Raises:
         NoAnswer: an argument is nested too deep.
@@ -143,11 +143,11 @@ def request(number: int, args: list[Any], kwargs: dict[str, Any], known: Common,
     gone += known.prune()
     held = set(known.cells)
     try:
-        news = (known.changes(), gone)
+        updates = (known.changes(), gone)
         known.repeats = False
-        written = messages.write_call(number, args, kwargs, known, news)
+        written = messages.write_call(number, args, kwargs, known, updates)
         if known.repeats and holds_itself([*args, *kwargs.values()]):
-            raise BadValue("type", "an argument holds itself")
+            raise BadValue("type", "an argument contains itself")
         return written
     except BadValue as error:
         if error.kind == "type":
@@ -155,14 +155,14 @@ def request(number: int, args: list[Any], kwargs: dict[str, Any], known: Common,
             return None
         gone += known.cells
         known.clear()
-        raise NoAnswer("error", f"the tests pass what cannot be sent: {error}") from None
+        raise NoAnswer("error", f"the tests pass a value that cannot be sent: {error}") from None
 
 
 def value(rest: list[Any], known: Common) -> Any:
-    """Return the value that a reply brings, once everything is done that the program has done to known containers.
+    """Return the value of a reply, after applying the program's changes to known containers.
 
     Raises:
-        BadValue: of `values`, for parts that are no such thing.
+        BadValue: the parts are not a value.
     """
     if len(rest) == 1 and not known.cells and type(rest[0]) in ATOMS:
         return rest[0]
@@ -172,28 +172,28 @@ def value(rest: list[Any], known: Common) -> Any:
     return result
 
 
-def take_over(news: list[Any], known: Common, result: Any = None) -> None:
-    """Do to known containers what the program has done to its own; raises `BadValue` as `value` does."""
+def take_over(updates: list[Any], known: Common, result: Any = None) -> None:
+    """Apply the program's changes to known containers; raises `BadValue` as `value` does."""
     try:
-        changes, kept = news or ([], [])
+        changes, kept = updates or ([], [])
         known.change(changes)
         if known.shares and too_many_parts([result, *known.cells.values()]):
-            raise BadValue("size", "a value that holds itself over and over")
+            raise BadValue("size", "a value that contains the same parts too often")
         known.keep(kept)
     except BROKEN as error:
-        raise BadValue("form", f"no list of changes: {type(error).__name__}") from None
+        raise BadValue("form", f"not a list of changes: {type(error).__name__}") from None
 
 
 def same_arguments(args: tuple[Any, ...], known: bytes) -> bool:
-    """Return whether a call has the arguments, to the type, that `tests_source.TestPlan` has foreseen."""
+    """Return whether a call has exactly the arguments, types included, that `tests_source.TestPlan` predicted."""
     try:
         return messages.write_request(*args) == known
-    except ValueError:  # they have no such form
+    except ValueError:  # marshal cannot write them
         return False
 
 
 def inline_form(planned: Planned) -> dict[str, Any]:
-    """Return the tests in the form in which a program runs them itself."""
+    """Return the tests in the form for inline mode, in which the program's process runs them."""
     job, (plan,) = planned.job, planned.plans
     return {
         "source": rewritten_source(job.tests, job.entry_point),
@@ -208,7 +208,7 @@ def inline_form(planned: Planned) -> dict[str, Any]:
 
 
 def results(rest: list[Any], total: int) -> list[tuple[str, str]] | None:
-    """Return what a program says of tests it ran itself, None if it is not what such a program would say."""
+    """Return the results that a program reports for tests that it ran itself, None if they are malformed."""
     try:
         checked = [(result, text) for result, text in rest[0]]
     except (IndexError, TypeError, ValueError):

@@ -9,22 +9,22 @@ _PROGRAM = "__symposium_program__"
 
 
 class Asked(Protocol):
-    """Who answers: see `proxy.Program`."""
+    """The part of `proxy.Program` that a candidate uses."""
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the program's function."""
         ...
 
     def function(self) -> Any:
-        """Return a handle of it."""
+        """Return a handle of the program's function."""
         ...
 
 
 class Candidate:
-    """Stands for the program's function.
+    """A proxy of the program's function.
 
     Args:
-        program: is asked.
+        program: answers the calls.
         name: of the function.
     """
 
@@ -38,11 +38,11 @@ class Candidate:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the program's function and return a copy of its value.
 
-        Arguments are copies, too, but what the program does to them is done to the tests' own: see `common`.
+        Arguments are copied, too, but the program's changes to them are applied to the tests' objects: see `common`.
 
         Raises:
             Exception: the exception known to the tests that is nearest to the one that the program raised.
-            CallFailed: it raised one that no test may expect.
+            CallFailed: the program raised an exception that no test may expect.
             NoAnswer: there is no answer.
         """
         return _program(self).call(args, kwargs)
@@ -57,7 +57,7 @@ class Candidate:
         delattr(_program(self).function(), name)
 
     def __get__(self, thing: Any, kind: Any = None) -> Any:
-        """Return what a function is as an attribute of an object: a method, which passes the object, too."""
+        """Return a bound method, as for a function that is an attribute of a class."""
         return self if thing is None else MethodType(self, thing)
 
     def __copy__(self) -> Candidate:
@@ -71,12 +71,12 @@ class Candidate:
 
     @property
     def __signature__(self) -> Any:
-        """Raise ValueError, as ``inspect.signature`` does for builtins: nobody knows it here."""
+        """Raise ValueError, as ``inspect.signature`` does for builtins: the signature is not known here."""
         raise ValueError("no signature found for a function that stays in the program")
 
 
 class _Documentation:
-    """That of the program's function, and not of the class above."""
+    """Makes ``__doc__`` of a candidate the program's documentation and not that of `Candidate`."""
 
     def __get__(self, thing: Any, kind: Any) -> Any:
         return None if thing is None else _program(thing).function().__doc__

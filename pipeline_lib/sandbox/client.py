@@ -9,10 +9,10 @@ from pipeline_lib.sandbox import wire
 
 
 class Client:
-    """Takes frames from the client and brings it others.
+    """Receives frames from the client and sends it others.
 
     Attributes:
-        outgoing: bytes that wait until the client takes them.
+        outgoing: bytes that the client has not taken yet.
     """
 
     def __init__(self, connection: socket.socket, selector: selectors.BaseSelector) -> None:
@@ -24,7 +24,7 @@ class Client:
         selector.register(connection, selectors.EVENT_READ, None)
 
     def hear(self) -> list[tuple[wire.Head, bytes]] | None:
-        """Return the frames that have come, None if the client is gone."""
+        """Return the frames that have arrived, None if the client has disconnected."""
         try:
             data = self._connection.recv(1 << 20)
         except BlockingIOError:
@@ -34,11 +34,11 @@ class Client:
         return self._frames.feed(data) if data else None
 
     def tell(self, head: wire.Head, body: bytes = b"") -> None:
-        """Have a frame ready for the client; `flush` sends it."""
+        """Queue a frame for the client; `flush` sends it."""
         self.outgoing += wire.pack(head, body)
 
     def flush(self) -> None:
-        """Send what the client takes now, and have the selector say when it takes more."""
+        """Send as much as the client takes now, and have the selector report when it takes more."""
         try:
             while self.outgoing:
                 sent = self._connection.send(self.outgoing)

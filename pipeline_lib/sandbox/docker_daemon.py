@@ -10,8 +10,8 @@ from typing import Any
 from pipeline_lib.sandbox.worker import JailError
 
 DEFAULT_IMAGE = "symposium-sandbox"
-LABEL = "symposium-sandbox"  # on containers: who they belong to; on images: what is in them
-PLACE = "/symposium"  # where an image has the fork server, and a container the socket
+LABEL = "symposium-sandbox"  # on containers: their owner; on images: a digest of their contents
+PLACE = "/symposium"  # path of the fork server in an image, and of the socket in a container
 
 
 @contextmanager

@@ -10,30 +10,30 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-_DEATHS = 2  # workers a job may bring down before it is judged a crash
+_DEATHS = 2  # workers a job may crash before its verdict is a crash
 _SUSPICION = 3  # workers a job may lose by a kill before it has to run alone
-_ALONE = 3  # workers it may lose then
-_LOSSES = 100  # workers a job may lose while others are killed, too, before it is given back
-_STARTS = 8  # times that no worker of the kind that a job needs could be started before it is given back
+_ALONE = 3  # workers it may lose while it runs alone
+_LOSSES = 100  # workers a job may lose while others are killed, too, before it ends as an infra_error
+_STARTS = 8  # failed starts of a worker that a job needs before it ends as an infra_error
 
 
 @dataclass(slots=True)
 class Entry:
-    """A job on its way.
+    """A job in the broker.
 
     Attributes:
         number: the client's.
-        body: the job, unread.
+        body: the job, not decoded.
         wall_s: seconds it may take.
         attempts: times it was given to a judge.
-        deaths: workers it brought down.
-        losses: workers it lost to a SIGKILL, which no known act of a program can cause.
-        suspicion: those of them that were lost while the program ran and nothing else is known to have been killed.
-        alone: those of them that were lost while no other program ran.
-        unstarted: times that no worker could be started for it.
-        first_lost: when the first of them was lost, on the monotonic clock.
-        late: it was late once; the next time is final.
-        avoid: the slot where it lost a worker last.
+        deaths: workers it crashed.
+        losses: workers it lost to a SIGKILL, which no known action of a program can cause.
+        suspicion: losses while the program ran and nothing else is known to have been killed.
+        alone: losses while no other program ran.
+        unstarted: failed starts of a worker for it.
+        first_lost: when it first lost a worker, on the monotonic clock.
+        late: it has timed out once; the next timeout is final.
+        avoid: the slot in which it last lost a worker.
     """
 
     number: int
@@ -55,16 +55,16 @@ class Entry:
         return self.suspicion >= _SUSPICION
 
     def clear(self) -> None:
-        """Suspect it no more: somebody else kills."""
+        """Suspect the job no longer: workers without a program are killed, too."""
         self.suspicion = self.alone = 0
 
     def lost(self, killed: bool, reason: str, killed_idle: float) -> tuple[str, str] | None:
-        """Count a worker that died with the job's program; return status and error if that was one too many.
+        """Count a worker that died with the job's program; return status and error if the job must end.
 
         Args:
-            killed: no known act of a program can do that.
+            killed: no known action of a program can cause the death.
             reason: how it died.
-            killed_idle: when a worker was killed last that had no program, on the monotonic clock.
+            killed_idle: when a worker without a program was last killed, on the monotonic clock.
         """
         if not killed:
             self.deaths += 1
@@ -80,7 +80,7 @@ class Entry:
         return None
 
     def lost_untouched(self, started: bool, reason: str) -> tuple[str, str] | None:
-        """Count a worker that died before it had the program, or, if not ``started``, could not be had."""
+        """Count a worker that died before it had the program, or, if not ``started``, could not be started."""
         self.losses += 1
         self.unstarted += not started
         if self.losses >= _LOSSES or self.unstarted >= _STARTS:

@@ -1,7 +1,7 @@
-"""The channel to a program's process: a frame is sent, and a frame is received within the time limit or not at all.
+"""The channel to a program's process: a frame is sent, and one is received within the time limit or not at all.
 
-Promises: no reply, however malformed, large, late or missing, does more than raise `NoAnswer`.  Time is measured by the
-program's own CPU clock; the wall clock is a second limit.
+Promises: a malformed, large, late or missing reply only raises `NoAnswer`.  Time is measured by the program's own CPU
+clock; the wall clock is a second limit.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pipeline_lib.sandbox.inside import messages
 from pipeline_lib.sandbox.inside.plain import BadValue
 from pipeline_lib.sandbox.inside.recorder import NoAnswer
 from pipeline_lib.sandbox.jobs import Limits
-from pipeline_lib.sandbox.watch import Clocks, Watch
+from pipeline_lib.sandbox.time_limits import Clocks, Watch
 from pipeline_lib.sandbox.worker import Usage, Worker, WorkerDied
 
-_FRAME_SLACK = 1 << 16  # bytes of a reply around a value, or instead of one
-_NEARLY_ALL = 0.8  # of the memory limit: a process killed then was killed for it
+_FRAME_SLACK = 1 << 16  # bytes of a reply in addition to the value, or without one
+_OOM_SHARE = 0.8  # of the memory limit: a process killed above it counts as out of memory
 
 
 class Exchange:
@@ -28,7 +28,7 @@ class Exchange:
     Attributes:
         events: what went wrong so far, as ``(kind, text)``; kinds are the statuses of a verdict.
         clocks: the time that the program has used.
-        peak_mb: of all ended processes.
+        peak_mb: peak memory of all ended processes, MiB.
     """
 
     def __init__(self, limits: Limits, worker: Worker) -> None:
@@ -43,11 +43,11 @@ class Exchange:
 
     @property
     def alive(self) -> bool:
-        """Return whether there is a process that has not ended."""
+        """Return whether there is a running process."""
         return self._channel is not None
 
     def begin(self) -> None:
-        """Take a new process."""
+        """Take a new process from the worker."""
         limits = {name: getattr(self.limits, name) for name in Limits.__dataclass_fields__}
         self._channel = self.worker.take(None if limits == self.worker.usual_limits else limits)
         self._channel.setblocking(False)
@@ -58,7 +58,7 @@ class Exchange:
         self.clocks.begin()
 
     def end(self, gone: bool = False) -> Usage | None:
-        """End the process, if there is one, and count what it used; ``gone`` if it closed its channel."""
+        """End the process, if there is one, and add up its usage; ``gone`` if it closed its channel."""
         if self._channel is None:
             return None
         self._channel.close()
@@ -69,7 +69,7 @@ class Exchange:
         return usage
 
     def exchange(self, request: bytes, cpu_s: float | None = None) -> list[Any]:
-        """Send ``request``, a frame or several or none, and return the program's next reply.
+        """Send ``request``, any number of frames, and return the program's next reply.
 
         Args:
             request: made by `messages.framed`.
@@ -80,7 +80,7 @@ class Exchange:
             WorkerDied: the jail is gone.
         """
         if not request and (frame := self._frame()) is not None:
-            return self._parse(frame)  # it was there when it was asked for
+            return self._parse(frame)  # it has already arrived
         watch = Watch(self.clocks, cpu_s or self.limits.call_cpu_s)  # the tests' own time is not the program's
         try:
             return self._wait(memoryview(request), watch)
@@ -88,16 +88,16 @@ class Exchange:
             watch.end()
 
     def failed(self, kind: str, text: str) -> NoAnswer:
-        """End the process for what it did; return what to raise."""
+        """End the process because of a violation; return the exception to raise."""
         self.end()
         self.events.append((kind, text))
         return NoAnswer(kind, text)
 
     def _wait(self, outgoing: memoryview, watch: Watch) -> list[Any]:
-        """Send what is outgoing and wait for the next reply, for as long as ``watch`` allows."""
+        """Send ``outgoing`` and wait for the next reply, as long as ``watch`` allows."""
         while True:
             frame = None if outgoing else self._frame()
-            late = watch.look(frame is not None)
+            late = watch.check(frame is not None)
             if late:
                 raise self.failed(*late)
             if frame is not None:
@@ -110,7 +110,7 @@ class Exchange:
                 except OSError:
                     raise self._dead() from None
             self._poll.modify(self._channel, select.POLLIN | (select.POLLOUT if outgoing else 0))
-            ready = dict(self._poll.poll(watch.nap_ms()))
+            ready = dict(self._poll.poll(watch.poll_timeout_ms()))
             if self.worker.control.fileno() in ready:
                 raise WorkerDied("the fork server ended during a job")
             if ready.get(self._channel.fileno(), 0) & ~select.POLLOUT:
@@ -127,7 +127,7 @@ class Exchange:
                     raise self.failed("output_limit", "more than one reply at a time")
 
     def _frame(self) -> bytes | None:
-        """Take a whole frame out of what the program has sent; None if there is none yet."""
+        """Take a complete frame out of the received bytes; None if there is none yet."""
         if len(self._buffer) < 4:
             return None
         (length,) = struct.unpack_from("!I", self._buffer)
@@ -144,10 +144,10 @@ class Exchange:
         try:
             return messages.read_reply(frame)
         except BadValue as error:
-            raise self.failed("output_limit", f"a reply that is none: {error}") from None
+            raise self.failed("output_limit", f"a malformed reply: {error}") from None
 
     def _dead(self) -> NoAnswer:
-        """End the process that closed its channel and say what became of it."""
+        """End the process that closed its channel; record and return how it ended."""
         usage = self.end(gone=True)
         assert usage is not None
         if usage.signal == signal.SIGSYS:
@@ -156,7 +156,7 @@ class Exchange:
             event = ("timeout", f"more than {self.limits.cpu_s:g} s of CPU time")
         elif usage.forced:
             event = ("crash", "the program closed its channel")
-        elif usage.signal == signal.SIGKILL and usage.peak_mb > _NEARLY_ALL * self.limits.memory_mb:
+        elif usage.signal == signal.SIGKILL and usage.peak_mb > _OOM_SHARE * self.limits.memory_mb:
             event = ("oom", f"more than {self.limits.memory_mb} MiB of memory")
         elif usage.signal == signal.SIGKILL:
             raise WorkerDied("the program's process was killed", outside=True)

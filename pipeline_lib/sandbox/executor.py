@@ -31,15 +31,14 @@ class Executor:
     Args:
         backend: where programs run: ``process``, ``docker``, ``remote``, ``ray``, or ``auto`` for the strongest that
             works on this machine.
-        slots: programs side by side (per node on Ray; on a server its own number counts); None or 0 means four per
-            core.
-        limits: what a program may use, unless its job says otherwise.
-        cache: how many verdicts to remember; 0 turns the cache off.
+        slots: concurrent programs (per node on Ray; a server uses its own number); None or 0 means four per core.
+        limits: what a program may use; a job may have its own.
+        cache: number of verdicts to cache; 0 turns the cache off.
         options: of the backend; None means its default:
             min_isolation: ``process``, ``docker``, ``auto``, ``ray``: weakest isolation that is accepted:
                 ``namespaces``, ``seccomp`` (the default) or ``rlimits``.
-            packages: ``process``, ``docker``, ``auto``: what programs may import beside the standard library, as pip
-                knows it (numpy by default); installed here, and for a container's image when that was made.
+            packages: ``process``, ``docker``, ``auto``: what programs may import besides the standard library, by
+                pip's names (numpy by default); installed here, or for a container in its image.
             jail: ``process``: the kind of jail, ``bwrap``, ``unshare`` or ``bare``; by default the first that works.
             image: ``docker``, ``auto``, ``ray``: made by ``python -m pipeline_lib.sandbox build-image``.
             runtime: ``docker``: the containers' runtime, for example ``runsc``; by default the daemon's own.
@@ -83,7 +82,7 @@ class Executor:
         return [verdict for verdict in verdicts if verdict is not None]
 
     def stream(self, jobs: Sequence[Job]) -> Iterator[Verdict]:
-        """Yield the verdicts of ``jobs`` as they come; ``id`` says whose they are.  Raises as `run` does."""
+        """Yield the verdicts of ``jobs`` as they arrive, with the ``id`` of their job.  Raises as `run` does."""
         for _, verdict in self._stream(jobs):
             yield verdict
 
@@ -92,7 +91,7 @@ class Executor:
         return {"backend": self._backend.name, "cached": len(self._cache), **self._backend.health()}
 
     def close(self) -> None:
-        """End every process of the sandbox; calling it twice is fine."""
+        """End every process of the sandbox; a second call does nothing."""
         self._backend.close()
 
     def __enter__(self) -> Executor:
@@ -143,7 +142,7 @@ class Executor:
                 self._cache.popitem(last=False)
 
     def _check(self, job: Job) -> Planned:
-        """Return the job with its tests planned; raises for jobs that are the caller's mistake."""
+        """Return the job with its tests planned; raises TypeError or ValueError for an invalid job."""
         for name in ("id", "code", "tests", "entry_point", "prelude", "visible_tests"):
             value = getattr(job, name)
             if not isinstance(value, str):
@@ -160,7 +159,7 @@ class Executor:
             raise BadTests(f"job {job.id!r}: {error}") from error
 
     def _refuse(self, planned: Planned) -> Verdict | None:
-        """Return a verdict for a program that is not worth starting, else None."""
+        """Return the verdict of a program that cannot be started (too long, not text), else None."""
         job = planned.job
         limit = (job.limits or self.limits).code_kb
         try:

@@ -8,7 +8,7 @@ from typing import Any
 from pipeline_lib.sandbox.inside import messages
 from pipeline_lib.sandbox.inside.plain import BadValue
 
-# Expressions made of these alone have the same value whatever the candidate does.
+# The value of an expression with only these nodes does not depend on the candidate.
 _CONSTANT_NODES = (
     ast.Constant,
     ast.Tuple,
@@ -26,11 +26,11 @@ _CONSTANT_NODES = (
     ast.boolop,
     ast.cmpop,
 )
-# What an assert may be made of beside one call of the candidate, if that call is made once and in its turn for sure.
+# An assert with one call of the candidate and otherwise only these nodes makes that call exactly once, in order.
 _STRAIGHT_NODES = (*_CONSTANT_NODES, ast.Call, ast.Name)
 _BRANCHING_NODES = (ast.BoolOp, ast.IfExp)
 _PURE = frozenset(
-    {
+    [
         "abs",
         "bool",
         "dict",
@@ -46,12 +46,12 @@ _PURE = frozenset(
         "str",
         "sum",
         "tuple",
-    }
+    ]
 )
 
 
 def constant_truth(test: ast.expr) -> bool | None:
-    """Return the truth of an expression that depends on nothing, else None."""
+    """Return the truth value of a constant expression, else None; False if evaluating it raises."""
     if not all(isinstance(node, _CONSTANT_NODES) for node in ast.walk(test)):
         return None
     try:
@@ -63,7 +63,7 @@ def constant_truth(test: ast.expr) -> bool | None:
 def foresee(
     body: list[ast.stmt], check: ast.FunctionDef | None, names: frozenset[str]
 ) -> tuple[tuple[bytes, bytes], ...]:
-    """Return arguments and frames of the candidate's first calls, up to the first statement that leaves a doubt."""
+    """Return arguments and frames of the candidate's first calls, up to the first one that is not certain."""
     if check is not None:
         around = [node for statement in body if statement is not check for node in ast.walk(statement)]
         if check.decorator_list or any(isinstance(node, ast.Call | ast.Assert) for node in around):
@@ -90,20 +90,20 @@ def foresee(
 
 
 def _only_call(test: ast.expr, names: frozenset[str]) -> list[Any] | None:
-    """Return the arguments of the candidate's call in an expression that calls it once for sure, else None."""
+    """Return the arguments of the candidate's call in an expression that calls it exactly once, else None."""
     nodes = list(ast.walk(test))
     for node in nodes:
         if not isinstance(node, _STRAIGHT_NODES) or isinstance(node, _BRANCHING_NODES):
             return None
         if isinstance(node, ast.Compare) and len(node.ops) > 1:
-            return None  # it may stop early
+            return None  # a chain of comparisons may stop early
         if isinstance(node, ast.Name) and node.id not in names | _PURE:
             return None
         if isinstance(node, ast.Call) and (node.keywords or not isinstance(node.func, ast.Name)):
             return None
     found = [node for node in nodes if isinstance(node, ast.Name) and node.id in names]
     called = [node for node in nodes if isinstance(node, ast.Call) and node.func in found]
-    if len(found) != 1 or len(called) != 1 or any(map(_has_no_one_form, ast.walk(called[0]))):
+    if len(found) != 1 or len(called) != 1 or any(map(_is_ambiguous, ast.walk(called[0]))):
         return None
     try:
         return [ast.literal_eval(argument) for argument in called[0].args]
@@ -111,7 +111,7 @@ def _only_call(test: ast.expr, names: frozenset[str]) -> list[Any] | None:
         return None
 
 
-def _has_no_one_form(node: ast.AST) -> bool:
+def _is_ambiguous(node: ast.AST) -> bool:
     """Return whether ``marshal`` may write the literal in two ways, or in the same way as something else."""
-    # A set's order is another in another process; bytes are written like a bytearray.
+    # The order of a set differs between processes; bytes are written like a bytearray.
     return isinstance(node, ast.Set) or (isinstance(node, ast.Constant) and isinstance(node.value, bytes))

@@ -18,28 +18,28 @@ from pipeline_lib.sandbox.imports import find
 from pipeline_lib.sandbox.inside.shared import OPERATORS, UNHASHABLE
 
 _WHERE = "__symposium_object__"  # owner and number, in every handle
-_OWN = object()  # what only this module creates classes with
-# What may be read of an object although Python itself gives it a meaning; the rest must not reach the program, for a
-# reader such as numpy would believe it.
+_OWN = object()  # only code with this token may create classes
+# Special attributes that may be read from the program.  The others must not reach it: a reader such as numpy would
+# trust the answer.
 READABLE = frozenset(f"__{name}__" for name in ("name", "qualname", "doc", "annotations", "wrapped", "members"))
 _COMPARISONS = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
-# What travels by itself: no handle may pass for one of these.
+# These types are sent as values: no handle may pass for one of them.
 _PLAIN = (int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, collections.deque)
 
 
 class Owner(Protocol):
-    """Who a handle asks: see `handles.Handles`."""
+    """The part of `handles.Handles` that a handle uses."""
 
     def do(self, operation: str, *parts: Any) -> Any:
-        """Have the program do something to objects of its own."""
+        """Have the program execute an operation on its own objects."""
         ...
 
 
 class Kind(type):
-    """The class of a handle's class: what is done to it is done to the program's class."""
+    """The metaclass of handles: it forwards operations on a class to the program's class."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], space: dict[str, Any], own: object = None) -> Any:
-        """Return a class; raises TypeError for anybody but this module."""
+        """Return a class; raises TypeError outside of this module."""
         if own is not _OWN:
             raise TypeError("tests cannot derive from a class that stays in the program")
         return super().__new__(mcs, name, bases, space)
@@ -48,7 +48,7 @@ class Kind(type):
         super().__init__(name, bases, space)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return what the program's class makes when it is called."""
+        """Call the program's class and return the result."""
         return _call(cls, args, kwargs)
 
     def __getattr__(cls, name: str) -> Any:
@@ -74,7 +74,7 @@ class Kind(type):
 
 
 class _Text:
-    """The documentation of an object or a class, which is the program's own."""
+    """Makes ``__doc__`` of a handle or its class the program's documentation."""
 
     def __get__(self, thing: Any, kind: Any) -> Any:
         return _read(kind if thing is None else thing, "__doc__")
@@ -108,13 +108,13 @@ class Handle(metaclass=Kind, own=_OWN):
         return f"<{type(self).__name__} object>"
 
     def __hash__(self) -> int:
-        return where(self)[1]  # and no address, by which the order in sets would be another in every run
+        return where(self)[1]  # an address would change the order in sets in every run
 
     __dict__ = property(lambda self: _do("get", self, "__dict__"))
 
 
 def where(thing: Any) -> tuple[Owner, int]:
-    """Return whose a handle or class is, and the number of what it stands for."""
+    """Return the owner of a handle or class, and the number of the object that it stands for."""
     kind: Any = type if isinstance(thing, Kind) else object
     found: tuple[Owner, int] = kind.__getattribute__(thing, _WHERE)
     return found
@@ -193,7 +193,7 @@ def _awaited(thing: Any) -> Any:
 
 
 def _send(self: Any, value: Any) -> Any:
-    """Do what the event loop wants of a coroutine: all of it in one step."""
+    """Run the coroutine to its end in one step of the event loop."""
     raise StopIteration(_awaited(self))
 
 
@@ -202,7 +202,7 @@ def _throw(self: Any, *error: Any) -> Any:
 
 
 _COROUTINE: dict[str, Any] = {"send": _send, "throw": _throw, "close": lambda self: None}
-# Classes of the interpreter that are no names of builtins.
+# Classes of the interpreter that have no name in builtins.
 _INTERNAL = {
     kind.__name__: kind
     for kind in (types.FunctionType, types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
@@ -238,12 +238,12 @@ def make_class(
     """Return the class that stands for one of the program's.
 
     Args:
-        name, module, path: of the class, as the program says.
+        name, module, path: of the class, as the program reports them.
         parents: the classes that stand for its bases.
         special: names of the special methods that are the program's own; `UNHASHABLE` if its objects have no hash.
         flat: it derives from a container.
-        strict: its operators work on objects of the program alone.  What tests of a function expect often is the other
-            operand (``abs(f(x) - 0.5) < 1e-6``), and no program must be told.
+        strict: its operators accept only objects of the program.  In tests of a function the other operand is often
+            the expected value (``abs(f(x) - 0.5) < 1e-6``), which no program may learn.
         owner, number: as of `make_object`.
     """
     space: dict[str, Any] = {method: _forwarder(method, flat, strict) for method in special if method != UNHASHABLE}
@@ -264,19 +264,19 @@ def make_class(
         space |= {name: _forwarded(name) for name in _fields(real)}
         space |= {"args": property(_arguments), "__str__": _text_of(real)}
     elif isinstance(real, type) and real is not object and not issubclass(real, _PLAIN):
-        space["__class__"] = property(lambda self: real)  # what isinstance believes
+        space["__class__"] = property(lambda self: real)  # for isinstance
     if not (type(name) is str and name.isidentifier() and len(name) <= 100):
         name = "object"
     try:
         kind = Kind(name, tuple(bases), space, own=_OWN)
-    except TypeError:  # bases that cannot stand beside each other here
+    except TypeError:  # layout conflict between the bases
         kind = Kind(name, tuple(bases[:1]), space, own=_OWN)
     type.__setattr__(kind, _WHERE, (owner, number))
     return kind
 
 
 def _fields(kind: type[Exception]) -> list[str]:
-    """Return the names of what an exception keeps outside of its ``__dict__``, such as ``errno``."""
+    """Return the names of the attributes that an exception stores outside of its ``__dict__``, such as ``errno``."""
     kept = (types.MemberDescriptorType, types.GetSetDescriptorType)
     return [name for base in kind.__mro__ for name, part in vars(base).items() if type(part) in kept and name[0] != "_"]
 

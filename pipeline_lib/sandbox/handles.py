@@ -31,13 +31,13 @@ class Handles(Shared):
     """The handles of one process of a program.
 
     Args:
-        ask: sends an operation with its message to the program and returns the root of what comes back.
-        contains: the program's own ``__contains__`` counts.
-        operators: so do its operators where the other operand is the tests'.
-        folder: the tests' scratch folder if the program is to have its content in its own.
+        ask: sends an operation with its message to the program and returns the value of the answer.
+        contains: use the program's own ``__contains__``.
+        operators: use its operators also if the other operand belongs to the tests.
+        folder: the tests' scratch folder, if the program gets a copy of its content.
 
     Attributes:
-        ended: the process is no more, and its objects are gone.
+        ended: the process has ended, and its objects are gone.
     """
 
     def __init__(self, ask: Callable[[str, Any], Any], contains: bool, operators: bool, folder: Folder | None) -> None:
@@ -51,33 +51,33 @@ class Handles(Shared):
         self._classes: dict[int, Kind] = {}
         self._functions: dict[int, Any] = {}  # of the tests, and exceptions that they have raised
         self._function_numbers: dict[int, int] = {}
-        self._gone: list[int] = []  # handles that are no more
-        self._dropped: list[int] = []  # containers likewise
+        self._gone: list[int] = []  # handles that were garbage-collected
+        self._dropped: list[int] = []  # handles and containers that the program can drop
 
     def do(self, operation: str, *parts: Any) -> Any:
-        """Have the program do something to objects of its own and return the value; raises `NoAnswer` without one."""
+        """Have the program execute an operation on its own objects; return the value, or raise `NoAnswer`."""
         if self.ended:
             raise NoAnswer("error", "the object was in a process of the program that has ended")
         return self.ask(operation, self.message(*parts))
 
     def take_over(self, cells: dict[int, Any], gone: list[int]) -> None:
-        """Go on with containers that both sides know, but for those that the program has to forget."""
+        """Adopt the containers that both sides know, except those that the program has to drop."""
         self.adopt(cells)
         self._dropped = [adopted(number) for number in gone]
 
     def message(self, *parts: Any) -> list[Any]:
-        """Return the message that brings ``parts``; raises `NoAnswer` for what cannot be sent."""
+        """Return the message that carries ``parts``; raises `NoAnswer` for a value that cannot be sent."""
         try:
             packed = self.pack(*parts)
             self._drop()
             return [*packed, self._dropped, None if self.folder is None else self.folder.changes()]
         except BadValue as error:
-            raise NoAnswer("error", f"the tests pass what cannot be sent: {error}") from None
+            raise NoAnswer("error", f"the tests pass a value that cannot be sent: {error}") from None
         finally:
             self._dropped = []
 
-    def arrived(self, message: Any) -> list[Any]:
-        """Return the roots of a message of the program; raises `BadValue` for anything that is none."""
+    def receive(self, message: Any) -> list[Any]:
+        """Return the values of a message of the program; raises `BadValue` for a malformed one."""
         try:
             forms, states, classes, files = message
             if self.folder is not None:
@@ -90,7 +90,7 @@ class Handles(Shared):
 
     def call(self, callback: Any, message: Any) -> list[Any]:
         """Return the message that answers a program's call of a function of the tests."""
-        (parts,) = self.arrived(message)
+        (parts,) = self.receive(message)
         if callback not in self._functions or not isinstance(parts, tuple) or len(parts) != 2:
             raise BadValue("form", "a call of a function that was not passed")
         args, named = parts
@@ -101,11 +101,11 @@ class Handles(Shared):
         except Exception as error:
             kind = next(kind.__name__ for kind in type(error).__mro__ if vars(builtins).get(kind.__name__) is kind)
             number = self.number()
-            self._functions[number] = error  # which the program may let pass
+            self._functions[number] = error  # the program may not catch it
             return self.message(number, kind, str(error))
 
-    def leave(self, value: Any, depth: int) -> Any:
-        """Return the form of a handle, a class, a function."""
+    def encode_reference(self, value: Any, depth: int) -> Any:
+        """Return the form of a handle, a class or a function."""
         kind = type(value)
         if issubclass(kind, Handle | Kind):
             owner, number = where(value)
@@ -123,11 +123,11 @@ class Handles(Shared):
         if id(value) not in self._function_numbers:
             self._function_numbers[id(value)] = self.number()
             self._functions[self._function_numbers[id(value)]] = value
-        told = [getattr(value, name, None) for name in ("__name__", "__doc__")]
-        return {"callback": [self._function_numbers[id(value)], *(str(text or "")[:1000] for text in told)]}
+        texts = [str(getattr(value, name, None) or "")[:1000] for name in ("__name__", "__doc__")]
+        return {"callback": [self._function_numbers[id(value)], *texts]}
 
-    def arrive(self, tag: str, body: Any) -> Any:
-        """Return what the program's form stands for."""
+    def decode_reference(self, tag: str, body: Any) -> Any:
+        """Return the value of the program's form."""
         if tag == "object":
             number, kind = body
             return self._handle(number, self._classes[kind])
@@ -153,11 +153,11 @@ class Handles(Shared):
             if number in self._gone:
                 self._gone.remove(number)
         elif type(handle) is not kind:
-            raise BadValue("form", "an object has become another")
+            raise BadValue("form", "an object has changed its class")
         return handle
 
     def _drop(self) -> None:
-        """Forget what the tests have no name for any more, and have the program forget it, too."""
+        """Drop what the tests no longer refer to, and have the program drop it, too."""
         gone, self._gone = self._gone, []
         for number in gone:
             del self._handles[number]
@@ -166,7 +166,7 @@ class Handles(Shared):
         while found:
             found = False
             for number in list(self.containers):
-                if sys.getrefcount(self.containers[number]) <= 2:  # this table's, and that of the question
+                if sys.getrefcount(self.containers[number]) <= 2:  # this table, and the argument here
                     self.forget(number)
                     self._dropped.append(number)
                     found = True

@@ -29,10 +29,10 @@ def build_image(tag: str = DEFAULT_IMAGE, base: str | None = None, packages: Seq
     """Build the image and return its id.
 
     Args:
-        tag: its name.
-        base: an image with ``python3`` (3.11 or newer) in its path to put the fork server into; by default the image
-            is made of this machine's interpreter, its libraries and packages.
-        packages: as pip knows them; without ``base`` alone.
+        tag: name of the image.
+        base: an image with ``python3`` (3.11 or newer) in its path, to which the fork server is added; by default the
+            image is built from this machine's interpreter, its libraries and packages.
+        packages: pip's names; ignored with ``base``.
 
     Raises:
         ValueError: a package is not installed here.
@@ -47,7 +47,7 @@ def build_image(tag: str = DEFAULT_IMAGE, base: str | None = None, packages: Seq
             file.seek(0)
             settings = {f"ENV PATH={HOME}/bin", f"ENV LD_LIBRARY_PATH={HOME}/lib", *_labels(found)}
             repository, _, version = tag.partition(":")
-            # Pieces, because the SDK sends a file's length and chunks it as well, which the daemon refuses.
+            # An iterator: for a file the SDK sends a length and chunks it as well, which the daemon refuses.
             answer = client.api.import_image_from_stream(
                 iter(lambda: file.read(1 << 20), b""),
                 repository=repository,
@@ -58,7 +58,7 @@ def build_image(tag: str = DEFAULT_IMAGE, base: str | None = None, packages: Seq
 
 
 def image_id(tag: str) -> str:
-    """Return the id of an image, by its content; empty if there is none of this name.
+    """Return the content id of an image; empty if there is none of this name.
 
     Raises:
         JailError: there is no daemon.
@@ -111,7 +111,7 @@ def write_tar(file: IO[bytes], packages: Packages) -> None:
         contents.append((runtime.shared, f"{HOME}/lib/{runtime.shared.name}"))
     extensions = [*(runtime.stdlib / "lib-dynload").glob("*.so"), *_extensions(packages.places)]
     contents += [(library.resolve(), str(library)) for library in _libraries([runtime.executable, *extensions])]
-    # Every folder gets an entry: some storage drivers make those that have none so that only root may enter.
+    # Every folder gets an entry: some storage drivers create missing ones with access for root only.
     folders = {"tmp", "dev", "proc", "sys", "etc", f"{PLACE}/run".lstrip("/")}
     for name in [*folders, *(name for _, name in contents)]:
         folders.update(str(parent) for parent in Path(name.lstrip("/")).parents)
@@ -119,7 +119,7 @@ def write_tar(file: IO[bytes], packages: Packages) -> None:
         for folder in sorted(folders):
             entry = tarfile.TarInfo(folder)
             entry.type = tarfile.DIRTYPE
-            # A mount on it takes its mode, and a server in a pod has its files there; for programs it is read-only.
+            # A mount takes the mode of its folder, and a server in a pod writes to /tmp; for programs it is read-only.
             entry.mode = 0o1777 if folder == "tmp" else 0o755
             tar.addfile(entry)
         _add_scratch(tar)
@@ -128,7 +128,7 @@ def write_tar(file: IO[bytes], packages: Packages) -> None:
 
 
 def _filter(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave out what no program needs; let everything be root's, readable by everybody."""
+    """Leave out files that no program needs; make all others owned by root and readable by all."""
     name = Path(entry.name)
     if name.name in _SKIPPED or name.name.startswith("config-") or name.suffix == ".pyc":
         return None
@@ -145,7 +145,7 @@ def _extensions(places: Iterable[str]) -> list[Path]:
 
 
 def _libraries(binaries: list[Path]) -> list[Path]:
-    """Return the shared libraries that ``binaries`` need, by the paths at which the loader looks for them."""
+    """Return the shared libraries that ``binaries`` need, by the paths that the loader uses."""
     done = subprocess.run(["ldd", *map(str, binaries)], check=False, capture_output=True, text=True)
     found = set(re.findall(r"(?:=> |^\s+)(/\S+) \(0x", done.stdout, re.MULTILINE))
     own = {str(Path(name).parent) for name in map(str, binaries)}
@@ -153,12 +153,12 @@ def _libraries(binaries: list[Path]) -> list[Path]:
 
 
 def _add_scratch(tar: tarfile.TarFile) -> None:
-    """Add the folder that programs may write in, and see to it that nothing is mounted on /tmp."""
+    """Add the folder that programs may write to, and a file that keeps /tmp from being empty."""
     entry = tarfile.TarInfo(SCRATCH.lstrip("/"))
     entry.type = tarfile.DIRTYPE
-    entry.mode = 0o1777  # a mount on it takes its mode
+    entry.mode = 0o1777  # a mount takes the mode of its folder
     tar.addfile(entry)
-    _add(tar, "tmp/read-only", b"")  # gVisor mounts a folder of its own on one that is empty
+    _add(tar, "tmp/read-only", b"")  # gVisor mounts a writable folder on an empty /tmp
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:

@@ -1,7 +1,7 @@
 """Names that tests may use without importing them, because the program imports them.
 
-Plain Python runs tests in the namespace of the program, so the tests can use its imports and classes.  Here the tests
-get the real module of this process under its own name, never an object that the program chose.
+If tests run in the namespace of the program, as usual in benchmarks, they can use its imports and classes.  Here the
+tests get the real module of this process under its own name, never an object that the program chose.
 """
 
 from __future__ import annotations
@@ -14,20 +14,12 @@ from functools import lru_cache
 from typing import Any
 
 _ALIASES = {"np": "numpy", "pd": "pandas"}
-# Modules that do something when they are imported, or that mean something to whoever runs tests.
+# Modules with an effect at import, or with a meaning for the code that runs tests.
 _REFUSED = (
-    "antigravity",
-    "ctypes",
-    "idlelib",
-    "lib2to3",
-    "test",
-    "this",
-    "tkinter",
-    "turtle",
-    "turtledemo",
+    *("antigravity", "ctypes", "idlelib", "lib2to3", "test", "this", "tkinter", "turtle", "turtledemo"),
     "unittest",
 )
-_UNTRUSTED = ("unittest", "test", "ctypes")  # whose exceptions and classes mean something to whoever runs tests
+_UNTRUSTED = ("unittest", "test", "ctypes")  # their exceptions and classes have a meaning for the code that runs tests
 _COMMON = (
     *("collections", "copy", "datetime", "decimal", "fractions", "functools", "heapq", "itertools", "json", "math"),
     *("operator", "random", "re", "statistics", "string", "time", "typing"),
@@ -35,12 +27,12 @@ _COMMON = (
 
 
 def imported(code: str, names: frozenset[str], packages: Sequence[str]) -> dict[str, Any]:
-    """Return those of ``names`` which the program imports at its top level, under no other name than their own.
+    """Return those of ``names`` that the program imports at its top level under their own name or the usual alias.
 
     Args:
         code: the program.
-        names: what the tests leave open.
-        packages: modules that programs may import beside the standard library.
+        names: free names of the tests.
+        packages: modules that programs may import besides the standard library.
     """
     found: dict[str, Any] = {}
     for node in _top_imports(code) if names else ():
@@ -57,7 +49,7 @@ def imported(code: str, names: frozenset[str], packages: Sequence[str]) -> dict[
 
 @lru_cache(maxsize=4096)
 def is_well_known(name: str) -> bool:
-    """Return whether a name is that of a module or of something in a common one, for which no program may stand in."""
+    """Return whether a name is that of a module, or of an object in a common one; no program may replace it."""
     return (
         name in sys.stdlib_module_names
         or name in _ALIASES
@@ -85,13 +77,13 @@ def _module(path: str, packages: Sequence[str]) -> Any:
 
 
 def _part(path: str, name: str, packages: Sequence[str]) -> Any:
-    """Return what ``from path import name`` gives, be it a module."""
+    """Return the result of ``from path import name``, which may be a module."""
     home = _module(path, packages)
     return None if home is None else getattr(home, name, None) or _module(f"{path}.{name}", packages)
 
 
 def find(module: Any, path: Any) -> Any:
-    """Return what a path in a module of the standard library or of numpy leads to, if it is loaded here; else None."""
+    """Return the object at a dotted path in a module of the standard library or numpy; None if it is not loaded."""
     if type(module) is not str or type(path) is not str or path.count(".") > 3:
         return None
     top = module.partition(".")[0]

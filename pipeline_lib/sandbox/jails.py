@@ -1,6 +1,6 @@
 """All kinds of jails, how to start one, and its isolation level.
 
-The level is not derived from the jail's name: a first child tries operations that must fail, see `level_of`.
+The level is not derived from the jail's name: a first child tries forbidden operations, see `level_of`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def start_worker(kind: str, slot: int, config: dict[str, Any], flavour: str = "l
         kind: a key of `STARTERS`.
         slot: number of the slot.
         config: ``limits``, ``filters``, ``packages`` (`packages.Packages` as a dict), ``run_folder``,
-            ``min_isolation``, ``user`` (as root, programs run as this one), and what the jail needs.
-        flavour: ``lean``, or ``packages`` for programs that may want one.
+            ``min_isolation``, ``user`` (the user of programs if this process is root), and the jail's own keys.
+        flavour: ``lean``, or ``packages`` for programs that may import a package.
 
     Raises:
         JailError: the jail does not start on this machine, or is weaker than ``min_isolation``.
@@ -53,7 +53,7 @@ def start_worker(kind: str, slot: int, config: dict[str, Any], flavour: str = "l
 
 
 def level_of(facts: dict[str, Any]) -> str:
-    """Return the isolation level that the findings of the first child amount to."""
+    """Return the isolation level that follows from the findings of the first child."""
     if not all(facts[name] for name in ("no_processes", "no_signals", "no_network", "no_files")):
         return "rlimits"
     return "namespaces" if facts["pid"] == 1 else "seccomp"

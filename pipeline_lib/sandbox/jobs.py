@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """What became of a program.  Only ``infra_error`` is not the program's own doing, and it never gives a reward."""
+    """How a program ended.  ``infra_error`` is the only status that the program did not cause; it gives no reward."""
 
     PASSED = "passed"  # the hidden tests ran to their end, and every case held
     FAILED = "failed"  # at least one case failed
@@ -16,7 +16,7 @@ class Status(StrEnum):
     CRASH = "crash"  # the process died (signal), or the job killed two workers
     VIOLATION = "violation"  # a forbidden system call
     LOAD_ERROR = "load_error"  # syntax error, import error, or the entry point is missing
-    OUTPUT_LIMIT = "output_limit"  # a reply larger or deeper than the limits, or one that is none; too many files
+    OUTPUT_LIMIT = "output_limit"  # a reply larger or deeper than the limits, or malformed; too many files
     INFRA_ERROR = "infra_error"  # the sandbox itself failed
 
 
@@ -29,7 +29,7 @@ class Limits:
         call_cpu_s: CPU seconds for one call of the entry point.
         wall_s: wall-clock back-stop for the whole program.
         memory_mb: address space.
-        processes: threads (processes cannot be made at all).
+        processes: threads (a program cannot create processes).
         open_files: descriptors.
         file_mb: largest file, and size of the temporary file system.
         reply_kb: largest value returned by one call.
@@ -59,9 +59,9 @@ class Job:
         tests: source of ``def check(candidate): ...`` with asserts, trusted; its cases are the hidden ones.
         entry_point: the function that ``candidate`` stands for.
         prelude: trusted source that both the candidate and the tests may use (imports, functions of the prompt).
-        visible_tests: like ``tests``, run in a process of their own; their cases are reported apart, for agents to see.
+        visible_tests: like ``tests``, run in a separate process; their cases are reported separately, for feedback.
         mode: ``isolated`` (tests never enter the candidate's process) or ``inline`` (they do; forgeable).
-        seed: what ``random`` and numpy draw in the program and in the tests follows from it, apart from each other.
+        seed: determines the random numbers of ``random`` and numpy in the program and, independently, in the tests.
         limits: overrides of the executor's limits.
     """
 
@@ -80,7 +80,7 @@ class Job:
 class Case:
     """The result of one assert: ``ok``, ``fail``, ``timeout``, ``error`` or ``skipped``, and a short message.
 
-    The message is written by the judge about values the candidate returned: show it, never parse it.
+    The judge writes the message about values that the candidate returned: display it, never parse it.
     """
 
     index: int
@@ -91,9 +91,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the sandbox says of a program.
+    """The result of a program under its tests.
 
-    ``fraction`` is 1.0 if and only if ``status`` is ``passed``; a verdict that says otherwise cannot be made.
+    ``fraction`` is 1.0 if and only if ``status`` is ``passed``; creating any other verdict raises ValueError.
     ``passed`` and ``total`` count hidden cases; ``total`` is fixed by the tests, never by the candidate.
     ``visible`` are the cases that feedback may quote.  ``trust`` is ``isolated`` or ``inline``.
     """
@@ -115,7 +115,7 @@ class Verdict:
     extra: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ValueError where status and counts contradict each other."""
+        """Raise ValueError if status and counts contradict each other."""
         if (self.status is Status.PASSED) != (0 < self.passed == self.total) or not 0 <= self.passed <= self.total:
             raise ValueError(f"a verdict {self.status.value} cannot have passed {self.passed} of {self.total} cases")
 

@@ -1,7 +1,7 @@
 """The judge: a trusted process per slot that owns a jail and runs the tests of one job after the other.
 
-Promises: every accepted job ends in exactly one frame, a verdict or ``died``.  The judge ends when the broker does, and
-its jail with it.
+Promises: every accepted job ends in exactly one frame, a verdict or ``died``.  The judge and its jail end with the
+broker.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from pipeline_lib.sandbox.runtime import claim_user
 from pipeline_lib.sandbox.worker import JailError, NoPackages, Worker, WorkerDied
 
 _JOBS_PER_WORKER = 5000
-_GONE = 0  # poll tells of a hang-up whether or not it is asked
+_ONLY_HANG_UP = 0  # `select.poll` always reports POLLHUP
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough; what follows is cleaning up
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the clean-up
     raise Ended
 
 
@@ -41,16 +41,16 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
     Args:
         connection: to the broker.
         slot: number of this slot.
-        config: ``jails`` in the order to try them, and what `start_worker` needs.
+        config: ``jails`` in the order to try them, and the configuration of `start_worker`.
     """
     confine.die_with_parent()
     signal.signal(signal.SIGTERM, _end)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     link = wire.Link(connection)
     limits = Limits(**config["limits"])
-    tempfile.tempdir = config["run_folder"]  # where whatever tests leave behind goes with the broker
+    tempfile.tempdir = config["run_folder"]  # files that tests leave there are removed with the broker
     user = claim_user()
-    folder = Path(config["run_folder"]) / f"judge-{slot}"  # tests that write files shall write them here
+    folder = Path(config["run_folder"]) / f"judge-{slot}"  # working directory of tests that write files
     folder.mkdir(exist_ok=True)
     own = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     os.fchdir(own)
@@ -83,7 +83,7 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
                 if worker is None:
                     try:
                         worker = workers[flavour] = _start(slot, config, flavour)
-                    except NoPackages:  # then it is the program's own fault that it wants them
+                    except NoPackages:  # run without them: the program's import fails
                         packages = Packages()
                         worker, flavour = workers["lean"], "lean"
                         before = worker.jobs
@@ -117,7 +117,7 @@ def _first_dead(connection: socket.socket, workers: dict[str, Worker]) -> str | 
     waiting = select.poll()
     waiting.register(connection, select.POLLIN)
     for worker in workers.values():
-        waiting.register(worker.control, _GONE)
+        waiting.register(worker.control, _ONLY_HANG_UP)
     ready = dict(waiting.poll())
     if connection.fileno() in ready:
         return None
@@ -127,14 +127,14 @@ def _first_dead(connection: socket.socket, workers: dict[str, Worker]) -> str | 
 def _killed_idle(worker: Worker) -> bool:
     """Remove a worker that ended while it had no program; return what `_killed` does."""
     try:
-        worker.take().close()  # the offer of its last child, or what it had to say instead
+        worker.take().close()  # the last child that it offered, or its error
     except WorkerDied as error:
         return _killed(worker, error)
     return _killed(worker)
 
 
 def _killed(worker: Worker, error: BaseException | None = None) -> bool:
-    """Remove a worker that is of no more use; return whether it was killed in a way that no program can cause."""
+    """Remove a dead worker; return whether it was killed in a way that no program can cause."""
     known = error.outside if isinstance(error, WorkerDied) else None
     outside = worker.jail.killed_from_outside() if known is None else known
     worker.close()

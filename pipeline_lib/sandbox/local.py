@@ -28,13 +28,13 @@ _log = logging.getLogger(__name__)
 _START_S = 60.0
 _HEALTH_S = 10.0
 _FIRST, _AT_ONCE = 4, 64  # jobs packed and sent together: few at first, so that the sandbox need not wait
-_DEATHS, _PATIENCE_S = 5, 60.0  # brokers in a row, and seconds, without a verdict before jobs are given back
+_DEATHS, _PATIENCE_S = 5, 60.0  # brokers in a row, and seconds, without a verdict before jobs end as infra_error
 _LONGEST_PAUSE_S = 2.0  # between two attempts to start a broker
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A job on its way, and where its verdict goes."""
+    """A job without a verdict yet, and the queue for its verdict."""
 
     planned: Planned
     done: queue.SimpleQueue[Verdict]
@@ -55,8 +55,8 @@ class LocalBackend:
         self._waiting: dict[int, _Waiting] = {}
         self._healths: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._deaths = 0  # of brokers since the last verdict
-        self._progress = time.monotonic()  # when there was a verdict last, or nothing to judge
-        self._wanted = threading.Event()  # a broker must not wait any longer to be started
+        self._progress = time.monotonic()  # time of the last verdict, or of the last moment without jobs
+        self._wanted = threading.Event()  # a new broker must start without a pause
         self._closed = False
         self._start()
         self._reader = threading.Thread(target=self._read, name="sandbox-reader", daemon=True)
@@ -86,14 +86,14 @@ class LocalBackend:
             self._forget(numbers)
 
     def health(self) -> dict[str, Any]:
-        """Return what the broker says of itself."""
+        """Return the broker's facts: slots, queue, restarts, processes."""
         facts = {"jail": self.jail, "isolation": self.level}
         deadline = time.monotonic() + _HEALTH_S
         asked: wire.Link | None = None
         while time.monotonic() < deadline and not self._closed:
             with self._lock:  # held while a new broker starts, which could not answer yet
                 link = self._link
-            if link is not asked:  # a new broker knows nothing of the question
+            if link is not asked:  # a new broker has not received the request
                 asked = link
                 self._send(link, wire.pack({"health": True}))
             with suppress(queue.Empty):
@@ -143,7 +143,7 @@ class LocalBackend:
             self._process.wait()
 
     def _pack(self, jobs: dict[int, _Waiting]) -> bytes:
-        """Return the frames of jobs by their numbers."""
+        """Return the frames of jobs, given by number."""
         frames = []
         for number, waiting in jobs.items():
             wall_s = (waiting.planned.job.limits or self._limits).wall_s
@@ -151,7 +151,7 @@ class LocalBackend:
         return b"".join(frames)
 
     def _forget(self, numbers: Sequence[int]) -> None:
-        """Take back what is still waiting of these jobs, for nobody waits for their verdicts any more."""
+        """Cancel those of these jobs that have no verdict yet."""
         with self._lock:
             left = [number for number in numbers if self._waiting.pop(number, None) is not None]
         if left and not self._closed:
@@ -162,17 +162,17 @@ class LocalBackend:
             with self._sending:
                 link.connection.sendall(data)
         except OSError:
-            return  # the reader notices, and sends again what is still waiting
+            return  # the reader notices, and sends the waiting jobs again
 
     def _read(self) -> None:
         while True:
             frame = self._link.receive()
             if frame is not None:
-                self._hear(*frame)
-            elif not self._revive():
+                self._receive(*frame)
+            elif not self._restart():
                 return
 
-    def _hear(self, head: wire.Head, body: bytes) -> None:
+    def _receive(self, head: wire.Head, body: bytes) -> None:
         if "health" in head:
             self._healths.put(head["health"])
             return
@@ -187,8 +187,8 @@ class LocalBackend:
             verdict = blank_verdict(waiting.planned, Status(head["status"]), head["error"])
         waiting.done.put(replace(verdict, attempts=head["attempts"], backend=f"{self.name}/{self.jail}"))
 
-    def _revive(self) -> bool:
-        """Start a new broker after the old one died; return False when there is nothing to go on for."""
+    def _restart(self) -> bool:
+        """Start a new broker after the old one died; return False if the executor was closed."""
         with self._lock:
             self._deaths += 1
             self._waiting = {number: self._waiting[number] for number in resent(list(self._waiting), self._slots)}
@@ -198,10 +198,10 @@ class LocalBackend:
         while True:
             with self._lock:
                 if self._closed:
-                    self._give_back("the executor was closed")
+                    self._fail_all("the executor was closed")
                     return False
                 if self._deaths >= _DEATHS and time.monotonic() > self._progress + _PATIENCE_S and self._waiting:
-                    self._give_back(f"{self._deaths} brokers gave no verdict for {_PATIENCE_S:g} s: {reason}")
+                    self._fail_all(f"{self._deaths} brokers gave no verdict for {_PATIENCE_S:g} s: {reason}")
                 try:
                     self._start()
                     pending = self._pack(self._waiting)
@@ -214,31 +214,31 @@ class LocalBackend:
         threading.Thread(target=self._send, args=(self._link, pending), daemon=True).start()
         return True
 
-    def _give_back(self, reason: str) -> None:
-        """Give every job that waits for a verdict one that says why there is none."""
+    def _fail_all(self, reason: str) -> None:
+        """End every waiting job as an infra_error."""
         if self._waiting:
-            _log.error("sandbox %s: %d jobs are given back: %s", self.name, len(self._waiting), reason)
+            _log.error("sandbox %s: %d jobs end as infra_error: %s", self.name, len(self._waiting), reason)
         for waiting in self._waiting.values():
             waiting.done.put(blank_verdict(waiting.planned, Status.INFRA_ERROR, reason))
         self._waiting.clear()
 
 
 def resent(numbers: list[int], slots: int) -> list[int]:
-    """Return the order in which to send jobs to a new broker: last those that the old one had in its slots.
+    """Return the order in which to send jobs to a new broker: those in the old one's slots come last.
 
-    Were they first, slow jobs would hold every slot until the next broker dies, and no other would ever be judged.
+    If they were first, slow jobs could hold every slot until the next broker dies, and no other would be judged.
     """
     return numbers[slots:] + numbers[:slots]
 
 
 def _environment() -> dict[str, str]:
-    """Return the broker's environment: ours, for it may have to find a Docker daemon, without settings of Python."""
+    """Return the broker's environment: this process's (for DOCKER_HOST and the like) without Python's settings."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    # Threads would each take address space of their own, which judges have little of.
+    # Each thread takes address space, which is limited in judges.
     few = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     return ours | few | {"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
 def blank_verdict(planned: Planned, status: Status, error: str) -> Verdict:
-    """Return the verdict of a job that never got to its cases."""
+    """Return the verdict of a job of which no case has run."""
     return Verdict(id=planned.job.id, status=status, passed=0, total=planned.total, error=error)

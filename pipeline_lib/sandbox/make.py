@@ -9,7 +9,7 @@ from pipeline_lib.sandbox.jobs import Limits
 
 
 class Section(Protocol):
-    """What a ``sandbox`` section looks like from here: a model whose other keys are options of its backend."""
+    """A ``sandbox`` section of the settings: its other keys are options of the backend."""
 
     @property
     def kind(self) -> str:
@@ -30,5 +30,5 @@ def make_executor(section: Section) -> Executor:
     """
     options = section.model_dump()
     limits = Limits(**options.pop("limits"))
-    del options["infra_error_share"]  # for whoever uses the verdicts
+    del options["infra_error_share"]  # used by the code that receives the verdicts
     return Executor(options.pop("kind"), options.pop("slots"), limits, **options)

@@ -1,4 +1,4 @@
-"""Mark everything that a broker creates on the machine with its identity, and remove what dead brokers left."""
+"""Mark everything that a broker creates on the machine with its identity, and remove the remains of dead brokers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREFIX = "symposium-sandbox-"
 def identity(pid: int) -> str | None:
     """Return process id and start time of a living process as ``pid-ticks``, None if there is none.
 
-    A process id alone is used again; with the start time it is not.
+    A process id may be reused; together with the start time it is unique.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -24,7 +24,7 @@ def identity(pid: int) -> str | None:
 
 
 def alive(owner: str) -> bool:
-    """Return whether the process that `identity` named ``owner`` still lives."""
+    """Return whether the process with the identity ``owner`` is still alive."""
     pid = owner.partition("-")[0]
     return pid.isdigit() and identity(int(pid)) == owner
 
@@ -34,9 +34,9 @@ def make_run_folder() -> Path:
     base = Path(tempfile.gettempdir())
     for folder in base.glob(f"{PREFIX}*"):
         owner = folder.name.removeprefix(PREFIX).rpartition("-")[0]
-        with suppress(FileNotFoundError):  # another broker removes it, too
+        with suppress(FileNotFoundError):  # another broker may remove it at the same time
             if not alive(owner) and folder.stat().st_uid == os.geteuid():
                 shutil.rmtree(folder, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{identity(os.getpid())}-", dir=base))
-    folder.chmod(0o711)  # programs of other users find their own folder in it, and nothing else
+    folder.chmod(0o711)  # programs run as other users and must reach their own folder, but not list this one
     return folder

@@ -1,7 +1,7 @@
 """Which installed packages jails contain besides the standard library, and which programs get such a jail.
 
-Packages have pip's names; their requirements are included.  Programs that name none of their modules get a jail without
-them, whose fork server is small and fast.
+Packages have pip's names; their requirements are included.  A program that names none of their modules gets a jail
+without them, because its fork server is smaller and faster.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Packages:
     """Packages for jails; false if there are none.
 
     Attributes:
-        names: those that were asked for, as pip knows them.
-        places: the files and folders of this machine that hold them and what they require.
-        modules: what can be imported from there.
-        preload: what a fork server loads before its first program.
-        extra_mb: address space that this takes, MiB.
+        names: the requested packages, by pip's names.
+        places: the files and folders of these packages and their requirements on this machine.
+        modules: the modules in them.
+        preload: modules that a fork server imports before its first program.
+        extra_mb: address space that the imports take, MiB.
     """
 
     names: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Packages:
         return bool(self.places)
 
     def wanted_by(self, code: str) -> bool:
-        """Return whether a program may want them; imports take many forms, and loading them for nothing is harmless."""
+        """Return whether a program names one of the modules anywhere: imports take many forms."""
         return bool(self) and _pattern(tuple(self.modules)).search(code) is not None
 
 
@@ -50,10 +50,10 @@ def _pattern(modules: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def find_packages(names: Sequence[str] = DEFAULT_PACKAGES) -> Packages:
-    """Return packages that are installed for this process, with all that they require.
+    """Return installed packages with all their requirements.
 
     Raises:
-        ValueError: one is not installed.  Where numpy is missing, which nobody has to ask for, there are none.
+        ValueError: one is not installed.  If the default, numpy, is not installed, there are no packages.
     """
     found: dict[str, Distribution] = {}
     asked: list[str] = []
@@ -77,7 +77,7 @@ def find_packages(names: Sequence[str] = DEFAULT_PACKAGES) -> Packages:
 
 
 def _collect(name: str, found: dict[str, Distribution]) -> None:
-    """Add a package and what it requires; what a requirement says of other machines is not installed here."""
+    """Add a package and its requirements; those for other platforms are not installed here and are skipped."""
     key = re.sub(r"[-_.]+", "-", name).lower()
     if key in found:
         return

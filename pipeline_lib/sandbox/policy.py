@@ -1,10 +1,10 @@
 """Which system calls are allowed in a jail, as data; `seccomp` turns it into filters.
 
 Two filters stack.  ``FORK_SERVER`` is an allow-list that the fork server installs once and every program inherits.
-``PROGRAM`` takes away from a program what only the fork server needs: making processes, sending signals, passing
-descriptors.  (Where none can be passed out of the jail, the pair is ``FORK_SERVER_CONNECTING`` and
-``PROGRAM_CONNECTED``.)  What a harmless program may try gets an error number; what only an attack needs ends the
-program, and its verdict is ``violation``.
+``PROGRAM`` forbids a program the calls that only the fork server needs: creating processes, sending signals, passing
+descriptors.  (If a jail cannot pass descriptors out, the pair is ``FORK_SERVER_CONNECTING`` and
+``PROGRAM_CONNECTED``.)  A forbidden call of a harmless program fails with an error number; a call that only an attack
+needs ends the program, and its verdict is ``violation``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def error(number: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A condition: argument ``index`` of the call, masked, equals ``value``, or, whole, ``differs`` from it."""
+    """A condition: argument ``index`` of the call, masked, equals ``value``; or, unmasked, ``differs`` from it."""
 
     index: int
     value: int
@@ -33,7 +33,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What happens to a call whose arguments meet all conditions; the first rule that fits counts."""
+    """The action for a call whose arguments meet all conditions; the first matching rule applies."""
 
     name: str
     action: int
@@ -42,7 +42,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A filter: its rules, and the action for everything that no rule fits."""
+    """A filter: its rules, and the action for a call that matches none."""
 
     default: int
     rules: tuple[Rule, ...]
@@ -80,7 +80,7 @@ quotactl_fd open_by_handle_at name_to_handle_at iopl ioperm sethostname setdomai
 clock_adjtime adjtimex syslog vhangup fanotify_init fanotify_mark lookup_dcookie modify_ldt vmsplice
 """)
 
-# A harmless program may try these, through a library perhaps, and should hear a plain no.
+# A harmless program may try these, perhaps through a library; they fail with an error.
 _REFUSED = _names("""
 socket connect bind listen accept accept4 execve execveat fork vfork tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo
 memfd_create memfd_secret shmget shmat shmctl shmdt semget semop semctl semtimedop msgget msgsnd msgrcv msgctl mq_open
@@ -97,7 +97,7 @@ _O_ASYNC = 0x2000
 _F_SETFL = 4
 # Commands of fcntl without those that direct signals at other processes (F_SETOWN, F_SETSIG, F_SETOWN_EX, F_NOTIFY).
 _FCNTL = (0, 1, 2, 3, 5, 6, 7, 36, 37, 38, 1030, 1032)
-_IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # what isatty, set_blocking and set_inheritable use
+_IOCTL = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # used by isatty, set_blocking and set_inheritable
 _SET_PDEATHSIG, _SET_SECCOMP = 1, 22
 _PRCTL = (_SET_PDEATHSIG, 3, 15, 16, _SET_SECCOMP, 38, 39, 0x53564D41)  # names, seccomp, no_new_privs
 
@@ -136,11 +136,11 @@ _SOL_SOCKET, _SO_PEERPIDFD, _MSG_OOB = 1, 77, 1
 _PROGRAM_RULES = (
     Rule("clone", error(EPERM), (Argument(0, 0, _CLONE_THREAD),)),
     *(Rule("prctl", error(EPERM), (Argument(0, option),)) for option in (_SET_PDEATHSIG, _SET_SECCOMP)),
-    # A program whose own limit ends it dies as if somebody had killed it.  Setting limits seems to work, and does
-    # nothing: honest programs do it, too, to have more stack, and lose nothing when they have as much as before.
+    # A program could set a limit and die of it as if killed from outside.  So setting limits reports success and does
+    # nothing: honest programs do it, too, for a larger stack, and keep the one that they have.
     Rule("setrlimit", error(0)),
     Rule("prlimit64", error(0), (Argument(0, 0), Argument(2, 0, differs=True))),
-    # Programs have one socket, the channel: no descriptor of who holds its other end, nothing past its order.
+    # Programs have one socket, the channel: no descriptor of the process at its other end, no out-of-band data.
     Rule("getsockopt", error(EPERM), (Argument(1, _SOL_SOCKET), Argument(2, _SO_PEERPIDFD))),
     *(Rule(name, error(EPERM), (Argument(3, _MSG_OOB, _MSG_OOB),)) for name in ("sendto", "recvfrom")),
     *(Rule(name, error(EPERM)) for name in ("kill", "sendmsg", "recvmsg", "wait4", "waitid", "seccomp")),
@@ -150,8 +150,8 @@ PROGRAM = Policy(default=ALLOW, rules=_PROGRAM_RULES)
 
 PROGRAM_CONNECTED = Policy(default=ALLOW, rules=(*_PROGRAM_RULES, *(Rule(name, error(EPERM)) for name in _CONNECTING)))
 
-# Landlock guards what is in files, not their modes and times, nor (before version 3) their length.  Where a program
-# sees the machine's own files and may own some, changing modes and times seems to work, and does nothing.
+# Landlock guards the content of files, not their modes and times, nor (before version 3) their length.  If a program
+# sees the machine's own files and may own some, changing modes and times reports success and does nothing.
 PROGRAM_AMONG_FILES = Policy(
     default=ALLOW,
     rules=(

@@ -1,8 +1,8 @@
-"""Ways to start the fork server in a jail made of a child process.
+"""Ways to start the fork server in a child process as a jail.
 
-``bwrap``: bubblewrap gives it own namespaces and a file system of its own.
+``bwrap``: bubblewrap creates namespaces and a separate file system.
 ``unshare``: the same without bubblewrap.
-``bare``: no namespaces; system-call filter, Landlock and resource limits have to do.
+``bare``: no namespaces; only system-call filter, Landlock and resource limits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from pipeline_lib.sandbox.runtime import (
     SCRATCH,
     VERSION,
     find_runtime,
-    jail_path,
     readable_copy,
     start,
 )
@@ -57,8 +56,8 @@ def _spawn(
         raise JailError(f"{error} {jail.kill()}".strip()) from None
 
 
-_CONTROL = "CONTROL"  # stands for the number of the control socket in a command
-_FORK_SERVER = [f"{HOME}/bin/python3", *start("zygote")]  # where a jail has a file system of its own
+_CONTROL = "CONTROL"  # placeholder for the number of the control socket in a command
+_FORK_SERVER = [f"{HOME}/bin/python3", *start("zygote")]  # in a jail with its own file system
 
 
 def start_bwrap(slot: int, config: dict[str, Any]) -> Worker:
@@ -74,12 +73,12 @@ def start_bwrap(slot: int, config: dict[str, Any]) -> Worker:
     command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if root else []
     binds, links = _file_system(config)
     for folder in sorted({parent for name in (*binds, "/dev/null") for parent in Path(name).parents if parent.name}):
-        command += ["--perms", "0755", "--dir", str(folder)]  # else only root could look into it
+        command += ["--perms", "0755", "--dir", str(folder)]  # bwrap's default is access for root only
     for place, source in binds.items():
         command += ["--dev-bind" if place.startswith("/dev/") else "--ro-bind", source, place]
     for place, aim in links.items():
         command += ["--symlink", aim, place]
-    command += ["--perms", "0755", "--dir", "/tmp"]  # empty, and nobody's to write in
+    command += ["--perms", "0755", "--dir", "/tmp"]  # stays empty: the root becomes read-only
     command += ["--size", str(config["limits"]["file_mb"] << 20), "--perms", "1777", "--tmpfs", SCRATCH]
     command += ["--remount-ro", "/", "--chdir", SCRATCH, *_FORK_SERVER, _CONTROL]
     return _spawn("bwrap", command, _environment(), config | _enclosed(config["user"] if root else None, config))
@@ -132,13 +131,14 @@ def start_bare(slot: int, config: dict[str, Any]) -> Worker:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment in a jail with a file system of its own."""
+    """Return the environment in a jail with its own file system."""
     return ENVIRONMENT | ({"LD_LIBRARY_PATH": f"{HOME}/lib"} if find_runtime().shared else {})
 
 
 def _enclosed(uid: int | None, config: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a fork server in a jail with a file system of its own."""
-    path = [*jail_path(), PACKAGES] if config["packages"] else jail_path()
+    """Return the configuration of a fork server in a jail with its own file system."""
+    stdlib = f"{HOME}/lib/{VERSION}"
+    path = [stdlib, f"{stdlib}/lib-dynload", *([PACKAGES] if config["packages"] else [])]
     own = {"path": path, "scratch": SCRATCH, "uid": uid, "readable": None, "writable": [], "threads_base": 0}
     return own | _filters(config, "program")
 
@@ -150,7 +150,7 @@ def _filters(config: dict[str, Any], program: str) -> dict[str, str]:
 
 
 def _file_system(config: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what is bound where (source by place), and the symbolic links."""
+    """Return the bind mounts (source by mount point) and the symbolic links."""
     runtime = find_runtime()
     binds = {
         f"{HOME}/bin/python3": str(runtime.executable),
@@ -169,7 +169,7 @@ def _file_system(config: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]
 
 
 def _threads_of_user() -> int:
-    """Return how many threads this user has: RLIMIT_NPROC counts them all where there are no namespaces."""
+    """Return how many threads this user has: without namespaces RLIMIT_NPROC counts them all."""
     count = 0
     for process in Path("/proc").iterdir():
         try:

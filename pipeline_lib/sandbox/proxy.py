@@ -1,7 +1,7 @@
 """The judge's proxy of the program: sends calls as plain values and receives answers as plain values.
 
-Promises: no answer, however malformed, large, late or missing, does more than fail the case that made the call.  After
-a call without an answer the program is restarted for the following calls, at most `RESTARTS` times.
+Promises: a malformed, large, late or missing answer only fails the case that made the call.  After a call without an
+answer the program is restarted for the following calls, at most `RESTARTS` times.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 from pipeline_lib.sandbox import calls
-from pipeline_lib.sandbox.ahead import ROOM, Ahead, Settled
 from pipeline_lib.sandbox.candidate import Candidate
 from pipeline_lib.sandbox.exchange import Exchange
 from pipeline_lib.sandbox.handle_classes import is_class, is_handle
@@ -24,6 +23,7 @@ from pipeline_lib.sandbox.inside.folder import Folder
 from pipeline_lib.sandbox.inside.plain import BadValue
 from pipeline_lib.sandbox.inside.recorder import NoAnswer
 from pipeline_lib.sandbox.jobs import Limits
+from pipeline_lib.sandbox.pipelined_calls import MAX_BYTES, EarlyAnswer, PipelinedCalls
 from pipeline_lib.sandbox.randomness import seed_of_program
 from pipeline_lib.sandbox.tests_source import Planned
 from pipeline_lib.sandbox.worker import Usage, Worker, WorkerDied
@@ -33,15 +33,15 @@ _MOST_OPERATIONS = 20_000  # on a program's objects
 
 
 class Program(Exchange):
-    """The program of a job with one plan, across restarts, and what it has used.
+    """The program of a job with one plan, across restarts, and its usage.
 
     Attributes:
-        failures: what calls raised instead of an answer; the tests may have lost it.
-        broken: the jail died under a call.
+        failures: exceptions that calls raised instead of an answer; the tests may have lost them.
+        broken: the jail died during a call.
         space: the tests' namespace, in which exceptions are looked up.
         asked: the tests have called the program.
-        handles: what the tests hold of the program's objects; None as long as they have been given values alone.
-        candidate: what the tests call.
+        handles: the tests' handles of the program's objects; None as long as they have received only values.
+        candidate: the object that the tests call.
     """
 
     def __init__(self, planned: Planned, limits: Limits, worker: Worker) -> None:
@@ -57,12 +57,12 @@ class Program(Exchange):
         self.asked = False
         self.candidate = Candidate(self, self.job.entry_point)
         self._is_class = False
-        self._speaks_of_classes = False
+        self._names_classes = False
         self._restarts = 0
-        self._ahead = Ahead(planned)
+        self._pipelined = PipelinedCalls(planned)
         self._known = Common(0)
-        self._gone: list[int] = []  # containers that the program must forget
-        self._turn = threading.RLock()  # tests may call from threads
+        self._gone: list[int] = []  # containers that the program must drop
+        self._lock = threading.RLock()  # tests may call from threads
 
     def load(self) -> bool:
         """Start a child and load the program in it; on failure record the event and return False."""
@@ -78,7 +78,7 @@ class Program(Exchange):
         }
         request = messages.framed(messages.write_request("load", message))
         try:
-            _, kind, *rest = self.exchange(request + self._ahead.requests(self._calls, ROOM - len(request)))
+            _, kind, *rest = self.exchange(request + self._pipelined.requests(self._calls, MAX_BYTES - len(request)))
         except NoAnswer:
             return False
         if kind == "loaded":
@@ -90,29 +90,29 @@ class Program(Exchange):
         return False
 
     def end(self, gone: bool = False) -> Usage | None:
-        """End the process, if there is one, and forget what was in it."""
-        self._ahead.clear()
+        """End the process, if there is one, and drop its calls and handles."""
+        self._pipelined.clear()
         if self.handles is not None:
             self.handles.ended = True
             self.handles = None
         return super().end(gone)
 
     def fail(self, failure: NoAnswer) -> None:
-        """Count an event that keeps the program from passing, whatever the tests make of it."""
+        """Record an event that keeps the program from passing, even if the tests catch the exception."""
         self.events.append((failure.kind, str(failure)))
         self.failures.append(failure)
 
     def bind(self) -> None:
-        """Give the tests what they know by name: the entry point, and the program's classes that they speak of."""
+        """Define the names in the tests' namespace: the entry point, and the program's classes that the tests name."""
         entry_point, (plan,) = self.job.entry_point, self.planned.plans
         self.space[entry_point] = self.space["candidate"] = self.candidate
         if not plan.names and not self._is_class and not plan.files:
             return
         names = sorted(name for name in plan.names if self._may_name(name))
-        self._speaks_of_classes = self._speaks_of_classes or bool(names)
+        self._names_classes = self._names_classes or bool(names)
         if not names and not self._is_class and not plan.files:
             return
-        found = self._hold().do("names", entry_point, *names)
+        found = self._handles().do("names", entry_point, *names)
         for name, value in zip((entry_point, *names), found if isinstance(found, tuple) else (), strict=False):
             if is_class(value):
                 self.space[name] = value
@@ -120,11 +120,11 @@ class Program(Exchange):
             self.space["candidate"] = self.space[entry_point]
 
     def _may_name(self, name: str) -> bool:
-        """Return whether a name that the tests leave open may be that of a class of the program."""
+        """Return whether a free name of the tests may be a class of the program."""
         return name not in self.space and not is_well_known(name) and f"class {name}" in self.job.code
 
-    def revive(self) -> None:
-        """Start the program afresh if it has ended, as often as that is allowed."""
+    def restart(self) -> None:
+        """Restart the program if it has ended, at most `RESTARTS` times."""
         if not self.alive and self._restarts < RESTARTS:
             self._restarts += 1
             if self.load():
@@ -133,68 +133,67 @@ class Program(Exchange):
                 self._restarts = RESTARTS
 
     def operate(self, operation: str, message: Any) -> Any:
-        """Have the program do something to objects of its own; return the value.
+        """Have the program execute an operation on its own objects; return the value.
 
-        Raises:
-            What a `Candidate` raises.
+        Raises as a call of `Candidate` does.
         """
-        with self._turn:
-            return self._counted(self._operate, operation, message)
+        with self._lock:
+            return self._recorded(self._operate, operation, message)
 
     def _operate(self, operation: str, message: Any) -> Any:
-        handles = self._hold()
-        while self._ahead.is_due():  # the program answers in the order in which it was asked
-            self._ahead.keep(self._settled(self.exchange(b"")))
+        handles = self._handles()
+        while self._pipelined.is_pending():  # the program answers in the order of the requests
+            self._pipelined.store_answer(self._decode_early(self.exchange(b"")))
         self.asked = self.asked or operation != "names"
         self._operations -= 1
         if self._operations < -_MOST_OPERATIONS:
             raise self.failed("output_limit", f"more than {_MOST_OPERATIONS} operations on its objects")
-        asked = self._operations
-        number, kind, *rest = self.exchange(messages.framed(messages.write_request(asked, operation, message)))
+        request = self._operations
+        number, kind, *rest = self.exchange(messages.framed(messages.write_request(request, operation, message)))
         try:
             while kind == "callback" and len(rest) == 2:
                 answer = handles.call(*rest)
                 number, kind, *rest = self.exchange(messages.framed(messages.write_request(0, "return", answer)))
-            if number != asked:
-                raise self.failed("output_limit", "the program answered what it was not asked")
+            if number != request:
+                raise self._unasked()
             return self._value(kind, rest)
         except BadValue as error:
             raise self.failed("output_limit", f"a reply that is no value: {error}") from None
 
-    def _settled(self, reply: list[Any]) -> list[Any] | Settled:
-        """Take over an answer that comes early: later ones speak of the classes and containers that it brings."""
+    def _decode_early(self, reply: list[Any]) -> list[Any] | EarlyAnswer:
+        """Decode an early answer that has handles: later answers refer to its classes and containers."""
         number, kind, *rest = reply
         if kind != "shared" and (kind, len(rest)) != ("raised", 2):
             return reply
         try:
-            return Settled(number, self._value(kind, rest), None)
+            return EarlyAnswer(number, self._value(kind, rest), None)
         except BadValue as error:
             raise self.failed("output_limit", f"a reply that is no value: {error}") from None
         except NoAnswer:
             raise
-        except BaseException as error:
-            return Settled(number, None, error)
+        except BaseException as error:  # the program's exception, which `_ask` raises when the tests make the call
+            return EarlyAnswer(number, None, error)
 
-    def _hold(self) -> Handles:
+    def _handles(self) -> Handles:
         if self.handles is None:
             (plan,) = self.planned.plans
             folder = Folder(self.limits.file_mb << 20) if plan.files else None
             of_classes = bool(plan.methods)
-            self.handles = Handles(self.operate, of_classes, of_classes or self._speaks_of_classes, folder)
+            self.handles = Handles(self.operate, of_classes, of_classes or self._names_classes, folder)
             self.handles.take_over(self._known.cells, self._gone)
             self._known, self._gone = Common(0), []
         return self.handles
 
     def _value(self, kind: str, rest: list[Any]) -> Any:
-        """Return the value of a reply with handles; raises `BadValue` for what is none."""
+        """Return the value of a reply with handles; raises `BadValue` for a malformed one."""
         if kind == "shared" and len(rest) == 1:
-            (value,) = self._hold().arrived(rest[0])
+            (value,) = self._handles().receive(rest[0])
             return value
         if kind == "raised" and len(rest) == 2:
-            (handle,) = self._hold().arrived(rest.pop())
+            (handle,) = self._handles().receive(rest.pop())
             raised = self._raised(rest)
             if isinstance(handle, Exception) and not is_handle(handle):
-                raise handle  # one of the tests' own, from a function that they had passed
+                raise handle  # raised by a function of the tests that the program called
             if handle is None or raised.is_known(self.space):
                 raise raised.rebuild(self.space, self.job.tests)
             raise exception(handle, raised)
@@ -202,18 +201,18 @@ class Program(Exchange):
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the program's function; see `Candidate`."""
-        with self._turn:
-            return self._counted(self._ask, args, kwargs)
+        with self._lock:
+            return self._recorded(self._ask, args, kwargs)
 
     def function(self) -> Any:
-        """Return a handle of the program's function, whose attributes tests may want, such as those of a cache."""
+        """Return a handle of the program's function; tests may read its attributes, such as ``cache_info``."""
         if self._channel is None:
             raise NoAnswer("error", "the program's process has ended")
-        (function,) = self._hold().do("names", self.job.entry_point)
+        (function,) = self._handles().do("names", self.job.entry_point)
         return function
 
-    def _counted(self, ask: Callable[..., Any], *args: Any) -> Any:
-        """Return what ``ask`` does, and remember what it raised instead if the tests may lose it."""
+    def _recorded(self, ask: Callable[..., Any], *args: Any) -> Any:
+        """Return the value of ``ask``, and record its exceptions that the tests may lose."""
         if self.broken is not None:
             raise self.broken
         try:
@@ -228,25 +227,29 @@ class Program(Exchange):
     def _ask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._channel is None:
             if self._restarts >= RESTARTS:
-                raise NoAnswer("skipped", "the program was given up after too many failures")
+                raise NoAnswer("skipped", "the program was not restarted after too many failures")
             self._restarts += 1
             self._load_again()
         frame = b""
-        if not self._ahead.made(args, kwargs):
-            if self._ahead.surprise():  # the tests do other than their text says
+        if not self._pipelined.take_if_next(args, kwargs):
+            if self._pipelined.mispredict():
                 self.end()
                 self._load_again()
             request = None
             if self.handles is None:
                 request = calls.request(self._calls + 1, list(args), kwargs, self._known, self._gone)
             if request is None:
-                return self._hold().do("call", None, args, tuple(kwargs.items()))
+                return self._handles().do("call", None, args, tuple(kwargs.items()))
             frame, self._gone = messages.framed(request), []
         self._calls += 1
         self.asked = True
-        reply = self._ahead.kept() or self.exchange(frame)
-        if isinstance(reply, Settled):
-            return self._unsettled(reply)
+        reply = self._pipelined.take_answer() or self.exchange(frame)
+        if isinstance(reply, EarlyAnswer):
+            if reply.number != self._calls:
+                raise self._unasked()
+            if reply.error is not None:
+                raise reply.error
+            return reply.value
         number, kind, *rest = reply
         if number != self._calls:
             raise self._unasked()
@@ -262,13 +265,6 @@ class Program(Exchange):
             raise self.failed("output_limit", f"a reply that is no value: {error}") from None
         raise self._no_value(kind, rest)
 
-    def _unsettled(self, reply: Settled) -> Any:
-        if reply.number != self._calls:
-            raise self._unasked()
-        if reply.error is not None:
-            raise reply.error
-        return reply.value
-
     def _unasked(self) -> NoAnswer:
         return self.failed("output_limit", "the program answered a call that was not made")
 
@@ -279,7 +275,7 @@ class Program(Exchange):
         return raised
 
     def _no_value(self, kind: str, rest: list[Any]) -> NoAnswer:
-        """Return what to raise for a reply without a value."""
+        """Return the exception to raise for a reply without a value."""
         if kind == "bad" and len(rest) == 2 and all(type(text) is str for text in rest):
             self._known.clear()
             if rest[0] == "size":
@@ -288,7 +284,7 @@ class Program(Exchange):
         return self.failed("output_limit", "the program sent no value")
 
     def _load_again(self) -> None:
-        """Start the program afresh for the calls that follow; a program that fails to load is given up."""
+        """Restart the program for the following calls; if it fails to load, it is not restarted again."""
         if not self.load():
             self._restarts = RESTARTS
             raise NoAnswer(*self.events[-1])

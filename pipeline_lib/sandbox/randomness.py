@@ -1,8 +1,9 @@
 """Random numbers of a job: the same in every run, in two sequences that reveal nothing about each other.
 
-Promises: what tests draw follows from the job alone, also from numpy, whenever it is imported; a program cannot derive
-it from anything in its own process.  Does not promise: protection against a program that contains the text of the tests
-and the job's seed, because it can compute the numbers; if that matters, give jobs a secret seed.
+Promises: the job alone determines the random numbers of the tests, including numpy's, whenever it is imported; a
+program cannot derive them from anything in its own process.  Does not promise: protection against a program that
+contains the source of the tests and the job's seed, because it can compute the numbers; if that matters, give jobs a
+secret seed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NUMPY = "numpy.random"
 
 
 def seed_of_program(job: Job) -> int:
-    """Return the seed of a job's program, 64 bits, from which the job's own seed cannot be had back."""
+    """Return the seed of a job's program, 64 bits, from which the job's own seed cannot be recovered."""
     return _digest(b"program", str(job.seed))
 
 
@@ -49,7 +50,7 @@ def seed_tests(job: Job) -> None:
 
 
 class _SeedNumpy(SourceFileLoader):
-    """Loads ``numpy.random`` and seeds it, or it would seed itself with what no job determines."""
+    """Loads ``numpy.random`` and seeds it; it would otherwise take its seed from the operating system."""
 
     number = 0
 

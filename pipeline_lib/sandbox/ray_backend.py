@@ -17,10 +17,10 @@ from pipeline_lib.sandbox.jobs import Limits, Status, Verdict
 from pipeline_lib.sandbox.local import blank_verdict
 from pipeline_lib.sandbox.tests_source import Planned, plan_job
 
-_TRIES = 3  # nodes that may die under a batch before its jobs are given back
+_TRIES = 3  # nodes that may die while they run a batch before its jobs end as infra_error
 
 
-#: `backends.open_backend`, which knows this module and so cannot be known here.
+#: The type of `backends.open_backend`, which imports this module.
 Opener = Callable[[str, int, Limits, dict[str, Any]], Backend]
 
 
@@ -36,7 +36,7 @@ class Host:
         return [wire.verdict_to_json(verdict) for verdict in self.backend.execute(planned)]
 
     def health(self) -> dict[str, Any]:
-        """Return what the backend says of itself."""
+        """Return the facts of the backend."""
         return self.backend.health()
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class RayBackend:
 
     Args:
         opener: opens the backends on the nodes.
-        slots: programs side by side on each node; 0 means four per core of the node.
+        slots: concurrent programs on each node; 0 means four per core of the node.
         limits: what a program may use.
         address: of the cluster; ``auto`` finds the one this machine belongs to.
         batch: jobs per task.
@@ -132,7 +132,7 @@ class RayBackend:
         return {"isolation": self.level, "nodes": {node: self._ray.get(task) for node, task in tasks.items()}}
 
     def close(self) -> None:
-        """End the executors of all nodes; the cluster goes on."""
+        """End the executors of all nodes; the cluster keeps running."""
         if self._closed:
             return
         self._closed = True
@@ -144,7 +144,7 @@ class RayBackend:
             self._ray.kill(host)
 
     def _find_hosts(self) -> None:
-        """Start a host on every node that has none; forget those of nodes that are gone."""
+        """Start a host on every node without one; drop those of dead nodes."""
         ray = self._ray
         alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
         for node in set(self._hosts) - alive:

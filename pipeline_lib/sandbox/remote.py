@@ -1,7 +1,7 @@
 """The client of a sandbox server: the same jobs over HTTP.
 
 Promises: a lost connection costs only time; jobs without a verdict are sent again.  If the server does not answer for
-longer than ``patience_s``, the remaining jobs are ``infra_error``.
+longer than ``patience_s``, the remaining jobs end as ``infra_error``.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _TRY_AGAIN = (429, 500, 502, 503, 504)
 
 
 class _Refused(Exception):
-    """The server understood and said no; trying again is of no use."""
+    """The server refused the request; a retry would fail, too."""
 
 
 class RemoteBackend:
     """Sends jobs to a sandbox server.
 
     Args:
-        limits: what a program may use, unless its job says otherwise; the server's own limits are the most it grants.
+        limits: what a program may use; a job may have its own, and the server's own limits are the maximum.
         address: for example ``http://127.0.0.1:7811``.
         token: the server's token; by default from ``token_file``, else from the environment variable
             ``SYMPOSIUM_SANDBOX_TOKEN``.
         token_file: a file with nothing else in it.
-        patience_s: how long to try when the server does not answer.
+        patience_s: seconds to retry if the server does not answer.
 
     Raises:
-        SandboxUnavailable: the server does not answer, or not to this token.
+        SandboxUnavailable: the server does not answer, or rejects the token.
     """
 
     name = "remote"
@@ -102,7 +102,7 @@ class RemoteBackend:
             yield blank_verdict(planned, Status.INFRA_ERROR, reason)
 
     def health(self) -> dict[str, Any]:
-        """Return what the server says of itself."""
+        """Return the facts of the server."""
         connection = self._connect()
         try:
             connection.request("GET", "/v1/health", headers=self._headers())
@@ -111,7 +111,7 @@ class RemoteBackend:
             connection.close()
 
     def close(self) -> None:
-        """Forget the server."""
+        """Refuse further jobs."""
         self._closed = True
 
     def _batch(self, bodies: list[str]) -> Iterator[Verdict]:
@@ -141,7 +141,7 @@ class RemoteBackend:
 
 
 def _first(bodies: dict[str, tuple[Planned, str]]) -> list[tuple[Planned, str]]:
-    """Return as many jobs as go into one request."""
+    """Return as many jobs as fit into one request."""
     batch: list[tuple[Planned, str]] = []
     size = 0
     for entry in bodies.values():
@@ -153,7 +153,7 @@ def _first(bodies: dict[str, tuple[Planned, str]]) -> list[tuple[Planned, str]]:
 
 
 def _read(response: http.client.HTTPResponse) -> bytes:
-    """Return the body of a good response; raises OSError for what may pass, `_Refused` for what will not."""
+    """Return the body of a response with status 200; raises OSError for transient errors, `_Refused` for others."""
     body = response.read()
     if response.status == 200:
         return body
@@ -173,7 +173,7 @@ def find_token(token: str | None, token_file: str | None) -> str:
     return token
 
 
-def most(limits: Limits, allowed: Limits) -> str | None:
-    """Return the name of a limit that is greater than what is allowed, None if there is none."""
-    ceiling = asdict(allowed)
-    return next((name for name, value in asdict(limits).items() if value > ceiling[name]), None)
+def exceeded_limit(limits: Limits, allowed: Limits) -> str | None:
+    """Return the name of a limit that is greater than allowed, None if there is none."""
+    maximum = asdict(allowed)
+    return next((name for name, value in asdict(limits).items() if value > maximum[name]), None)

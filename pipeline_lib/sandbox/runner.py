@@ -27,7 +27,7 @@ from pipeline_lib.sandbox.tests_folder import tests_folder
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, UNCATCHABLE, Planned, TestPlan
 from pipeline_lib.sandbox.worker import Worker, WorkerDied
 
-# What went wrong, worst first: the worst event names the status of a program that did not pass.
+# Kinds of events, worst first: the worst one is the status of a program that did not pass.
 _SEVERITY = ("violation", "oom", "timeout", "output_limit", "crash", "load_error")
 
 
@@ -39,14 +39,14 @@ class _OutOfTime(BaseException):
     """The tests themselves ran for too long, perhaps because of a value the program returned."""
 
 
-_OWN = (WorkerDied, _OutOfTime, Ended)  # not the tests' business
+_SANDBOX_EXCEPTIONS = (WorkerDied, _OutOfTime, Ended)  # must pass through the tests
 
 
 def judge(planned: Planned, limits: Limits, worker: Worker, name: str) -> Verdict:
     """Run one job to its verdict.
 
-    Visible tests get a process of the program's own, before there is one for the hidden ones: what agents are shown of
-    it cannot tell them anything else, not even by way of numbers that the kernel counts up.
+    Visible tests run first, in a separate process of the program, so feedback about them cannot contain anything about
+    the hidden ones, not even through counters of the kernel.
 
     Raises:
         WorkerDied: the jail died; the job can be tried on another worker.
@@ -75,7 +75,7 @@ def _judge_plan(planned: Planned, limits: Limits, worker: Worker) -> tuple[Progr
     late = NoAnswer("timeout", "the tests took too long on the program's values")
 
     def alarm(number: int, frame: FrameType | None) -> None:
-        program.fail(late)  # for the tests may lose what is raised here
+        program.fail(late)  # the tests may lose the exception
         raise _OutOfTime
 
     try:
@@ -92,7 +92,7 @@ def _judge_plan(planned: Planned, limits: Limits, worker: Worker) -> tuple[Progr
     if program.broken is not None:
         raise program.broken
     for failure in program.failures:
-        if not failure.recorded:  # the tests went on without an answer, and nobody has heard of it
+        if not failure.recorded:  # the tests continued without an answer
             recorder.stop(failure)
     cases = enumerate(outcome or recorder.outcome())
     most = limits.error_kb << 10
@@ -103,11 +103,11 @@ def _judge_plan(planned: Planned, limits: Limits, worker: Worker) -> tuple[Progr
 
 
 def _inline_results(program: Program) -> list[tuple[str, str]] | None:
-    """Return what the program says of the tests that it ran itself, or None if it said nothing usable."""
+    """Return the results of tests that the program's process ran, None if it reported none that are valid."""
     try:
         found = results(program.exchange(b"", program.limits.cpu_s)[2:], program.planned.total)
         if found is None:
-            program.failed("output_limit", "a reply that is no list of results")
+            program.failed("output_limit", "a reply that is not a list of results")
         return found
     except NoAnswer:
         return None
@@ -115,7 +115,7 @@ def _inline_results(program: Program) -> list[tuple[str, str]] | None:
 
 @contextmanager
 def _restored() -> Iterator[None]:
-    """Put back what tests may change of this process, which goes on to other jobs; modules they must leave alone."""
+    """Restore the settings of this process that tests may change; changes of modules remain."""
     recursion, digits = sys.getrecursionlimit(), sys.get_int_max_str_digits()
     alarm = _signal.getsignal(signal.SIGALRM)
     try:
@@ -129,7 +129,7 @@ def _restored() -> Iterator[None]:
 
 
 def _run(job: Job, plan: TestPlan, recorder: Recorder, program: Program) -> None:
-    """Run one plan; a statement of the tests that raises ends it, and the cases after it are skipped."""
+    """Run one plan; an exception of the tests ends it, and the cases after it are skipped."""
     seed_tests(job)
     space: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins}
     silence = io.StringIO()
@@ -137,7 +137,7 @@ def _run(job: Job, plan: TestPlan, recorder: Recorder, program: Program) -> None
         with redirect_stdout(silence), redirect_stderr(silence), ExitStack() as folder:
             if job.prelude:
                 exec(_compiled(job.prelude), space)
-            space |= {CASES: recorder, CALL_FAILED: CallFailed, UNCATCHABLE: (NoAnswer, *_OWN)}
+            space |= {CASES: recorder, CALL_FAILED: CallFailed, UNCATCHABLE: (NoAnswer, *_SANDBOX_EXCEPTIONS)}
             program.space = space
             if plan.files:
                 folder.enter_context(tests_folder())
@@ -149,13 +149,13 @@ def _run(job: Job, plan: TestPlan, recorder: Recorder, program: Program) -> None
             if plan.has_check:
                 space["check"](space["candidate"])
             if plan.methods:
-                from pipeline_lib.sandbox.unittest_runs import run_methods  # unittest is large, and few tests need it
+                from pipeline_lib.sandbox.unittest_runs import run_methods  # imports unittest, which few tests need
 
-                run_methods(plan, space, program, recorder, _OWN)
+                run_methods(plan, space, program, recorder, _SANDBOX_EXCEPTIONS)
         recorder.finish(program.asked)
-    except _OWN:
+    except _SANDBOX_EXCEPTIONS:
         raise
-    except BaseException as error:  # those of test frameworks are no Exception
+    except BaseException as error:  # those of test frameworks do not derive from Exception
         recorder.stop(error)
 
 

@@ -1,4 +1,4 @@
-"""Which files of this machine an interpreter inside a jail needs, and their paths there."""
+"""The files of this machine that an interpreter inside a jail needs, and their paths there."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from functools import lru_cache
 from pathlib import Path
 
 INSIDE = Path(__file__).parent / "inside"
-HOME = "/py"  # where a jail has its interpreter
+HOME = "/py"  # path of the interpreter in a jail
 PACKAGES = f"{HOME}/packages"
-SCRATCH = "/scratch"  # a program's own folder; not /tmp, which where there are no namespaces it could not have
-_FIRST_UID, _UIDS = 61000, 4096  # every slot has a user of its own among these
+SCRATCH = "/scratch"  # a program's scratch folder; without namespaces a program could not have its own /tmp
+_FIRST_UID, _UIDS = 61000, 4096  # the users of programs, one per slot
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 #: The environment of every program: fixed, and empty of secrets.
@@ -31,8 +31,8 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "LC_ALL": "C.UTF-8",
     "PYTHONHASHSEED": "0",
-    "LD_BIND_NOW": "1",  # or every program would look up the same functions again
-    "MALLOC_ARENA_MAX": "1",  # or each thread would take 64 MB of the address space that is allowed
+    "LD_BIND_NOW": "1",  # resolves symbols once, before the forks
+    "MALLOC_ARENA_MAX": "1",  # an arena per thread would take 64 MB of the limited address space
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -42,13 +42,13 @@ FLAGS = ("-S", "-s", "-P", "-B")  # not -I, which would ignore PYTHONHASHSEED
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The interpreter at hand.
+    """The interpreter of this process.
 
     Attributes:
         executable: the interpreter itself, not the virtual environment's link to it.
         stdlib: folder of the standard library.
         libraries: folders with the shared libraries it needs.
-        shared: libpython, if the interpreter has it apart.
+        shared: libpython, if it is a separate library.
     """
 
     executable: Path
@@ -59,7 +59,7 @@ class Runtime:
 
 @lru_cache(maxsize=1)
 def find_runtime() -> Runtime:
-    """Return the interpreter that runs this process, seen without its virtual environment."""
+    """Return the interpreter that runs this process, without its virtual environment."""
     executable = Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
     stdlib = Path(os.path.realpath(Path(os.__file__).parent))
     folders: dict[Path, None] = {}
@@ -92,19 +92,19 @@ def contents_digest() -> str:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """An unprivileged user for the programs of one slot: nobody else's on this machine while ``claim`` is open."""
+    """An unprivileged user for the programs of one slot, unique on this machine while ``claim`` is open."""
 
     number: int
     claim: socket.socket
 
 
 def claim_user() -> User:
-    """Return a user that no other slot has; started by root, or in a container, its programs run as this user.
+    """Return a user that no other slot has; under root or in a container, the slot's programs run as this user.
 
-    The claim is the name of a socket, which the kernel frees the moment its owner is gone, however it went.
+    The claim is an abstract socket name, which the kernel frees as soon as its owner ends.
 
     Raises:
-        OSError: all are taken, or no socket can be made.
+        OSError: all are taken, or no socket can be created.
     """
     for offset in range(_UIDS):
         number = _FIRST_UID + (os.getpid() + offset) % _UIDS
@@ -121,9 +121,9 @@ def claim_user() -> User:
 
 
 def readable_copy(place: Path, folder: Path) -> Path:
-    """Return ``place``, or a copy of it below ``folder`` if not everybody can read it; the copy is made once.
+    """Return ``place``, or a copy of it below ``folder`` if it is not readable by all users; the copy is made once.
 
-    For an interpreter in root's home: programs run as another user, and could not import anything.
+    For an interpreter in root's home: programs run as another user and could not import anything.
     """
     if place.stat().st_mode & 0o004 and all(parent.stat().st_mode & 0o001 for parent in place.parents):
         return place
@@ -151,11 +151,6 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def start(module: str, place: str = HOME) -> list[str]:
-    """Return the interpreter's arguments that run ``main`` of a module of `inside`, which lies in ``place``."""
+    """Return the interpreter's arguments that run ``main`` of a module of `inside` in the folder ``place``."""
     code = f"import sys; sys.path.insert(0, {place!r}); from inside.{module} import main; del sys.path[0]; main()"
     return [*FLAGS, "-c", code]
-
-
-def jail_path(home: str = HOME) -> list[str]:
-    """Return ``sys.path`` of a program whose interpreter lives at ``home``."""
-    return [f"{home}/lib/{VERSION}", f"{home}/lib/{VERSION}/lib-dynload"]

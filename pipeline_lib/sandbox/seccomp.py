@@ -1,7 +1,7 @@
 """Create seccomp filters from policies with a small assembler, so that no library has to be installed.
 
-Promises: a filter decides as its policy says (a test asks it for every call).  A call with another architecture's
-numbers (32-bit, x32) ends the program.
+Promises: a filter implements its policy (a test checks every call).  A call with another architecture's numbers
+(32-bit, x32) ends the program.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _WORD = 0xFFFFFFFF
 
 @lru_cache(maxsize=1)
 def filters() -> dict[str, bytes]:
-    """Return the filters of `policy` for this machine by name; empty where seccomp cannot be had.
+    """Return the filters of `policy` for this machine by name; empty if the kernel has no seccomp.
 
-    ``fork_server``, ``program``, and ``program_among_files`` for jails without a file system of their own;
+    ``fork_server``, ``program``, and ``program_among_files`` for jails without their own file system;
     ``fork_server_connecting`` and ``program_connected`` for those that cannot pass descriptors out.
     """
     policies = {
@@ -84,7 +84,7 @@ def _assemble_rule(rule: Rule) -> bytes:
     rest = _instruction(_RETURN, rule.action)
     for condition in rule.conditions:
         offset = _ARGUMENTS_AT + 8 * condition.index
-        if condition.differs:  # then the rest follows if one of the words does
+        if condition.differs:  # one differing word is enough
             step = _instruction(_LOAD, offset) + _instruction(_JUMP_EQUAL, condition.value & _WORD, 0, 2)
             step += _instruction(_LOAD, offset + 4)
             rest = step + _instruction(_JUMP_EQUAL, condition.value >> 32, len(rest) // 8, 0) + rest

@@ -1,11 +1,11 @@
 """The sandbox as a server: jobs arrive as JSON over HTTP, and verdicts are returned line by line when they are ready.
 
-Promises: without the token nobody gets anything; requests are limited in size, number and rate, and slow senders are
+Promises: every request needs the token; requests are limited in size, number and rate, and slow senders are
 disconnected; no program gets more than the server's own limits.
 
 Does not promise: protection against clients with the token.  Tests are trusted code and run outside of the jails, so
-everybody with the token can run code as the server's user.  There is no TLS: over a network, put the server behind a
-proxy that has.
+anyone with the token can run code as the server's user.  There is no TLS: over a network, put the server behind a
+proxy with TLS.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from typing import Any
 from pipeline_lib.sandbox import wire
 from pipeline_lib.sandbox.executor import Executor
 from pipeline_lib.sandbox.jobs import Job
-from pipeline_lib.sandbox.remote import DEFAULT_PORT, most
+from pipeline_lib.sandbox.remote import DEFAULT_PORT, exceeded_limit
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one server takes.
+    """Limits on requests.
 
     Attributes:
         request_mb: largest request, MiB.
         jobs: most jobs in a request.
         rate: requests per second and client address, on average.
         burst: requests a client may make at once.
-        connections: requests that are answered side by side.
-        silence_s: how long a sender may pause.
+        connections: concurrent connections.
+        silence_s: longest pause of a sender, seconds.
     """
 
     request_mb: int = 16
@@ -50,10 +50,10 @@ class SandboxServer(ThreadingHTTPServer):
 
     Args:
         executor: runs the jobs; it is not closed with the server.
-        token: what clients must send as ``Authorization: Bearer ...``.
+        token: clients must send it as ``Authorization: Bearer ...``.
         host: address to listen on.
-        port: 0 takes a free one; see ``server_address``.
-        bounds: what is accepted.
+        port: 0 means a free one; see ``server_address``.
+        bounds: limits on requests.
     """
 
     daemon_threads = True
@@ -67,7 +67,7 @@ class SandboxServer(ThreadingHTTPServer):
         bounds: Bounds | None = None,
     ) -> None:
         if len(token) < 16:
-            raise ValueError("the token is shorter than 16 characters; anybody could guess it")
+            raise ValueError("the token is shorter than 16 characters and could be guessed")
         self.executor = executor
         self.token = token
         self.bounds = bounds or Bounds()
@@ -167,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
         if len({job.id for job in jobs}) < len(jobs):
             raise _Bad(400, "two jobs of the request have the same id")
         for job in jobs:
-            greater = None if job.limits is None else most(job.limits, self.server.executor.limits)
+            greater = None if job.limits is None else exceeded_limit(job.limits, self.server.executor.limits)
             if greater is not None:
                 allowed = getattr(self.server.executor.limits, greater)
                 raise _Bad(
@@ -187,11 +187,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: what clients send does not belong into a log."""
+        """Log nothing: requests of clients must not appear in a log."""
 
 
 class _Bad(Exception):
-    """A request that is not accepted, and the HTTP status that says so."""
+    """A rejected request, with its HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)

@@ -14,11 +14,11 @@ from typing import Any
 
 from pipeline_lib.sandbox import judge, wire
 from pipeline_lib.sandbox.entry import Entry
-from pipeline_lib.sandbox.starvation import at_work
+from pipeline_lib.sandbox.starvation import runnable_s
 
 START_S = 60.0  # a judge that takes longer to start its jail is stuck
-_OVERTIME, _LEAST_S = 10.0, 30.0  # a judge that takes so many times a job's wall limit, and so long, may be stuck
-_LOOK_S = 2.0  # it is if it does not work for most of such a time
+_OVERTIME, _LEAST_S = 10.0, 30.0  # a judge may be stuck after this many wall limits of the job plus these seconds
+_CHECK_S = 2.0  # it is stuck if it was runnable for less than half of this time
 _END_S = 3.0  # a judge that takes longer to end is killed
 
 
@@ -31,9 +31,9 @@ class Slot:
         pid: of the judge, 0 while there is none.
         connection: to the judge.
         ready: its jail has started.
-        entry: the job it has.
-        deadline: when to look whether it is stuck, on the monotonic clock.
-        start_at: when it may be started again.
+        entry: its current job.
+        deadline: when to check whether it is stuck, on the monotonic clock.
+        start_at: when it may be started again, on the monotonic clock.
         broken: failed starts in a row.
     """
 
@@ -49,13 +49,13 @@ class Slot:
     _worked: float | None = None
 
     def start(self, config: dict[str, Any], selector: selectors.BaseSelector) -> None:
-        """Fork a judge, and have the selector tell when it says something."""
+        """Fork a judge and register its connection with the selector."""
         ours, theirs = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
             code = 1
             try:
-                gc.freeze()  # sockets in the broker's garbage must not be closed here by a number that is another's now
+                gc.freeze()  # collecting the broker's sockets here would close descriptors that have been reused
                 os.dup2(theirs.fileno(), 3)
                 os.closerange(4, 4096)  # the selector's, the client's and the other slots' descriptors
                 judge.serve(socket.socket(fileno=3), self.index, config)
@@ -94,14 +94,14 @@ class Slot:
         """
         if time.monotonic() <= self.deadline:
             return False
-        before, self._worked = self._worked, at_work(self.pid)
-        if self._worked is None or (before is not None and self._worked - before < _LOOK_S / 2):
+        before, self._worked = self._worked, runnable_s(self.pid)
+        if self._worked is None or (before is not None and self._worked - before < _CHECK_S / 2):
             return True
-        self.deadline = time.monotonic() + _LOOK_S
+        self.deadline = time.monotonic() + _CHECK_S
         return False
 
     def hear(self) -> list[tuple[wire.Head, bytes]] | None:
-        """Return the frames that have come from the judge, None if it is gone; it is told of once alone."""
+        """Return the frames that have arrived from the judge, None once if it has ended."""
         if self.connection is None:
             return []
         try:
@@ -119,7 +119,7 @@ class Slot:
             self.connection.close()
             self.connection = None
         if self.pid:
-            os.kill(self.pid, signal.SIGTERM)  # it is not waited for yet, so the number is still its own
+            os.kill(self.pid, signal.SIGTERM)  # it has not been waited for, so the pid is still its own
             end = time.monotonic() + _END_S
             while os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
                 if time.monotonic() > end:

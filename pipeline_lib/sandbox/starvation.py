@@ -1,6 +1,6 @@
-"""Effects of a busy machine: how long a program has waited for a processor, and whether a judge has been running.
+"""CPU starvation on a busy machine: how long a program has waited for a processor, and how long a judge was runnable.
 
-If the kernel does not count this, or the process is not visible, the result is None.
+The result is None if the kernel has no such statistics, or the process is not visible.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def waited_for_processor(jail: int) -> float | None:
         return None
 
 
-def at_work(pid: int) -> float | None:
-    """Return the seconds that a process of one thread has run or been ready to run since it was forked."""
+def runnable_s(pid: int) -> float | None:
+    """Return the seconds that a single-threaded process has run or been ready to run since it was forked."""
     try:
         ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
         return (int(ran) + int(waited)) / 1e9

@@ -1,11 +1,11 @@
-"""Transform the source of tests into cases that are counted one by one.
+"""Transform the source of tests into separate cases.
 
-Promises: every ``assert`` of the tests is one case, found in the syntax tree and not in the text; a failed case does
-not stop the cases after it; an ``assert`` in a loop is one case that holds only if it never failed and the tests ran to
-their end; ``assert True`` and other constants are dropped, because every program would pass them; ``assert False``
-becomes a case that holds if it is *not* reached.  The number of cases follows from the tests alone.
+Promises: every ``assert`` in the syntax tree of the tests is one case; a failed case does not stop the cases after it;
+an ``assert`` in a loop is one case that holds only if it never failed and the tests ran to their end; ``assert True``
+and other constants are dropped, because every program would pass them; ``assert False`` becomes a case that holds if it
+is *not* reached.  The number of cases depends only on the tests.
 
-Does not promise: to understand tests that hide their asserts behind a test framework.  Tests are trusted code.
+Does not promise: support for test frameworks other than ``unittest``.  Tests are trusted code.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pipeline_lib.sandbox.unittest_source import find_methods, free_names, touch
 
 _ERROR = "__symposium_error__"
 CASES = "__symposium_cases__"  # the recorder's name inside the tests' namespace
-CALL_FAILED = "__symposium_call_failed__"  # the exception of a call without a value, likewise
-UNCATCHABLE = "__symposium_uncatchable__"  # exceptions that are the sandbox's own, likewise: tests must not catch them
+CALL_FAILED = "__symposium_call_failed__"  # name of the exception of a call without a value
+UNCATCHABLE = "__symposium_uncatchable__"  # name of the sandbox's own exceptions, which tests must not catch
 
 
 class BadTests(ValueError):
-    """The tests of a job cannot be used: no syntax tree, or nothing in them that could fail."""
+    """The tests of a job cannot be used: they do not parse, or nothing in them could fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class TestPlan:
         has_check: the module defines ``check(candidate)``; otherwise its own statements are the tests.
         total: number of cases.
         sources: the assert of each case as text.
-        unreached: cases that hold when they are not reached (``assert False``).
-        once: cases that stand outside of loops and helpers, so that they are reached once at most.
-        foreseen: arguments and frames of the calls that the tests begin with, as far as their text alone tells them.
+        unreached: cases that hold if they are not reached (``assert False``).
+        once: cases outside of loops and helper functions, which are reached at most once.
+        foreseen: arguments and frames of the first calls, as far as the source determines them.
         methods: class and name of every test method, if the tests are ``unittest`` classes; each is one case.
-        names: what the tests read and bind nowhere: imports and classes of the program, perhaps.
-        files: the tests may have to do with files.
+        names: free names of the tests, which may be imports and classes of the program.
+        files: the tests may use files.
     """
 
     code: CodeType
@@ -57,7 +57,7 @@ class TestPlan:
     names: frozenset[str]
     files: bool
 
-    __test__ = False  # not a test class, whatever its name says to pytest
+    __test__ = False  # pytest would collect it because of its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def plan_tests(tests: str, entry_point: str) -> TestPlan:
         entry_point: name of the function or class under test.
 
     Raises:
-        BadTests: the source does not parse, holds no assert that depends on anything, or one that always holds.
+        BadTests: the source does not parse, has no assert that could fail, or has one that always holds.
     """
     tree = _parse(tests)
     methods, names, files = find_methods(tree), free_names(tree) - {entry_point, "candidate"}, touches_files(tree)
@@ -105,7 +105,7 @@ def plan_tests(tests: str, entry_point: str) -> TestPlan:
         sources=tuple(sources),
         unreached=frozenset(rewriter.unreached),
         once=frozenset(range(len(sources)) if methods else rewriter.once),
-        foreseen=() if files else rewriter.foreseen,  # the program must hear of the tests' files first
+        foreseen=() if files else rewriter.foreseen,  # the program must receive the tests' files first
         methods=methods,
         names=names,
         files=files,
@@ -113,7 +113,7 @@ def plan_tests(tests: str, entry_point: str) -> TestPlan:
 
 
 def rewritten_source(tests: str, entry_point: str) -> str:
-    """Return the rewritten tests as text, for a program that runs them itself (inline mode)."""
+    """Return the rewritten tests as text, for inline mode."""
     return ast.unparse(_rewrite(_parse(tests), entry_point, False)[0])
 
 
@@ -129,8 +129,8 @@ def _rewrite(tree: ast.Module, entry_point: str, whole: bool) -> tuple[ast.Modul
 
     Args:
         tree: the tests.
-        entry_point: what they call.
-        whole: their cases are test methods, and asserts mean what they always mean.
+        entry_point: name of the function or class under test.
+        whole: their cases are test methods, and asserts are not rewritten.
     """
     if whole:
         rewriter: _Rewriter = _Whole(frozenset(), None)
@@ -146,7 +146,7 @@ def _rewrite(tree: ast.Module, entry_point: str, whole: bool) -> tuple[ast.Modul
     tree = ast.fix_missing_locations(rewriter.visit(tree))
     if not rewriter.sources:
         raise BadTests(
-            "the tests hold no assert that the program could fail; write `def check(candidate)` with asserts"
+            "the tests have no assert that the program could fail; write `def check(candidate)` with asserts"
         )
     return tree, check is not None, rewriter
 
@@ -156,18 +156,18 @@ def count_cases(tests: str, entry_point: str = "candidate") -> int:
     return plan_tests(tests, entry_point).total
 
 
-ALWAYS_TRUE = "assert (condition, message) holds whatever the program does; write `assert condition, message`"
+ALWAYS_TRUE = "assert (condition, message) holds for every program; write `assert condition, message`"
 
 
 def is_always_true(node: ast.Assert) -> bool:
-    """Return whether an assert has a tuple for its condition, which is true whatever is in it; not for constants."""
+    """Return whether the condition of an assert is a tuple, which is always true; not for constants."""
     return isinstance(node.test, ast.Tuple) and constant_truth(node.test) is None
 
 
 class _Rewriter(ast.NodeTransformer):
     """Replaces asserts by recorded cases.
 
-    Handlers that catch everything let pass what is the sandbox's own.
+    Exception handlers that catch everything are changed to re-raise the sandbox's own exceptions.
     """
 
     def __init__(self, names: frozenset[str], check: ast.FunctionDef | None) -> None:
@@ -176,7 +176,7 @@ class _Rewriter(ast.NodeTransformer):
         self.unreached: set[int] = set()
         self.once: set[int] = set()
         self._check = check  # runs once, like the module
-        self._repeats = 0  # loops and functions around the statement
+        self._repeats = 0  # number of enclosing loops and functions
         self.foreseen: tuple[tuple[bytes, bytes], ...] = ()
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
@@ -207,7 +207,7 @@ class _Rewriter(ast.NodeTransformer):
         return ast.copy_location(wrapped, node)
 
     def visit_For(self, node: ast.stmt) -> ast.stmt:
-        """Return the statement; what stands in it may be reached many times."""
+        """Return the statement; statements in it may be reached many times."""
         self._repeats += 1
         self.generic_visit(node)
         self._repeats -= 1
@@ -216,11 +216,11 @@ class _Rewriter(ast.NodeTransformer):
     visit_AsyncFor = visit_While = visit_AsyncFunctionDef = visit_For
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
-        """Return the statement; a function may be called many times, but for the check."""
+        """Return the statement; a function other than the check may be called many times."""
         return self.visit_For(node) if node is not self._check else self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_Try(self, node: ast.Try) -> ast.stmt:
-        """Return the statement; a program that is dead or out of time must not count as one that raised."""
+        """Return the statement; a handler must not catch the exception of a dead or timed-out program."""
         self.generic_visit(node)
         if any(_catches_everything(handler) for handler in node.handlers):
             node.handlers.insert(0, ast.ExceptHandler(type=_name(UNCATCHABLE), name=None, body=[ast.Raise()]))
@@ -236,7 +236,7 @@ class _Whole(_Rewriter):
 
 
 def _runs_again(check: ast.FunctionDef, tree: ast.Module) -> bool:
-    """Return whether anything but the judge might call the check."""
+    """Return whether something other than the judge might call the check."""
     return bool(check.decorator_list) or any(isinstance(n, ast.Name) and n.id == "check" for n in ast.walk(tree))
 
 

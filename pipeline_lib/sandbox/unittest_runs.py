@@ -14,7 +14,7 @@ from pipeline_lib.sandbox.tests_source import TestPlan
 
 
 class _NoDiff:
-    """What an assertion would print below its message; for long values it takes minutes."""
+    """Replaces `difflib`, whose diffs below an assertion's message take minutes for long values."""
 
     @staticmethod
     def ndiff(left: Any, right: Any) -> tuple[str, ...]:
@@ -25,7 +25,7 @@ case.difflib = _NoDiff  # type: ignore[attr-defined]
 
 
 def _among_equals(method: Any) -> Any:
-    """Return an assertion that fails on a number and an object of the program, which would be told the number."""
+    """Return an assertion that fails for a number and an object of the program, which would receive the number."""
 
     @functools.wraps(method)
     def assertion(self: unittest.TestCase, first: Any, second: Any, *args: Any, **kwargs: Any) -> None:
@@ -44,8 +44,8 @@ class _Result(unittest.TestResult):
     """Reports to the recorder.
 
     Args:
-        plan, program, recorder: the tests, what they judge, and who counts.
-        own: exceptions that are not the tests' business.
+        plan, program, recorder: the tests, the program, and the recorder of the results.
+        own: exceptions of the sandbox, which are raised again.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class _Result(unittest.TestResult):
         self.kind = ""  # name of the class whose tests run
 
     def startTest(self, test: unittest.TestCase) -> None:
-        """Begin a test with a program that lives."""
+        """Begin a test; restart the program if it has ended."""
         self._lost = len(self.program.failures)
         self._latest = self._index[_name(test)]
-        self.program.revive()
+        self.program.restart()
 
     def stopTest(self, test: unittest.TestCase) -> None:
-        """Count what the test has lost on its way."""
+        """Count the exceptions that the test has lost."""
         for failure in self.program.failures[self._lost :]:
             if not failure.recorded:
                 self._fail(test, failure)
@@ -82,16 +82,16 @@ class _Result(unittest.TestResult):
         self._fail(test, error[1])
 
     def addSubTest(self, test: unittest.TestCase, subtest: unittest.TestCase, error: Any) -> None:
-        """Count a part of a test; only one that fails tells anything yet."""
+        """Count a failed part of a test."""
         if error is not None:
             self._fail(test, error[1])
 
     def addSkip(self, test: Any, reason: str) -> None:
-        """Count a test that skipped itself: a program must not be able to bring that about."""
+        """Count a test that skipped itself as not passed: a program must not be able to cause a skip."""
         self._fail(test, CallFailed("skipped", "the test skipped itself: " + reason))
 
     def addExpectedFailure(self, test: unittest.TestCase, error: Any) -> None:
-        """Count a test that was right to fail."""
+        """Count a test that failed as expected."""
         self.addSuccess(test)
 
     def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
@@ -107,7 +107,7 @@ class _Result(unittest.TestResult):
             return
         results = self.recorder.results
         missing = [number for name, number in self._index.items() if name[0] == self.kind and results[number] is None]
-        for number in missing or [self._latest]:  # what failed is not a test but a fixture
+        for number in missing or [self._latest]:  # a fixture failed, not a test
             self.recorder.error(number, error)
 
 

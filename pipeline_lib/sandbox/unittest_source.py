@@ -1,4 +1,4 @@
-"""Static analysis of the tests' source: `unittest` classes, names that it does not define, and use of files."""
+"""Static analysis of the tests' source: `unittest` classes, free names, and use of files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 def find_methods(tree: ast.Module) -> tuple[tuple[str, str], ...]:
     """Return class and name of every test method of the module's ``unittest`` classes, inherited ones included.
 
-    What ``unittest.skip`` stands above is no test.
+    Methods and classes decorated with ``unittest.skip`` are left out.
     """
     found: dict[str, dict[str, bool]] = {}
     for node in tree.body:
@@ -33,7 +33,7 @@ def find_methods(tree: ast.Module) -> tuple[tuple[str, str], ...]:
 
 
 def free_names(tree: ast.Module) -> frozenset[str]:
-    """Return the names that the module reads, never binds in any scope, and that are no builtins."""
+    """Return the names that the module reads and binds in no scope, without builtins."""
     read: set[str] = set()
     bound = set(vars(builtins)) | {"__file__"}
     for node in ast.walk(tree):
@@ -51,7 +51,7 @@ def free_names(tree: ast.Module) -> frozenset[str]:
 
 
 def touches_files(tree: ast.Module) -> bool:
-    """Return whether the module names what files are opened, looked for or removed with."""
+    """Return whether the module names ``open`` or a module for files."""
     return any(
         (isinstance(node, ast.Name) and node.id in _FILES)
         or (isinstance(node, ast.alias) and node.name.partition(".")[0] in _FILES)

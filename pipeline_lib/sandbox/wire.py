@@ -74,7 +74,7 @@ class Link:
 
 
 def pack_job(planned: Planned) -> bytes:
-    """Return a job with its tests as code, for a process that runs the same interpreter and trusts this one."""
+    """Return a job with its compiled tests, for a process with the same interpreter that trusts this one."""
     job = {name: getattr(planned.job, name) for name in Job.__dataclass_fields__}
     if planned.job.limits is not None:
         job["limits"] = asdict(planned.job.limits)
@@ -89,7 +89,7 @@ def unpack_job(body: bytes) -> Planned:
 
 
 def pack_verdict(verdict: Verdict) -> bytes:
-    """Return a verdict without what the receiver knows already, the sources of the cases, for a process like this."""
+    """Return a verdict without the sources of the cases, which the receiver knows, for `unpack_verdict`."""
     value = {name: getattr(verdict, name) for name in Verdict.__dataclass_fields__}
     value["status"] = verdict.status.value
     for name in ("cases", "visible"):
@@ -114,7 +114,7 @@ def job_to_json(job: Job) -> dict[str, Any]:
 
 
 def job_from_json(value: dict[str, Any]) -> Job:
-    """Rebuild a job; raises TypeError or ValueError for anything else."""
+    """Rebuild a job from `job_to_json`; raises TypeError or ValueError for other input."""
     value = dict(value)
     limits = value.pop("limits", None)
     return Job(**value, limits=None if limits is None else Limits(**limits))

@@ -1,7 +1,7 @@
-"""A jail with its fork server, seen from outside.
+"""The client of a jail's fork server.
 
 Promises: `take` returns the channel of a new, confined child; `finish` ends that child and returns its use of
-resources.  Every failure in between is a `WorkerDied`; after it the worker cannot be used again, and `close` removes
+resources.  Every failure in between raises `WorkerDied`; after it the worker cannot be used again, and `close` removes
 all of it.
 """
 
@@ -19,16 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-_PATIENCE_S = 20.0  # a fork server that does not answer for so long is dead
-_END_S = 5.0  # a jail that has said that it ends takes no longer until it has
+_PATIENCE_S = 20.0  # a fork server that does not answer for longer counts as dead
+_END_S = 5.0  # the longest time that an ending jail takes
 
 
 class WorkerDied(BaseException):
-    """The jail, its fork server or the program's process is gone through nobody's fault, or does not answer.
+    """The jail, its fork server or the program's process has died for an unknown reason, or does not answer.
 
-    Not an Exception, for it arises below the tests, whose ``except Exception`` must not turn it into a verdict.
-    ``outside`` says whether it was killed in a way that no known act of a program can cause, None if that is still to
-    be found out.
+    Not an Exception, because it is raised inside the tests, whose ``except Exception`` must not turn it into a verdict.
+    ``outside`` is whether it was killed in a way that no known action of a program can cause, None if not known yet.
     """
 
     def __init__(self, text: str, outside: bool | None = None) -> None:
@@ -41,12 +40,12 @@ class JailError(Exception):
 
 
 class NoPackages(JailError):
-    """A jail has not the packages that were asked for, and never will."""
+    """A jail does not have the requested packages, and never will."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How a child ended: ``signal`` (0 if it exited), whether that was the fork server's, exit code, use.
+    """How a child ended: ``signal`` (0 if it exited), whether the fork server sent it, exit code, usage.
 
     CPU in seconds, peak resident memory in MiB.
     """
@@ -60,7 +59,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a child uses now: CPU seconds so far, entries and MiB in its scratch folder."""
+    """The current usage of a child: CPU seconds so far, entries and MiB in its scratch folder."""
 
     cpu_s: float
     entries: int
@@ -68,24 +67,24 @@ class Load:
 
 
 class Jail(Protocol):
-    """A started jail: how to end it.
+    """A started jail.
 
-    ``name`` says what kind it is, ``host_pid`` which process of this machine is its outermost one.
+    ``name`` is its kind, ``host_pid`` the process id of its outermost process on this machine.
     """
 
     name: str
 
     @property
     def host_pid(self) -> int:
-        """Return the outermost process; 0 where it cannot be seen."""
+        """Return the outermost process; 0 if it is not visible."""
         ...
 
     def kill(self) -> str:
-        """End everything in the jail and free what it holds; return its error text; twice is fine."""
+        """End everything in the jail and free its resources; return its error text; a second call does nothing."""
         ...
 
     def killed_from_outside(self) -> bool:
-        """Return whether the jail was ended by somebody who is neither the program nor the sandbox."""
+        """Return whether neither the program nor the sandbox ended the jail."""
         ...
 
 
@@ -96,10 +95,10 @@ class Worker:
         jail: the jail.
         control: the control socket.
         config: the fork server's configuration.
-        meeting: where children's channels arrive if the jail cannot pass them through the control socket.
+        meeting: listening socket for children's channels, if the jail cannot pass them through the control socket.
 
     Attributes:
-        modules: what programs may import beside the standard library.
+        modules: modules that programs may import besides the standard library.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class Worker:
         self.control = control
         self.meeting = meeting
         self.jobs = 0
-        self.usual_limits = config["limits"]  # those of jobs that bring none of their own
+        self.usual_limits = config["limits"]  # of jobs without limits of their own
         self.modules: Sequence[str] = config["modules"]
         control.settimeout(_PATIENCE_S)
         if meeting is not None:
@@ -126,7 +125,7 @@ class Worker:
             raise JailError(f"the jail {jail.name} did not start: {self.facts['error']}")
 
     def take(self, limits: dict[str, object] | None = None) -> socket.socket:
-        """Return the channel of the child on offer, or of one that has other than the usual limits."""
+        """Return the channel of the waiting child, or of a new one with ``limits``."""
         if limits is not None:
             self._offered().close()
             try:
@@ -157,12 +156,12 @@ class Worker:
         return socket.socket(fileno=descriptors[0])
 
     def load(self) -> Load:
-        """Return what the child uses now."""
+        """Return the child's current usage."""
         cpu_s, entries, scratch_mb = self._ask(b"poll", "=did")
         return Load(cpu_s=cpu_s, entries=entries, scratch_mb=scratch_mb)
 
     def finish(self, gone: bool = False) -> Usage:
-        """End the child, have the scratch folder emptied and the next child forked; return how it ended.
+        """End the child, empty the scratch folder and fork the next child; return how the child ended.
 
         Args:
             gone: it closed its channel, so it may have ended by itself.
@@ -193,8 +192,8 @@ class ProcessJail:
 
     Attributes:
         name: kind of the jail.
-        process: its outermost process; what it writes to standard error is kept for error messages.
-        scratch: a folder of this machine that goes with it, if there is one.
+        process: its outermost process; its standard error is used in error messages.
+        scratch: its scratch folder on this machine, if it has one.
     """
 
     name: str
@@ -207,11 +206,11 @@ class ProcessJail:
         return self.process.pid
 
     def kill(self) -> str:
-        """End the process, wait for it, remove the scratch folder; return what it wrote to standard error."""
+        """End the process, wait for it, remove the scratch folder; return its standard error."""
         if self.process.stderr is None or self.process.stderr.closed:
             return ""
         try:
-            self.process.wait(timeout=1)  # it ends by itself when the control socket is closed
+            self.process.wait(timeout=1)  # it ends when the control socket is closed
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

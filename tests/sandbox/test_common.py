@@ -79,7 +79,7 @@ def test_a_value_that_holds_itself_over_and_over_is_refused() -> None:
     form: Any = {"cell": [1, []]}
     for number in range(3, 80, 2):
         form = {"cell": [number, [form, {"cell": [number - 2]}]]}
-    with pytest.raises(BadValue, match="over and over"):
+    with pytest.raises(BadValue, match="same parts too often"):
         calls.value([form, [], []], Common(0))
 
 
@@ -105,11 +105,11 @@ def test_only_the_newest_containers_are_known_for_long() -> None:
 
 def test_only_values_that_somebody_else_holds_are_shared() -> None:
     kept = [1]
-    assert not common.shared([[[1], {"a": [2]}, (3, [4])]])
-    assert common.shared([kept])
-    assert common.shared([(1, [kept])])
+    assert not common.is_shared([[[1], {"a": [2]}, (3, [4])]])
+    assert common.is_shared([kept])
+    assert common.is_shared([(1, [kept])])
     row = [0]
     twice = [[row, row]]
     del row
-    assert common.shared(twice)
-    assert not common.shared([(1, 2, "a", None)])
+    assert common.is_shared(twice)
+    assert not common.is_shared([(1, 2, "a", None)])

@@ -24,7 +24,7 @@ def mapping():
 
 code = ctypes.string_at(ctypes.pythonapi.PyObject_Repr, 64)
 print(*mapping())
-huge_pages.hold_interpreter()
+huge_pages.move_interpreter()
 print(*mapping())
 import decimal, os, re
 assert ctypes.string_at(ctypes.pythonapi.PyObject_Repr, 64) == code

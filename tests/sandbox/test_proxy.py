@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline_lib.sandbox import watch
+from pipeline_lib.sandbox import time_limits
 from pipeline_lib.sandbox.inside import messages
 from pipeline_lib.sandbox.inside.recorder import CallFailed
 from pipeline_lib.sandbox.jobs import Job, Limits, Status
@@ -227,8 +227,8 @@ class Clock:
 
 def test_a_machine_that_stands_still_makes_no_program_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whenever it does: the program gets the time that it had left before."""
-    monkeypatch.setattr(watch, "_FIRST_LOOK_S", 0.01)
-    monkeypatch.setattr(watch, "_LONGEST_NAP_S", 0.01)
+    monkeypatch.setattr(time_limits, "_FIRST_CHECK_S", 0.01)
+    monkeypatch.setattr(time_limits, "_MAX_POLL_S", 0.01)
     clocks = []
     for still_before in range(1, 40):
         clocks.append(clock := Clock(still_before))
@@ -240,7 +240,7 @@ def test_a_machine_that_stands_still_makes_no_program_late(monkeypatch: pytest.M
                     time.sleep(0.001)
                 channel.sendall(frame(json.dumps([number, "value", n * 7919 + 13]).encode()))  # type: ignore[operator]
 
-        monkeypatch.setattr(watch, "time", clock)
+        monkeypatch.setattr(time_limits, "time", clock)
         verdict = judge(JOB, LIMITS, Scripted(script), "slot-0")
         assert verdict.status is Status.PASSED, (still_before, verdict)
     assert all(clock.readings >= clock.still_before for clock in clocks[:20])

@@ -23,7 +23,7 @@ from pipeline_lib.sandbox.broker import Broker
 from pipeline_lib.sandbox.entry import Entry
 from pipeline_lib.sandbox.runtime import claim_user
 from pipeline_lib.sandbox.slots import Slot
-from pipeline_lib.sandbox.starvation import at_work
+from pipeline_lib.sandbox.starvation import runnable_s
 from tests.sandbox.busy import HOLDER, stopped_holder
 from tests.sandbox.chaos import wrong_verdicts
 
@@ -160,13 +160,13 @@ def test_a_job_that_stalls_the_judge_is_a_timeout_and_others_go_on() -> None:
     assert "in a step without an end" in stalls.error, "the kernel ended it, and that was final"
 
 
-@pytest.mark.parametrize(("at_work", "stuck"), [(2.0, False), (0.1, True), (None, True)])
+@pytest.mark.parametrize(("runnable_s", "stuck"), [(2.0, False), (0.1, True), (None, True)])
 def test_a_late_judge_is_stuck_only_if_it_does_nothing(
-    monkeypatch: pytest.MonkeyPatch, at_work: float | None, stuck: bool
+    monkeypatch: pytest.MonkeyPatch, runnable_s: float | None, stuck: bool
 ) -> None:
     """On a machine on which it gets a tenth of a processor it may take minutes until the kernel ends it."""
-    seconds = itertools.count(0.0, at_work or 0.0)
-    monkeypatch.setattr(slots, "at_work", lambda pid: None if at_work is None else next(seconds))
+    seconds = itertools.count(0.0, runnable_s or 0.0)
+    monkeypatch.setattr(slots, "runnable_s", lambda pid: None if runnable_s is None else next(seconds))
     slot = Slot(0, pid=os.getpid())
     slot.allow(60.0)
     assert not slot.is_stuck()
@@ -184,16 +184,16 @@ def test_a_process_is_at_work_while_it_runs_and_not_while_it_waits() -> None:
     code = "input()\nwhile True: pass"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as one:
         try:
-            while (started := at_work(one.pid) or 0.0) == 0.0:
+            while (started := runnable_s(one.pid) or 0.0) == 0.0:
                 time.sleep(0.01)
             assert one.stdin is not None
             one.stdin.write(b"go on\n")
             one.stdin.flush()
-            while (at_work(one.pid) or 0.0) < started + 0.5:  # ends only if it is counted
+            while (runnable_s(one.pid) or 0.0) < started + 0.5:  # ends only if it is counted
                 time.sleep(0.01)
         finally:
             one.kill()
-    assert at_work(one.pid) is None
+    assert runnable_s(one.pid) is None
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(2000, marks=pytest.mark.exhaustive)])

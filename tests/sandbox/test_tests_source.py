@@ -69,7 +69,7 @@ def test_tests_that_are_stopped_never_pass() -> None:
 def test_tests_that_ask_nothing_have_judged_nothing() -> None:
     recorder = Recorder(1, frozenset(), frozenset({0}), 1000)
     recorder.finish(asked=False)
-    assert recorder.outcome() == [("error", "the tests ended without having asked the program anything")]
+    assert recorder.outcome() == [("error", "the tests ended without calling the program")]
     recorder = Recorder(1, frozenset({0}), frozenset({0}), 1000)
     recorder.finish(asked=False)
     assert recorder.outcome() == [("skipped", "not reached")]

@@ -1,3 +1,3 @@
-"""What runs inside a jail.  These files stand alone: they are copied into jails and import only each other, by names
-that do not say where they lie.
+"""The code that runs inside a jail.  These files are copied into jails, so they use relative imports and import
+nothing else of the library.
 """

@@ -1,4 +1,4 @@
-"""The channel between a program's process and the judge: frames of four bytes of length and what they say."""
+"""The channel between a program's process and the judge: frames of a length in four bytes and a message."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ CHANNEL = 3
 
 
 def frame(limit: int, *parts: Any) -> bytes:
-    """Return a reply with four bytes of length before it."""
+    """Return a reply with its length in four bytes before it."""
     return messages.framed(messages.write_reply(limit, *parts))
 
 
 def ask(data: bytes) -> Any:
-    """Send a reply and return the request that comes next."""
+    """Send a reply and return the next request."""
     write(data)
     return messages.read_request(receive())
 
@@ -28,7 +28,7 @@ def receive(channel: int = CHANNEL) -> bytes:
     end = 4 + struct.unpack_from("!I", _arrived)[0]
     _fill(channel, end)
     with memoryview(_arrived) as view:
-        data = bytes(view[4:end])  # a large message is held twice, not three times
+        data = bytes(view[4:end])  # a view, so that a large message is in memory twice, not three times
     del _arrived[:end]
     return data
 
@@ -37,7 +37,7 @@ _arrived = bytearray()
 
 
 def _fill(channel: int, length: int) -> None:
-    """Read until there are ``length`` bytes that have arrived and were not taken."""
+    """Read until the buffer has ``length`` bytes."""
     while len(_arrived) < length:
         part = os.read(channel, 1 << 15)
         if not part:

@@ -1,7 +1,7 @@
-"""One program: loads the code and answers calls.  Everything in this process is in the program's hands.
+"""One program: loads the code and answers calls.  The program controls everything in this process.
 
-Promises nothing: the judge believes no word of it.  It only makes honest programs work: values are flattened, errors
-are named, replies are kept short.
+Promises nothing: the judge trusts none of its replies.  It only makes honest programs work: it flattens values, names
+errors and limits the length of replies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def serve(limits: dict[str, Any], probe: Callable[[int], dict[str, bool]]) -> No
 
     Args:
         limits: what the job may use.
-        probe: tries what must not work; for the first child of a fork server only.
+        probe: tries forbidden operations; used by the first child of a fork server only.
     """
     try:
         kind, job = messages.read_request(channel.receive())
@@ -49,14 +49,14 @@ def serve(limits: dict[str, Any], probe: Callable[[int], dict[str, bool]]) -> No
         os._exit(0)
 
 
-def settle() -> None:
-    """Say before any fork that the tests may pass what they like, and that iterators stay here."""
-    values.bound(math.inf, math.inf)
-    values.keep_iterators()
+def configure_values() -> None:
+    """Before any fork, accept values of any size from the tests, and let iterators have no plain form."""
+    values.set_limits(math.inf, math.inf)
+    values.refuse_iterators()
 
 
 def load(job: dict[str, Any]) -> tuple[dict[str, Any] | None, bytes]:
-    """Run the program's source; return its namespace, None if there is none, and what to tell the judge."""
+    """Run the program's source; return its namespace, None if it fails, and the reply to the judge."""
     seed(job["seed"])
     module = types.ModuleType(NAME)
     sys.modules[NAME] = module
@@ -77,7 +77,7 @@ def load(job: dict[str, Any]) -> tuple[dict[str, Any] | None, bytes]:
 
 def seed(number: int) -> None:
     """Seed the random numbers of the standard library, and numpy's where it is loaded."""
-    import random  # not above, for there it would come before the fork server sees to it that forks do not seed it
+    import random  # here, because `zygote.preload` must import it first, without its hook for forks
 
     random.seed(number)
     if "numpy" in sys.modules:
@@ -85,30 +85,30 @@ def seed(number: int) -> None:
 
 
 class Program:
-    """A program that is loaded, and what the tests know of it.
+    """A loaded program.
 
     Args:
-        space, entry: its namespace, and what the tests call.
-        limit: most bytes of a reply.
+        space, entry: its namespace, and the function or class that the tests call.
+        limit: largest reply, bytes.
     """
 
     def __init__(self, space: dict[str, Any], entry: Any, limit: int) -> None:
         self.space = space
         self.entry = entry
         self.limit = limit
-        self.known: Any = None  # made when something is to be known, for each page that is written costs time
+        self.known: Any = None  # created when needed: each page that a forked process writes to costs time
         self.host: Any = None
 
     def answer(self, call: Any) -> bytes:
-        """Call the function; return the reply: its value, the exception it raised, or why the value cannot leave.
+        """Call the function; return the reply: its value, the exception it raised, or why the value cannot be sent.
 
-        A call that the judge has foreseen brings copies and takes copies; any other comes with what has to be known.
+        A pipelined call copies arguments and value; any other carries the changes of known containers.
         """
         if len(call) == 3:
             return self._hosting().operate(call)
-        number, news, plain, args, kwargs = call
-        if news is not None:
-            return self._share(number, news, plain, args, kwargs)
+        number, updates, plain, args, kwargs = call
+        if updates is not None:
+            return self._share(number, updates, plain, args, kwargs)
         try:
             if not plain:
                 args, kwargs = values.decode(args), values.decode(kwargs)
@@ -121,17 +121,17 @@ class Program:
             if error.kind == "type" or common.holds_itself(value):
                 return self._hosting().value(number, value)
             return _refused(number, error)
-        except BaseException as error:  # what runs while the value is read
+        except BaseException as error:  # code of the program that runs while its value is read
             return self._raised(number, error)
 
-    def _share(self, number: int, news: Any, plain: bool, args: Any, kwargs: Any) -> bytes:
+    def _share(self, number: int, updates: Any, plain: bool, args: Any, kwargs: Any) -> bytes:
         """Answer a call whose arguments and value keep their identity."""
         self._hosting()
         known, fault = self.known, None
         value: list[Any] = []
         try:
-            known.forget(news[1])
-            known.change(news[0])
+            known.forget(updates[1])
+            known.change(updates[0])
             if not plain:
                 args, kwargs = values.decode(args, known), values.decode(kwargs, known)
             known.note()
@@ -139,7 +139,7 @@ class Program:
             if not known.cells and type(value[0]) in ATOMS:
                 return channel.frame(
                     self.limit, number, "value", values.encode(value[0])
-                )  # nothing to share: the common case
+                )  # the common case: nothing is shared
         except BadValue as error:
             known.clear()
             return _refused(number, error)
@@ -152,15 +152,15 @@ class Program:
             if fault is not None:
                 form = fault
             else:
-                shares = common.shared(value)
+                shares = common.is_shared(value)
                 if shares and common.holds_itself(value[0]):
-                    raise BadValue("type", "it holds itself")
+                    raise BadValue("type", "it contains itself")
                 form = values.encode(value[0], 0, known if shares else None)
             value.clear()
             del args, kwargs
             changes = known.changes()
             known.prune()
-            known.note()  # now, for a thread may go on
+            known.note()  # now, because a thread may go on
             rest = [changes, list(known.cells)] if changes or known.cells else []
             return channel.frame(self.limit, number, "value" if fault is None else "raised", form, *rest)
         except BaseException as error:
@@ -174,7 +174,7 @@ class Program:
 
     def _raised(self, number: int, error: BaseException) -> bytes:
         if getattr(error, "__dict__", None):
-            return self._hosting().raised(number, error)  # tests may ask for more than its class and text
+            return self._hosting().raised(number, error)  # tests may read its attributes
         return channel.frame(_SLACK, number, "raised", raised.describe(error))
 
     def _hosting(self) -> objects.Host:
@@ -191,7 +191,7 @@ def _refused(number: int, error: BadValue) -> bytes:
 
 
 def _run_inline(job: dict[str, Any], limits: dict[str, Any], space: dict[str, Any]) -> list[Any]:
-    """Run tests next to the program; what comes back is only as good as the program is honest."""
+    """Run the tests in the program's process; a dishonest program can forge the results."""
     plan = job["plan"]
     seed(job["seed"])
     record = recorder.Recorder(plan["total"], plan["unreached"], plan["once"], limits["error_kb"] << 10)
@@ -209,7 +209,7 @@ def _run_inline(job: dict[str, Any], limits: dict[str, Any], space: dict[str, An
 
 
 def warm_up() -> None:
-    """Do before any fork, and so often that the interpreter has adapted to it, what every program does after one."""
+    """Load and call a program before any fork, until the interpreter has specialised the bytecode for it."""
     reader, writer = os.pipe()
     job = {"prelude": "", "code": _WARM_UP, "entry_point": "f"}
     for number in range(_WARM_ROUNDS):
@@ -217,9 +217,9 @@ def warm_up() -> None:
         assert space is not None
         channel.write(reply, writer)
         channel.receive(reader)
-        news: Any
-        for news in (None, ([], [])):  # of a call that was foreseen, and of another
-            request = messages.read_request(messages.write_request(number, news, news is None, [[1, 2]], {}))
+        updates: Any
+        for updates in (None, ([], [])):  # a pipelined call, and another
+            request = messages.read_request(messages.write_request(number, updates, updates is None, [[1, 2]], {}))
             Program(space, space["f"], 1 << 10).answer(request)
     del sys.modules[NAME]
     os.close(reader)

@@ -1,13 +1,13 @@
-"""Mutable containers that tests and program have in common, so that each side sees what the other does to them.
+"""Mutable containers that tests and program have in common, so that each side sees the other's changes.
 
 A list that the tests pass, or that the program returns and keeps, exists once on each side, under one number.  Every
-message brings the new content of those whose content has changed since the last one; a container is forgotten as soon
-as one of the sides has no other name for it.  So an argument that a program changes is changed for the tests, two names
-of one row stay two names of one row, and a list that a program returns and goes on changing does not stay as it was.
+message carries the new content of those that have changed since the last one.  A container is forgotten as soon as one
+side has no other reference to it.  So an argument that a program changes is changed for the tests, two references to
+one row stay references to one row, and later changes of a returned list are seen.
 
-Promises nothing of the program's side, which is in the program's hands.  To the judge: whatever a program sends, its
-messages raise `plain.BadValue`, or give containers that stand for numbers which are known, or are new, the content of
-a plain value; together with what they share, values are bounded in size.
+Promises nothing on the program's side, which the program controls.  To the judge: any message of a program raises
+`plain.BadValue`, or gives the containers of known or new numbers the content of a plain value; the size of values,
+shared parts included, is bounded.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 from . import values
 from .plain import CELLS, BadValue
 
-MOST = 1024  # containers that are known from one call to the next
-_MOST_PARTS = 1 << 20  # of a value, what it holds twice counted twice
+MOST = 1024  # containers kept from one call to the next
+_MOST_PARTS = 1 << 20  # of a value; a part that it contains twice counts twice
 _SEQUENCES = (list, tuple, collections.deque)
 _COMPARED = (bytearray, set)
 _ATOMS = frozenset({type(None), bool, int, float, str, complex, bytes, range})
@@ -32,37 +32,37 @@ class Common:
     """One side's table of the containers that both sides know.
 
     Args:
-        first: the first number that this side gives; it goes on in steps of two.
+        first: the first number that this side assigns; it continues in steps of two.
     """
 
     def __init__(self, first: int) -> None:
         self._next = first
         self.cells: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}  # of containers by id
-        self._before: dict[int, Any] = {}  # the content when the other side knew it last
-        self.shares = False  # the message being read speaks of a container twice
-        self.repeats = False  # so may the one that is written
+        self._before: dict[int, Any] = {}  # the content that the other side last knew
+        self.shares = False  # the message being read refers to a known container
+        self.repeats = False  # so does the one being written
 
     def number(self, cell: Any) -> int | None:
-        """Return the number of a container that both sides know, or will by this message."""
+        """Return the number of a container that both sides know, or will know from this message."""
         found = self._numbers.get(id(cell))
         self.repeats = self.repeats or found is not None
         return found
 
     def add(self, cell: Any) -> int:
-        """Give a container a number."""
+        """Assign a number to a container."""
         number = self._next
         self._next += 2
         self._keep(number, cell)
         return number
 
     def known(self, number: Any) -> Any:
-        """Return the container of a number that the other side speaks of; raises KeyError if there is none."""
+        """Return the container of a number that the other side sent; raises KeyError if there is none."""
         self.shares = True
         return self.cells[number]
 
     def arrive(self, number: Any, cell: Any) -> Any:
-        """Take over a container that the other side has given a number, and return it."""
+        """Add a container to which the other side has assigned a number, and return it."""
         if type(number) is not int or number in self.cells or number % 2 == self._next % 2:
             raise BadValue("form", "not a new number")
         if type(cell) not in CELLS or id(cell) in self._numbers:
@@ -71,19 +71,19 @@ class Common:
         return cell
 
     def note(self) -> None:
-        """Remember the content of every container of which there is no note as what the other side holds it for."""
+        """Store the content of every container without a note: the content that the other side now knows."""
         for number, cell in self.cells.items():
             if number not in self._before:
                 self._before[number] = _content(cell)
 
     def changes(self) -> list[Any]:
-        """Return number and content of every container that has changed since it was noted, and forget the notes."""
+        """Return number and content of every container that has changed since `note`, and forget the notes."""
         before, self._before = self._before, {}
         changed = [number for number, content in before.items() if not _same(content, self.cells[number])]
         return [[number, values.encode_content(self.cells[number], 0, self)] for number in changed]
 
     def change(self, changes: list[Any]) -> None:
-        """Give containers the content that the other side says they have."""
+        """Replace the content of containers by what the other side sent."""
         fresh = [(number, self.cells[number], values.decode(form, self)) for number, form in changes]
         for number, cell, content in fresh:
             _replace(cell, content)
@@ -92,7 +92,7 @@ class Common:
     def prune(self) -> list[int]:
         """Forget the containers that nothing else on this side refers to, and return their numbers.
 
-        Containers stand before those that they hold, so that one pass finds nearly all.
+        Containers come before those inside them, so one pass finds nearly all.
         """
         gone = []
         for number in [*self.cells]:
@@ -102,7 +102,7 @@ class Common:
         return gone
 
     def forget(self, numbers: list[int]) -> None:
-        """Forget containers, as far as they are known."""
+        """Forget those of these containers that are known."""
         for number in numbers:
             cell = self.cells.pop(number, None)
             if cell is not None:
@@ -124,10 +124,10 @@ class Common:
         self._numbers[id(cell)] = number
 
 
-def shared(holder: list[Any]) -> bool:
-    """Return whether the value in ``holder`` has a container twice, or one that something else refers to as well.
+def is_shared(holder: list[Any]) -> bool:
+    """Return whether the value in ``holder`` has a container twice, or one with another reference to it.
 
-    That may be this table; the caller must have no other name for the value.
+    The other reference may be the table's; the caller must have none to the value itself.
     """
     found: list[Any] = []
     counts: dict[int, int] = {}
@@ -150,14 +150,14 @@ def shared(holder: list[Any]) -> bool:
             if count > 1:
                 return True
         elif hasattr(type(container), "__next__"):
-            return True  # nobody knows what comes out of it
+            return True  # its items are not known yet
         elif type(container) in CELLS and (count > 1 or sys.getrefcount(container) > count + _OWN_NAMES):
             return True
     return False
 
 
 def holds_itself(value: Any) -> bool:
-    """Return whether there is a container in a value that holds itself, directly or in others."""
+    """Return whether a value has a container that contains itself, directly or through others."""
     open_: set[int] = set()
     done: set[int] = set()
     pending = [(value, False)]
@@ -176,13 +176,13 @@ def holds_itself(value: Any) -> bool:
 
 
 def too_many_parts(value: Any) -> bool:
-    """Return whether a value is too large when what it holds twice is counted twice."""
+    """Return whether a value has more than `_MOST_PARTS` parts, repeated ones counted each time."""
     sizes: dict[int, int] = {}
 
     def size(container: Any) -> int:
         known = sizes.get(id(container))
         if known is None:
-            sizes[id(container)] = 1  # for a container that holds itself
+            sizes[id(container)] = 1  # for a container that contains itself
             items = _items(container)
             known = sizes[id(container)] = len(items) + sum(map(size, _containers(items)))
         return known
@@ -194,7 +194,7 @@ def too_many_parts(value: Any) -> bool:
 
 
 def _items(container: Any) -> Any:
-    """Return the values directly in a container, those that cannot hold a mutable one left out."""
+    """Return the values directly in a container, without those that cannot contain a mutable one."""
     if isinstance(container, dict):
         return dict.values(container)
     return container if isinstance(container, _SEQUENCES) else ()
@@ -205,7 +205,7 @@ def _containers(items: Any) -> list[Any]:
 
 
 def _content(cell: Any) -> Any:
-    """Return what there is to compare a container's content with later."""
+    """Return a copy of a container's content for a later comparison."""
     if type(cell) is list:
         return cell[:]
     if isinstance(cell, dict):
@@ -216,7 +216,7 @@ def _content(cell: Any) -> Any:
 
 
 def _same(content: Any, cell: Any) -> bool:
-    """Return whether a container still holds the very objects that it held."""
+    """Return whether a container still has the same objects, by identity."""
     if isinstance(cell, dict):
         return _same_items(content[0], list(cell)) and _same_items(content[1], list(cell.values()))
     if type(cell) is array.array:
@@ -229,9 +229,9 @@ def _same_items(left: Any, right: Any) -> bool:
 
 
 def _replace(cell: Any, content: Any) -> None:
-    """Give a container the content of another of its kind."""
+    """Replace the content of a container by that of another of its type."""
     if type(cell) is not type(content):
-        raise BadValue("form", "a container has become another")
+        raise BadValue("form", "a container has changed its type")
     if type(cell) in (list, bytearray, array.array):
         cell[:] = content
     else:
@@ -240,7 +240,7 @@ def _replace(cell: Any, content: Any) -> None:
 
 
 def _own_names() -> int:
-    """Return how many references to a container that nobody else has `shared` finds beside its holder's."""
+    """Return the reference count that `is_shared` sees for an unshared container, apart from its holder."""
     found: list[Any] = [[]]
     while found:
         container = found.pop()

@@ -1,7 +1,7 @@
-"""Takes rights away from the process that calls it: identity, resources, files, system calls.
+"""Drops rights of the calling process: identity, resources, files, system calls.
 
-Promises: what is taken away cannot be got back by this process or its children.
-Does not promise: namespaces; those come from whoever starts the process.
+Promises: this process and its children cannot regain a dropped right.
+Does not promise: namespaces; the code that starts the process creates them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 _SET_PDEATHSIG, _SET_DUMPABLE, _SET_SECCOMP, _DROP_BOUNDING, _SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
-# Number of file rights by Landlock version; a right that the kernel does not know must not be asked for.
+# Number of file rights by Landlock version; requesting a right that the kernel does not know is an error.
 _LANDLOCK_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 _EXECUTE, _WRITE, _READ, _READ_FOLDER, _TRUNCATE, _IOCTL = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
 _ON_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _IOCTL
@@ -29,12 +29,12 @@ def _check(result: int, what: str) -> None:
 
 
 def forbid_new_privileges() -> None:
-    """Make set-uid programs and file capabilities powerless."""
+    """Disable set-uid programs and file capabilities."""
     _check(_libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent dies; must follow any change of user."""
+    """Have the kernel kill this process when its parent dies; call it after any change of user."""
     _check(_libc.prctl(_SET_PDEATHSIG, 9, 0, 0, 0), "pdeathsig")
 
 
@@ -44,14 +44,14 @@ def hide_memory() -> None:
 
 
 def become(uid: int) -> None:
-    """Change from root to the unprivileged user ``uid`` for good; a user of its own makes RLIMIT_NPROC count."""
+    """Change from root to the unprivileged user ``uid`` for good; RLIMIT_NPROC needs a separate user."""
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, also for programs started later."""
+    """Drop every capability, also for programs started later."""
     number = 0
     while _libc.prctl(_DROP_BOUNDING, number, 0, 0, 0) == 0:
         number += 1
@@ -59,10 +59,10 @@ def drop_capabilities() -> None:
 
 
 def resource_limits(limits: Mapping[str, float]) -> list[tuple[int, tuple[int, int]]]:
-    """Return what `limit_resources` takes for one program; ``limits`` has the keys of the host's ``Limits``."""
+    """Return the arguments of `limit_resources` for one program; ``limits`` has the keys of `jobs.Limits`."""
     mebi = 1 << 20
     wanted = (
-        limits["cpu_s"] + 2,  # a back-stop: the judge counts more finely
+        limits["cpu_s"] + 2,  # a back-stop: the judge measures more precisely
         limits["memory_mb"] * mebi,
         16 * mebi,
         limits["processes"],
@@ -79,13 +79,13 @@ def limit_resources(limits: Sequence[tuple[int, tuple[int, int]]]) -> None:
         resource.setrlimit(kind, both)
 
 
-def forbid_leftovers() -> None:
+def forbid_persistent_resources() -> None:
     """Forbid core files, message queues and locked memory, for this process and its children."""
     for kind in (resource.RLIMIT_CORE, resource.RLIMIT_MSGQUEUE, resource.RLIMIT_MEMLOCK):
         try:
             resource.setrlimit(kind, (0, 0))
         except ValueError:
-            if kind != resource.RLIMIT_MSGQUEUE:  # gVisor knows neither this limit nor what it limits
+            if kind != resource.RLIMIT_MSGQUEUE:  # gVisor has neither this limit nor message queues
                 raise
 
 
@@ -93,14 +93,14 @@ _KINDS = (
     *(resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_STACK, resource.RLIMIT_NPROC),
     *(resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE),
 )
-# The limits this process may not exceed itself, below zero where there is none; read once and not in every child.
+# The hard limits of this process, below zero if there is none; read once and not in every child.
 _MOST = [resource.getrlimit(kind)[1] for kind in _KINDS]
 
 
 def prepare_filter(program: bytes) -> Callable[[], None]:
     """Return a function that installs the seccomp filter ``program``; needs no_new_privs.
 
-    The program is classic BPF, eight bytes per instruction.  All that can be made before a fork is made here.
+    The program is classic BPF, eight bytes per instruction.  The buffers are created here, before the fork.
     """
     instructions = ctypes.create_string_buffer(program, len(program))
     record = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions)))
@@ -126,7 +126,7 @@ def confine_files(readable: Sequence[str], writable: Sequence[str]) -> None:
     for paths, wanted in ((readable, _EXECUTE | _READ | _READ_FOLDER), (writable, rights)):
         for path in paths:
             if not os.path.exists(path):
-                continue  # what is not there needs no right
+                continue
             target = os.open(path, os.O_PATH | os.O_CLOEXEC)
             allowed = wanted & rights if os.path.isdir(path) else wanted & rights & _ON_FILES
             rule = struct.pack("=Qi", allowed, target)

@@ -1,11 +1,11 @@
-"""Makes namespaces without bubblewrap, then starts the fork server in them.
+"""Creates namespaces without bubblewrap, then starts the fork server in them.
 
-Promises: the fork server is process 1 of its own process namespace, sees a file system made of read-only pieces and a
-small scratch folder, and has a network without interfaces.  When this process or its parent is killed, it ends.
+Promises: the fork server is process 1 of its own process namespace, sees a file system of read-only mounts and a small
+scratch folder, and has a network without interfaces.  It ends when this process or its parent is killed.
 
-Runs as `runtime.start` says, with two arguments: the descriptor of the control socket, and a JSON
-object with ``uid``, ``binds`` (source by place), ``links``, ``command``, ``environment``, ``scratch`` (place of the
-scratch folder), ``scratch_mb`` and ``user`` (whether to make a user namespace).
+Started by `runtime.start` with two arguments: the descriptor of the control socket, and a JSON object with ``uid``,
+``binds`` (source by mount point), ``links``, ``command``, ``environment``, ``scratch`` (path of the scratch folder),
+``scratch_mb`` and ``user`` (whether to create a user namespace).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NEW_USER, _NEW_PID, _NEW_NET = 0x10000000, 0x20000000, 0x40000000
 _RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
 _DETACH = 2
 _SCRATCH_ENTRIES = 1024
-_ROOT = "/tmp"  # covered by a mount in the new namespace alone
+_ROOT = "/tmp"  # the mount on it exists only in the new namespace
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -47,7 +47,7 @@ def _write(path: str, text: str) -> None:
 
 
 def new_user(uid: int) -> None:
-    """Enter a user namespace in which the present user is ``uid``."""
+    """Enter a user namespace in which the current user is ``uid``."""
     outside = os.geteuid(), os.getegid()
     _unshare(_NEW_USER)
     _write("/proc/self/setgroups", "deny")
@@ -56,7 +56,7 @@ def new_user(uid: int) -> None:
 
 
 def build_root(plan: dict[str, Any]) -> None:
-    """Make a file system out of ``plan`` and change into it."""
+    """Build a file system from ``plan`` and make it the root."""
     _mount("none", "/", "", _REC | _PRIVATE)
     sources = {place: os.open(source, os.O_PATH) for place, source in plan["binds"].items()}
     _mount("root", _ROOT, "tmpfs", _NOSUID | _NODEV, "size=1m,mode=0755")
@@ -73,7 +73,7 @@ def build_root(plan: dict[str, Any]) -> None:
         os.close(source)
     for place, aim in plan["links"].items():
         os.symlink(aim, _ROOT + place)
-    os.mkdir(_ROOT + "/tmp")  # empty, and nobody's to write in
+    os.mkdir(_ROOT + "/tmp")  # stays empty: the root becomes read-only
     os.mkdir(_ROOT + plan["scratch"])
     options = f"size={plan['scratch_mb']}m,nr_inodes={_SCRATCH_ENTRIES},mode=1777"
     _mount("scratch", _ROOT + plan["scratch"], "tmpfs", _NOSUID | _NODEV | _NOEXEC, options)
@@ -96,7 +96,7 @@ def _kept_flags(path: str) -> int:
 
 
 def main() -> None:
-    """Make the namespaces, start the fork server, wait for its end."""
+    """Create the namespaces, start the fork server, wait for its end."""
     plan = json.loads(sys.argv[2])
     if plan["user"]:
         new_user(plan["uid"])

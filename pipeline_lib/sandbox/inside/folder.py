@@ -1,9 +1,9 @@
-"""A folder that tests and program both have: what one side has changed in its own goes along with its messages.
+"""A folder of which tests and program have a copy each: messages carry the changes of one side to the other.
 
-So tests of files work in every jail, and neither side ever opens what the other one made.
+So tests of files work in every jail, and neither side ever opens a file that the other one created.
 
-Promises: `Folder.apply` writes below the folder alone, whatever it is told, no more than it may hold, through no link,
-or raises `BadValue`.
+Promises: for any input, `Folder.apply` writes only below the folder, within its size, through no link, or raises
+`BadValue`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from .plain import BROKEN, BadValue
 
 MOST_ENTRIES = 256
 _DEEPEST = 8
-# What a database is doing at the moment is its own process' business.
-_PASSING = ("-journal", "-wal", "-shm")
+# Transient files of a SQLite database that is in use.
+_TRANSIENT = ("-journal", "-wal", "-shm")
 
 
 class Folder:
-    """One side's folder, the current one.
+    """One side's copy: the current working directory.
 
     Args:
-        most: bytes that its files may have together.
+        most: total size of its files, bytes.
     """
 
     def __init__(self, most: int) -> None:
@@ -32,7 +32,7 @@ class Folder:
         self._known: dict[str, tuple[int, ...]] = {}
 
     def changes(self) -> list[Any]:
-        """Return what has changed since the last message: name, mode and content, None for what is no more."""
+        """Return name, mode and content of what has changed since the last message; no content: it was removed."""
         now = dict(_entries("", 0))
         changed: list[Any] = [[name, 0, None] for name in self._known if name not in now]
         for name, facts in now.items():
@@ -42,7 +42,7 @@ class Folder:
         return changed
 
     def apply(self, changed: Any) -> None:
-        """Change this side's folder likewise; raises `BadValue` for what `changes` does not return."""
+        """Apply the other side's changes; raises `BadValue` for input that `changes` does not return."""
         try:
             for name, mode, content in changed:
                 parts = name.split("/")
@@ -65,7 +65,7 @@ class Folder:
             raise BadValue("size", "more files than allowed")
         if name in known:
             os.chmod(name, 0o600)
-        # The same file as before if there was one: whoever has a database open goes on with it.
+        # The same inode as before: a process may have a database open.
         number = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(number, "wb") as file:
             file.write(content)
@@ -73,7 +73,7 @@ class Folder:
 
 
 def _entries(below: str, depth: int) -> Any:
-    """Yield path and facts of every plain file and folder: mode, size, and what changes with the content."""
+    """Yield path and facts of every regular file and folder: mode, size, and what changes with the content."""
     with os.scandir(below or ".") as found:
         for count, entry in enumerate(found):
             facts = entry.stat(follow_symlinks=False)
@@ -83,12 +83,12 @@ def _entries(below: str, depth: int) -> Any:
             if stat.S_ISDIR(facts.st_mode):
                 yield path, (facts.st_mode, 0)
                 yield from _entries(path + "/", depth + 1)
-            elif stat.S_ISREG(facts.st_mode) and not entry.name.endswith(_PASSING):
+            elif stat.S_ISREG(facts.st_mode) and not entry.name.endswith(_TRANSIENT):
                 yield path, (facts.st_mode, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
 
 
 def _bytes(content: str) -> bytes:
-    import binascii  # not above, for every fork would copy it
+    import binascii  # here, to keep the fork server small
 
     return binascii.a2b_base64(content.encode("ascii"))
 

@@ -1,10 +1,10 @@
 """Moves the interpreter's code into huge pages.
 
-A child that has just been forked meets each page of the interpreter's code, which is a file's, with a page fault of its
-own, some fifty before it has done what every program does.  Memory of the fork server's own comes along with the fork;
-in huge pages it costs the fork next to nothing, and the processor finds its way in it more quickly.
+The interpreter's code is mapped from a file, so a forked child has a page fault for each page of it, about fifty before
+it runs a program.  Anonymous memory of the fork server is inherited; in huge pages this costs the fork almost nothing
+and needs fewer TLB entries.
 
-Promises nothing but that the code stays what it is: where it cannot be moved, programs take a little longer.
+Promises only that the code stays the same: if it cannot be moved, programs take a little longer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SIZE = ctypes.c_size_t
 
 
 class _Symbol(ctypes.Structure):
-    """What ``dladdr`` tells of an address: the file it belongs to and where that begins, and a symbol near it."""
+    """The result of ``dladdr`` (Dl_info): the file of an address, where it is mapped, and the nearest symbol."""
 
     _fields_ = (
         *(("file", ctypes.c_char_p), ("base", ctypes.c_void_p)),
@@ -32,10 +32,10 @@ class _Symbol(ctypes.Structure):
     )
 
 
-def hold_interpreter() -> None:
-    """Move what fills whole huge pages of the interpreter's code and constants."""
+def move_interpreter() -> None:
+    """Move the part of the interpreter's code and constants that fills whole huge pages."""
     if os.uname().machine != "x86_64":
-        return  # others want to be told when what is written as data is run as code
+        return  # other processors need an explicit flush of the instruction cache
     libc = ctypes.CDLL(None)
     libc.mmap.restype = libc.mremap.restype = _SIZE
     start, end = _constant_part(libc)
@@ -57,7 +57,7 @@ def hold_interpreter() -> None:
 
 
 def _constant_part(libc: ctypes.CDLL) -> tuple[int, int]:
-    """Return the part of the interpreter, from its beginning to a gap or the first segment that is written to."""
+    """Return start and end address of the interpreter up to a gap or the first writable segment."""
     symbol = _Symbol()
     if libc.dladdr(ctypes.cast(ctypes.pythonapi.Py_GetVersion, ctypes.c_void_p), ctypes.byref(symbol)) == 0:
         return 0, 0

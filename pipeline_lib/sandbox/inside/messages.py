@@ -1,7 +1,7 @@
-"""What goes over the channel between the judge and a program, as bytes.
+"""The messages between the judge and a program, as bytes.
 
-To the program go ``marshal`` data, which are quick to read and come from the judge, who is trusted.  Back comes tagged
-JSON.  Promises: whatever bytes arrive from a program, `read_reply` returns what JSON can hold or raises `BadValue`.
+Requests to the program are ``marshal`` data, which are fast to read and come from the judge, who is trusted.  Replies
+are tagged JSON.  Promises: for any bytes from a program, `read_reply` returns JSON values or raises `BadValue`.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ from . import values
 from .plain import BROKEN, BadValue
 from .values import Numbers
 
-_MOST_NESTED = 5 * values.MAX_DEPTH + 8  # brackets within brackets: a dict is a list of pairs, with a tag and a number
-_USUAL_DIGITS = 4300  # of a decimal integer; an encoded one has at most 19
+_MOST_NESTED = 5 * values.MAX_DEPTH + 8  # nested brackets: a dict is a list of pairs, with a tag and a number
+_USUAL_DIGITS = 4300  # Python's default limit for a decimal integer; an encoded one has at most 19
 _MARSHAL_VERSION = 2  # read by every Python 3
 _json: Any = json.encoder
-# What json.JSONEncoder makes anew for every text it writes: no indent, sorting or skipping, NaN as such.
+# json.JSONEncoder would create this for every text it writes: no indent, sorting or skipping, NaN allowed.
 _pieces = _json.c_make_encoder(
     None, json.JSONEncoder().default, _json.encode_basestring_ascii, None, ":", ",", False, False, True
 )
-_from_json = json.JSONDecoder(parse_constant=float).decode  # every NaN is another one, equal to none
+_from_json = json.JSONDecoder(parse_constant=float).decode  # every NaN is a new object
 
 
 def write_request(*parts: Any) -> bytes:
-    """Return the bytes of a request; its parts are what ``marshal`` takes."""
+    """Return the bytes of a request; its parts must be supported by ``marshal``."""
     return marshal.dumps(parts, _MARSHAL_VERSION)
 
 
 def write_call(
-    number: int, args: list[Any], kwargs: dict[str, Any], common: Numbers | None = None, news: Any = None
+    number: int, args: list[Any], kwargs: dict[str, Any], common: Numbers | None = None, updates: Any = None
 ) -> bytes:
     """Return the request of a call; raises `BadValue` for arguments without a plain form.
 
     Args:
         number: of the call.
         args, kwargs: its arguments.
-        common: gets to know the containers in them; without it they are copies.
-        news: what has happened to the containers that it knows; None for a call that brings and takes copies.
+        common: the table to which containers in them are added; without it they are copied.
+        updates: changes of the containers in the table; None for a call that copies arguments and value.
     """
     forms, named = values.encode_content(args, 0, common), values.encode_content(kwargs, 0, common)
     try:
-        # Then the program need not decode them.
+        # Plain arguments need no decoding in the program.
         plain = not kwargs and (common is None or not common.cells) and bool(forms == args)
-    except ValueError:  # arrays are neither equal nor not
+    except ValueError:  # arrays have no single truth value
         plain = False
-    return write_request(number, news, plain, forms, {} if plain else named)
+    return write_request(number, updates, plain, forms, {} if plain else named)
 
 
 def framed(data: bytes) -> bytes:
-    """Return a message with four bytes of length before it."""
+    """Return a message with its length in four bytes before it."""
     return struct.pack("!I", len(data)) + data
 
 
@@ -73,12 +73,12 @@ def write_reply(limit: int, *parts: Any) -> bytes:
 
 
 def read_reply(data: bytes) -> list[Any]:
-    """Return the parts of a reply: a number, a kind, and what belongs to it, not yet decoded.
+    """Return the parts of a reply: a number, a kind, and the forms that follow, not yet decoded.
 
-    All values of a reply together may make no more than `values.MOST_ITEMS` of their ranges and counters.
+    The ranges and counters in all values of a reply together may have at most `values.MOST_ITEMS` items.
 
     Raises:
-        BadValue: the bytes are no such thing.
+        BadValue: the bytes are not a reply.
     """
     allowed = 0
     if len(data) > _MOST_NESTED:
@@ -86,8 +86,8 @@ def read_reply(data: bytes) -> list[Any]:
             raise BadValue("form", "nested too deep")
         allowed = sys.get_int_max_str_digits()
         sys.set_int_max_str_digits(_USUAL_DIGITS)  # tests may have raised it
-    if b"{" in data:  # what has no tag makes no more of itself than it is
-        values.bound(values.MOST_ITEMS, values.MOST_DIGITS)
+    if b"{" in data:  # only tagged values can expand
+        values.set_limits(values.MOST_ITEMS, values.MOST_DIGITS)
     try:
         parts = _from_json(data.decode())
     except BROKEN as error:
@@ -101,7 +101,7 @@ def read_reply(data: bytes) -> list[Any]:
 
 
 def _nested_too_deep(data: bytes) -> bool:
-    """Return whether brackets are nested deeper than in a value; reading them would, if tests allow it any depth."""
+    """Return whether brackets are nested deeper than in a value: the JSON parser's limit depends on the tests."""
     steps = map(_STEPS.__getitem__, _NO_BRACKETS.sub(b"", data))
     return max(itertools.accumulate(steps), default=0) > _MOST_NESTED
 

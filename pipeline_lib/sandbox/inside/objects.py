@@ -1,7 +1,7 @@
-"""The program's side of handles: objects without a plain form stay here, and the tests do things to them by number.
+"""The program's side of handles: objects without a plain form stay here, and the tests use them by number.
 
-Promises nothing, for it runs in the program's process.  What honest programs can rely on: an object keeps its number
-for as long as the tests hold a handle of it, and every operation is the one that Python would have done.
+Promises nothing, because it runs in the program's process.  Honest programs can rely on this: an object keeps its
+number as long as the tests have a handle of it, and every operation is the one that Python would have executed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Objects(shared.Shared):
 
     Args:
         space: the program's namespace.
-        entry: what the tests call the candidate.
-        ask: calls back into the tests: sends a message's parts and returns what comes back.
+        entry: the function or class under test.
+        ask: calls a function of the tests: sends the parts of a message and returns the answer.
     """
 
     def __init__(self, space: dict[str, Any], entry: Any, ask: Callable[[int, Any], Any]) -> None:
@@ -40,17 +40,17 @@ class Objects(shared.Shared):
         self._callback_numbers: dict[int, int] = {}  # and those of exceptions that callbacks have raised
         self._thrown: list[BaseException] = []
         self._classes: list[Any] = []
-        self._loop: Any = None  # of asyncio, for all that the tests await
-        self.folder: folder.Folder | None = None  # if the tests have one, too
+        self._loop: Any = None  # the asyncio loop for everything that the tests await
+        self.folder: folder.Folder | None = None  # if the tests have one
 
     def message(self, *roots: Any) -> list[Any]:
-        """Return the message that brings ``roots``, with descriptions of classes that are new to the tests."""
+        """Return the message that carries ``roots``, with descriptions of classes that are new to the tests."""
         self._classes = []
         packed = self.pack(*roots)
         return [*packed, self._classes, None if self.folder is None else self.folder.changes()]
 
-    def arrived(self, message: Any) -> list[Any]:
-        """Return the roots of a message of the tests."""
+    def receive(self, message: Any) -> list[Any]:
+        """Return the values of a message of the tests."""
         forms, states, forgotten, files = message
         if files is not None:
             self.folder = self.folder or folder.Folder(1 << 40)
@@ -63,7 +63,7 @@ class Objects(shared.Shared):
         return roots
 
     def do(self, operation: str, parts: list[Any]) -> Any:
-        """Return the value of an operation on what the tests hold handles of."""
+        """Return the value of an operation on objects of which the tests have handles."""
         return getattr(self, "_" + operation)(*parts)
 
     def _names(self, *names: str) -> Any:
@@ -95,7 +95,7 @@ class Objects(shared.Shared):
         return base(base.items(thing) if base is dict else base.__iter__(thing))
 
     def _await(self, thing: Any) -> Any:
-        """Run an awaitable to its end; return what it returns, after a word that says whether that is a value."""
+        """Run an awaitable; return ``("value", result)``, or ``("end", None)`` if an iterator is exhausted."""
         import asyncio
 
         if self._loop is None:
@@ -114,7 +114,7 @@ class Objects(shared.Shared):
     def _copy(self, thing: Any, deep: bool) -> Any:
         return copy.deepcopy(thing) if deep else copy.copy(thing)
 
-    def leave(self, value: Any, depth: int) -> Any:
+    def encode_reference(self, value: Any, depth: int) -> Any:
         """Return the form of an object, a class, or a function of the tests."""
         if isinstance(value, type):
             known = getattr(builtins, value.__name__, None) is value or value is type(None)
@@ -123,8 +123,8 @@ class Objects(shared.Shared):
             return {"callback": self._callback_numbers[id(value)]}
         return {"object": [self._known(value), self._class(type(value))]}
 
-    def arrive(self, tag: str, body: Any) -> Any:
-        """Return what the tests' form stands for."""
+    def decode_reference(self, tag: str, body: Any) -> Any:
+        """Return the value of the tests' form."""
         if tag == "object":
             return self._objects[body]
         if tag == "builtin":
@@ -142,7 +142,7 @@ class Objects(shared.Shared):
         return values.decode({tag: body})
 
     def thrown(self, error: BaseException, number: int) -> BaseException:
-        """Return an exception that stands for one of the tests, whose number it is."""
+        """Return an exception that stands for the tests' exception with this number."""
         self._callback_numbers[id(error)] = number
         self._thrown.append(error)
         return error
@@ -186,9 +186,9 @@ class Host:
     """Answers the tests' operations on objects, and calls the functions that tests have passed.
 
     Args:
-        space, entry: the program's namespace, and what the tests call the candidate.
-        limit: most bytes of a reply.
-        known: the containers that both sides know already; they are taken over by the first message.
+        space, entry: the program's namespace, and the function or class under test.
+        limit: largest reply, bytes.
+        known: the containers that both sides know already; the first message adopts them.
 
     Attributes:
         answer: answers requests of any kind.
@@ -205,12 +205,12 @@ class Host:
         number, operation, message = request
         self._adopt()
         try:
-            return self._reply(number, "shared", self.objects.do(operation, self.objects.arrived(message)))
+            return self._reply(number, "shared", self.objects.do(operation, self.objects.receive(message)))
         except BaseException as error:
             return self._raised(number, error)
 
     def value(self, number: int, value: Any) -> bytes:
-        """Return the reply that brings a value of any kind."""
+        """Return the reply that carries a value of any kind."""
         self._adopt()
         try:
             return self._reply(number, "shared", value)
@@ -218,7 +218,7 @@ class Host:
             return self._raised(number, error)
 
     def raised(self, number: int, error: BaseException) -> bytes:
-        """Return the reply that brings an exception with attributes of its own."""
+        """Return the reply that carries an exception with attributes of its own."""
         self._adopt()
         return self._raised(number, error)
 
@@ -245,7 +245,7 @@ class Host:
         request = channel.ask(self._reply(0, "callback", tuple(parts), callback))
         while not (len(request) == 3 and request[1] == "return"):
             request = channel.ask(self.answer(request))
-        value, failure, text = self.objects.arrived(request[2])
+        value, failure, text = self.objects.receive(request[2])
         if failure is None:
             return value
         kind = getattr(builtins, failure, None)

@@ -1,4 +1,4 @@
-"""Which values are plain, so that they may cross between the judge and a program, and what is to be known of others."""
+"""Which values are plain and can be sent between the judge and a program, and properties of other types."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ VIEWS = {
     for kind in (dict, collections.OrderedDict)
     for name in ("keys", "values", "items")
 }
-MAPPINGS = ("OrderedDict", "Counter")  # dicts that compare or look up in a way of their own
+MAPPINGS = ("OrderedDict", "Counter")  # dicts with their own comparison or lookup
 BASES = (int, float, str, complex, list, tuple, dict, set, frozenset, bytes, bytearray)
-_TOLD = ("eq", "ne", "lt", "le", "gt", "ge", "hash", "bool", "len", "iter", "getitem", "contains", "str", "repr")
+_VISIBLE = ("eq", "ne", "lt", "le", "gt", "ge", "hash", "bool", "len", "iter", "getitem", "contains", "str", "repr")
 _PLAIN_TYPES = (
     *(("decimal", "Decimal"), ("fractions", "Fraction")),
     *(("collections", name) for name in ("deque", *MAPPINGS)),
@@ -34,15 +34,15 @@ TIMES = {
     "timedelta": ("days", "seconds", "microseconds"),
 }
 CONSTANTS = {"Ellipsis": Ellipsis, "NotImplemented": NotImplemented}
-_WHOLE = (*ATOMS, bytes, complex, range, *map(type, CONSTANTS.values()))
-_WHOLE_NAMES = ("Decimal", "Fraction", *TIMES)
-WHOLE_TAGS = ("int", "bytes", "complex", "range", "constant", "slice", *_WHOLE_NAMES)
+_LEAF_TYPES = (*ATOMS, bytes, complex, range, *map(type, CONSTANTS.values()))
+_LEAF_NAMES = ("Decimal", "Fraction", *TIMES)
+LEAF_TAGS = ("int", "bytes", "complex", "range", "constant", "slice", *_LEAF_NAMES)
 _ENDS = {int, type(None)}
 BROKEN = (ValueError, TypeError, KeyError, IndexError, RecursionError, ArithmeticError, AttributeError, MemoryError)
 
 
 class BadValue(Exception):
-    """A value that has no plain form, or bytes that are none; ``kind`` is ``type``, ``size`` or ``form``."""
+    """A value without a plain form, or a malformed message; ``kind`` is ``type``, ``size`` or ``form``."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -50,24 +50,23 @@ class BadValue(Exception):
 
 
 @lru_cache(maxsize=256)
-def behaves_otherwise(kind: type) -> bool:
-    """Return whether a class that derives from a builtin would tell tests something else than the builtin does.
+def overrides_behaviour(kind: type) -> bool:
+    """Return whether tests can see a difference between a class that derives from a builtin and the builtin.
 
-    That is so of numpy's numbers, of ``defaultdict``, and of classes which are not the standard library's and have
-    methods of their own instead of the builtin's.
+    True for numpy's numbers, ``defaultdict``, and classes outside of the standard library that override a method.
     """
     if kind.__module__ == "numpy" or kind is collections.defaultdict:
         return not issubclass(kind, (str, bytes, complex))
     own = [base for base in kind.__mro__ if base.__module__.partition(".")[0] not in sys.stdlib_module_names]
-    told = {f"__{name}__" for name in _TOLD}
-    told.update(name for base in BASES if issubclass(kind, base) for name in dir(base) if not name.startswith("_"))
-    return any(name in told for base in own for name in vars(base))
+    visible = {f"__{name}__" for name in _VISIBLE}
+    visible.update(name for base in BASES if issubclass(kind, base) for name in dir(base) if not name.startswith("_"))
+    return any(name in visible for base in own for name in vars(base))
 
 
 def fields_of(kind: type) -> list[str] | None:
     """Return the fields of a class made by ``collections.namedtuple`` or derived from one, else None.
 
-    The standard library's tuples with names, such as ``time.struct_time``, have some, too.
+    Named tuples of the standard library written in C, such as ``time.struct_time``, have fields, too.
     """
     if not issubclass(kind, tuple):
         return None
@@ -82,7 +81,7 @@ def fields_of(kind: type) -> list[str] | None:
 
 @lru_cache(maxsize=64)
 def namedtuple(name: str, fields: tuple[str, ...]) -> Any:
-    """Return a class made by ``collections.namedtuple``; raises for what it would not take."""
+    """Return a class made by ``collections.namedtuple``; raises BadValue or ValueError for bad names."""
     if len(fields) > 255 or len(name) > 100 or not name.isidentifier() or keyword.iskeyword(name):
         raise BadValue("form", "not a named tuple")
     return collections.namedtuple(name, fields)  # which checks the fields
@@ -101,23 +100,23 @@ def flatten(value: Any, base: Any) -> Any:
     return {int: int.__int__, float: float.__float__, str: str.__str__}[base](value)
 
 
-def is_whole(value: Any) -> bool:
+def is_leaf(value: Any) -> bool:
     """Return whether a value has a plain form and holds no other values."""
     kind = type(value)
     if kind is slice:
         return _ENDS.issuperset(map(type, (value.start, value.stop, value.step)))
-    return kind in _WHOLE or (stdlib_name(kind) in _WHOLE_NAMES and zone_of(value) is not None)
+    return kind in _LEAF_TYPES or (stdlib_name(kind) in _LEAF_NAMES and zone_of(value) is not None)
 
 
 def make_array(code: Any, items: Any) -> array.array[Any]:
-    """Return an array; raises one of `BROKEN` or `BadValue` for what is no such thing."""
+    """Return an array; raises one of `BROKEN` or `BadValue` for other input."""
     if type(code) is not str or type(items) is not list:
         raise BadValue("form", "not an array")
     return array.array(code, items)
 
 
 def zone_of(value: Any) -> list[int] | None:
-    """Return the microseconds by which a time is ahead of UTC, in a list that is empty for one that does not say so.
+    """Return the offset of a time from UTC in microseconds as a list of one, empty for a time without a zone.
 
     None stands for a time zone without a plain form.
     """

@@ -1,6 +1,6 @@
-"""Tries, from inside a confined child, what must not work.
+"""Tries forbidden operations from inside a confined child.
 
-The level of isolation is what this finds, not what was asked for.
+The isolation level is derived from these results, not from the settings.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 def probe(outside_pid: int) -> dict[str, bool]:
-    """Return what is closed to a program: processes, signals, network, files of the machine.
+    """Return which operations a program cannot perform: processes, signals, network, files of the machine.
 
     Args:
         outside_pid: a process that a program must not be able to signal.

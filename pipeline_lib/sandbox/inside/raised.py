@@ -1,4 +1,4 @@
-"""What the judge is told of an exception."""
+"""The description of an exception that is sent to the judge."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _arguments(error: BaseException) -> Any:
     try:
         args = list(error.args)
         if isinstance(error, OSError) and len(args) == 2 and type(error.filename) is str:
-            args.append(error.filename)  # which is given, and kept elsewhere
+            args.append(error.filename)  # an argument that is not in ``args``
         form = values.encode(args)
         return form if len(messages.write_reply(_MOST_BYTES, form)) else None
     except BaseException:

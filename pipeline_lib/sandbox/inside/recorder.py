@@ -1,11 +1,11 @@
-"""Counts the cases of one plan of tests while they run."""
+"""Records the result of each case while the tests run."""
 
 from __future__ import annotations
 
 import reprlib
 from typing import Any
 
-SAID = "__symposium_said__"  # of an exception: what to say of it
+DESCRIPTION = "__symposium_said__"  # attribute of an exception with its text for messages
 _OK = ("ok", "")
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 120
@@ -15,7 +15,7 @@ _short.maxlist = _short.maxtuple = _short.maxdict = _short.maxset = _short.maxfr
 class CallFailed(BaseException):
     """A call gave no value, and no exception that tests may expect by its class.
 
-    Not an Exception: tests that expect one must not mistake a dead program for it.
+    Not an Exception: tests that expect one must not take a dead program for it.
     """
 
     def __init__(self, kind: str, text: str) -> None:
@@ -24,27 +24,27 @@ class CallFailed(BaseException):
 
 
 class NoAnswer(CallFailed):
-    """A call gave no answer at all, so there is nothing that even ``except:`` could have caught.
+    """A call gave no answer at all; not even ``except:`` in the tests may catch this.
 
-    ``recorded`` says that some case has failed of it.  Tests can lose an exception without catching it (a ``return`` in
-    ``finally``, a thread, ``contextlib.suppress``); whoever counts must not.
+    ``recorded`` is true once a case has failed because of it.  Tests can lose an exception without catching it (a
+    ``return`` in ``finally``, a thread, ``contextlib.suppress``); the recorder must not.
     """
 
     recorded = False
 
 
 class Recorder:
-    """What rewritten tests report to.
+    """Receives the results of rewritten tests.
 
     Attributes:
-        results: ``(result, message)`` per case, None while a case was not reached.
-        finished: the tests ran to their end, and nothing was lost on the way.
+        results: ``(result, message)`` per case, None as long as a case was not reached.
+        finished: the tests ran to their end, and no exception was lost.
 
     Args:
         total: number of cases.
-        unreached: cases that hold when they are not reached.
-        once: cases that are reached once at most, so that no end of the tests can come before they are through.
-        error_limit: most characters of a message.
+        unreached: cases that hold if they are not reached.
+        once: cases that are reached at most once.
+        error_limit: longest message, characters.
     """
 
     def __init__(self, total: int, unreached: frozenset[int], once: frozenset[int], error_limit: int) -> None:
@@ -76,19 +76,18 @@ class Recorder:
         if isinstance(error, CallFailed):
             self._bad(index, error.kind if error.kind in ("timeout", "skipped") else "error", str(error))
         else:
-            said = getattr(error, SAID, None)
-            self._bad(index, "error", said or type(error).__name__ + ": " + _text(error))
+            text = getattr(error, DESCRIPTION, None)
+            self._bad(index, "error", text or type(error).__name__ + ": " + _text(error))
 
     def reached(self, index: int) -> None:
-        """Record that a case was reached that must not be."""
-        self._bad(index, "fail", "reached what must not be reached")
+        """Record that an ``assert False`` was reached."""
+        self._bad(index, "fail", "reached a statement that must not be reached")
 
     def stop(self, error: BaseException) -> None:
-        """Record what ended the tests before they were through, or was lost in them.
+        """Record an exception that ended the tests early, or was lost in them.
 
-        It counts against the first case that it kept from being reached, against every case that might have been
-        reached again, and, where there is no such case, against the one that was reached last: whatever happens, tests
-        that were stopped do not pass.
+        It counts against the first case that was not reached, against every case that might have been reached again,
+        and, if there is no such case, against the last one reached: tests that were stopped never pass.
         """
         self.finished = False
         kept = [index for index, result in enumerate(self.results) if result is None and index not in self.unreached]
@@ -101,23 +100,23 @@ class Recorder:
     def finish(self, asked: bool | None = None) -> None:
         """Record that the tests ran to their end.
 
-        Tests that reach none of their cases and never ask the program anything (a check that is a generator, functions
-        that nobody calls) have judged nothing, and are counted as stopped.
+        Tests that reach none of their cases and never call the program (a check that is a generator, functions without
+        a caller) have judged nothing, and count as stopped.
 
         Args:
-            asked: whether they have called the program; None if nobody knows.
+            asked: whether they have called the program; None if unknown.
         """
         self.finished = True
         if not any(self.results):
             judged = len(self.unreached) == len(self.results) if asked is None else asked
             if not judged:
-                self.stop(CallFailed("error", "the tests ended without having asked the program anything"))
+                self.stop(CallFailed("error", "the tests ended without calling the program"))
 
     def outcome(self) -> list[tuple[str, str]]:
         """Return ``(result, message)`` of every case.
 
-        A case that was not reached holds if the tests ran to their end and every case that they reached held: then it
-        was right not to reach it.  Otherwise it is skipped, but for one that must not be reached.
+        A case that was not reached holds if the tests ran to their end and every case that they reached held.
+        Otherwise it is skipped, unless it must not be reached.
         """
         clean = self.finished and {None, _OK}.issuperset(self.results)
         outcome = []
@@ -141,4 +140,4 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as fault:  # a KeyError, for example, whose key is a number too long to be written
-        return "its text cannot be had: " + type(fault).__name__
+        return "its text cannot be read: " + type(fault).__name__

@@ -1,6 +1,6 @@
-"""The folder programs may write in: how full it is, and how it is emptied between two programs.
+"""The scratch folder of programs: its usage, and how it is emptied between two programs.
 
-Promises: `wipe` needs constant memory, stack and descriptors however deep or wide the tree is, or raises OSError; then
+Promises: `wipe` needs constant memory, stack and descriptors for a tree of any depth and width, or raises OSError; then
 the worker must not be used again.
 """
 
@@ -17,9 +17,9 @@ _DEEPEST = 32
 def content(folder: str) -> tuple[int, float]:
     """Return the number of entries and the MiB below ``folder``.
 
-    Where the folder is a file system of its own, that one counts, with what is hidden or has no name any more.  Else it
-    stops counting when there is more than a program may have: more than `MOST_ENTRIES`, or folders nested so deep
-    that looking at them takes long; the number is then greater than `MOST_ENTRIES`.
+    If the folder is a file system of its own, its statistics are used, which include deleted files that are still open.
+    Else counting stops at more than `MOST_ENTRIES` entries or more than 32 nested folders; the number is then greater
+    than `MOST_ENTRIES`.
     """
     if os.path.ismount(folder):
         facts = os.statvfs(folder)
@@ -41,16 +41,16 @@ def content(folder: str) -> tuple[int, float]:
                     if count > MOST_ENTRIES:
                         break
         except PermissionError:
-            return MOST_ENTRIES + 1, size / (1 << 20)  # what nobody may look into holds more than it should
+            return MOST_ENTRIES + 1, size / (1 << 20)  # an unreadable folder counts as too full
         except OSError:
-            count += 1  # it went away
+            count += 1  # it was removed
     return count, size / (1 << 20)
 
 
 def wipe(folder: str) -> None:
     """Remove everything below ``folder``.
 
-    Folders are lifted to the top before their content is looked at, so no path ever grows long.
+    Folders are moved to the top before they are read, so paths stay short.
     """
     top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -66,7 +66,7 @@ def wipe(folder: str) -> None:
 
 
 def _remove(top: int, name: str, lifted: int) -> int:
-    """Remove one entry of the top folder; a folder's own folders are lifted to the top first."""
+    """Remove one entry of the top folder; the folders in it are moved to the top first."""
     if not stat.S_ISDIR(os.lstat(name, dir_fd=top).st_mode):
         os.unlink(name, dir_fd=top)
         return lifted

@@ -1,12 +1,12 @@
-"""Values that keep their identity on the way between tests and program.
+"""Values that keep their identity when they are sent between tests and program.
 
-`values` makes copies.  Here lists, dicts and other mutable containers exist once on each side under one number: every
-message brings the content of those that its sender has changed, so that two names of one list are one list on the
-other side, too, and what one side does to it the other sees when it has the word next.  What has no plain form stays
-where it is, and the other side gets a number for it: see `objects` for the program's side, ``handles`` for the tests'.
+`values` makes copies.  Here lists, dicts and other mutable containers exist once on each side under one number.  Every
+message carries the content of those that its sender has changed, so two references to one list are one list on the
+other side, too, and each side sees the other's changes with the next message.  An object without a plain form stays
+in its process, and the other side gets a number: see `objects` for the program's side, ``handles`` for the tests'.
 
-Promises, like `values`: whatever arrives, `Shared.unpack` makes builtins of it, asks its own ``arrive`` for the rest,
-or raises `BadValue`; nothing of the sender is ever run.
+Promises, like `values`: for any message, `Shared.unpack` creates builtins, calls its own ``decode_reference`` for the
+rest, or raises `BadValue`; code of the sender is never run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from . import messages, packaged, plain, values
 from .common import too_many_parts
 from .plain import BadValue
 
-MOST = 20_000  # containers that both sides know at a time
+MOST = 20_000  # containers in the table
 _CONTAINERS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
@@ -40,15 +40,15 @@ index round floor ceil trunc eq ne lt le gt ge abs neg pos invert await aiter an
 """
 _OPERATORS = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor"
 OPERATORS = frozenset(f"__{side}{name}__" for name in _OPERATORS.split() for side in ("", "r", "i"))
-UNHASHABLE = "no hash"  # among a class's special methods: that it has none is to be known, too
+UNHASHABLE = "no hash"  # listed among the special methods of a class without a hash
 SPECIAL = OPERATORS | {f"__{name}__" for name in _SPECIAL.split()}
 
 
 class Shared(ABC):
-    """One side's view of what both sides know.
+    """One side's table of the containers and objects that both sides know.
 
     Args:
-        first: the first number that this side gives; it goes on in steps of two, so that no number is given twice.
+        first: the first number that this side assigns; it continues in steps of two, so no number is assigned twice.
 
     Attributes:
         containers: by number.
@@ -58,24 +58,24 @@ class Shared(ABC):
         self._next = first
         self.containers: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}  # of containers by id
-        self._content: dict[int, str] = {}  # what the other side holds them for
+        self._content: dict[int, str] = {}  # the content that the other side knows, as text
         self._new: list[int] = []
 
     @abstractmethod
-    def leave(self, value: Any, depth: int) -> Any:
-        """Return the form of a value that only this side knows what to do with."""
+    def encode_reference(self, value: Any, depth: int) -> Any:
+        """Return the form of a value that stays on this side."""
 
     @abstractmethod
-    def arrive(self, tag: str, body: Any) -> Any:
-        """Return what a form of the other side's `leave` stands for."""
+    def decode_reference(self, tag: str, body: Any) -> Any:
+        """Return the value of a form of the other side's `encode_reference`."""
 
     def number(self) -> int:
-        """Return a number that nothing else has."""
+        """Return an unused number."""
         self._next += 2
         return self._next - 2
 
     def pack(self, *roots: Any) -> list[Any]:
-        """Return the message that brings ``roots`` and every change since the last one."""
+        """Return the message that carries ``roots`` and every change since the last one."""
         forms = [self.form(root) for root in roots]
         states: list[Any] = []
         self._new.clear()
@@ -92,7 +92,7 @@ class Shared(ABC):
         return [forms, states]
 
     def unpack(self, message: Any) -> list[Any]:
-        """Take over the changes of a message and return its roots; raises `BadValue` for what `pack` does not make."""
+        """Apply the changes of a message and return its roots; raises `BadValue` for input that `pack` cannot make."""
         try:
             forms, states = message
             for number, kind, body in states:
@@ -107,11 +107,11 @@ class Shared(ABC):
         except plain.BROKEN as error:
             raise BadValue("form", f"not a message: {type(error).__name__}") from None
         if states and too_many_parts([roots, *self.containers.values()]):
-            raise BadValue("size", "a value that holds itself over and over")
+            raise BadValue("size", "a value that contains the same parts too often")
         return roots
 
     def adopt(self, cells: dict[int, Any]) -> None:
-        """Take over containers that both sides know under other numbers."""
+        """Add containers that both sides know under other numbers."""
         for number, cell in cells.items():
             self._keep(adopted(number), cell)
 
@@ -132,7 +132,7 @@ class Shared(ABC):
                 self._keep(number, value)
                 self._new.append(number)
             return {"ref": number}
-        if plain.is_whole(value):
+        if plain.is_leaf(value):
             return values.encode(value)
         if depth >= values.MAX_DEPTH:
             raise BadValue("size", f"the value is nested more than {values.MAX_DEPTH} deep")
@@ -145,11 +145,11 @@ class Shared(ABC):
         if found is not None:
             return found
         enum = any(base.__module__ == "enum" for base in kind.__mro__)
-        if isinstance(value, _SCALARS) and not enum and not plain.behaves_otherwise(kind):
+        if isinstance(value, _SCALARS) and not enum and not plain.overrides_behaviour(kind):
             return values.encode(value)
         if kind in plain.VIEWS:
             return {plain.VIEWS[kind]: [self.form(item, depth + 1) for item in value]}
-        return self.leave(value, depth + 1)
+        return self.encode_reference(value, depth + 1)
 
     def value(self, form: Any, depth: int = 0) -> Any:
         """Return the value of a form."""
@@ -160,7 +160,7 @@ class Shared(ABC):
         ((tag, body),) = form.items()
         if tag == "ref":
             return self.containers[body]
-        if tag in plain.WHOLE_TAGS:
+        if tag in plain.LEAF_TAGS:
             return values.decode(form)
         if tag in ("tuple", "frozenset"):
             items = [self.value(item, depth + 1) for item in body]
@@ -173,7 +173,7 @@ class Shared(ABC):
         if tag in ("keys", "values", "items"):
             items = [self.value(item, depth + 1) for item in body]
             return getattr(dict(enumerate(items)) if tag == "values" else _as_dict(tag, items), tag)()
-        return self.arrive(tag, body)
+        return self.decode_reference(tag, body)
 
     def _keep(self, number: int, container: Any) -> None:
         if len(self.containers) >= MOST:
@@ -182,11 +182,11 @@ class Shared(ABC):
         self._numbers[id(container)] = number
 
     def _receive(self, number: int, kind: str, body: Any) -> None:
-        """Make sure that there is a container of that kind under the number."""
+        """Create a container of that kind under the number if there is none."""
         known = self.containers.get(number)
         if known is not None:
             if _KINDS[type(known)] != kind:
-                raise BadValue("form", "a container has become another")
+                raise BadValue("form", "a container has changed its type")
         elif type(number) is not int or number % 2 == self._next % 2:
             raise BadValue("form", "not a new number")
         elif kind == "array":
@@ -196,7 +196,7 @@ class Shared(ABC):
         elif kind == "defaultdict":
             factory = self.value(body[1])
             if factory is not None and not callable(factory):
-                raise BadValue("form", "not what makes values")
+                raise BadValue("form", "not a default factory")
             self._keep(number, collections.defaultdict(factory))
         else:
             self._keep(number, _CONTAINERS[kind]())
@@ -209,7 +209,7 @@ class Shared(ABC):
             pairs = [[self.form(key), self.form(item)] for key, item in container.items()]
             return [pairs, self.form(container.default_factory)] if kind is _DICTS[3] else pairs
         if kind is set:
-            return sorted((self.form(item) for item in container), key=messages.text)  # the order is each side's own
+            return sorted((self.form(item) for item in container), key=messages.text)  # the sides' orders may differ
         if kind is array.array:
             return [container.typecode, [self.form(item) for item in container]]
         return container.hex() if kind is bytearray else [[self.form(item) for item in container], container.maxlen]
@@ -231,12 +231,12 @@ class Shared(ABC):
 
 
 def adopted(number: int) -> int:
-    """Return the number here of a container that is taken over."""
+    """Return the number of an adopted container."""
     return -1 - number
 
 
 def _fill(container: Any, items: Any) -> None:
-    """Give a container its new content and let stay what is the same already: tests may be iterating over it."""
+    """Replace a container's content, but keep equal keys of a dict: tests may be iterating over it."""
     if isinstance(container, list | bytearray | array.array):
         container[:] = items
     elif isinstance(container, dict):
@@ -250,8 +250,8 @@ def _fill(container: Any, items: Any) -> None:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Return whether two keys are the same for sure, without asking the program."""
-    return left is right or (type(left) is type(right) and plain.is_whole(left) and bool(left == right))
+    """Return whether two keys are certainly equal, without calling the program."""
+    return left is right or (type(left) is type(right) and plain.is_leaf(left) and bool(left == right))
 
 
 def _as_dict(tag: str, items: list[Any]) -> dict[Any, Any]:

@@ -1,11 +1,11 @@
-"""Plain values, the only thing that crosses between the judge and a program, as forms: what JSON and marshal can write.
+"""Plain values, the only values sent between the judge and a program, as forms that JSON and marshal can write.
 
-Promises: whatever form arrives from a program, `decode` returns builtins (``None``, numbers, text, bytes, containers,
-and a few plain types of the standard library) or raises `BadValue`; no class, method or code of the sender is ever run.
-Subclasses are flattened to the builtin they derive from, so an overridden ``__eq__`` stays behind.
+Promises: for any form from a program, `decode` returns builtins (``None``, numbers, text, bytes, containers, and a few
+plain types of the standard library) or raises `BadValue`; no class, method or code of the sender is ever run.
+Subclasses are flattened to the builtin they derive from, so an overridden ``__eq__`` has no effect.
 
-Values are copies, unless `Numbers` gives containers numbers.  An object without a plain form raises `BadValue` at the
-sender.
+Values are copies, unless `Numbers` assigns numbers to containers.  An object without a plain form raises `BadValue` at
+the sender.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from .plain import (
     TIMES,
     VIEWS,
     BadValue,
-    behaves_otherwise,
     fields_of,
     flatten,
-    is_whole,
+    is_leaf,
     make_array,
     namedtuple,
+    overrides_behaviour,
     stdlib_name,
     zone_of,
 )
 
 MAX_DEPTH = 100  # containers within containers
-# What a value may make of itself when it is used: items of its ranges and counters together; digits of each number.
+# How far a value may expand when it is used: items of its ranges and counters together; digits of each number.
 MOST_ITEMS = 1_000_000
 MOST_DIGITS = 100_000
 _PLAIN_INT = 1 << 63
@@ -47,7 +47,7 @@ _CONSTANTS = {type(constant): name for name, constant in CONSTANTS.items()}
 
 
 class Numbers(Protocol):
-    """Gives containers numbers, so that they keep their identity; see `common.Common`."""
+    """Assigns numbers to containers, so that they keep their identity; see `common.Common`."""
 
     cells: dict[int, Any]
 
@@ -56,7 +56,7 @@ class Numbers(Protocol):
         ...
 
     def add(self, cell: Any) -> int:
-        """Give a container a number."""
+        """Assign a number to a container."""
         ...
 
     def known(self, number: Any) -> Any:
@@ -64,16 +64,16 @@ class Numbers(Protocol):
         ...
 
     def arrive(self, number: Any, cell: Any) -> Any:
-        """Take over a container with its number, and return it."""
+        """Add a container with its number, and return it."""
         ...
 
 
 def decode(form: Any, common: Numbers | None = None) -> Any:
-    """Return the value that ``form`` stands for; raises `BadValue` for anything `encode` would not have made.
+    """Return the value of ``form``; raises `BadValue` for anything that `encode` cannot make.
 
     Args:
         form: made by `encode`.
-        common: the containers that are known by number, if the form may speak of any.
+        common: the table of numbered containers, if the form may refer to one.
     """
     try:
         return _decode(form, 0, common)
@@ -82,12 +82,12 @@ def decode(form: Any, common: Numbers | None = None) -> Any:
 
 
 def encode(value: Any, depth: int = 0, common: Numbers | None = None) -> Any:
-    """Return ``value`` as something the ``json`` module writes; containers other than lists carry a tag.
+    """Return the form of ``value``, which the ``json`` module can write; containers other than lists have a tag.
 
     Args:
-        value: what to send.
-        depth: of the containers around it.
-        common: gives containers numbers, so that they keep their identity; without it they become copies.
+        value: the value to send.
+        depth: number of containers around it.
+        common: assigns numbers to containers, so that they keep their identity; without it they become copies.
     """
     kind = type(value)
     if kind is int:
@@ -104,15 +104,15 @@ def encode(value: Any, depth: int = 0, common: Numbers | None = None) -> Any:
 
 
 def encode_content(value: Any, depth: int = 0, common: Numbers | None = None) -> Any:
-    """Return the form of a container's content, whether or not the container itself has a number."""
+    """Return the form of a container's content, without the number of the container itself."""
     kind = type(value)
-    if kind in ATOMS or kind is int:
-        return encode(value)  # what a subclass has been flattened to
+    if kind in ATOMS:
+        return encode(value)  # a flattened subclass
     depth += 1
     if kind is list:
         kinds = set(map(type, value))
         if kinds <= SIMPLE or (kinds == _INT and min(value) >= -_PLAIN_INT and max(value) < _PLAIN_INT):
-            return value[:]  # not the list itself: who holds it is counted
+            return value[:]  # a copy, because `common.is_shared` counts references to the list
         return [encode(item, depth, common) for item in value]
     if kind is tuple:
         return {"tuple": [encode(item, depth, common) for item in value]}
@@ -130,7 +130,7 @@ def encode_content(value: Any, depth: int = 0, common: Numbers | None = None) ->
         return {"array.array": [value.typecode, [encode(item) for item in value]]}
     if kind in VIEWS:
         return {VIEWS[kind]: [encode(item, depth, common) for item in value]}
-    if kind is slice and is_whole(value):
+    if kind is slice and is_leaf(value):
         return {"slice": [encode(part) for part in (value.start, value.stop, value.step)]}
     if kind in _CONSTANTS:
         return {"constant": _CONSTANTS[kind]}
@@ -154,19 +154,19 @@ def _encode_other(value: Any, kind: type, depth: int, common: Numbers | None) ->
     named = fields_of(kind)
     if named is not None:
         return {"namedtuple": [kind.__name__, named, [encode(item, depth, common) for item in tuple(value)]]}
-    for base in () if behaves_otherwise(kind) else BASES:
+    for base in () if overrides_behaviour(kind) else BASES:
         if isinstance(value, base):
             return encode_content(flatten(value, base), depth - 1, common)
     if hasattr(kind, "__next__") and _copy_iterators:
         return {"iterator": [encode(item, depth, common) for item in _bounded(value)]}
-    raise BadValue("type", f"a value of type {kind.__name__} cannot leave the program; only plain values can")
+    raise BadValue("type", f"a value of type {kind.__name__} cannot be sent; only plain values can")
 
 
 _copy_iterators = True
 
 
-def keep_iterators() -> None:
-    """Let iterators have no plain form: reading them here would run code that tests may not want to run yet."""
+def refuse_iterators() -> None:
+    """Let iterators have no plain form: reading them would run code before the tests ask for it."""
     global _copy_iterators
     _copy_iterators = False
 
@@ -266,24 +266,24 @@ def _decode_text(tag: str, body: Any) -> Any:
     return bytes.fromhex(body) if tag == "bytes" else bytearray.fromhex(body)
 
 
-_room = _digits = math.inf  # what is left of `MOST_ITEMS` to the values of a reply; `MOST_DIGITS`
+_items_left = _digits = math.inf  # of `MOST_ITEMS` for the values of a reply; `MOST_DIGITS`
 
 
-def bound(items: float, digits: float) -> None:
-    """Allow the values that are decoded next so many items in ranges and counters, and so many digits in a number."""
-    global _room, _digits
-    _room, _digits = items, digits
+def set_limits(items: float, digits: float) -> None:
+    """Limit the items in ranges and counters, and the digits of a number, of the values that are decoded next."""
+    global _items_left, _digits
+    _items_left, _digits = items, digits
 
 
 def use_counts(items: list[tuple[Any, Any]]) -> None:
-    """Count what a counter's counts make of themselves; raises `BadValue` beyond what is allowed."""
+    """Subtract the total of a counter from the items left; raises `BadValue` if they are used up."""
     _use(sum(count for _, count in items if type(count) is int and count > 0))
 
 
 def _use(items: int) -> None:
-    global _room
-    _room -= max(0, items)
-    if _room < 0:
+    global _items_left
+    _items_left -= max(0, items)
+    if _items_left < 0:
         raise BadValue("size", f"ranges and counts of more than {MOST_ITEMS} items")
 
 

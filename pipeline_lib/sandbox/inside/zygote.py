@@ -1,20 +1,21 @@
 """The fork server inside a jail: one forked child per program.
 
-Promises: it never sees a program or a test.  A child waits, confined, on a channel of its own; the other end of the
-channel goes to the judge, who sends the job straight to the child.  (A kernel of the jail's own can pass no descriptor
-out; there the channel is a connection to where the judge listens, ``meet`` in the configuration.)  ``next`` kills the
-child, reports what it used, empties the scratch folder and offers a fresh child; ``gone`` does so for a child that
-closed its channel and may be dead already; ``poll`` reports what the child uses now; limits, as a JSON object, replace
-the child on offer by one that has these.
-When the judge goes away this process ends, and with it everything in the jail.
+Promises: it never sees a program or a test.  A confined child waits on a channel of its own; the other end of the
+channel is passed to the judge, who sends the job directly to the child.  (A jail with its own kernel cannot pass a
+descriptor out; there the child connects to a socket of the judge, ``meet`` in the configuration.)
 
-Runs as `runtime.start` says, with the number of the descriptor that holds the control socket (SOCK_SEQPACKET), or the
-path of that socket; the first message is the configuration.
+Commands of the judge: ``next`` kills the child, reports its usage, empties the scratch folder and offers a new child;
+``gone`` does the same for a child that closed its channel and may be dead already; ``poll`` reports the child's usage
+so far; limits, as a JSON object, replace the waiting child by one with these limits.  When the judge closes the
+connection, this process ends, and with it everything in the jail.
+
+Started by `runtime.start` with the number of the descriptor of the control socket (SOCK_SEQPACKET), or the path of that
+socket; the first message is the configuration.
 """
 
 from __future__ import annotations
 
-import _socket as socket  # the module socket itself weighs more, and every fork copies it
+import _socket as socket  # smaller than the module socket, which every fork would copy
 import gc
 import json
 import os
@@ -31,25 +32,25 @@ PRELOAD = (
     "typing",
 )
 _SIGKILL = 9
-_LAST_BREATH_S = 0.05  # a dying process closes its channel a moment before it is dead
+_EXIT_GRACE_S = 0.05  # an ending process closes its channel a moment before it can be waited for
 
 
 class Zygote:
-    """The fork server: its configuration and the child on offer."""
+    """The fork server: its configuration and the waiting child."""
 
     def __init__(self, control: socket.socket, config: dict[str, Any]) -> None:
         self.control = control
         self.scratch = config["scratch"]
         self.confine = confine.prepare_filter(bytes.fromhex(config["program_filter"])) if config["filter"] else None
-        self.alone = os.getpid() == 1  # then the kernel ends all children with it
+        self.alone = os.getpid() == 1  # the kernel ends all children with process 1
         self.meet = config.get("meet")
         self.threads_base, self.extra_mb = config["threads_base"], config["extra_mb"]
         self.usual: dict[str, Any] = config["limits"]
-        self.usual_resources = self._resources(self.usual)  # what can be made before a fork is made once
+        self.usual_resources = self._resources(self.usual)  # computed once, before the forks
         self.pid = 0
 
     def offer(self, limits: dict[str, Any] | None = None) -> None:
-        """Fork a child with ``limits``, the usual ones for None, and hand the judge its channel."""
+        """Fork a child with ``limits`` (None: the usual ones) and pass its channel to the judge."""
         if self.meet is not None:
             channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             channel.connect(self.meet)
@@ -65,7 +66,7 @@ class Zygote:
         ours.close()
 
     def probe(self) -> dict[str, bool]:
-        """Have a first child try what must not work."""
+        """Fork a first child that tries forbidden operations; return which of them failed."""
         ours, theirs = socket.socketpair()
         self._fork(theirs, None)
         theirs.close()
@@ -75,17 +76,17 @@ class Zygote:
         while part := ours.recv(1 << 16):
             answer += part
         ours.close()
-        self._reap()
+        self.reap()
         return dict(messages.read_reply(answer[4:])[2])
 
     def serve(self) -> None:
-        """Obey the judge until it goes away."""
+        """Execute the judge's commands until it closes the connection."""
         while True:
             command = self.control.recv(1 << 12)
             if command == b"poll":
                 self.control.send(self._poll())
             elif command in (b"next", b"gone"):
-                self.control.send(self._reap(_LAST_BREATH_S if command == b"gone" else 0.0))
+                self.control.send(self.reap(_EXIT_GRACE_S if command == b"gone" else 0.0))
                 try:
                     scratch.wipe(self.scratch)
                 except OSError:
@@ -93,18 +94,14 @@ class Zygote:
                     return
                 self.offer()
             elif command.startswith(b"{"):
-                self._reap()
+                self.reap()
                 self.offer(json.loads(command))
             else:
                 return
 
-    def end(self) -> None:
-        """End the child on offer."""
-        self._reap()
-
     def _fork(self, channel: socket.socket, limits: dict[str, Any] | None) -> None:
         parent = os.getpid()
-        open_nothing()  # for the child alone; here, where it costs no copied pages
+        redirect_to_dev_null()  # for the child; before the fork it copies no pages
         self.pid = os.fork()
         if self.pid == 0:
             try:
@@ -113,7 +110,7 @@ class Zygote:
                 if not self.alone:
                     confine.die_with_parent()
                 if self.alone or os.getppid() == parent:
-                    # Limits first, for the filter does not let a program set any.
+                    # Before the filter, which forbids setting limits.
                     confine.limit_resources(self.usual_resources if limits is None else self._resources(limits))
                     if self.confine is not None:
                         self.confine()
@@ -134,8 +131,8 @@ class Zygote:
             cpu = -1.0  # it has ended
         return struct.pack("=did", cpu, *scratch.content(self.scratch))
 
-    def _reap(self, patience_s: float = 0.0) -> bytes:
-        """End the child, giving it ``patience_s`` to end by itself.
+    def reap(self, patience_s: float = 0.0) -> bytes:
+        """End the child after giving it ``patience_s`` to end by itself.
 
         Returns:
             Its wait status, whether it had to be killed, its CPU seconds and peak resident KiB.
@@ -147,33 +144,34 @@ class Zygote:
             if pid == 0:
                 time.sleep(0.001)
         if pid == 0:
-            os.kill(self.pid, _SIGKILL)  # it has not been waited for, so the number is its own
+            os.kill(self.pid, _SIGKILL)  # it has not been waited for, so the pid is still its own
             _, status, usage = os.wait4(self.pid, 0)
-        forced = pid == 0 and status & 0x7F == _SIGKILL  # another status says that it was about to end by itself
+        forced = pid == 0 and status & 0x7F == _SIGKILL  # with any other status it was already ending
         return struct.pack("=iidd", status, forced, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
 
 
 def preload(names: list[str]) -> None:
-    """Import what programs often use."""
+    """Import modules that programs often use."""
+    # Without hooks for forks: random would seed itself in every child, which gets the job's seed anyway.
     register, os.register_at_fork = os.register_at_fork, lambda **hooks: None
     for name in (*PRELOAD, *names):
         __import__(name)
-    os.register_at_fork = register  # random would seed itself in every child, and the job's seed comes anyway
+    os.register_at_fork = register
 
 
-def open_nothing() -> None:
-    """Make the first three descriptors a /dev/null of this process' own.
+def redirect_to_dev_null() -> None:
+    """Open /dev/null anew for the first three descriptors.
 
-    Locks and flags of one that all programs share would outlive the program that set them.
+    Locks and flags of an open file that all programs share would outlive the program that set them.
     """
-    nothing = os.open("/dev/null", os.O_RDWR)
+    null = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
-    os.close(nothing)
+        os.dup2(null, descriptor)
+    os.close(null)
 
 
 def move_packages(stdlib: str) -> None:
-    """Let packages that are loaded already find their modules in ``stdlib``, which programs can read."""
+    """Let loaded packages find their modules in ``stdlib``, which programs can read."""
     before = os.__file__.rpartition("/")[0]
     for module in list(sys.modules.values()):
         if hasattr(module, "__path__"):
@@ -184,9 +182,9 @@ def move_packages(stdlib: str) -> None:
 
 
 def confine_self(config: dict[str, Any]) -> None:
-    """Give up what neither the fork server nor any program needs."""
+    """Drop the rights that neither the fork server nor any program needs."""
     os.chdir(config["scratch"])
-    open_nothing()
+    redirect_to_dev_null()
     if config["uid"] is not None:
         confine.become(config["uid"])
     elif os.geteuid() == 0:
@@ -196,13 +194,13 @@ def confine_self(config: dict[str, Any]) -> None:
     confine.forbid_new_privileges()
     if config["readable"] is not None and confine.landlock_version():
         confine.confine_files(config["readable"], config["writable"])
-    confine.forbid_leftovers()
+    confine.forbid_persistent_resources()
     if config["filter"]:
         confine.prepare_filter(bytes.fromhex(config["filter"]))()
 
 
 def open_control(where: str) -> socket.socket:
-    """Return the control socket: a descriptor by its number, or a connection to the socket at a path."""
+    """Return the control socket, given the number of a descriptor or the path of a socket."""
     if where.isdigit():
         return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, int(where))
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -211,7 +209,7 @@ def open_control(where: str) -> socket.socket:
 
 
 def main() -> None:
-    """Read the configuration, give up rights, serve."""
+    """Read the configuration, drop rights, serve."""
     control = open_control(sys.argv[1])
     config = json.loads(control.recv(1 << 18))
     if config["path"]:
@@ -219,7 +217,7 @@ def main() -> None:
     sys.path[:] = config["path"] or [*sys.path, *config["packages"]]
     try:
         preload(config["preload"])
-        huge_pages.hold_interpreter()
+        huge_pages.move_interpreter()
         confine_self(config)
         child.warm_up()
         gc.collect()
@@ -227,7 +225,7 @@ def main() -> None:
         gc.freeze()
         zygote = Zygote(control, config)
         facts: dict[str, Any] = {"python": sys.version.split()[0], "pid": os.getpid(), **zygote.probe()}
-        child.settle()
+        child.configure_values()
         control.send(json.dumps(facts).encode())
     except Exception as error:
         control.send(json.dumps({"error": type(error).__name__ + ": " + str(error)}).encode())
@@ -236,4 +234,4 @@ def main() -> None:
     try:
         zygote.serve()
     finally:
-        zygote.end()
+        zygote.reap()
