@@ -1,11 +1,11 @@
-"""The broker: gives jobs to judges, and replaces judges that die.
+"""The broker: assigns jobs to judges, and replaces judges that die.
 
 Promises: every job leads to exactly one answer; a job whose worker died is tried on another one; a timeout is confirmed
 by a second run before it is final; when the client ends, everything ends.
 
-`entry` decides about jobs whose workers are killed again and again.
+`entry` decides about jobs that lose several workers.
 
-It is small, single-threaded and started as a new process (never forked from a trainer), so that forking judges is
+The broker is small, single-threaded and started as a new process (never forked from a trainer), so forking judges is
 cheap.
 """
 
@@ -28,23 +28,23 @@ from pipeline_lib.sandbox.entry import Entry
 from pipeline_lib.sandbox.orphans import make_run_folder
 from pipeline_lib.sandbox.slots import START_S, Slot
 
-_DRAIN_S = 10.0  # a job that has to run alone waits for an empty queue, but not for longer
+_DRAIN_S = 10.0  # the longest time that a job that has to run alone waits for an empty queue
 _BROKEN_S = 60.0  # seconds without any worker before giving up
 
 
 class Broker:
-    """The state of the broker; `run` is its life."""
+    """The state of the broker, and its event loop `run`."""
 
     def __init__(self, client: socket.socket, config: dict[str, Any]) -> None:
         self.config = config
         self.selector = selectors.DefaultSelector()
         self.client = Client(client, self.selector)
-        # Where there is one slot only, a second one stands by while a job runs alone.
+        # With one slot, a second one stands by while a job runs alone.
         self.slots = [Slot(index) for index in range(max(2, config["slots"]))]
         self.queue: deque[Entry] = deque()
         self.suspects: deque[Entry] = deque()
         self.alone: Entry | None = None  # the suspect that runs now
-        self.killed_idle = float("-inf")  # when a worker was killed last that had no program
+        self.killed_idle = float("-inf")  # when a worker without a program was last killed
         self.reason = ""
         self.restarts = 0
         self.done = 0
@@ -53,7 +53,7 @@ class Broker:
         self.parent = os.getppid()
 
     def run(self) -> None:
-        """Serve until the client is gone."""
+        """Serve until the client disconnects."""
         self.slots[0].start(self.config, self.selector)
         try:
             while True:
@@ -64,10 +64,10 @@ class Broker:
                     if key.data is None:
                         if mask & selectors.EVENT_WRITE:
                             self.client.flush()
-                        if mask & selectors.EVENT_READ and not self._hear_client():
+                        if mask & selectors.EVENT_READ and not self._receive_from_client():
                             return
                     else:
-                        self._hear_slot(key.data)
+                        self._receive_from_slot(key.data)
                 if os.getppid() != self.parent:
                     return
                 self._watch()
@@ -81,14 +81,14 @@ class Broker:
 
     # -- the client -------------------------------------------------------------------------------------------------
 
-    def _hear_client(self) -> bool:
-        """Take in what the client sends; return False if it is gone."""
-        frames = self.client.hear()
+    def _receive_from_client(self) -> bool:
+        """Handle the frames of the client; return False if it has disconnected."""
+        frames = self.client.receive()
         if frames is None:
             return False
         for head, body in frames:
             if "health" in head:
-                self.client.tell({"health": self._health()})
+                self.client.send({"health": self._health()})
             elif "forget" in head:
                 unwanted = set(head["forget"])
                 self.queue = deque(entry for entry in self.queue if entry.number not in unwanted)
@@ -112,7 +112,7 @@ class Broker:
     # -- jobs -------------------------------------------------------------------------------------------------------
 
     def _assign(self) -> float | None:
-        """Give waiting jobs to idle slots, start slots that are missing; return when to look again, in seconds."""
+        """Assign waiting jobs to idle slots, start missing slots; return the seconds until the next call."""
         now = time.monotonic()
         if self.alone is not None and any(slot.entry is self.alone for slot in self.slots):
             return 0.2
@@ -142,7 +142,7 @@ class Broker:
         return 0.2 if self.queue and not idle else 1.0
 
     def _assign_alone(self, now: float) -> float:
-        """Give the first of the suspects to a slot once no other job runs and another worker stands by."""
+        """Assign the first suspect to a slot when no other job runs and another worker stands by."""
         if not any(slot.entry is not None for slot in self.slots):
             ready = [slot for slot in self.slots if slot.ready]
             patient = now < self.suspects[0].first_lost + _BROKEN_S
@@ -159,7 +159,7 @@ class Broker:
             self._lost(slot)
 
     def _retry(self, entry: Entry, slot: Slot, killed: bool, reason: str) -> None:
-        """Try a job again whose worker died with its program, or judge it; ``killed`` if no known act can do that."""
+        """Retry or end a job whose worker died with its program; ``killed``: no action of a program can cause it."""
         entry.avoid = slot.index
         fate = entry.lost(killed, reason, self.killed_idle)
         if fate is not None:
@@ -168,7 +168,7 @@ class Broker:
             (self.suspects if entry.is_suspect else self.queue).append(entry)
 
     def _retry_untouched(self, entry: Entry, slot: Slot, head: wire.Head) -> None:
-        """Try a job again whose program never came to a worker: it died before, or none could be started."""
+        """Retry a job whose program never reached a worker: it died before, or none could be started."""
         entry.avoid = slot.index
         fate = entry.lost_untouched(head["jail"], head["died"])
         if head["jail"]:
@@ -180,12 +180,12 @@ class Broker:
 
     def _end(self, entry: Entry, status: str, reason: str) -> None:
         """Tell the client the status of a job that got no verdict."""
-        self.client.tell({"n": entry.number, "status": status, "error": reason, "attempts": entry.attempts})
+        self.client.send({"n": entry.number, "status": status, "error": reason, "attempts": entry.attempts})
 
     # -- slots ------------------------------------------------------------------------------------------------------
 
-    def _hear_slot(self, slot: Slot) -> None:
-        frames = slot.hear()
+    def _receive_from_slot(self, slot: Slot) -> None:
+        frames = slot.receive()
         if frames is None:
             self._lost(slot)
             return
@@ -199,12 +199,12 @@ class Broker:
                 self._lost_idle(head["idle_death"])
                 slot.ready = slot.ready and (head["ready"] or slot.entry is not None)
                 if not slot.ready:
-                    slot.allow(START_S)
+                    slot.set_deadline(START_S)
             elif slot.entry is not None:
                 entry, slot.entry = slot.entry, None
                 if "died" in head:
                     slot.ready = head["ready"]
-                    slot.allow(START_S)
+                    slot.set_deadline(START_S)
                     if head["began"]:
                         self.restarts += 1
                         self._retry(entry, slot, head["outside"], head["died"])
@@ -215,7 +215,7 @@ class Broker:
                     self.queue.append(entry)
                 else:
                     self.done += 1
-                    self.client.tell({"n": entry.number, "attempts": entry.attempts}, body)
+                    self.client.send({"n": entry.number, "attempts": entry.attempts}, body)
 
     def _ready(self, slot: Slot, head: wire.Head) -> None:
         slot.ready = True
@@ -223,24 +223,24 @@ class Broker:
         if not self.announced:
             self.announced = True
             self.config["jails"] = [head["ready"]]
-            self.client.tell({"ready": head["ready"], "isolation": head["facts"]["isolation"]})
+            self.client.send({"ready": head["ready"], "isolation": head["facts"]["isolation"]})
 
     def _broken(self, slot: Slot, reason: str) -> None:
-        """Deal with a judge that cannot start its jail."""
+        """Handle a judge that cannot start its jail."""
         slot.stop(self.selector)
         slot.broken += 1
         slot.start_at = time.monotonic() + min(0.05 * 2**slot.broken, 5.0)
         self.reason = reason
         if not self.announced:
-            self.client.tell({"broken": reason})
+            self.client.send({"broken": reason})
 
     def _lost(self, slot: Slot) -> None:
-        """Deal with a judge that is gone."""
+        """Handle a judge that has ended."""
         entry, started = slot.entry, slot.ready
         status = slot.stop(self.selector)
         ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         killed = ended_by == signal.SIGKILL
-        if entry is not None and ended_by == signal.SIGXCPU:  # of CPU time nobody else can have taken any
+        if entry is not None and ended_by == signal.SIGXCPU:  # CPU time is not affected by other processes
             self.restarts += 1
             self._end(entry, "timeout", "the tests took too long on the program's values, in a step without an end")
         elif entry is not None:
@@ -252,7 +252,7 @@ class Broker:
             self._broken(slot, "the judge died while it started its jail")
 
     def _lost_idle(self, killed: bool) -> None:
-        """Deal with the end of a worker that had no program; that somebody killed it clears all suspects."""
+        """Handle the end of a worker without a program; if it was killed, no job is suspect any more."""
         self.restarts += 1
         if not killed:
             return
@@ -263,12 +263,12 @@ class Broker:
         self.suspects.clear()
 
     def _watch(self) -> None:
-        """Kill judges that take far longer than their job may; give jobs back when no worker can be had at all."""
+        """Kill judges that are stuck; end all jobs as infra_error if no worker can be started for a minute."""
         now = time.monotonic()
         if any(slot.ready for slot in self.slots[: self.config["slots"]]) or not (self.queue or self.suspects):
             self.last_ready = now
         elif now > self.last_ready + _BROKEN_S:
-            self.last_ready = now  # what comes later has another chance
+            self.last_ready = now  # later jobs get the same time
             for waiting in (self.queue, self.suspects):
                 while waiting:
                     reason = f"no worker could be started for {_BROKEN_S:g} s: {self.reason or 'each was killed'}"

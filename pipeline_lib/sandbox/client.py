@@ -23,7 +23,7 @@ class Client:
         connection.setblocking(False)
         selector.register(connection, selectors.EVENT_READ, None)
 
-    def hear(self) -> list[tuple[wire.Head, bytes]] | None:
+    def receive(self) -> list[tuple[wire.Head, bytes]] | None:
         """Return the frames that have arrived, None if the client has disconnected."""
         try:
             data = self._connection.recv(1 << 20)
@@ -33,7 +33,7 @@ class Client:
             return None
         return self._frames.feed(data) if data else None
 
-    def tell(self, head: wire.Head, body: bytes = b"") -> None:
+    def send(self, head: wire.Head, body: bytes = b"") -> None:
         """Queue a frame for the client; `flush` sends it."""
         self.outgoing += wire.pack(head, body)
 

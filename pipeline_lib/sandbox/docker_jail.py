@@ -1,9 +1,9 @@
 """A jail in a container: one per slot, long-lived, hardened, without ``exec``.
 
-The container runs the fork server as its process 1, connects back through a socket in a folder that both sides see, and
-removes itself when the connection closes.  So it also ends when the judge, the broker or the trainer is killed.  With
-another runtime, such as gVisor, the container may have a kernel of its own, which cannot pass descriptors to this one.
-Then every child gets a connection of its own.
+The container runs the fork server as its process 1, connects back through a socket in a shared folder, and removes
+itself when the connection closes.  So it also ends when the judge, the broker or the trainer is killed.  With another
+runtime, such as gVisor, the container may have its own kernel, which cannot pass descriptors to this one.  Then every
+child gets a separate connection.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def start_docker(slot: int, config: dict[str, Any]) -> Worker:
             "program_filter": config["filters"].get("program_connected" if apart else "program", ""),
         }
         worker = Worker(jail, control, config | inside, meeting)
-        undo.pop_all()  # from here on all of it is the worker's
+        undo.pop_all()  # the worker owns the resources from here on
     worker.facts["no_files"] = True  # the files in a container are those of its image, not of this machine
     return worker
 
@@ -74,13 +74,13 @@ class DockerJail:
         import docker.errors
 
         with suppress(JailError), daemon() as client, suppress(docker.errors.NotFound):
-            with suppress(docker.errors.APIError):  # it is being removed already
+            with suppress(docker.errors.APIError):  # it may already be being removed
                 client.api.remove_container(self.container, force=True, v=True)
             client.api.wait(self.container, condition="removed", timeout=10)
         return ""
 
     def killed_from_outside(self) -> bool:
-        """Return True: nothing a program may do ends a fork server that is process 1 of its container."""
+        """Return True: a program cannot end a fork server that is process 1 of its container."""
         return True
 
 
@@ -89,7 +89,7 @@ def _listen(place: Path, kind: socket.SocketKind) -> socket.socket:
     place.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, kind)
     listener.bind(str(place))
-    place.chmod(0o666)  # the program's user must reach it; the folder's name is not to be guessed
+    place.chmod(0o666)  # the program's user must reach it; the folder's name cannot be guessed
     listener.listen(1)
     return listener
 
@@ -115,8 +115,8 @@ def _check_image(name: str, image: Any, wanted: Sequence[str], flavour: str) -> 
     """Return the folders with packages in the image.
 
     Raises:
-        JailError: it was not made for this sandbox, or has not the packages that were asked for.
-        NoPackages: it has no numpy, which nobody has to ask for.
+        JailError: it was built for another version of the sandbox, or lacks requested packages.
+        NoPackages: it lacks numpy, the default.
     """
     labels = image.labels or {}
     if labels.get(LABEL) != contents_digest():
@@ -128,7 +128,7 @@ def _check_image(name: str, image: Any, wanted: Sequence[str], flavour: str) -> 
     if missing and missing != ["numpy"]:
         names = " ".join(wanted)
         raise JailError(
-            f"the image {name!r} has not the packages {missing}; build it again with "
+            f"the image {name!r} lacks the packages {missing}; build it again with "
             f"`python -m pipeline_lib.sandbox build-image --packages {names}`"
         )
     if flavour == "lean":
@@ -139,7 +139,7 @@ def _check_image(name: str, image: Any, wanted: Sequence[str], flavour: str) -> 
 
 
 def _options(config: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return what the container may do: next to nothing."""
+    """Return the options of the container, with as few rights as possible."""
     limits = config["limits"]
     memory = f"{limits['memory_mb'] + config['extra_mb'] + _CONTAINER_MB}m"
     uid = config["user"]
@@ -169,7 +169,7 @@ def _options(config: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _accept(listener: socket.socket, client: Any, jail: DockerJail, container: str) -> socket.socket:
-    """Wait until the fork server connects; raises JailError with the container's fate if it does not."""
+    """Wait until the fork server connects; raises JailError with the container's state if it does not."""
     from docker.errors import NotFound
 
     listener.settimeout(0.2)

@@ -67,7 +67,7 @@ class Slot:
         theirs.close()
         self.connection, self.ready, self.entry = ours, False, None
         self.frames = wire.Frames()
-        self.allow(START_S)
+        self.set_deadline(START_S)
         selector.register(ours, selectors.EVENT_READ, self)
 
     def give(self, entry: Entry) -> bool:
@@ -75,15 +75,15 @@ class Slot:
         assert self.connection is not None
         entry.attempts += 1
         self.entry = entry
-        self.allow(_OVERTIME * entry.wall_s + _LEAST_S)
+        self.set_deadline(_OVERTIME * entry.wall_s + _LEAST_S)
         try:
             self.connection.sendall(wire.pack({"n": entry.number}, entry.body))
         except OSError:
             return False
         return True
 
-    def allow(self, seconds: float) -> None:
-        """Let the judge take so long for what it does now."""
+    def set_deadline(self, seconds: float) -> None:
+        """Allow the judge ``seconds`` for its current step."""
         self.deadline = time.monotonic() + seconds
         self._worked = None
 
@@ -100,7 +100,7 @@ class Slot:
         self.deadline = time.monotonic() + _CHECK_S
         return False
 
-    def hear(self) -> list[tuple[wire.Head, bytes]] | None:
+    def receive(self) -> list[tuple[wire.Head, bytes]] | None:
         """Return the frames that have arrived from the judge, None once if it has ended."""
         if self.connection is None:
             return []

@@ -168,7 +168,7 @@ def test_a_late_judge_is_stuck_only_if_it_does_nothing(
     seconds = itertools.count(0.0, runnable_s or 0.0)
     monkeypatch.setattr(slots, "runnable_s", lambda pid: None if runnable_s is None else next(seconds))
     slot = Slot(0, pid=os.getpid())
-    slot.allow(60.0)
+    slot.set_deadline(60.0)
     assert not slot.is_stuck()
     for _ in range(100):
         slot.deadline = 0.0
@@ -176,7 +176,7 @@ def test_a_late_judge_is_stuck_only_if_it_does_nothing(
         if found:
             break
     assert found is stuck
-    slot.allow(60.0)
+    slot.set_deadline(60.0)
     assert not slot.is_stuck()
 
 
