@@ -19,8 +19,8 @@ from tasks.chain.side_by_side import run_chain
 from tasks.chain.workspaces import save_experiment
 from tasks.experiment.arms import RESULTS
 from tasks.identity.run import changes
-from tasks.runtime.conducting import conducted
 from tasks.runtime.progress import Progress, duration, shared_console
+from tasks.runtime.tracked_run import tracked_run
 from tasks.services.preloaded import preloaded
 
 PAGE = Path("report/index.html")
@@ -34,7 +34,7 @@ def experiment(
     run = str(runtime.flow_run.name)
     project = Path.cwd()
     params = load_params()
-    with conducted(params.environment.kind, run, params.model_dump(mode="json"), changes()):
+    with tracked_run(params.environment.kind, run, params.model_dump(mode="json"), changes()):
         worked = bring_up_to_date(chain, stale, project, run, jobs, variables, live)
         show_verdict(project, f"`{project / PAGE}`")
     return worked
@@ -66,7 +66,7 @@ def in_workspace(
         The experiment's commit.
     """
     settings = params.model_dump(mode="json")
-    with conducted(params.environment.kind, name, settings, changes(folder), study) as tracked:
+    with tracked_run(params.environment.kind, name, settings, changes(folder), study) as tracked:
         chain, stale = chain_and_stale(folder)
         with preloaded(folder, len(stale), jobs) as libraries:
             bring_up_to_date(chain, stale, folder, name, jobs, libraries())

@@ -21,8 +21,8 @@ from pipeline_lib.settings.load import validate_params
 from pipeline_lib.tracking.processes import own_process
 from tasks.chain.form import AS_IT_IS, OVERRIDE, asked, choice, settings_by_name
 from tasks.chain.workspaces import change_settings, free_name, uncommitted, with_files_of, workspace
-from tasks.runtime.conducting import watch_states
 from tasks.runtime.exit_status import explain_in_logs
+from tasks.runtime.tracked_run import watch_states
 from tasks.services.crashed import heartbeat_automation, mark_crashed
 
 ABOUT_RUNS = (

@@ -17,9 +17,9 @@ from tasks.chain.study_file import STUDIES, read_study
 from tasks.chain.study_page import conclusion, record_study, write_page
 from tasks.chain.study_plan import PAGES, fix_plan
 from tasks.chain.workspaces import change_settings, free_name, git, uncommitted, workspace
-from tasks.runtime.conducting import conducted
 from tasks.runtime.exit_status import explain_in_logs
 from tasks.runtime.progress import Progress
+from tasks.runtime.tracked_run import tracked_run
 
 
 @flow(name="study", validate_parameters=False)
@@ -40,7 +40,7 @@ def study(
         logger.warning("changes that are not committed are not part of this study: %s", ", ".join(left_out))
     folder, commit, reference = project / PAGES / name, git(project, "rev-parse", "HEAD"), settings[reference_of(asked)]
     with (
-        conducted(reference.environment.kind, in_mlflow(name), {}, {"stage": "study"}) as tracked,
+        tracked_run(reference.environment.kind, in_mlflow(name), {}, {"stage": "study"}) as tracked,
         Progress("study", "study-progress", own_estimate=True) as progress,
     ):
         plan = fix_plan(folder / "plan.json", asked, reference, known_cells(name))

@@ -13,14 +13,14 @@ import yaml
 
 from pipeline_lib import storage
 from pipeline_lib.report import cost_tables, result_figures, result_tables, training_figures
-from pipeline_lib.report.behind import behind, linked
 from pipeline_lib.report.code import STYLE
 from pipeline_lib.report.data import ReportData
+from pipeline_lib.report.episodes import RULE, pick_episodes
 from pipeline_lib.report.paper import for_a_paper
+from pipeline_lib.report.problem_tables import linked, problem_tables
 from pipeline_lib.report.result_tables import between, team_name
 from pipeline_lib.report.style import Figure, Link
 from pipeline_lib.report.text import cell, count, sentence_only, typeset
-from pipeline_lib.report.to_read import RULE, to_read
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -37,7 +37,7 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
     primary = verdict["comparisons"]["base"]
     difference = primary["difference"]
     after, before = primary["means"]
-    episodes = to_read(data.first_episodes, data.metric, info)
+    episodes = pick_episodes(data.first_episodes, data.metric, info)
     context = {
         "name": data.name,
         "verdict": verdict,
@@ -62,9 +62,11 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         "behaviour": result_figures.behaviour(data),
         "own": own,
         "about": typeset(data.about.sentence()) if data.about else "",
-        "to_read": episodes,
+        "episode_pairs": episodes,
         "rule": RULE,
-        "behind": behind(data, result_tables.ordinary(data), {item.problem: item.anchor for item in episodes}),
+        "problem_tables": problem_tables(
+            data, result_tables.ordinary(data), {item.problem: item.anchor for item in episodes}
+        ),
         "paper": for_a_paper(data),
         "faults": [
             f"Step {point['step']} of seed {seed}: {'; '.join(point['faults'])}"

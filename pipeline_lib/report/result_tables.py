@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipeline_lib.environment_api.metrics import Metric, describe
-from pipeline_lib.report.behind import linked
 from pipeline_lib.report.data import ReportData
+from pipeline_lib.report.problem_tables import linked
 from pipeline_lib.report.style import Table
 from pipeline_lib.report.text import typeset
 

@@ -1,7 +1,7 @@
-"""What happened, in MLflow: the only package here that imports it (late, in a thread of its own).
+"""Tracking with MLflow: the only package of the library that imports it (late, in a separate thread).
 
-`tracker.Tracker` is the way in.  Operations (`operations`) wait in a file (`journal`) until a thread has sent them to
-the server (`recorder`).
+Use `tracker.Tracker`.  Operations (`operations`) are stored in a file (`journal`) until a thread has sent them to the
+server (`recorder`).
 """
 
 from pipeline_lib.tracking.championship import Contender

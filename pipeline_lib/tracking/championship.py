@@ -1,12 +1,12 @@
-"""Who is champion.  The rule is fixed here, and nothing else gives the alias:
+"""The rule by which a team gets the alias ``champion``; no other code sets the alias.
 
-A team becomes champion when it was tested and its run's verdict against the base is IMPROVED (which no team gets that
-fails a guard), when the run followed its plan, and when there is no champion yet, or one that was tested on the same
-problems by the same metric and is not as good.  Champions that were never tested do not count as champions.  In every
-other case the champion stays: figures on other problems, or by another metric, cannot be compared.
+A team becomes champion if it was tested, its run's verdict against the base is IMPROVED (a team that fails a guard
+never gets this verdict), the run followed its plan, and there is no champion yet, or one with a lower value of the same
+metric on the same test problems.  A version that was never tested does not count as champion.  Otherwise the champion
+stays, because values on other problems or of another metric cannot be compared.
 
-A team is its weights: a run that is made again under its name with other weights is a contender like any other.  The
-champion's own weights, tested again on the same problems by the same metric, keep the newest figure.
+A team is identified by its weights: a repeated run with the same name and other weights is a new contender.  If the
+champion's own weights are tested again on the same problems by the same metric, the newest value is stored.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ IMPROVED = "IMPROVED"
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A team as its test has shown it.
+    """The test result of a team.
 
     Attributes:
         team: its checkpoint's name within its run.
         run: name of the run.
         verdict: the verdict against the base: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE.
-        plan_faults: where the run left its plan, in words; empty: it followed it.
+        plan_faults: deviations from the plan, in words; empty if there are none.
         problems: digest of the test problems' content.
-        metric: what it was tested by; greater is better.
+        metric: the primary metric; greater is better.
         value: mean of the metric on the test problems, over the run's training seeds.
         weights: digest of the team's weights; empty: unknown.
     """
@@ -53,22 +53,22 @@ class Contender:
 
     @classmethod
     def from_tags(cls, tags: Mapping[str, str]) -> Contender | None:
-        """Return the test that a version's tags tell of, or None: it was never tested."""
+        """Return the test in a version's tags, or None if it was never tested."""
         found = {field.name: tags.get(f"symposium.test.{field.name}", "") for field in dataclasses.fields(cls)}
         if not found["value"]:
             return None
-        return cls(**{**found, "value": float(found["value"])})  # type: ignore[arg-type]
+        return cls(**{**found, "value": float(found["value"])})  # type: ignore[arg-type]  # the other fields are str
 
     def __str__(self) -> str:
         return f"{self.team} of {self.run}"
 
 
 def decide(candidate: Contender, present: Contender | None) -> tuple[bool, str]:
-    """Return whether a team is champion from now on, and why or why not, as a sentence.
+    """Return whether the candidate becomes or stays champion, and the reason as a sentence.
 
     Args:
         candidate: the team just tested.
-        present: the champion; None: there is none that was tested.
+        present: the current champion; None if there is none that was tested.
     """
     stays = f"the champion stays {present}" if present else "there is still no champion"
     by = f"{candidate.metric} {candidate.value:.4f}"

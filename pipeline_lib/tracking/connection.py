@@ -1,4 +1,4 @@
-"""Connections to where tracking goes.  Requests give up after seconds, not minutes."""
+"""Connections to the tracking store, with timeouts of seconds instead of minutes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ COLUMNS = (
     "tags.`stage`",
     "tags.`seed`",
 )
-"""What the list of runs shows beside name, time and duration, as MLflow's page names columns."""
+"""Columns of the list of runs besides name, time and duration, by their names in the MLflow UI."""
 
 
 def connect(uri: str, home: Path) -> MlflowClient:
-    """Return a client for ``uri``; a SQLite database is made first if need be.
+    """Return a client for ``uri``; a SQLite database is created first if it does not exist.
 
-    Making it takes some seconds and must not be done by two processes at once, so it happens under the lock that all
-    processes of the project share.
+    Creating it takes some seconds and must not be done by two processes at once, so it happens under the project's
+    lock.
     """
-    # MLflow's own patience is minutes per request.  Ours is short: what cannot be sent now is kept and sent later.
+    # MLflow's default timeout is minutes per request.  Here it is short, because unsent data is stored and sent later.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     for name in ("mlflow", "alembic"):
@@ -47,10 +47,10 @@ def connect(uri: str, home: Path) -> MlflowClient:
 
 
 def experiment_id(client: MlflowClient, uri: str, home: Path, name: str) -> str:
-    """Return the id of the experiment ``name``, which is made or restored if need be, with its page's settings.
+    """Return the id of the experiment ``name``; create or restore it if necessary, and set the options of its page.
 
-    Without a server, artifacts get an address that does not name the folder, so that the project can be moved: a
-    server of the project serves them from ``home``.
+    Without a server, the address of artifacts does not contain the folder, so the project can be moved: a server of
+    the project serves them from ``home``.
     """
     with locked(home / LOCK):
         found = client.get_experiment_by_name(name)
@@ -68,9 +68,9 @@ def experiment_id(client: MlflowClient, uri: str, home: Path, name: str) -> str:
 
 @contextmanager
 def as_default(uri: str) -> Iterator[None]:
-    """Have ``uri`` as MLflow's default, without which its SQLite registry finds no logged model; not for two threads.
+    """Set ``uri`` as MLflow's default, without which its SQLite registry finds no logged model; not thread-safe.
 
-    MLflow also writes the default into ``os.environ``, from where other trackers and children would take it.
+    MLflow also writes the default into ``os.environ``, where other trackers and child processes would read it.
     """
     before = os.environ.get("MLFLOW_TRACKING_URI", "")
     mlflow.set_tracking_uri(uri)
@@ -83,13 +83,13 @@ def as_default(uri: str) -> Iterator[None]:
 
 
 def local_artifacts(home: Path, uri: str) -> Path | None:
-    """Return the folder behind the artifact address of a run that was made without a server; None for any other."""
+    """Return the artifact folder of a run that was created without a server; None for any other."""
     scheme, _, path = uri.partition(":/")
     return home / ARTIFACTS / path.lstrip("/") if scheme == "mlflow-artifacts" else None
 
 
 def _page(experiment: str) -> dict[str, str]:
-    """Return the tags by which MLflow's page shows an experiment as one of training, with useful columns."""
+    """Return the tags that set the UI's mode for model training, the columns and the note of an experiment."""
     view = {"selectedColumns": COLUMNS, "columnOrder": COLUMNS}
     return {
         "mlflow.experimentKind": "custom_model_development",

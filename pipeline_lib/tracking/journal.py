@@ -1,9 +1,9 @@
-"""Keeps operations in a file until a thread of its own has sent them.
+"""Stores operations in a file until a thread has sent them.
 
-Promises: `Journal.put` takes microseconds and never fails, whatever the server does.  What was put is in the file
-before `put` returns, so it survives ``kill -9``, and leaves the file only when it was sent: by this process, else by
-the next one that tracks to the same place.  A file belongs to the process that holds its lock, and the kernel frees
-that with the process.  One warning when the server goes away, one when it is back.  Memory stays bounded.
+Promises: `Journal.put` takes microseconds and never fails because of the server.  An operation is in the file before
+`put` returns, so it survives ``kill -9``, and is removed only after it was sent, by this process or by the next one
+with the same destination.  A file belongs to the process that holds its lock, which the kernel releases with the
+process.  There is one warning when the server becomes unavailable and one when it is back.  Memory is bounded.
 """
 
 from __future__ import annotations
@@ -29,48 +29,47 @@ log = logging.getLogger("symposium.tracking")
 _CHUNK = 1 << 20
 """Bytes that are read at a time."""
 _PAUSES_S = (0.5, 1.0)
-"""Before an operation that failed is tried again."""
+"""Pauses before an operation that failed is tried again."""
+_RETRY_S = 20.0
+"""Seconds between two attempts while the server is unavailable."""
 
 
 class Journal:
-    """A file, and a thread that sends what it holds.
+    """A file, and a thread that sends its operations.
 
     Args:
-        connect: makes the connection; called in the thread, again and again until it succeeds.
-        folder: where the files of all processes that track to one place lie.
-        interval_s: seconds between two sendings.
-        retry_s: seconds between two attempts while the server is away.
+        connect: creates the connection; called in the thread until it succeeds.
+        folder: folder of the files of all processes with the same destination.
+        interval_s: seconds between two rounds of sending.
 
     Attributes:
         recorder: the connection, once there is one.
-        refused: what was given up for good, and why, in words; complete once `close` has returned.
+        rejected: operations that were given up, and why; complete after `close` has returned.
     """
 
-    def __init__(
-        self, connect: Callable[[], Recorder], folder: Path, interval_s: float = 5.0, retry_s: float = 20.0
-    ) -> None:
+    def __init__(self, connect: Callable[[], Recorder], folder: Path, interval_s: float = 5.0) -> None:
         self.recorder: Recorder | None = None
-        self.refused: list[str] = []
+        self.rejected: list[str] = []
         self._connect = connect
         self._folder = folder
-        self._interval_s, self._retry_s = interval_s, retry_s
+        self._interval_s = interval_s
         self._path = folder / f"{time.time_ns()}-{os.getpid()}.jsonl"
         self._file: BinaryIO | None = None
         self._lock = threading.Lock()
         self._sent_bytes = 0
         self._put_count = self._sent_count = 0
-        self._asked = self._answered = 0
+        self._rounds_requested = self._rounds_done = 0
         self._round_done = threading.Condition()
         self._wake = threading.Event()
-        self._wake.set()  # connecting takes seconds, in which the work can begin
-        self._away_until = 0.0
+        self._wake.set()  # connect at once: it takes seconds
+        self._retry_at = 0.0
         self._warned = self._closing = False
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
         self._thread.start()
         atexit.register(self.close)
 
     def put(self, operation: Operation) -> None:
-        """Take an operation; never waits for the server and never raises."""
+        """Store an operation; never waits for the server and never raises."""
         with self._lock:
             try:
                 if self._file is None:
@@ -81,13 +80,13 @@ class Journal:
                 self._give_up(operation, error)
 
     def flush(self, timeout_s: float = 10.0) -> bool:
-        """Try now to send what was put so far; return whether all of it was sent."""
+        """Try now to send everything stored so far; return whether all of it was sent."""
         target = self._put_count
         with self._round_done:
-            self._asked += 1
-            asked = self._asked
+            self._rounds_requested += 1
+            requested = self._rounds_requested
             self._wake.set()
-            self._round_done.wait_for(lambda: self._answered >= asked, timeout_s)
+            self._round_done.wait_for(lambda: self._rounds_done >= requested, timeout_s)
         return self._sent_count >= target
 
     def close(self, timeout_s: float = 10.0) -> bool:
@@ -95,7 +94,7 @@ class Journal:
         if not self._closing:
             atexit.unregister(self.close)
             self._closing = True
-            self._away_until = 0.0  # one last attempt
+            self._retry_at = 0.0  # one last attempt
             self._wake.set()
             self._thread.join(timeout_s)
             if self._sent_count < self._put_count:
@@ -104,7 +103,7 @@ class Journal:
             elif self._file is not None:
                 self._path.unlink(missing_ok=True)
             if self._file is not None and not self._thread.is_alive():
-                self._file.close()  # and with it the lock: others may send what is left
+                self._file.close()  # releases the lock, so that others may send the rest
         return self._sent_count >= self._put_count
 
     def _open(self) -> BinaryIO:
@@ -118,30 +117,30 @@ class Journal:
         while not closing:
             self._wake.wait(self._interval_s)
             self._wake.clear()
-            asked, closing = self._asked, self._closing
-            if time.monotonic() >= self._away_until:
+            requested, closing = self._rounds_requested, self._closing
+            if time.monotonic() >= self._retry_at:
                 self._send()
             with self._round_done:
-                self._answered = asked
+                self._rounds_done = requested
                 self._round_done.notify_all()
 
     def _send(self) -> None:
         try:
             if self.recorder is None:
                 self.recorder = self._connect()
-                self._send_what_others_left()
+                self._send_orphaned()
             while lines := self._read():
                 self._apply(lines)
                 self._forget(lines)
             if self._warned:
                 self._warned = False
                 log.warning("tracking: the server is back, everything was sent")
-        except Exception as error:
-            self._away_until = time.monotonic() + self._retry_s
+        except Exception as error:  # MLflow raises many types; the operations stay in the file
+            self._retry_at = time.monotonic() + _RETRY_S
             self._warn(_first_line(error))
 
     def _read(self) -> list[bytes]:
-        """Return the next lines that were not sent."""
+        """Return the next unsent lines."""
         with self._lock:
             if self._file is None:
                 return []
@@ -149,7 +148,7 @@ class Journal:
             return self._file.readlines(_CHUNK)
 
     def _forget(self, lines: list[bytes]) -> None:
-        """Count lines as sent, and empty the file when it holds no others."""
+        """Count lines as sent, and empty the file if all are sent."""
         with self._lock:
             assert self._file is not None
             self._sent_count += len(lines)
@@ -158,8 +157,8 @@ class Journal:
                 self._file.truncate(0)
                 self._sent_bytes = 0
 
-    def _send_what_others_left(self) -> None:
-        """Send the files of processes that are gone, the oldest first, and say of their runs that they were killed."""
+    def _send_orphaned(self) -> None:
+        """Send the files of processes that have ended, the oldest first, and update the states of their runs."""
         assert self.recorder is not None
         left = False
         for path in sorted(self._folder.glob("*.jsonl")):
@@ -170,7 +169,7 @@ class Journal:
                 path.unlink(missing_ok=True)
                 left = True
         if left:
-            self.recorder.settle_all()
+            self.recorder.update_all_states()
 
     def _apply(self, lines: list[bytes]) -> None:
         operations = []
@@ -183,22 +182,22 @@ class Journal:
             self._apply_one(operation)
 
     def _apply_one(self, operation: Operation) -> None:
-        """Apply an operation, and give it up if it fails again and again although the server answers."""
+        """Apply an operation; give it up if all retries fail although the server answers."""
         assert self.recorder is not None
         for pause_s in (*_PAUSES_S, None):
             try:
                 self.recorder.apply(operation)
                 return
             except Exception as error:
-                self.recorder.ping()  # raises if it is the server that is away
+                self.recorder.ping()  # raises if the server is unavailable
                 if pause_s is None:
                     self._give_up(operation, error)
                 else:
                     time.sleep(pause_s)
 
     def _give_up(self, operation: Operation, error: Exception) -> None:
-        self.refused.append(f"{operation.kind} of {operation.key.name}: {_first_line(error)}")
-        log.warning("tracking: not recorded: %s", self.refused[-1])
+        self.rejected.append(f"{operation.kind} of {operation.key.name}: {_first_line(error)}")
+        log.warning("tracking: not recorded: %s", self.rejected[-1])
 
     def _warn(self, reason: str) -> None:
         if not self._warned:

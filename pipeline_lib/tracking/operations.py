@@ -1,7 +1,7 @@
-"""What can be written to the tracking server, as plain data.
+"""Write operations for the tracking server, as plain data.
 
-Every `Operation` is complete in itself: it names its run by an identity, not by an id that some server gave, and
-applying it twice changes nothing.  So it can wait in a file while the server is away and be sent by another process.
+Every `Operation` is self-contained and idempotent: it names its run by an identity, not by a server's id.  So it can
+wait in a file while the server is unavailable and be sent by another process.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class RunKey:
         experiment: name of the MLflow experiment.
         run: name of the whole run (the parent).
         settings: digest of the whole run's settings; the same name with other settings is another run.
-        part: what distinguishes a child, for example ``train/seed=0/1f0c...``; empty for the parent itself.
-        name: what people read.
+        part: identity of a child within the parent, for example ``train/seed=0/1f0c...``; empty for the parent.
+        name: the displayed name.
     """
 
     experiment: str
@@ -37,13 +37,13 @@ class RunKey:
 
     @property
     def parent(self) -> RunKey:
-        """The whole run; itself, if this is no child."""
+        """The whole run; the key itself if this is not a child."""
         return dataclasses.replace(self, part="", name=self.run)
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One thing to write.
+    """One write operation.
 
     Attributes:
         kind: name of a method of `recorder.Recorder`.
@@ -61,7 +61,7 @@ class Operation:
 
     @classmethod
     def from_line(cls, line: bytes) -> Operation:
-        """Rebuild an operation from `to_line`; ValueError, TypeError or KeyError for anything else."""
+        """Rebuild an operation from `to_line`; raises ValueError, TypeError or KeyError for other input."""
         value = json.loads(line)
         return cls(kind=value["kind"], key=RunKey(**value["key"]), fields=dict(value["fields"]))
 

@@ -1,4 +1,4 @@
-"""Names for processes, by which another process can tell whether one is still there."""
+"""Names for processes, by which another process can check whether one is still running."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import psutil
 
 
 def own_process(pid: int | None = None) -> str:
-    """Return a name of this process, or the one with this number, that no later process on this machine can have."""
+    """Return a unique name of this process, or of the one with this id: host, process id and start time."""
     return f"{socket.gethostname()}:{pid or os.getpid()}:{psutil.Process(pid).create_time():.2f}"
 
 
 def is_gone(process: str) -> bool:
-    """Return whether a process named by `own_process` is known to be gone; False if it runs on another machine.
+    """Return whether a process named by `own_process` is known to have ended; False if it is on another machine.
 
-    One that has ended is gone, also while its parent has not yet asked how.
+    A zombie has ended.
     """
     try:
         host, pid, created = process.rsplit(":", 2)

@@ -1,7 +1,7 @@
-"""Checkpoints in MLflow: a logged model each, and the champions of an environment as versions of a registered model.
+"""Checkpoints in MLflow: one logged model each; champions of an environment are versions of a registered model.
 
-A checkpoint is its weights: the same name with other weights is another model.  A model holds pointers, no bytes.
-Importing this module imports MLflow, which takes a second.
+A checkpoint is identified by its weights: the same name with other weights is another model.  A model contains
+pointers, not the weights.  Importing this module imports MLflow, which takes a second.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ TAG_MODEL, TAG_SELECTED, TAG_CHAMPION = "symposium.model", "symposium.selected",
 class Recorder(RunRecorder):
     """One connection to a tracking server, for operations on runs and on checkpoints.
 
-    A checkpoint comes as the fields of `tracker.Checkpoint`, and is made known by the first operation that names it.
+    A checkpoint is given as the fields of `tracker.Checkpoint`; the first operation that names it creates its model.
 
     Attributes:
-        champions: what was decided about the champion, by the run that asked.
+        champions: decision about the champion, by the run that requested it.
     """
 
     def __init__(self, uri: str, home: Path) -> None:
@@ -42,14 +42,14 @@ class Recorder(RunRecorder):
         self.champions: dict[RunKey, str] = {}
 
     def checkpoint(self, key: RunKey, checkpoint: dict[str, Any]) -> None:
-        """Make a checkpoint known as a logged model, an output of the run."""
+        """Create a checkpoint's logged model, an output of the run."""
         with self._model(key, **checkpoint):
             pass
 
     def checkpoint_metrics(
         self, key: RunKey, checkpoint: dict[str, Any], values: dict[str, float], dataset: tuple[str, str], when: int
     ) -> None:
-        """Attach metrics measured on a data set (name, digest); of several values, MLflow shows the newest."""
+        """Attach metrics measured on a data set (name, digest); MLflow shows the newest value."""
         _, run = self.ids(key)
         with self._model(key, **checkpoint) as model:
             name, digest = dataset[0], dataset[1][:36]
@@ -63,7 +63,7 @@ class Recorder(RunRecorder):
             self._client.log_batch(run, metrics=fresh)
 
     def selected(self, key: RunKey, checkpoint: dict[str, Any]) -> None:
-        """Tag a checkpoint as the one that the whole run has selected, and no other of that run."""
+        """Tag a checkpoint as the selected one of the whole run, and remove the tag from others."""
         experiment, _ = self.ids(key)
         with self._model(key, **checkpoint) as model:
             chosen = f"tags.`{TAG_SELECTED}` = '{key.run}'"
@@ -72,7 +72,7 @@ class Recorder(RunRecorder):
             self._client.set_logged_model_tags(model, {TAG_SELECTED: key.run})
 
     def champion(self, key: RunKey, checkpoint: dict[str, Any], registered: str, tested: dict[str, Any]) -> None:
-        """Give a checkpoint the alias ``champion``, if its test has won it; tag the run with the reason."""
+        """Give a checkpoint the alias ``champion`` if `championship.decide` allows it; tag the run with the reason."""
         contender = Contender(**tested)
         with self._model(key, **checkpoint) as model:
             present = _champion_version(self._client, registered)
@@ -88,7 +88,7 @@ class Recorder(RunRecorder):
 
     @contextmanager
     def _model(self, key: RunKey, name: str, step: int, digest: str, uri: str) -> Iterator[str]:
-        """Yield the id of a checkpoint's model, made if need be, while no other process looks for one."""
+        """Yield the id of a checkpoint's model under the lock; create the model if it does not exist."""
         experiment, run = self.ids(key)
         identity = f"{key.run}/{name}/{digest}"
         with self._alone():
@@ -104,7 +104,7 @@ class Recorder(RunRecorder):
             yield str(model)
 
     def _version(self, registered: str, model: str, run: str, contender: Contender) -> str:
-        """Return the version of a logged model, made if need be, with its test as tags."""
+        """Return the version of a logged model, with its test as tags; create it if it does not exist."""
         if not self._client.search_registered_models(f"name = '{registered}'"):
             self._client.create_registered_model(registered)
         source = f"models:/{model}"
@@ -120,10 +120,10 @@ class Recorder(RunRecorder):
 
 
 def champion(home: Path, registered: str) -> Contender | None:
-    """Return the test of the champion of a registered model, or None where there is none.
+    """Return the test of the champion of a registered model, or None if there is none.
 
     Args:
-        home: folder of the tracking database, where no server is named.
+        home: folder of the tracking database, used if no server is configured.
         registered: name of the registered model.
     """
     version = _champion_version(connect(tracking_uri(home), home), registered)

@@ -1,9 +1,9 @@
-"""What the rest of the project calls to record what happens: a parent run, and a child run per stage and seed.
+"""The interface of tracking: a parent run, and a child run per stage and seed.
 
-Promises: no call here waits for a server or raises because of one, except `TrackedRun.ids` and `champion_decided`.
-Values that are not finite are counted and left out.  The same run opened again (same name, settings, part and
-identity) is joined, and what was already logged is not logged twice, so a resumed run hands over its history from the
-start.  Weights are refused: a checkpoint is known by digest and address only.
+Promises: no call waits for a server or raises because of one, except `TrackedRun.ids` and `champion_decision`.  Values
+that are not finite are counted and left out.  A run that is opened again (same name, settings, part and identity) is
+joined, and no value is logged twice, so a resumed run may log its history again from the start.  Weights are refused: a
+checkpoint is recorded by digest and address only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".npz"}
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint as pointers.
+    """Pointers to a checkpoint.
 
     Attributes:
         name: name within the whole run, for example ``team-0-step-40``.
@@ -50,24 +50,24 @@ class Checkpoint:
     uri: str
 
     def fields(self) -> dict[str, Any]:
-        """Return it as JSON-like data, with a name that MLflow accepts for a logged model."""
+        """Return the fields as JSON-like data, with a name that MLflow accepts for a logged model."""
         return {**dataclasses.asdict(self), "name": _NOT_IN_A_MODEL.sub("-", self.name)}
 
 
 class Tracker:
-    """The parent run of everything that one run of the project does, in any process.
+    """The parent run of one run of the project, in any process.
 
     Args:
-        home: folder of the project's tracking database, artifacts, and of what waits for a server.
+        home: folder of the project's tracking database, artifacts, and unsent data.
         experiment: name of the MLflow experiment.
-        run: name of the run; processes that give the same name and settings contribute to the same parent.
+        run: name of the run; processes with the same name and settings contribute to the same parent.
         tags: identity of the run in other tools (git commit, DVC experiment, Prefect flow run, ...).
         params: settings, nested; they become flat parameters (``train.learning_rate``).
-        uri: where to track; default: ``MLFLOW_TRACKING_URI``, else a SQLite file in ``home``.
-        interval_s: seconds between two sendings of what was logged.
-        process: who is at work on the whole run, and while it is there the run is RUNNING; default: this process.
-        conducted: whether that process will say how the run ended (`end`); if it is gone without a word, the run is
-            KILLED.  Without a conductor the state follows from the parts.
+        uri: tracking store; default: ``MLFLOW_TRACKING_URI``, else a SQLite file in ``home``.
+        interval_s: seconds between two rounds of sending.
+        process: the process that works on the whole run; while it runs, the run is RUNNING; default: this process.
+        owned: whether that process will report how the run ended (`TrackedRun.finish`); if it ends without a report,
+            the run is KILLED.  Without an owner, the state follows from the parts.
         study: name of the study that the run is a cell of; it is shown below the study's run.
 
     Attributes:
@@ -84,7 +84,7 @@ class Tracker:
         uri: str | None = None,
         interval_s: float = 5.0,
         process: str = "",
-        conducted: bool = False,
+        owned: bool = False,
         study: str = "",
     ) -> None:
         if "'" in run + experiment:
@@ -102,7 +102,7 @@ class Tracker:
             params=settings,
             process=self._process,
             when=_now_ms(),
-            conducted=conducted,
+            conducted=owned,
             above=dataclasses.asdict(above) if above else None,
         )
 
@@ -119,7 +119,7 @@ class Tracker:
         Args:
             stage: name of the stage.
             seed: training seed, if the stage has one.
-            identity: digest of what makes this run what it is; another identity is another child run.
+            identity: digest of the run's inputs; another identity is another child run.
             tags: further tags.
             params: settings of the stage, nested.
         """
@@ -142,15 +142,15 @@ class Tracker:
         return self._journal.flush(timeout_s)
 
     def close(self, timeout_s: float = 10.0) -> bool:
-        """Send what is left and stop; what cannot be sent in time waits for the next run. Returns: all was sent."""
+        """Send the rest and stop; return whether all was sent.  Unsent data waits for the next run."""
         return self._journal.close(timeout_s)
 
-    def not_recorded(self) -> list[str]:
-        """Return what the server refused for good, and why; complete once `close` has returned."""
-        return list(self._journal.refused)
+    def rejected(self) -> list[str]:
+        """Return the operations that the server has rejected, and why; complete after `close` has returned."""
+        return list(self._journal.rejected)
 
     def _waiting(self) -> Path:
-        """Return the folder of what waits for this very destination: it must not be sent to another."""
+        """Return the folder of unsent data for this destination; it must not be sent to another."""
         address = self._uri or os.environ.get("MLFLOW_TRACKING_URI") or "project"
         return self._home / "waiting" / digest(address)[:12]
 
@@ -177,7 +177,7 @@ class TrackedRun:
             self._put("metrics", values=values)
 
     def summary(self, metrics: Mapping[str, float]) -> None:
-        """Record what the run came to; of several values of a metric, the newest is shown."""
+        """Record the results of the run; the newest value of a metric is shown."""
         self._put("summary", values=self._finite(metrics), when=_now_ms())
 
     def tag(self, tags: Mapping[str, str]) -> None:
@@ -189,18 +189,18 @@ class TrackedRun:
         self._put("description", text=text, artifact=artifact)
 
     def dataset(self, name: str, digest: str, source: Mapping[str, Any], context: str) -> None:
-        """Name a data set that the run reads.
+        """Record a data set that the run reads.
 
         Args:
             name: for example ``validation``.
-            digest: content digest as DVC has it; the first 36 characters are kept.
-            source: where it is (path, revision, address), JSON-like.
-            context: what it is used for: ``training``, ``validation``, ``test``.
+            digest: content digest, as in DVC; the first 36 characters are kept.
+            source: its location (path, revision, address), JSON-like.
+            context: its use: ``training``, ``validation``, ``test``.
         """
         self._put("dataset", name=name, digest=digest, source=dict(source), context=context)
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Make a checkpoint known as a logged model; pointers only."""
+        """Record a checkpoint as a logged model; pointers only."""
         self._put("checkpoint", checkpoint=checkpoint.fields())
 
     def checkpoint_metrics(
@@ -211,25 +211,25 @@ class TrackedRun:
         self._put("checkpoint_metrics", checkpoint=checkpoint.fields(), **fields)
 
     def selected(self, checkpoint: Checkpoint) -> None:
-        """Tag a checkpoint as the one that the run has selected, and no other of the run."""
+        """Tag a checkpoint as the selected one of the run."""
         self._put("selected", checkpoint=checkpoint.fields())
 
     def champion(self, checkpoint: Checkpoint, registered: str, tested: Contender) -> None:
-        """Let a team that was tested become champion of ``registered``, if by `championship` it has won that."""
+        """Make a tested team champion of the registered model ``registered``, if the rule in `championship` allows."""
         test = dataclasses.asdict(tested)
         self._put("champion", checkpoint=checkpoint.fields(), registered=registered, tested=test)
 
-    def champion_decided(self, timeout_s: float = 60.0) -> str:
-        """Return what was decided about the champion, and why; empty if the server is away and nothing is yet."""
+    def champion_decision(self, timeout_s: float = 60.0) -> str:
+        """Return the decision about the champion and its reason; empty while the server is unavailable."""
         recorder = self._journal.recorder if self._journal.flush(timeout_s) else None
         return recorder.champions.get(self.key, "") if recorder else ""
 
     def artifact(self, path: Path) -> None:
-        """Copy a file, or what lies in a folder, to the run's artifacts.
+        """Copy a file, or the content of a folder, to the run's artifacts.
 
         Raises:
             FileNotFoundError: there is no such file or folder.
-            ValueError: it holds weights; those lie on disk once, see `checkpoint`.
+            ValueError: it contains weights, which are not copied, see `checkpoint`.
         """
         if not path.exists():
             raise FileNotFoundError(f"{path}: there is no such artifact")
@@ -239,13 +239,13 @@ class TrackedRun:
         self._put("artifact", path=str(path.absolute()))
 
     def finish(self, status: Status = "FINISHED") -> None:
-        """Give the run its final state; that of a child's parent follows, unless a conductor will tell it."""
+        """Set the run's final state; that of a child's parent follows from its parts, unless it has an owner."""
         if self._not_finite:
             self.tag({f"symposium.not_finite.{name}": str(count) for name, count in self._not_finite.items()})
         self._put("close", status=status, process=self._process, when=_now_ms())
 
     def ids(self, timeout_s: float = 10.0) -> tuple[str, str] | None:
-        """Return (experiment id, run id) once everything so far is sent; None if the server is away."""
+        """Return (experiment id, run id) after sending everything so far; None if the server is unavailable."""
         recorder = self._journal.recorder if self._journal.flush(timeout_s) else None
         return recorder.ids(self.key) if recorder else None
 

@@ -1,4 +1,4 @@
-"""Reads back what runs came to: their verdicts, with their settings."""
+"""Reads the verdicts of runs, with their settings, from MLflow."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pipeline_lib.tracking.connection import connect
 _FILTER = "tags.`symposium.part` = '-' AND tags.`symposium.sentence` != ''"
 
 _MOST = 50_000
-"""Runs that MLflow returns at once."""
+"""The most runs that MLflow returns in one request."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrackedVerdict:
-    """What MLflow knows of a run's verdict.
+    """A run's verdict as stored in MLflow.
 
     Attributes:
         run: name of the run.
@@ -32,18 +32,17 @@ class TrackedVerdict:
     settings: Mapping[str, str]
 
 
-def tracked_verdicts(home: Path, experiment: str, uri: str | None = None) -> list[TrackedVerdict]:
+def tracked_verdicts(home: Path, experiment: str) -> list[TrackedVerdict]:
     """Return every run of an MLflow experiment that has a verdict, the newest run first.
 
     Args:
-        home: folder of the project's tracking database.
+        home: folder of the project's tracking database; the variable ``MLFLOW_TRACKING_URI`` has precedence.
         experiment: name of the MLflow experiment, the kind of environment.
-        uri: where to look; default: ``MLFLOW_TRACKING_URI``, else the SQLite file in ``home``.
 
     Raises:
         LookupError: there is no such experiment; the message names those that exist.
     """
-    client = connect(uri or tracking_uri(home), home)
+    client = connect(tracking_uri(home), home)
     found = client.get_experiment_by_name(experiment)
     if found is None:
         known = sorted(other.name for other in client.search_experiments() if other.name != "Default")

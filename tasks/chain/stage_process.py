@@ -14,8 +14,8 @@ from typing import Any
 
 from pipeline_lib.tracking.processes import own_process
 from tasks.runtime import progress
-from tasks.runtime.conducting import CONDUCTOR
 from tasks.runtime.exit_status import REFUSED
+from tasks.runtime.tracked_run import OWNER
 from tasks.services.process_environment import child_environment, places
 from tasks.services.processes import start, stop
 
@@ -56,7 +56,7 @@ class StageProcess:
         environment = child_environment(
             SYMPOSIUM_RUN=run,
             PYTHONUNBUFFERED="1",
-            **{progress.FILE: str(self._progress), CONDUCTOR: own_process()},
+            **{progress.FILE: str(self._progress), OWNER: own_process()},
             **variables,
         )
         # One stage without those above it, and waiting instead of failing where stages share something.

@@ -25,9 +25,9 @@ from pipeline_lib.tracking.addresses import run_link
 from tasks.identity.files import check, unchanged
 from tasks.identity.run import changes, identity_tags, run_name
 from tasks.identity.stages import Reads, inputs_of, read_settings, whole, work_digest
-from tasks.runtime.conducting import conductor, starter
 from tasks.runtime.exit_status import REFUSED, explain_in_logs, explained, was_interrupted
 from tasks.runtime.progress import Progress
+from tasks.runtime.tracked_run import dvc_process, owner
 from tasks.services.end_with_parent import end_with_dvc
 from tasks.services.process_environment import places, server_url
 from tasks.services.servers import prefect_server
@@ -42,21 +42,21 @@ log = logging.getLogger("symposium.stage")
 
 
 class RefusedError(RuntimeError):
-    """A stage did its work, and what it found is a refusal.
+    """A stage has finished, and its result forbids to continue.
 
-    The stage is shown as failed, and its status is 0 all the same, so that DVC keeps what it found.
+    The stage is shown as failed, but its exit status is 0, so that DVC keeps its outputs.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class StageRun:
-    """What a stage reports through.
+    """The channels through which a stage reports.
 
     Attributes:
         name: name of the whole run, the same in Prefect, DVC and MLflow.
         key: prefix of the stage's artifacts in the Prefect UI.
         tracked: the stage's run in MLflow: metrics, checkpoints, data sets.
-        whole: the whole run in MLflow: what it came to, and its artifacts.
+        whole: the whole run in MLflow: its results and artifacts.
         progress: callback ``progress(done, total, text)`` of long work.
     """
 
@@ -67,7 +67,7 @@ class StageRun:
     progress: Progress
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Record metrics at a step; on resuming, hand over the history from the start (nothing is logged twice)."""
+        """Record metrics at a step; after a resume, log the history again from the start (no value is stored twice)."""
         self.tracked.log(step, metrics)
 
     def table(self, key: str, rows: Sequence[Mapping[str, Any]], description: str = "") -> None:
@@ -83,18 +83,18 @@ class StageRun:
 
 @contextlib.contextmanager
 def stage(name: str, params: Params, seed: int | None = None, identity: str = "") -> Iterator[StageRun]:
-    """Give the body of a stage's flow everything it reports through.
+    """Yield the channels through which the body of a stage's flow reports.
 
     Args:
         name: name of the stage.
-        params: the settings; they become parameters in MLflow, all of them of the parent run, of the stage's run those
-            that it depends on.
+        params: the settings.  They become parameters in MLflow: all of them of the parent run, and those that the stage
+            depends on of the stage's run.
         seed: training seed, if the stage has one.
-        identity: digest of what makes this stage's result what it is, by default of all that it depends on.  The
-            same identity joins the same MLflow run; another one is another run, because MLflow keeps the first value
-            of a metric at a step and of a parameter.
+        identity: digest of the stage's inputs, by default of everything that it depends on.  The same identity joins
+            the same MLflow run; another one creates a new run, because MLflow keeps the first value of a parameter, and
+            of a metric at a step.
 
-    Whatever ends the body also ends its MLflow run: FINISHED, KILLED when it was interrupted, else FAILED.
+    At the end of the body its MLflow run becomes FINISHED, KILLED if it was interrupted, else FAILED.
     """
     everything = whole(params)
     settings = everything.model_dump(mode="json")
@@ -107,8 +107,8 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
         run_of_all,
         tags={**identity_tags(), **changes()},
         params=settings,
-        process=conductor() or starter(),
-        conducted=bool(conductor()),
+        process=owner() or dvc_process(),
+        owned=bool(owner()),
     )
     labels = {**identity_tags(), "symposium.identity": identity}
     tracked = tracker.start_run(name, seed, identity, labels, read_settings(params))
@@ -128,17 +128,17 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
         tracked.finish(status)
         if status == "FINISHED":
             _link(run, tracked)
-        # What cannot be sent in time waits for the next run; somebody who interrupts does not want to wait long.
+        # Data that cannot be sent in time waits for the next run; an interrupt must not take long.
         tracker.close(4.0 if status == "KILLED" else 60.0)
-        if status != "KILLED" and (missing := tracker.not_recorded()):
-            _tell_missing(missing)
+        if status != "KILLED" and (missing := tracker.rejected()):
+            _warn_missing(missing)
 
 
 @explained()
 def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
-    """Run a stage's flow as the program, and end the process: 0, or a message on stderr and another status.
+    """Run a stage's flow and end the process: with status 0, or a message on stderr and another status.
 
-    Settings are read and checked before anything else, so a mistake in them ends within a second.
+    Settings are read and checked first, so a mistake in them is reported within a second.
     """
     try:
         end_with_dvc()
@@ -157,7 +157,7 @@ def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
 
 
 def _identity(params: Params, seed: int | None) -> str:
-    """Return the digest of what a stage's result depends on; of the settings, where `STAGES` does not know it."""
+    """Return the digest of a stage's inputs; of the settings if `STAGES` does not list the stage."""
     if isinstance(params, Reads):
         return work_digest(params.stage, params, inputs_of(params, seed))
     return digest(params.model_dump(mode="json"))
@@ -165,9 +165,9 @@ def _identity(params: Params, seed: int | None) -> str:
 
 @contextlib.contextmanager
 def connected_prefect() -> Iterator[None]:
-    """Have a Prefect server for as long as the block lasts: the one in ``PREFECT_API_URL``, else one of our own.
+    """Provide a Prefect server while the block runs: the one in ``PREFECT_API_URL``, else a new one.
 
-    Servers of stages start one at a time: several at once on a new database stumble over each other.
+    Servers of stages start one at a time, because several that create the same database at once fail.
 
     Raises:
         ServerError: the server in ``PREFECT_API_URL`` does not answer.
@@ -187,7 +187,7 @@ def artifact_key(*parts: str) -> str:
 
 
 def _link(run: StageRun, tracked: TrackedRun) -> None:
-    """Name the MLflow run in the Prefect UI, as a link where an MLflow UI is up."""
+    """Show the MLflow run in the Prefect UI, as a link if an MLflow UI is running."""
     ids = tracked.ids(60.0)
     if ids is None:
         return
@@ -199,8 +199,8 @@ def _link(run: StageRun, tracked: TrackedRun) -> None:
     run.markdown("mlflow", text)
 
 
-def _tell_missing(missing: Sequence[str]) -> None:
-    """Say on the stage's flow run what MLflow does not hold of it."""
+def _warn_missing(missing: Sequence[str]) -> None:
+    """Log on the stage's flow run which data MLflow has rejected."""
     from prefect import get_run_logger
 
     _shown(lambda: get_run_logger().warning("not recorded in MLflow: %s", "; ".join(missing)))
@@ -215,7 +215,7 @@ def show_table(key: str, rows: Sequence[Mapping[str, Any]], description: str) ->
 
 
 def _shown(show: Any) -> None:
-    """Call what shows something in the Prefect UI; the work must not fail because it cannot be shown."""
+    """Call a function that creates an artifact in the Prefect UI; its failure must not fail the stage."""
     try:
         show()
     except Exception as error:

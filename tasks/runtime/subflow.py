@@ -17,9 +17,9 @@ PARENT_TASK = "SYMPOSIUM_TASK_RUN"
 
 
 def run_as_subflow(flow: Flow[..., Any], name: str, parameters: dict[str, Any]) -> None:
-    """Run a flow in this process, below the task run in `PARENT_TASK` where the server knows it.
+    """Run a flow in this process, below the task run in `PARENT_TASK` if the server has it.
 
-    The server learns of a task run some time after it began; a stage that is faster runs as a flow of its own.
+    The server receives a task run some time after its start; a stage that starts before runs as a separate flow.
     """
     named = flow.with_options(flow_run_name=name)
     with get_client(sync_client=True) as client:

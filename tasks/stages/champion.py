@@ -44,5 +44,5 @@ def update_champion(params: Params, run: StageRun) -> None:
         weights=chosen.digest,
     )
     run.tracked.champion(chosen, registered_name(params), tested)
-    why = run.tracked.champion_decided() or _AWAY
+    why = run.tracked.champion_decision() or _AWAY
     run.table("champion", [{"team": tested.team, metric: tested.value, "champion": why}], "Who is champion, and why")

@@ -100,7 +100,7 @@ def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy
         assert "Traceback" not in words(toy)
         assert ("prepare at work" in words(toy)) == (step == 2)
         database = toy / ".symposium/mlflow/mlflow.db"
-        Recorder(f"sqlite:///{database}", database.parent).settle_all()  # as `make ui` does; it may have had no time
+        Recorder(f"sqlite:///{database}", database.parent).update_all_states()  # `make ui` may have had no time
         assert set(mlflow_states(toy).values()) == {"KILLED"}
     (toy / ".symposium" / "hold").unlink()
     said = call(toy, "python", *EXPERIMENT)

@@ -9,7 +9,7 @@ import pytest
 from pipeline_lib.environments.coding.metrics import METRICS
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.report.data import ReportData
-from pipeline_lib.report.to_read import RULE, to_read
+from pipeline_lib.report.episodes import RULE, pick_episodes
 from tests.evaluation.build import constant_team, summarise_test, team
 from tests.report.build import EVALUATE, VERDICT, experiment, first_episodes
 from tests.report.html import Document, build
@@ -144,7 +144,9 @@ def test_guards_and_deviations_are_shown_and_text_is_escaped(tmp_path: Path) -> 
 def test_episodes_to_read_are_picked_by_the_rule_that_the_page_states(tmp_path: Path):
     data = dataclasses.replace(experiment(1), first_episodes=first_episodes())
     found = {
-        title: item.problem for item in to_read(data.first_episodes, "tests_passed", data.info) for title in item.titles
+        title: item.problem
+        for item in pick_episodes(data.first_episodes, "tests_passed", data.info)
+        for title in item.titles
     }
     assert found == {
         "greatest gain": "p1",

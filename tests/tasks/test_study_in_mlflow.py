@@ -25,7 +25,7 @@ def test_a_study_shows_its_verdicts_numbers_and_page(tmp_path: Path) -> None:
     tracker = Tracker(tmp_path, "coding", "study rates")
     record_study(page, tracker.whole)
     assert tracker.close(120)
-    assert tracker.not_recorded() == []
+    assert tracker.rejected() == []
     client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     (run,) = client.search_runs([found.experiment_id for found in client.search_experiments()])
     assert run.data.metrics == {"high against usual/estimate": 0.25}, "a p that does not exist is no number"

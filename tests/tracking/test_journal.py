@@ -93,7 +93,7 @@ def test_a_full_disk_does_not_stop_the_work(tmp_path: Path, caplog: pytest.LogCa
     tracking = Tracker(tmp_path, "team", "brave-owl")
     tracking.start_run("train", 0).log(0, {"reward": 1.0})
     tracking.close(60)
-    assert len(tracking.not_recorded()) == 3
+    assert len(tracking.rejected()) == 3
     assert "not recorded: metrics of brave-owl train seed 0" in caplog.text
 
 
@@ -201,7 +201,7 @@ def test_what_the_server_refuses_is_reported_and_the_rest_goes_on(
     run.log(1, {"reward": 1.0})
     run.finish()
     assert tracking.close(60)
-    (refused,) = tracking.not_recorded()
+    (refused,) = tracking.rejected()
     assert refused.startswith("artifact of brave-owl train seed 0: FileNotFoundError")
     assert refused in caplog.text
     assert reader.curve("train seed 0", "reward") == [(1, 1.0)]

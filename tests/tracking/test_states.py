@@ -39,7 +39,7 @@ import sys, time
 from pathlib import Path
 from pipeline_lib.tracking import Tracker
 home, seed, pause = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-tracking = Tracker(home, "team", "brave-owl", process=sys.argv[4], conducted=bool(sys.argv[4]))
+tracking = Tracker(home, "team", "brave-owl", process=sys.argv[4], owned=bool(sys.argv[4]))
 run = tracking.start_run("train", seed, "a" * 64)
 run.log(1, {"reward": 1.0})
 assert tracking.flush(60)
@@ -50,8 +50,8 @@ assert tracking.close(60)
 """
 
 
-def start(home: Path, seed: int, pause: float = 0.0, conductor: str = "") -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", PROCESS, str(home), str(seed), str(pause), conductor]
+def start(home: Path, seed: int, pause: float = 0.0, owner: str = "") -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PROCESS, str(home), str(seed), str(pause), owner]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
@@ -80,12 +80,12 @@ def test_a_killed_run_is_marked_when_the_next_one_starts_and_finished_when_it_re
     assert reader.curve("train seed 0", "reward") == [(1, 1.0)]
 
 
-CONDUCTOR = """
+OWNER = """
 import sys, time
 from pathlib import Path
 from pipeline_lib.tracking import Tracker
 from pipeline_lib.tracking.processes import own_process
-tracking = Tracker(Path(sys.argv[1]), "team", "brave-owl", conducted=True)
+tracking = Tracker(Path(sys.argv[1]), "team", "brave-owl", owned=True)
 assert tracking.flush(60)
 print(own_process(), flush=True)
 time.sleep(100)
@@ -95,21 +95,21 @@ time.sleep(100)
 def test_between_its_parts_a_conducted_run_is_running_until_its_conductor_says_how_it_ended(
     home: Path, reader: Reader
 ) -> None:
-    conductor = Tracker(home, "team", "brave-owl", conducted=True)
-    assert conductor.flush(60)
+    owner = Tracker(home, "team", "brave-owl", owned=True)
+    assert owner.flush(60)
     assert reader.statuses() == {"brave-owl": "RUNNING"}
-    tracking = Tracker(home, "team", "brave-owl", conducted=True)
+    tracking = Tracker(home, "team", "brave-owl", owned=True)
     prepare = tracking.start_run("prepare")
     prepare.finish()
     assert tracking.flush(60)
     assert reader.statuses() == {"brave-owl": "RUNNING", "prepare": "FINISHED"}
-    conductor.whole.finish("KILLED")
-    assert conductor.close(60)
+    owner.whole.finish("KILLED")
+    assert owner.close(60)
     assert reader.statuses() == {"brave-owl": "KILLED", "prepare": "FINISHED"}, "it was stopped between two stages"
     prepare.finish()  # told late
     assert tracking.close(60)
     assert reader.statuses()["brave-owl"] == "KILLED"
-    again = Tracker(home, "team", "brave-owl")  # now one stage by hand, without a conductor
+    again = Tracker(home, "team", "brave-owl")  # now one stage by hand, without a owner
     part = again.start_run("train")
     assert again.flush(60)
     assert reader.statuses()["brave-owl"] == "RUNNING"
@@ -125,35 +125,35 @@ def killed(process: subprocess.Popen[str]) -> None:
 
 
 def test_of_a_conductor_that_was_killed_the_next_look_tells(home: Path, reader: Reader) -> None:
-    process = subprocess.Popen([sys.executable, "-c", CONDUCTOR, str(home)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", OWNER, str(home)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    conductor = process.stdout.readline().strip()
-    part = start(home, 0, pause=100, conductor=conductor)
+    owner = process.stdout.readline().strip()
+    part = start(home, 0, pause=100, owner=owner)
     assert part.stdout is not None
     assert part.stdout.readline() == "logged\n"
     killed(process)
     recorder = Recorder(f"sqlite:///{home}/mlflow.db", home)
-    recorder.settle_all()
+    recorder.update_all_states()
     assert reader.statuses() == {"brave-owl": "RUNNING", "train seed 0": "RUNNING"}, "its stage still runs"
     killed(part)
-    recorder.settle_all()
+    recorder.update_all_states()
     assert reader.statuses() == {"brave-owl": "KILLED", "train seed 0": "KILLED"}
     process.wait()
     part.wait()
-    recorder.settle_all()
+    recorder.update_all_states()
     assert reader.statuses() == {"brave-owl": "KILLED", "train seed 0": "KILLED"}
 
 
 def test_a_run_whose_process_was_killed_before_its_first_part_is_no_finished_one(home: Path, reader: Reader) -> None:
-    code = CONDUCTOR.replace(", conducted=True", "")
+    code = OWNER.replace(", owned=True", "")
     process = subprocess.Popen([sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline()
     recorder = Recorder(f"sqlite:///{home}/mlflow.db", home)
-    recorder.settle_all()
+    recorder.update_all_states()
     assert reader.statuses() == {"brave-owl": "RUNNING"}
     killed(process)
-    recorder.settle_all()
+    recorder.update_all_states()
     assert reader.statuses() == {"brave-owl": "KILLED"}
     process.wait()
 
@@ -165,7 +165,7 @@ def test_a_run_that_was_made_and_never_opened_belongs_to_its_process_all_the_sam
     recorder.ids(
         RunKey("team", "brave-owl", "s", "train/seed=0", "train seed 0"), process
     )  # killed in the midst of opening
-    recorder.settle_all()
+    recorder.update_all_states()
     assert set(reader.statuses().values()) == {"KILLED"}
 
 
@@ -175,16 +175,16 @@ def test_while_who_starts_its_parts_is_there_a_run_is_running(home: Path, reader
         tracking.start_run("prepare").finish()
         assert tracking.close(60)
         assert reader.statuses() == {"brave-owl": "RUNNING", "prepare": "FINISHED"}
-    Recorder(f"sqlite:///{home}/mlflow.db", home).settle_all()
+    Recorder(f"sqlite:///{home}/mlflow.db", home).update_all_states()
     assert reader.statuses() == {"brave-owl": "FINISHED", "prepare": "FINISHED"}
 
 
 def test_what_a_conductor_that_is_gone_says_late_is_not_heard_over_the_next_one(home: Path, reader: Reader) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as gone:
         before = own_process(gone.pid)
-    now = Tracker(home, "team", "brave-owl", conducted=True)
+    now = Tracker(home, "team", "brave-owl", owned=True)
     assert now.flush(60)
-    late = Tracker(home, "team", "brave-owl", process=before, conducted=True)
+    late = Tracker(home, "team", "brave-owl", process=before, owned=True)
     late.whole.finish("KILLED")
     assert late.close(60)
     assert reader.statuses() == {"brave-owl": "RUNNING"}

@@ -140,7 +140,7 @@ def test_the_champion_moves_to_a_better_team_and_stays_otherwise(home: Path, rea
         tracking = tracker(home, run)
         child = tracking.start_run("verdict")
         child.champion(checkpoint(20, weights), "coding-pair", contender(run, value=value, weights=weights))
-        decided = child.champion_decided(60)
+        decided = child.champion_decision(60)
         assert words in decided
         ids = child.ids(60)
         assert ids is not None
@@ -161,7 +161,7 @@ def test_a_champion_that_was_never_tested_gives_way(home: Path, reader: Reader) 
     reader.client.create_model_version("coding-pair", source="s3://somewhere/untested")
     reader.client.set_registered_model_alias("coding-pair", "champion", "1")
     child.champion(checkpoint(), "coding-pair", contender())
-    assert "is the first champion" in child.champion_decided(60)
+    assert "is the first champion" in child.champion_decision(60)
     tracking.close(60)
     assert reader.client.get_model_version_by_alias("coding-pair", "champion").version == 2
 
@@ -170,7 +170,7 @@ def test_while_the_server_is_away_nothing_is_decided(home: Path, reader: Reader)
     tracking = Tracker(home, "team", "brave-owl", uri="http://127.0.0.1:9")
     child = tracking.start_run("verdict")
     child.champion(checkpoint(), "coding-pair", contender())
-    assert child.champion_decided(1) == ""
+    assert child.champion_decision(1) == ""
     tracking.close(1)
 
 
@@ -340,7 +340,7 @@ def test_a_run_made_again_with_other_weights_has_other_models_and_its_champion_s
         child.selected(checkpoint(20, weights))
         tested = contender(weights=weights, value=value, problems=problems)
         child.champion(checkpoint(20, weights), "coding-pair", tested)
-        decided = child.champion_decided(60)
+        decided = child.champion_decision(60)
         tracking.close(60)
         return decided
 

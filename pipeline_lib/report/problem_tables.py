@@ -15,7 +15,7 @@ MAX_CELLS = 24_000
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class ProblemTable:
     """The test of one team.
 
     Attributes:
@@ -33,7 +33,7 @@ class Behind:
     missing: int
 
 
-def behind(data: ReportData, names: Sequence[str], read: Mapping[str, str]) -> list[Behind]:
+def problem_tables(data: ReportData, names: Sequence[str], read: Mapping[str, str]) -> list[ProblemTable]:
     """Return the test of every team, problem by problem.
 
     Args:
@@ -49,7 +49,7 @@ def behind(data: ReportData, names: Sequence[str], read: Mapping[str, str]) -> l
         shown = list(problems)[:rows]
         with_texts = read if team in ("base", "selected") else {}
         found.append(
-            Behind(
+            ProblemTable(
                 anchor(team),
                 team,
                 Table(

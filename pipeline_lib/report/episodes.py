@@ -32,7 +32,7 @@ Episode = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class ToRead:
+class EpisodePair:
     """One problem on the page.
 
     Attributes:
@@ -53,7 +53,7 @@ class ToRead:
     sides: list[dict[str, Any]] = field(default_factory=list)
 
 
-def to_read(episodes: Mapping[str, Sequence[Episode]], metric: str, info: Metric) -> list[ToRead]:
+def pick_episodes(episodes: Mapping[str, Sequence[Episode]], metric: str, info: Metric) -> list[EpisodePair]:
     """Return the episodes that the page shows, by `RULE`, in its order.
 
     Args:
@@ -80,7 +80,7 @@ def to_read(episodes: Mapping[str, Sequence[Episode]], metric: str, info: Metric
                 break
         told = zip(selected["shown"]["agents"], selected["shown"]["told"], strict=True)
         found.append(
-            ToRead(
+            EpisodePair(
                 problem=str(selected["problem"]),
                 anchor=f"episode-{place}",
                 titles=titles.get(place, []),

@@ -1,7 +1,7 @@
-"""The whole run in MLflow, as seen by the process that brings it to its end.
+"""The whole run in MLflow, opened and closed by its owner: the process that runs all stages.
 
-While that process works the run is RUNNING, also between two stages; how it ends is said here.  Who is killed says
-nothing: then a stage that notices says so, or `watch_states`, which runs beside ``make ui``.
+While the owner runs, the run is RUNNING, also between two stages; the owner records how it ended.  If the owner was
+killed, the next stage records that, or `watch_states`, which runs beside ``make ui``.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from pipeline_lib.tracking.recorder import Recorder
     from pipeline_lib.tracking.tracker import Status
 
-log = logging.getLogger("symposium.conducting")
+log = logging.getLogger("symposium.states")
 
-CONDUCTOR = "SYMPOSIUM_CONDUCTOR"
-"""Environment variable of stages: the process that conducts their run."""
+OWNER = "SYMPOSIUM_RUN_OWNER"
+"""Environment variable of stages: the process that owns their run."""
 
-_LOOK_S = 10.0
+_INTERVAL_S = 10.0
 
 
 @contextlib.contextmanager
-def conducted(
+def tracked_run(
     experiment: str, run: str, settings: Mapping[str, Any], tags: Mapping[str, str], study: str = ""
 ) -> Iterator[TrackedRun]:
-    """Keep a whole run in MLflow RUNNING for as long as the block lasts, and say how it ended.
+    """Keep a whole run in MLflow RUNNING while the block runs, and record how it ended.
 
     Args:
         experiment: MLflow experiment, the kind of environment.
@@ -53,7 +53,7 @@ def conducted(
         run,
         tags={**identity_tags(), **tags},
         params=settings,
-        conducted=True,
+        owned=True,
         study=study,
     )
     status: Status = "FINISHED"
@@ -67,26 +67,26 @@ def conducted(
         tracker.close(4.0 if status == "KILLED" else 60.0)
 
 
-def conductor() -> str:
-    """Return the process that conducts this stage's run; empty if there is none."""
-    return os.environ.get(CONDUCTOR, "")
+def owner() -> str:
+    """Return the process that owns this stage's run; empty if there is none."""
+    return os.environ.get(OWNER, "")
 
 
-def starter() -> str:
-    """Return the DVC process that starts this run's stages, if somebody will notice that it has ended; else nothing."""
-    if conductor() or "DVC_STAGE" not in os.environ or server_url("mlflow") is None:
+def dvc_process() -> str:
+    """Return the DVC process that starts this run's stages if `watch_states` will notice its end; else empty."""
+    if owner() or "DVC_STAGE" not in os.environ or server_url("mlflow") is None:
         return ""
     return own_process(above_the_stage())
 
 
 def watch_states() -> None:
-    """Bring the states of runs whose process is gone up to date, every ten seconds, in a thread of its own."""
+    """Update the states of runs whose process has ended, every ten seconds, in a thread."""
     threading.Thread(target=_watch, name="states", daemon=True).start()
 
 
 def _watch() -> None:
     recorder: Recorder | None = None
-    complained = False
+    warned = False
     while True:
         try:
             if recorder is None:
@@ -94,10 +94,10 @@ def _watch() -> None:
 
                 uri = server_url("mlflow") or tracking_uri(places().tracking)
                 recorder = Recorder(os.environ.get("MLFLOW_TRACKING_URI", uri), places().tracking)
-            recorder.settle_all()
-            complained = False
-        except Exception as error:  # the server may be back the next time
-            if not complained:
+            recorder.update_all_states()
+            warned = False
+        except Exception as error:  # the server may be available the next time
+            if not warned:
                 log.warning("cannot update states in MLflow: %s", error)
-            complained = True
-        time.sleep(_LOOK_S)
+            warned = True
+        time.sleep(_INTERVAL_S)
