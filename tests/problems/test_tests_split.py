@@ -86,5 +86,5 @@ def test_tests_that_are_not_python_are_refused():
 
 
 def test_an_assert_of_a_tuple_is_named() -> None:
-    with pytest.raises(ProblemsError, match=r"line 3: assert \(condition, message\) holds whatever"):
+    with pytest.raises(ProblemsError, match=r"line 3: assert \(condition, message\) holds for every"):
         split_tests("def check(f):\n    assert f(1) == 2\n    assert (f(2) == 3, 'wrong')\n", "f", 1)
