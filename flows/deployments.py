@@ -19,7 +19,7 @@ from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.changes import changed_params
 from pipeline_lib.settings.load import validate_params
 from pipeline_lib.tracking.processes import own_process
-from tasks.chain.form import AS_IT_IS, OVERRIDE, asked, choice, settings_by_name
+from tasks.chain.form import AS_IT_IS, OVERRIDE, choice, often_changed_schema, requested_changes
 from tasks.chain.workspaces import change_settings, free_name, uncommitted, with_files_of, workspace
 from tasks.runtime.exit_status import explain_in_logs
 from tasks.runtime.tracked_run import watch_states
@@ -43,7 +43,7 @@ Jobs = Annotated[int, Field(ge=1, le=64)]
 def experiment(
     environment: Annotated[str, choice("conf/environment", AS_IT_IS)] = AS_IT_IS,
     policy: Annotated[str, choice("conf/policy", AS_IT_IS)] = AS_IT_IS,
-    settings: Annotated[Mapping[str, Any], settings_by_name()] = NOTHING,
+    settings: Annotated[Mapping[str, Any], often_changed_schema()] = NOTHING,
     overrides: Sequence[Annotated[str, OVERRIDE]] = (),
     jobs: Jobs = 2,
 ) -> str:
@@ -56,7 +56,7 @@ def experiment(
         overrides: any other setting, as on the command line: problems=mbpp, train.loss.kl=0.05
         jobs: number of stages that run at the same time
     """
-    changes = asked({"environment": environment, "policy": policy}, settings, overrides)
+    changes = requested_changes({"environment": environment, "policy": policy}, settings, overrides)
     return _as_experiment(
         lambda place: changed_params(changes, place / "params.yaml", place / "conf", "the form"), jobs
     )

@@ -61,13 +61,13 @@ def run_stale(targets: list[str], jobs: int, run: str, plain: bool) -> None:
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
         from flows.chain import experiment
-        from tasks.chain.stage_logs import on_this_terminal
+        from tasks.chain.stage_logs import log_plain_lines
         from tasks.runtime.tagging import tagged
         from tasks.services.crashed import mark_crashed
 
         explain_in_logs()
         live = sys.stderr.isatty() and not plain
-        on_this_terminal(logging.WARNING if live else logging.INFO)
+        log_plain_lines(logging.WARNING if live else logging.INFO)
         with temporary_settings({PREFECT_API_URL: f"{server()}/api"}):
             mark_crashed()
             with tagged(run):

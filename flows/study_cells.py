@@ -10,13 +10,13 @@ from pydantic import Field
 from flows.chain import in_workspace
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.study import reference_of
-from tasks.chain.cells import cell_folder, identity_of, keep, kept, known_cells, slug
+from tasks.chain.cells import cell_folder, identity_of, keep, kept, known_cells
 from tasks.chain.form import choice
 from tasks.chain.graph import ChainError
 from tasks.chain.study_file import STUDIES, read_study
 from tasks.chain.study_page import conclusion, record_study, write_page
 from tasks.chain.study_plan import PAGES, fix_plan
-from tasks.chain.workspaces import change_settings, free_name, git, uncommitted, workspace
+from tasks.chain.workspaces import change_settings, free_name, git, slug, uncommitted, workspace
 from tasks.runtime.exit_status import explain_in_logs
 from tasks.runtime.progress import Progress
 from tasks.runtime.tracked_run import tracked_run
@@ -76,7 +76,7 @@ def same_commit(project: Path, commit: str) -> None:
 def cell(study: str, name: str, params: Params, seeds: tuple[int, ...], jobs: int) -> None:
     """Run one cell as a DVC experiment, unless what it would leave is there."""
     project = Path.cwd()
-    run = free_name(project, f"{study}-{slug(name)}")
+    run = free_name(project, f"{study}-{slug(name) or 'cell'}")
     with workspace(project, run) as place:
         change_settings(place / "params.yaml", params)
         identity = identity_of(place)

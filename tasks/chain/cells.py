@@ -6,7 +6,6 @@ together, before anything runs.  If results with the same identity are kept, the
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pipeline_lib import storage
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.storage import folder_digest, new_folder, read_json, write_json
 from tasks.chain.graph import ChainError
+from tasks.chain.workspaces import slug
 from tasks.experiment.arms import IDENTITIES, PLAN_FILE, RESULTS, TEAM
 from tasks.experiment.episode_files import read_episodes, tested_file
 from tasks.experiment.training_files import training_file
@@ -26,20 +26,15 @@ KEPT = "kept.json"
 
 
 def cell_folder(study: str, cell: str) -> Path:
-    """Return where a cell of a study keeps what it left; names that differ never share a folder."""
-    return places().home / "studies" / study / f"{slug(cell)}-{storage.digest(cell)[:8]}"
-
-
-def slug(text: str) -> str:
-    """Return a name as letters, digits and dashes, as git takes it in the name of an experiment."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "cell"
+    """Return the folder of a cell's results; different names never share a folder."""
+    return places().home / "studies" / study / f"{slug(cell) or 'cell'}-{storage.digest(cell)[:8]}"
 
 
 def identity_of(workspace: Path) -> str:
     """Return the digest of everything that all results of a workspace depend on.
 
     Raises:
-        ChainError: the settings are wrong, or the identity cannot be told.
+        ChainError: the settings are wrong, or the identity cannot be computed.
     """
     command = [sys.executable, "-m", "flows.identity", "--write"]
     done = subprocess.run(command, cwd=workspace, env=child_environment(), capture_output=True, text=True, check=False)
@@ -49,23 +44,23 @@ def identity_of(workspace: Path) -> str:
 
 
 def kept(folder: Path, identity: str, seeds: Sequence[int]) -> bool:
-    """Return whether ``folder`` holds, undamaged, what a cell with this identity left."""
+    """Return whether ``folder`` has the complete, undamaged results of a cell with this identity."""
     try:
-        said = read_json(folder / KEPT)
-        whole = all(storage.file_digest(folder / name) == digest for name, digest in said["files"].items())
-        return bool(said["identity"] == identity and whole and set(_files(seeds)) == set(said["files"]))
+        record = read_json(folder / KEPT)
+        undamaged = all(storage.file_digest(folder / name) == digest for name, digest in record["files"].items())
+        return bool(record["identity"] == identity and undamaged and set(_files(seeds)) == set(record["files"]))
     except (OSError, KeyError, TypeError, storage.CorruptFileError):
         return False
 
 
 def known_cells(study: str) -> list[str]:
-    """Return the names of all cells of a study whose result was ever kept, also of those it no longer has."""
+    """Return the names of all cells of a study with stored results, also of cells that the study no longer has."""
     files = (places().home / "studies" / study).glob(f"*/{KEPT}")
     return sorted(str(read_json(path)["cell"]) for path in files)
 
 
 def keep(workspace: Path, study: str, cell: str, identity: str, seeds: Sequence[int], run: str) -> None:
-    """Copy what the study's page needs out of a workspace; the cell's folder appears whole, or stays as it was."""
+    """Copy a cell's results from a workspace into its folder, atomically."""
     files, folder = _files(seeds), cell_folder(study, cell)
     with new_folder(folder) as new:
         for name, source in files.items():
@@ -76,7 +71,7 @@ def keep(workspace: Path, study: str, cell: str, identity: str, seeds: Sequence[
 
 
 def _files(seeds: Sequence[int]) -> dict[str, Path]:
-    """Return what is kept of a cell: name in its folder, and in the workspace."""
+    """Return the files of a cell's results: path in the workspace by name in its folder."""
     return {
         "verdict.json": RESULTS / "verdict.json",
         "plan.json": PLAN_FILE,

@@ -1,7 +1,7 @@
-"""What the forms of the Prefect UI ask for, as JSON schemas: names, bounds and descriptions are those of the settings.
+"""The fields of the forms in the Prefect UI as JSON schemas, with names, bounds and descriptions of the settings.
 
-A form's choices are read when it is served, from the files that are there then.  An empty field leaves a setting as it
-is in ``params.yaml``, or in the preset that was chosen.
+A form's choices are read from the project's files when the form is served.  An empty field leaves a setting as it is in
+``params.yaml``, or in the chosen preset.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OFTEN_CHANGED = (
     "evaluate.test.samples",
     "audit.override",
 )
-"""The settings that the short form asks for."""
+"""The settings in the short form."""
 
 
 def choice(folder: str, *first: str) -> WithJsonSchema:
@@ -40,10 +40,10 @@ def choice(folder: str, *first: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "enum": names})
 
 
-def settings_by_name(names: Sequence[str] = OFTEN_CHANGED) -> WithJsonSchema:
-    """Return the schema of an object with one property for each of these settings, by its dotted name."""
+def often_changed_schema() -> WithJsonSchema:
+    """Return the schema of an object with one property for each setting in `OFTEN_CHANGED`, by its dotted name."""
     whole = Params.model_json_schema()
-    properties = {name: {**_schema(whole, name), "title": name} for name in names}
+    properties = {name: {**_schema(whole, name), "title": name} for name in OFTEN_CHANGED}
     return WithJsonSchema({"type": "object", "properties": properties, "additionalProperties": False})
 
 
@@ -69,8 +69,8 @@ OVERRIDE = WithJsonSchema(
 """The schema of one override, such as ``train.learning_rate=5e-4``."""
 
 
-def asked(presets: Mapping[str, str], settings: Mapping[str, Any], overrides: Sequence[str]) -> Changes:
-    """Return what a filled-in form changes: presets, then single settings, then overrides.
+def requested_changes(presets: Mapping[str, str], settings: Mapping[str, Any], overrides: Sequence[str]) -> Changes:
+    """Return the changes of a submitted form: presets, then single settings, then overrides.
 
     Args:
         presets: by section, the name of a preset or `AS_IT_IS`.
@@ -78,7 +78,7 @@ def asked(presets: Mapping[str, str], settings: Mapping[str, Any], overrides: Se
         overrides: ``section.key=value``, or ``section=preset``; the value is read as YAML, as on the command line.
 
     Raises:
-        SettingsError: an override is no such text.
+        SettingsError: an override has another form.
     """
     changes: Changes = {section: name for section, name in presets.items() if name != AS_IT_IS}
     changes |= {name: value for name, value in settings.items() if value not in (None, "", [])}

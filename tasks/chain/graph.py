@@ -25,10 +25,10 @@ from tasks.runtime.exit_status import SETTINGS_STATUS
 from tasks.services.process_environment import child_environment, places
 
 UNKNOWN_S = 10.0
-"""What a stage is assumed to take of which nothing is known."""
+"""Expected seconds of a stage without any estimate."""
 
 IDENTITY = "identity"
-"""The stage that says what the others depend on; it runs every time, and only what it writes makes others stale."""
+"""The stage that writes the identities of the others; it always runs, and only its outputs make others stale."""
 
 _ALWAYS = "always changed"
 _NODE = re.compile(r'^"(?P<name>[^"]+)";$')
@@ -36,7 +36,7 @@ _EDGE = re.compile(r'^"(?P<above>[^"]+)" -> "(?P<below>[^"]+)";$')
 
 
 class ChainError(RuntimeError):
-    """DVC could not answer, or there is no such stage; the message says what to do."""
+    """DVC failed, or there is no such stage; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Stage:
     """One stage.
 
     Attributes:
-        name: as DVC writes it, for example ``train@team-0``.
-        above: names of the stages it waits for.
-        seconds: what it is expected to take.
+        name: DVC's name, for example ``train@team-0``.
+        above: names of the stages it depends on.
+        seconds: expected run time.
     """
 
     name: str
@@ -57,8 +57,8 @@ class Stage:
 def chain_and_stale(project: Path, targets: Sequence[str] = ()) -> tuple[dict[str, Stage], set[str]]:
     """Return the stages of ``project`` (as `read_chain`) and those of them that are stale (as `outdated`).
 
-    What the stages depend on is looked at first (`tasks.identity.stages`); DVC then compares it with what it remembers.
-    Which stages there are is asked only where one of them is stale or targets are to be checked; else there are none.
+    The identities of the stages are computed first (`tasks.identity.stages`); DVC then compares them with the last run.
+    If no stage is stale and there are no targets, the list of stages is not read, and both results are empty.
 
     Raises:
         ChainError: as `read_chain`.
@@ -80,14 +80,14 @@ def chain_and_stale(project: Path, targets: Sequence[str] = ()) -> tuple[dict[st
 
 
 def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
-    """Return the stages of ``project``, in an order in which each comes after those it waits for.
+    """Return the stages of ``project`` in topological order.
 
     Args:
         project: folder with ``dvc.yaml``.
-        targets: only these stages and what they need; a name without ``@`` stands for all of its kind.
+        targets: only these stages and their dependencies; a name without ``@`` means all of its kind.
 
     Raises:
-        ChainError: DVC refuses the project's files, or there is no such target.
+        ChainError: DVC rejects the project's files, or there is no such target.
     """
     above: dict[str, set[str]] = {}
     for line in ask(project, "dag", "--dot").splitlines():
@@ -103,11 +103,11 @@ def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
 
 
 def outdated(chain: Mapping[str, Stage], status: str) -> set[str]:
-    """Return the stages that DVC calls changed, and all below them (which it will be asked about in turn).
+    """Return the stages that DVC reports as changed, and all stages below them.
 
     Args:
-        chain: the stages, each after those it waits for.
-        status: what ``dvc status --json`` says.
+        chain: the stages in topological order.
+        status: output of ``dvc status --json``.
     """
     report = json.loads(status or "{}")
     stale: set[str] = set()
@@ -118,7 +118,7 @@ def outdated(chain: Mapping[str, Stage], status: str) -> set[str]:
 
 
 def ask(project: Path, *arguments: str) -> str:
-    """Return what a DVC command prints; ChainError with DVC's own words, or better ones, if it fails."""
+    """Return the output of a DVC command; raises ChainError with its error message if it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "dvc", *arguments],
         cwd=project,
@@ -134,7 +134,7 @@ def ask(project: Path, *arguments: str) -> str:
 
 
 def _without_git(project: Path) -> str:
-    """Return what to do where there is no git repository, as in a copy from an archive; empty where there is one."""
+    """Return an error message if the project is not in a git repository, as in a copy from an archive; else empty."""
     try:
         found = subprocess.run(["git", "-C", str(project), "rev-parse"], capture_output=True, check=False)
     except FileNotFoundError:
@@ -148,27 +148,24 @@ def _without_git(project: Path) -> str:
 
 
 def expected_seconds(project: Path, names: Sequence[str]) -> dict[str, float]:
-    """Return what stages are expected to take: as last time, else ``meta.seconds`` in dvc.yaml, else a guess."""
-    last = remembered()
+    """Return the expected seconds of stages: as last time, else ``meta.seconds`` in dvc.yaml, else `UNKNOWN_S`."""
+    last = read_seconds()
     stages: dict[str, Any] = {}
     with contextlib.suppress(OSError, yaml.YAMLError, AttributeError):
         stages = yaml.safe_load((project / "dvc.yaml").read_text(encoding="utf-8")).get("stages", {})
     expected = {}
     for name in names:
-        said = ((stages.get(name.partition("@")[0]) or {}).get("meta") or {}).get("seconds", UNKNOWN_S)
-        expected[name] = float(last.get(name, {}).get("seconds", said))
+        default = ((stages.get(name.partition("@")[0]) or {}).get("meta") or {}).get("seconds", UNKNOWN_S)
+        expected[name] = float(last.get(name, {}).get("seconds", default))
     return expected
 
 
 def in_order(above: Mapping[str, Set[str]], seconds: Mapping[str, float]) -> list[str]:
-    """Return the stages in an order in which each comes after those it waits for.
-
-    Among those that may start together, the first is the one with the longest way to the end; left for last, it would
-    keep one core busy and the others idle.
+    """Return the stages in topological order; among ready stages, the one with the longest path to the end is first.
 
     Args:
-        above: what each stage waits for.
-        seconds: what each takes.
+        above: the stages that each one depends on.
+        seconds: expected seconds of each.
     """
     below: dict[str, list[str]] = {name: [] for name in above}
     for name, waits_for in above.items():
@@ -187,18 +184,18 @@ def in_order(above: Mapping[str, Set[str]], seconds: Mapping[str, float]) -> lis
 
 
 def remember_seconds(name: str, seconds: float, work_s: float | None = None) -> None:
-    """Keep what a stage took, for the next estimate, and what of it was its work, if it said that."""
+    """Store the seconds that a stage took, for the next estimate, and those of its work, if it reported them."""
     took = {"seconds": round(seconds, 2)} | ({} if work_s is None else {"work": round(work_s, 2)})
-    write_json(_memory(), {**remembered(), name: took})
+    write_json(_seconds_file(), {**read_seconds(), name: took})
 
 
 def remaining_s(left: Mapping[str, float], above: Mapping[str, frozenset[str]], jobs: int) -> float:
-    """Return how long work takes that is done ``jobs`` stages at a time, each after those it waits for.
+    """Return the seconds until all stages are finished.
 
     Args:
-        left: seconds of work left, for every stage that is not finished.
-        above: what each of them waits for; finished stages count as done.
-        jobs: how many run side by side.
+        left: seconds of work left, for every unfinished stage.
+        above: the stages that each one depends on.
+        jobs: number of stages that run in parallel.
     """
     ends: dict[str, float] = {}
     running: dict[str, float] = {}
@@ -214,9 +211,9 @@ def remaining_s(left: Mapping[str, float], above: Mapping[str, frozenset[str]], 
 
 
 def _identities_changed(project: Path) -> bool:
-    """Return whether any stage's identity is another than the one written last.
+    """Return whether any stage's identity differs from the written one.
 
-    Asked of a process of its own, since the code looked at is the project's, not this process's.
+    Computed in a child process, because the identity is that of the project's code, not of this process's.
 
     Raises:
         SettingsError: a setting is wrong.
@@ -248,14 +245,14 @@ def _needed(above: Mapping[str, set[str]], targets: Sequence[str]) -> dict[str, 
     return kept
 
 
-def _memory() -> Path:
+def _seconds_file() -> Path:
     return places().home / "seconds.json"
 
 
-def remembered() -> dict[str, dict[str, float]]:
-    """Return what each stage took last time: ``seconds``, and ``work``, the part that was its work."""
+def read_seconds() -> dict[str, dict[str, float]]:
+    """Return the last run time of each stage: ``seconds``, and ``work``, without starting up."""
     try:
-        said = json.loads(_memory().read_text(encoding="utf-8")).items()
-        return {name: {key: float(value) for key, value in took.items()} for name, took in said}
+        stored = json.loads(_seconds_file().read_text(encoding="utf-8")).items()
+        return {name: {key: float(value) for key, value in took.items()} for name, took in stored}
     except (OSError, ValueError, AttributeError):
         return {}

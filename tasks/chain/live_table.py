@@ -48,12 +48,12 @@ class LiveTable:
         self._board = board
 
     def __call__(self, done: int, total: int, text: str) -> None:
-        """Take the newest estimate of the whole."""
+        """Update the progress of the whole run."""
         share = min(done / total, 1.0) if total else 1.0
         self._line = f"{self._title}  {share:.0%}  {text}"
 
     def __rich__(self) -> RenderableType:
-        """Return what is drawn."""
+        """Return the table and the line below it."""
         return Group(self._stages(), Text(self._line, style="bold"))
 
     def _stages(self) -> RenderableType:
@@ -63,7 +63,7 @@ class LiveTable:
         table.add_column("state", min_width=max(map(len, _STYLES)), no_wrap=True)
         table.add_column("", min_width=_BAR // 2, max_width=_BAR)
         table.add_column("time", min_width=15, justify="right", no_wrap=True)
-        table.add_column("last word", ratio=1, overflow="ellipsis", no_wrap=True)
+        table.add_column("last message", ratio=1, overflow="ellipsis", no_wrap=True)
         if self._board is None:
             return table
         for row in rows(self._board):
@@ -74,7 +74,7 @@ class LiveTable:
 
 
 def rows(board: Board) -> list[dict[str, Any]]:
-    """Return what there is to show of each stage: state, share done, time taken or left, what it said last."""
+    """Return the row of each stage: state, share done in [0, 1], time taken or left, last message."""
     now, found = time.monotonic(), []
     with board.lock:
         running, took, failed = dict(board.running), dict(board.took), set(board.failed)
@@ -83,9 +83,9 @@ def rows(board: Board) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"stage": name, "state": "waits", "share": 0.0, "time": "", "text": last.get(name, "")}
         if name in running:
             process, since = running[name]
-            said = process.said()
-            left = said.get("remaining_s")
-            row |= {"state": "runs", "share": process.share(), "text": said.get("text") or row["text"]}
+            reported = process.progress()
+            left = reported.get("remaining_s")
+            row |= {"state": "runs", "share": process.share(), "text": reported.get("text") or row["text"]}
             row["time"] = f"{duration(left)} left" if left else duration(now - since)
         elif name in failed:
             row |= {"state": "failed", "time": duration(took[name])}

@@ -1,8 +1,8 @@
-"""Run the stages of the project; independent stages run side by side.
+"""Run the stages of the project; independent stages run in parallel.
 
-Every stage is requested from DVC, which alone decides whether it must run.  When a stage fails, the stages that need it
-are not started, the others continue, and the error names both.  When this process is asked to stop, all stages are
-ended within seconds; the same command continues them.
+Every stage is requested from DVC, which decides whether it must run.  If a stage fails, the stages that need it are not
+started, the others continue, and the error names both.  When this process is interrupted, all stages end within
+seconds; the same command continues them.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ from tasks.runtime.subflow import PARENT_TASK
 from tasks.runtime.tagging import untagged
 from tasks.services.end_with_parent import STOP_S
 
-_LOOK_S = 1.0
+_UPDATE_S = 1.0
 
 
 class ChainFailedError(RuntimeError):
-    """Some stages failed; the message names them, what did not run for it, and their last words."""
+    """Some stages failed; the message names them, their last output, and the stages that were not run."""
 
 
 @dataclass
 class Board:
-    """Who runs, who is done, and what remains: shared by the threads of one run.
+    """The state of the stages, shared by the threads of one run.
 
     Attributes:
-        took: seconds by stage that did work or failed.
-        last: what each stage said last, for people.
+        took: seconds of each stage that did work or failed.
+        last: last readable message of each stage.
+        pace: (expected seconds, seconds taken) of each finished stage.
     """
 
     chain: Mapping[str, Stage]
@@ -58,7 +59,7 @@ class Board:
     pace: list[tuple[float, float]] = field(default_factory=list)
 
     def remaining(self) -> tuple[float, float]:
-        """Return (seconds done, seconds left), as expected and at the pace seen so far in this run."""
+        """Return (seconds done, seconds left): the expected times, scaled by the pace of this run so far."""
         with self.lock:
             now = time.monotonic()
             expected, took = (sum(column) for column in zip((1.0, 1.0), *self.pace, strict=True))
@@ -76,7 +77,7 @@ class Board:
         return max(total - sum(left.values()), 0.0), remaining_s(left, above, self.jobs)
 
     def stop(self) -> None:
-        """End all stages that run, at the same time."""
+        """End all running stages in parallel."""
         with self.lock:
             self.stopping = True
             processes = [process for process, _ in self.running.values()]
@@ -90,13 +91,12 @@ class Board:
 def left_of_stage(share: float, took_s: float, expected_s: float) -> float:
     """Return the seconds that a running stage has left.
 
-    The more of it is done, the more its own pace counts, and the less what was expected; at first most of its time
-    went into starting up, which says nothing of its pace.
+    The weight of its own pace grows with the share done; at first most of its time was spent on starting up.
 
     Args:
-        share: how much of it is done, 0 to 1, as it says itself; 0 while it says nothing.
+        share: reported share done, 0 to 1; 0 if it reports nothing.
         took_s: seconds since it began.
-        expected_s: what it was expected to take as a whole.
+        expected_s: expected seconds as a whole.
     """
     if share <= 0.0:
         return max(expected_s - took_s, 0.1 * expected_s)
@@ -114,20 +114,20 @@ def run_stage(name: str, project: Path, run: str, variables: Mapping[str, str], 
         process = StageProcess(name, project, run, **variables, **{PARENT_TASK: str(task_run.id)})
         board.running[name] = (process, began)
 
-    def tell(line: str) -> None:
-        kept.keep(line)
+    def record(line: str) -> None:
+        log.write(line)
         if text := readable(line):
             board.last[name] = text
             logger.info("%s", text)
 
     try:
-        with StageLog(run, name) as kept:
-            worked = process.wait(tell)
+        with StageLog(run, name) as log:
+            worked = process.wait(record)
     except StageFailedError as error:
         with board.lock:
             board.failed.add(name)
             board.took[name] = time.monotonic() - began
-        raise StageFailedError(f"{error}\nfull output: {kept.path}") from None
+        raise StageFailedError(f"{error}\nfull output: {log.path}") from None
     finally:
         with board.lock:
             del board.running[name]
@@ -155,17 +155,17 @@ def run_chain(
     """Bring the stages of ``chain`` up to date; to be called in a flow with a thread-pool task runner.
 
     Args:
-        chain: the stages, each after those it waits for.
-        stale: those that DVC must be asked about; the rest is known to be up to date.
-        project: where ``dvc.yaml`` is.
+        chain: the stages in topological order.
+        stale: stages to request from DVC; the others are up to date.
+        project: folder with ``dvc.yaml``.
         run: name of the whole run.
-        jobs: how many stages at a time.
-        progress: told about every second how many per cent are done, which never become fewer.
+        jobs: number of stages that run in parallel.
+        progress: called about every second with the per cent done, which never decrease.
         variables: further environment variables of the stages.
-        watch: given the board before the first stage starts, for whoever shows it.
+        watch: called with the board before the first stage starts, for a display.
 
     Returns:
-        for each stage whether it did any work.
+        For each stage whether it did any work.
 
     Raises:
         ChainFailedError: at least one stage failed.
@@ -189,12 +189,12 @@ def run_chain(
                     future = run_stage.submit(name, project, run, variables, board)
                 future.add_done_callback(functools.partial(_hand_over, ended, name))
             if not running:
-                break  # what is left waits for a stage that failed
+                break  # the rest depends on a stage that failed
             done_s, left_s = board.remaining()
-            share = max(share, done_s / max(done_s + left_s, 1.0))  # the estimate of the whole changes on the way
+            share = max(share, done_s / max(done_s + left_s, 1.0))  # the estimate of the total may grow
             progress(round(100 * share), 100, f"{duration(left_s)} left: {', '.join(sorted(running))}")
             try:
-                name, future = ended.get(timeout=_LOOK_S)
+                name, future = ended.get(timeout=_UPDATE_S)
             except queue.Empty:
                 continue
             running.discard(name)

@@ -60,7 +60,7 @@ class StageLog:
     ) -> None:
         self._file.close()
 
-    def keep(self, line: str) -> None:
+    def write(self, line: str) -> None:
         """Add a line."""
         self._file.write(f"{line}\n")
         self._file.flush()
@@ -80,8 +80,8 @@ class PlainFormatter(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-def on_this_terminal(least: int = logging.INFO) -> None:
-    """Reduce Prefect's log in this process to readable plain lines.
+def log_plain_lines(least: int = logging.INFO) -> None:
+    """Reduce Prefect's log in this process to plain lines.
 
     Args:
         least: lowest level that is shown.
@@ -92,8 +92,8 @@ def on_this_terminal(least: int = logging.INFO) -> None:
         text = record.getMessage()
         return record.levelno >= least and not is_housekeeping(text) and not _FAILURE.match(text)
 
-    setup_logging()  # otherwise the first flow does this and replaces the handlers
-    console = Console(stderr=True)  # Prefect's console knows only its own styles
+    setup_logging()  # the first flow would do this and replace the handlers
+    console = Console(stderr=True)  # Prefect's console has only its own styles
     for handler in logging.getLogger().handlers:
         if hasattr(handler, "console"):
             handler.console = console

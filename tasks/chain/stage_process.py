@@ -1,4 +1,4 @@
-"""One stage as a child process: it is requested from DVC, its output is passed on, and it can be ended at any time."""
+"""One stage as a child process: requested from DVC, with its output forwarded, and stoppable at any time."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _DVC_TALK = (
 
 
 class StageFailedError(RuntimeError):
-    """A stage ended with an error; the message holds its last words."""
+    """A stage ended with an error; the message contains the end of its output."""
 
 
 class StageProcess:
     """``dvc repro`` of a single stage.
 
     Attributes:
-        work_s: when it has ended, what its work took, without all that is around it; None if it did not say.
+        work_s: after its end, the seconds of its work without starting up; None if it did not report them.
 
     Args:
         name: the stage.
-        project: where its ``dvc.yaml`` is.
+        project: folder with ``dvc.yaml``.
         run: name of the whole run.
         variables: further environment variables.
     """
@@ -59,18 +59,17 @@ class StageProcess:
             **{progress.FILE: str(self._progress), OWNER: own_process()},
             **variables,
         )
-        # One stage without those above it, and waiting instead of failing where stages share something.
+        # One stage without its dependencies; DVC waits for locks of stages that run in parallel instead of failing.
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", name]
         self._process = start(command, environment, project, subprocess.PIPE)
         self._stopped = False
         self.work_s: float | None = None
 
     def wait(self, on_line: Callable[[str], None]) -> bool:
-        """Pass on what the stage prints until it ends; return whether it did any work.
+        """Forward the stage's output until it ends; return whether it did any work.
 
         Raises:
-            StageFailedError: it ended with a status other than 0, or it refused what it was to look at, which DVC
-                remembers as a result like any other.
+            StageFailedError: it ended with a status other than 0, or with a refusal, which DVC stores as a result.
         """
         last: deque[str] = deque(maxlen=15)
         worked = False
@@ -85,7 +84,7 @@ class StageProcess:
                 refused = line if line.startswith(REFUSED) else refused
                 on_line(line)
         status = self._process.wait()
-        self.work_s = self.said().get("work_s")
+        self.work_s = self.progress().get("work_s")
         self._progress.unlink(missing_ok=True)
         if self._stopped:
             raise StageFailedError(f"stage {self.name} was stopped; the same command continues it")
@@ -98,14 +97,14 @@ class StageProcess:
         return worked
 
     def share(self) -> float:
-        """Return how much of the stage is done, 0 to 1, as it says itself; 0 while it says nothing."""
+        """Return the reported share of the stage that is done, 0 to 1; 0 if it reports nothing."""
         with contextlib.suppress(KeyError, ZeroDivisionError):
-            said = self.said()
-            return min(1.0, said["done"] / said["total"])
+            reported = self.progress()
+            return min(1.0, reported["done"] / reported["total"])
         return 0.0
 
-    def said(self) -> dict[str, Any]:
-        """Return what the stage says of its progress (`tasks.runtime.progress`); empty while it says nothing."""
+    def progress(self) -> dict[str, Any]:
+        """Return the stage's last report of its progress (`tasks.runtime.progress`); empty if there is none."""
         with contextlib.suppress(OSError, ValueError):
             return dict(json.loads(self._progress.read_text(encoding="utf-8")))
         return {}

@@ -12,28 +12,28 @@ from pipeline_lib.settings.study import StudySettings, cell_params, cells_of, lo
 STUDIES = Path("conf/studies")
 
 
-def read_study(asked: str) -> tuple[str, StudySettings, dict[str, Params]]:
-    """Return the name of a study, what its file says, and the settings of its cells.
+def read_study(name_or_file: str) -> tuple[str, StudySettings, dict[str, Params]]:
+    """Return the name of a study, the settings in its file, and the settings of its cells.
 
     Args:
-        asked: a file, or the name of one in `STUDIES`.
+        name_or_file: a file, or the name of one in `STUDIES`.
 
     Raises:
         SettingsError: there is no such study, or its settings are wrong.
     """
-    given = Path(asked)
-    path = given if given.suffix == ".yaml" else STUDIES / f"{asked}.yaml"
+    given = Path(name_or_file)
+    path = given if given.suffix == ".yaml" else STUDIES / f"{name_or_file}.yaml"
     study, project = load_study(path), Path.cwd()
     settings = {cell: cell_params(study, cell, project / "params.yaml", project / "conf") for cell in cells_of(study)}
-    same_yardstick(settings)
+    check_same_evaluation(settings)
     return path.stem, study, settings
 
 
-def same_yardstick(settings: Mapping[str, Params]) -> None:
-    """Refuse cells that are not measured alike.
+def check_same_evaluation(settings: Mapping[str, Params]) -> None:
+    """Check that all cells are evaluated with the same settings.
 
     Raises:
-        SettingsError: a factor changes how teams are judged.
+        SettingsError: a factor changes how teams are evaluated.
     """
     first, *others = settings.items()
     sections = ["evaluate", "verdict", "problems", "sandbox"]

@@ -94,13 +94,13 @@ def write_page(name: str, study: StudySettings, settings: Mapping[str, Params], 
 
 
 def conclusion(page: Path) -> str:
-    """Return what a study concludes: a sentence for each comparison, and where its page is."""
+    """Return the conclusions of a study: a sentence for each comparison, and the path of its page."""
     sentences = [str(contrast["sentence"]) for contrast in storage.read_json(page.parent / "study.json")["contrasts"]]
     return "\n".join([*sentences, "", f"The page: {page}"])
 
 
 def record_study(page: Path, tracked: TrackedRun) -> None:
-    """Record what a study concludes in its run in MLflow: numbers, verdicts and sentences, and the page."""
+    """Record the results of a study in its MLflow run: numbers, verdicts and sentences, and the page."""
     result = storage.read_json(page.parent / "study.json")
     contrasts = result["contrasts"]
     numbers = {f"{c['name']}/{key}": c["test"][key] for c in contrasts for key in ("estimate", "p")}

@@ -1,7 +1,7 @@
-"""The plan of a study: which comparisons are made and how, written before the first cell runs.
+"""The plan of a study: its comparisons and their tests, written before the first cell runs.
 
-It may be changed later, for example by adding a level.  The file keeps every version with the cells that were known
-when it was written, and the page reports this.
+It may be changed later, for example by adding a level.  The file keeps every version with the cells whose results were
+known when it was written, and the page reports this.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pipeline_lib.settings.study import StudySettings, cells_of, changes_of, ref
 from pipeline_lib.storage import read_json, write_json
 
 PAGES = Path("studies")
-"""Folder of the project in which every study has one, for its plan and its page."""
+"""Folder of the project with one folder per study, for its plan and its page."""
 
 
 def fix_plan(path: Path, study: StudySettings, params: Params, known: Sequence[str]) -> str:
-    """Write the plan, or add a version to it if it has changed; say when it was fixed, in a sentence.
+    """Write the plan, or add a version to it if it has changed; return a sentence that says when it was fixed.
 
     Args:
         path: file of the plan.
         study: the study.
         params: settings of the reference cell, for metric, margin and test.
-        known: cells whose result is there already.
+        known: cells that already have results.
     """
     plan = {
         "question": study.question,
@@ -48,7 +48,7 @@ def fix_plan(path: Path, study: StudySettings, params: Params, known: Sequence[s
 
 
 def plan_history(versions: Sequence[dict[str, Any]]) -> str:
-    """Say when the plan in force was fixed, and what was known by then."""
+    """Return a sentence that says when the current plan was fixed, and which results were known then."""
     last = versions[-1]
     seen = f"when {len(last['known'])} of its cells were known ({', '.join(last['known'])})" if last["known"] else ""
     if len(versions) == 1:

@@ -25,15 +25,15 @@ _FRESH = "up to date"
 
 
 def explain(project: Path, stage: str | None, seed: int | None, runs: Sequence[str], as_json: bool) -> str:
-    """Return what ``python -m flows.identity`` prints.
+    """Return the output of ``python -m flows.identity``.
 
     Args:
-        project: where ``dvc.yaml`` is.
+        project: folder with ``dvc.yaml``.
         stage: name in `STAGES`; None for all that have changed.
-        seed: training seed of a stage that there is once per seed; by default the first one.
-        runs: none: the working tree with the last run; one: that run with the working tree; two: one with the other.
-            A run is the name of an experiment, a branch or a commit.
-        as_json: the identity alone, as JSON.
+        seed: training seed of a stage that exists once per seed; by default the first one.
+        runs: none: compare the working tree with the last run; one: that run with the working tree; two: one with the
+            other.  A run is the name of an experiment, a branch or a commit.
+        as_json: return only the identity, as JSON.
 
     Raises:
         ChainError: there is no such run, or it never ran the stage.
@@ -94,7 +94,7 @@ def _stale(project: Path, name: str, stage: str) -> list[str]:
 
 
 def _reasons(project: Path, name: str, stage: str) -> list[str]:
-    """Say why DVC would run the stage, a line each; ``[_FRESH]`` if it would not."""
+    """Return the reasons for which DVC would run the stage, one line each; ``[_FRESH]`` if it would not."""
     if name not in _lock(project, None):
         return ["it has not run yet"]
     old, old_inputs = _recorded(project, name, None)
@@ -114,7 +114,7 @@ def _compared(
 
 
 def _planned(project: Path, stage: str) -> list[str]:
-    """Return what DVC calls a stage: once, or once per training seed."""
+    """Return DVC's names of a stage: one, or one per training seed."""
     entry = yaml.safe_load((project / "dvc.yaml").read_text(encoding="utf-8"))["stages"][stage]
     arm = STAGES[stage].arm
     return [f"{stage}@{seed}" for seed in planned_seeds(arm)] if "matrix" in entry else [stage]

@@ -1,8 +1,8 @@
-"""A separate workspace for an experiment: a clone of the commit, with other settings, that ends as a DVC experiment.
+"""A separate workspace for an experiment: a clone of the commit with other settings, saved as a DVC experiment.
 
-The user's working tree is never touched (``dvc exp run --temp`` resets and restores it, which a kill in between, or an
-editor, would notice).  Git objects and DVC's cache are shared with the project, so nothing is copied, and earlier
-results are not computed again.  Uncommitted changes are not part of the experiment.
+The user's working tree is never changed (``dvc exp run --temp`` resets and restores it, which is unsafe if it is killed
+in between, or while an editor is open).  Git objects and DVC's cache are shared with the project, so nothing is copied,
+and earlier results are not computed again.  Uncommitted changes are not part of the experiment.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ OWNER = "owner"
 
 @contextlib.contextmanager
 def workspace(project: Path, name: str) -> Iterator[Path]:
-    """Yield a fresh clone of the project's commit, which shares git objects and DVC's cache; it is removed afterwards.
+    """Yield a new clone of the project's commit, which shares git objects and DVC's cache; remove it afterwards.
 
     Raises:
-        ChainError: the project has no commit, or git or DVC refuse.
+        ChainError: the project has no commit, or git or DVC fails.
     """
     remove_abandoned()
     folder = places().home / "workspaces" / name
@@ -54,7 +54,7 @@ def workspace(project: Path, name: str) -> Iterator[Path]:
 
 
 def remove_abandoned() -> None:
-    """Remove the workspaces of processes that are gone."""
+    """Remove the workspaces of processes that have ended."""
     for owner in (places().home / "workspaces").glob(f"*.{OWNER}"):
         with contextlib.suppress(OSError):
             if is_gone(owner.read_text()):
@@ -63,7 +63,7 @@ def remove_abandoned() -> None:
 
 
 def change_settings(file: Path, wanted: Params) -> dict[str, tuple[Any, Any]]:
-    """Write into ``params.yaml`` what differs from ``wanted``, and leave everything else, comments included.
+    """Write the settings that differ from ``wanted`` into ``params.yaml``; keep everything else, comments included.
 
     Returns:
         (old, new) by key, for example ``train.learning_rate``.
@@ -80,22 +80,22 @@ def change_settings(file: Path, wanted: Params) -> dict[str, tuple[Any, Any]]:
         if rest and isinstance(inside, dict):
             _put(inside, rest, value)
         else:
-            content[section] = new[section]  # a preset's name, or a section that was left out
+            content[section] = new[section]  # a preset's name, or a missing section
     _write(file, yaml, content)
-    if not _reads_as(file, wanted):  # another variant has other keys: its section is written out as a whole
+    if not _reads_as(file, wanted):  # another variant has other keys: write the whole section
         for section in {key.partition(".")[0] for key in differences}:
             content[section] = new[section]
         _write(file, yaml, content)
-    if not _reads_as(file, wanted):  # the environment's preset brings others along, which defaults do not replace
+    if not _reads_as(file, wanted):  # the environment's preset sets other sections, which defaults do not replace
         content.update(new)
         _write(file, yaml, content)
     return differences
 
 
 def with_files_of(params: Params, project: Path, folder: Path) -> tuple[Params, list[str]]:
-    """Return the settings with absolute paths of files that the project has and its commit has not; and those paths.
+    """Return the settings with absolute paths of the project's uncommitted files, and these paths.
 
-    A relative path is of the project, and a workspace holds only what is committed.
+    A workspace contains only committed files, so relative paths of others would not exist there.
 
     Args:
         params: the settings.
@@ -137,10 +137,10 @@ def _reads_as(file: Path, wanted: Params) -> bool:
 
 
 def save_experiment(folder: Path, project: Path, name: str) -> str:
-    """Save the workspace as the DVC experiment ``name`` of the project, with all that the run wrote; return its commit.
+    """Save the workspace with all outputs as the DVC experiment ``name`` of the project; return its commit.
 
-    DVC alone would leave behind what neither git nor its cache knows (outputs with ``cache: false``), and ``dvc exp
-    apply`` would put the run's settings beside the results of another one.
+    DVC alone would omit files that neither git nor its cache tracks (outputs with ``cache: false``); ``dvc exp apply``
+    would then combine this run's settings with results of another run.
     """
     written = git(folder, "ls-files", "-z", "--others", "--exclude-standard").split("\0")
     ask(folder, "exp", "save", "--name", name, *(f"--include-untracked={path}" for path in written if path))
@@ -152,26 +152,31 @@ def save_experiment(folder: Path, project: Path, name: str) -> str:
     return git(project, "rev-parse", found[0])
 
 
+def slug(text: str) -> str:
+    """Return a name as lowercase letters, digits and dashes, which git accepts in names of refs; may be empty."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
 def free_name(project: Path, wanted: str) -> str:
-    """Return ``wanted`` as a name that git and DVC accept and no experiment of the project has."""
-    slug = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-") or "run"
+    """Return ``wanted`` as a name that git and DVC accept and that no experiment of the project has."""
+    base = slug(wanted) or "run"
     taken = {
         ref.rpartition("/")[2] for ref in git(project, "for-each-ref", "--format=%(refname)", "refs/exps/").split()
     }
     number = 1
-    while (name := slug if number == 1 else f"{slug}-{number}") in taken:
+    while (name := base if number == 1 else f"{base}-{number}") in taken:
         number += 1
     return name
 
 
 def uncommitted(project: Path) -> list[str]:
-    """Return the tracked files that differ from the commit, which an experiment therefore does not see."""
+    """Return the tracked files that differ from the commit; an experiment does not include these changes."""
     lines = git(project, "status", "--porcelain", "--untracked-files=no", strip=False).splitlines()
     return [line[3:] for line in lines if line[3:] != "dvc.lock"]
 
 
 def git(folder: Path, *arguments: str, strip: bool = True) -> str:
-    """Return what a git command prints; ChainError with git's own words if it fails."""
+    """Return the output of a git command; raises ChainError with git's error message if it fails."""
     done = subprocess.run(
         ["git", *arguments], cwd=folder, env=child_environment(), capture_output=True, text=True, check=False
     )
@@ -181,7 +186,7 @@ def git(folder: Path, *arguments: str, strip: bool = True) -> str:
 
 
 def _share_cache(project: Path, folder: Path) -> None:
-    local = project / ".dvc" / "config.local"  # remotes and their access, which git does not carry
+    local = project / ".dvc" / "config.local"  # remotes and credentials, which are not in git
     if local.exists():
         shutil.copy(local, folder / ".dvc" / "config.local")
     cache = Path(ask(project, "cache", "dir").strip())

@@ -31,11 +31,12 @@ def comparisons(params: Params) -> tuple[str, ...]:
 
 
 def outside(params: Params) -> dict[str, str]:
-    """Return which comparisons are left outside the family, and why: decided by settings, before anything is tested.
+    """Return which comparisons are not in the family, and why; settings decide this before anything is tested.
 
-    The embedded model learns to read from the prompts of its warm start.  Where none of them quotes what others wrote,
-    a team of it that plays a protocol in which agents read each other cannot read its prompts, so beating it says
-    nothing, and would cost the other comparisons power.  So would the last checkpoint where it is the selected one.
+    The embedded model learns to read from the prompts of its warm start.  If no prompt quotes other agents' texts, a
+    team of this model cannot read the prompts of a protocol in which agents read each other.  A win against it means
+    nothing, and including it would reduce the power of the other comparisons.  The same is true of the last checkpoint
+    if it is the selected one.
     """
     found = {LAST: "if it is the selected checkpoint in every training run, both are the same team"}
     if _cannot_read(params):
@@ -49,12 +50,12 @@ def _cannot_read(params: Params) -> bool:
 
 
 def family_size(params: Params) -> int:
-    """Return how many comparisons the plan corrects for: all but those it leaves outside whatever is selected."""
+    """Return how many comparisons the plan corrects for: all except those that are always outside the family."""
     return len(set(comparisons(params)) - set(outside(params)) | {LAST})
 
 
 def notes(params: Params) -> list[str]:
-    """Say what a reader must know of the baseline protocols, a paragraph each."""
+    """Return notes on the baseline protocols for the reader of the report, a paragraph each."""
     environment, played = params.environment, params.evaluate.baselines
     task = find(environment.kind)
     protocol = params.rollouts.protocol
@@ -75,5 +76,5 @@ def notes(params: Params) -> list[str]:
                 "comparisons are outside the family, as the plan says, and get no verdict."
             )
         found.append(text)
-    # What an environment says of the base is of agents that answer by themselves.
+    # The environment's notes on the base are about decentralised agents.
     return found + (task.notes(environment) if protocol == "decentralised" else [])

@@ -1,4 +1,4 @@
-"""Episodes on disk: what the sweep and the test wrote, read back."""
+"""Files with the episodes of the sweep and the test."""
 
 from __future__ import annotations
 

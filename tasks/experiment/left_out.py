@@ -15,25 +15,25 @@ from tasks.experiment.training_files import training_file
 
 log = logging.getLogger("symposium.stage")
 
-_WHY = "left out: the settings, with the seeds that a preset of environment brings, have no such run\n"
+_REASON = "left out: the settings, including the seeds of the environment's preset, have no such run\n"
 
 
 def is_left_out(arm: str, seed: int) -> bool:
-    """Return whether the settings, with what the environment's preset brings, do not want this run; say so."""
-    unwanted = seed not in seeds_of(load_params(), arm)
-    if unwanted:
-        log.info("%s %d %s", arm, seed, _WHY.strip())
-    return unwanted
+    """Return whether the settings, including the environment's preset, do not have this run; if so, log the reason."""
+    left_out = seed not in seeds_of(load_params(), arm)
+    if left_out:
+        log.info("%s %d %s", arm, seed, _REASON.strip())
+    return left_out
 
 
 def leave_out_training(arm: str, seed: int) -> None:
-    """Write what DVC expects of a training run, without any content."""
+    """Write the outputs that DVC expects of a training run, without content."""
     with storage.new_folder(trained_folder(arm, seed)) as folder:
-        (folder / "left-out.txt").write_text(_WHY)
+        (folder / "left-out.txt").write_text(_REASON)
     storage.write_jsonl(training_file(arm, seed), ())
 
 
 def leave_out_sweep(arm: str, seed: int) -> None:
-    """Write what DVC expects of a run's sweep, without any content."""
+    """Write the outputs that DVC expects of a run's sweep, without content."""
     with storage.new_folder(sweep_folder(arm, seed)) as folder:
-        (folder / "left-out.txt").write_text(_WHY)
+        (folder / "left-out.txt").write_text(_REASON)

@@ -15,15 +15,15 @@ from tasks.experiment.comparisons import comparisons, outside
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
 
-#: Settings of ``rollouts`` that say how a team answers.
+#: Settings of ``rollouts`` that determine a team's answers.
 SAMPLING = ("protocol", "temperature", "top_p", "top_k", "max_new_tokens")
 
 
 def plan_of(params: Params) -> Plan:
-    """Return the plan that settings and problems make now.
+    """Return the plan that follows from the current settings and problems.
 
     Raises:
-        EvaluationError: nothing can be planned with these settings; the message says why.
+        EvaluationError: these settings allow no plan; the message says why.
     """
     splits = load_manifest(PROBLEMS)["splits"]
     return make_plan(
@@ -43,14 +43,14 @@ def plan_of(params: Params) -> Plan:
     )
 
 
-def done_now(params: Params, design: Mapping[str, Any], **seen: Any) -> Plan:
-    """Return what was done, as a plan: the settings in force, and where results show what was done, that.
+def actual_plan(params: Params, design: Mapping[str, Any], **observed: Any) -> Plan:
+    """Return the evaluation as it was done, as a plan: fields found in the results, otherwise the current settings.
 
     Args:
-        params: the settings in force.
+        params: the current settings.
         design: of `select` or `summarise_test`.
-        seen: further fields of the plan that the files show.
+        observed: further fields of the plan, found in the result files.
     """
     fields = {field.name for field in dataclasses.fields(Plan)}
-    shown = {key: value for key, value in {**design, **seen}.items() if key in fields}
-    return dataclasses.replace(plan_of(params), **shown)
+    found = {key: value for key, value in {**design, **observed}.items() if key in fields}
+    return dataclasses.replace(plan_of(params), **found)

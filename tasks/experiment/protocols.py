@@ -1,4 +1,4 @@
-"""From settings to how the teams of an arm answer."""
+"""The protocol of an arm."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 
 def protocol_of(params: Params, arm: str) -> Protocol:
-    """Return how the teams of an arm answer; a single agent has nobody to read."""
+    """Return the protocol of an arm's teams; a single agent has no other agents' texts to read."""
     return make_protocol(params.rollouts.protocol if arm == TEAM else "decentralised")

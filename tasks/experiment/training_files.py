@@ -1,4 +1,4 @@
-"""What a training run leaves beside its checkpoints: a row of metrics for every update."""
+"""The metrics of a training run, one row per update."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tasks.identity.stages import STAGES, IdentityError, identity_of
 
 
 def write_identities() -> None:
-    """Write the identity of every stage to ``results/identity/<stage>.json``; right ones stay untouched.
+    """Write the identity of every stage to ``results/identity/<stage>.json``; unchanged files are not rewritten.
 
     Raises:
         SettingsError: a setting is wrong.
@@ -36,14 +36,14 @@ def write_identities() -> None:
 
 
 def changed_identities() -> list[str]:
-    """Return the stages whose identity is another than the one written last."""
+    """Return the stages whose identity differs from the written one."""
     params = load_params()
     check_seeds(params)
     return [name for name in STAGES if read_identity(IDENTITIES / f"{name}.json") != identity_of(name, params)]
 
 
 def read_identity(path: Path) -> dict[str, Any] | None:
-    """Return a written identity, or None where there is none that can be read."""
+    """Return a written identity, or None if it is missing or damaged."""
     try:
         return dict(read_json(path))
     except (FileNotFoundError, CorruptFileError, TypeError, ValueError):
@@ -51,13 +51,13 @@ def read_identity(path: Path) -> dict[str, Any] | None:
 
 
 def check() -> None:
-    """Make sure that the stage that DVC runs here is what DVC will remember it as; without DVC, do nothing.
+    """Check that DVC will store the result of this stage under the right identity; without DVC, do nothing.
 
-    DVC depends on the identity that was written last.  Code or settings may have changed since: in the middle of a
-    run, or before ``dvc repro --single-item``, which leaves the stage ``identity`` out, and all that is above.
+    DVC uses the identity that was written last.  Code or settings may have changed since: during a run, or before
+    ``dvc repro --single-item``, which skips the stage ``identity`` and all other dependencies.
 
     Raises:
-        IdentityError: they have, or what the stage reads is not what DVC remembers; the message names it.
+        IdentityError: they have changed, or the stage's inputs differ from those that DVC has stored.
     """
     whole_name = os.environ.get("DVC_STAGE", "")
     stage = whole_name.partition("@")[0]
@@ -86,10 +86,10 @@ def _shown(lines: list[str]) -> str:
 
 @contextlib.contextmanager
 def unchanged() -> Iterator[None]:
-    """Make sure that nobody writes another identity while DVC runs a stage: DVC reads it when the stage has ended.
+    """Check that the identity file does not change while DVC runs a stage: DVC reads it when the stage has ended.
 
     Raises:
-        IdentityError: somebody did; what the stage made is not credited to it.
+        IdentityError: it changed; the results are not stored.
     """
     path = IDENTITIES / f"{os.environ.get('DVC_STAGE', '').partition('@')[0]}.json"
     before = path.read_bytes() if path.is_file() else b""
@@ -99,9 +99,9 @@ def unchanged() -> Iterator[None]:
 
 
 def dvc_has_taken(stage: str, seed: int) -> bool:
-    """Return whether ``dvc.lock`` credits a training run to the identity at hand, so that its outputs are DVC's.
+    """Return whether ``dvc.lock`` has a training run with the current identity, so that DVC owns its outputs.
 
-    A run that was finished and killed before DVC took note of it is not.
+    False for a run that finished but was killed before DVC stored it.
     """
     import yaml
 

@@ -13,7 +13,7 @@ from pipeline_lib.evaluation.verdict import BASE, add_plan_and_looks, summarise_
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, outside
 from tasks.experiment.episode_files import read_episodes, swept, tested_file
-from tasks.experiment.plans import done_now
+from tasks.experiment.plans import actual_plan
 from tasks.experiment.training_files import training_rows
 from tasks.looks.look_history import plans_used, record_look_of_verdict, steps_swept
 
@@ -92,7 +92,7 @@ def bound(
         carried: the plans under which what it rests on was made, by what it is.
     """
     plan = read_plan(PLAN_FILE)
-    done = done_now(params, tested["design"], checkpoints=steps_swept(params))
+    done = actual_plan(params, tested["design"], checkpoints=steps_swept(params))
     looks, changed = record_look_of_verdict(params, done, run, tested)
     check = check_plan(done, plan, tested["design"]["selected"], carried, changed)
     design = {**done.to_json(), "selected": tested["design"]["selected"]}

@@ -11,7 +11,7 @@ from pipeline_lib.evaluation.plan_check import check_plan
 from pipeline_lib.evaluation.selection import select
 from tasks.experiment.arms import ARMS, PLAN_FILE, RESULTS, TEAM, seeds_of
 from tasks.experiment.episode_files import swept
-from tasks.experiment.plans import done_now
+from tasks.experiment.plans import actual_plan
 from tasks.stages.champion import checkpoint
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def select_checkpoints(params: Params, run: StageRun) -> None:
         selection = select(trained, base, params.evaluate, params.verdict, find(params.environment.kind).metrics())
         written[arm] = {**selection.to_json(), "plan": plan.to_json()}
         if arm == TEAM:
-            written[arm]["plan_check"] = check_plan(done_now(params, selection.design), plan).to_json()
+            written[arm]["plan_check"] = check_plan(actual_plan(params, selection.design), plan).to_json()
             run.tracked.selected(checkpoint(arm, selection.champion_seed, selection.champion_step))
             rows = [{"seed": s, "step": c.step, "mean": c.mean, "last": c.last} for s, c in selection.seeds.items()]
             run.table("selection", rows, f"Rule {selection.rule}, metric {selection.metric}")

@@ -9,11 +9,11 @@ import pytest
 
 from flows.study_cells import same_commit
 from pipeline_lib.settings import Params, SettingsError
-from tasks.chain.cells import cell_folder, keep, kept, known_cells, slug
+from tasks.chain.cells import cell_folder, keep, kept, known_cells
 from tasks.chain.graph import ChainError
-from tasks.chain.study_file import same_yardstick
+from tasks.chain.study_file import check_same_evaluation
 from tasks.chain.study_plan import plan_history
-from tasks.chain.workspaces import git
+from tasks.chain.workspaces import git, slug
 from tasks.experiment.arms import PLAN_FILE, RESULTS
 
 SEEDS = (0, 1)
@@ -81,10 +81,10 @@ def test_cells_must_be_judged_alike_by_sandbox_and_reward_too(changes: dict[str,
     shared = {"evaluate": changes["evaluate"]} if "evaluate" in changes else {}
     cells = {"one": params(**shared), "two": params(**changes)}
     if not section:
-        same_yardstick(cells)
+        check_same_evaluation(cells)
         return
     with pytest.raises(SettingsError, match=f"differ in {section}"):
-        same_yardstick(cells)
+        check_same_evaluation(cells)
 
 
 def test_a_commit_made_while_a_study_runs_ends_it(tmp_path: Path) -> None:

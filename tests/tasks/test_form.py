@@ -10,13 +10,15 @@ from pydantic import TypeAdapter
 
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.changes import changed_params
-from tasks.chain.form import AS_IT_IS, OFTEN_CHANGED, OVERRIDE, asked, choice, settings_by_name
+from tasks.chain.form import AS_IT_IS, OFTEN_CHANGED, OVERRIDE, choice, often_changed_schema, requested_changes
 
 ROOT = Path(__file__).parents[2]
 
 
 def form(presets: dict[str, str], settings: dict, overrides: list[str]) -> Params:
-    return changed_params(asked(presets, settings, overrides), ROOT / "params.yaml", ROOT / "conf", "the form")
+    return changed_params(
+        requested_changes(presets, settings, overrides), ROOT / "params.yaml", ROOT / "conf", "the form"
+    )
 
 
 def test_an_empty_form_changes_nothing() -> None:
@@ -57,7 +59,7 @@ def test_a_wrong_override_is_named_with_what_is_accepted(overrides: list[str], w
 
 
 def test_fields_have_the_bounds_and_texts_of_the_settings() -> None:
-    schema = settings_by_name().json_schema
+    schema = often_changed_schema().json_schema
     assert schema is not None
     assert set(schema["properties"]) == set(OFTEN_CHANGED)
     steps = schema["properties"]["train.steps"]

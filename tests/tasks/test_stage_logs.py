@@ -49,7 +49,7 @@ def test_all_words_are_kept_in_a_file_of_the_stage(tmp_path: Path, monkeypatch: 
     for lines in (NOTHING, ["again"]):
         with StageLog("a/run", "train@0") as kept:
             for line in lines:
-                kept.keep(line)
+                kept.write(line)
     assert kept.path == tmp_path / "logs/a-run/train@0.log"
     with kept.path.open(newline="\n") as file:
         assert file.read().split("\n") == [*NOTHING, "again", ""]
