@@ -19,7 +19,7 @@ from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.evaluation.plan import make_plan
 from pipeline_lib.evaluation.plan_check import check_plan
 from pipeline_lib.evaluation.selection import select
-from pipeline_lib.evaluation.verdict import bind, summarise_test
+from pipeline_lib.evaluation.verdict import add_plan_and_looks, summarise_test
 from pipeline_lib.report.data import About, ReportData
 from pipeline_lib.settings.evaluate import EvaluateSettings, SampleSettings, VerdictSettings
 
@@ -167,7 +167,9 @@ def experiment(seeds: int = 3) -> ReportData:
         metrics=METRICS,
     )
     look = Look(plan.to_json(), {}, tuple(problems["test"]), "seen", "embedded default", "0f63", "2026-01-01T10:00:00")
-    verdict = bind(verdict, check_plan(plan, plan), correct_for_looks([look], look, verdict, VERDICT.alpha))
+    verdict = add_plan_and_looks(
+        verdict, check_plan(plan, plan), correct_for_looks([look], look, verdict, VERDICT.alpha)
+    )
     return ReportData(
         name="embedded default",
         train={s: training(s) for s in range(seeds)},

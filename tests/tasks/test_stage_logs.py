@@ -67,7 +67,7 @@ class Running:
     def share(self) -> float:
         return 0.25
 
-    def said(self) -> dict[str, object]:
+    def progress(self) -> dict[str, object]:
         return {"text": "reward 1.52", "remaining_s": 100.0}
 
 
