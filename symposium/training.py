@@ -77,4 +77,5 @@ def train(experiment: Experiment, seed: int = 0) -> TrainingRun:
 
             train_team(params, params.environment, protocol, problems, base, seed, folder, on_step=on_step)
     rows = tuple(dict(row) for row in storage.read_jsonl(folder / METRICS))
-    return TrainingRun(experiment, seed, folder, tuple(planned), rows, override if overridden else "")
+    kept = tuple(step for step in planned if step <= rows[-1]["step"])  # a monitor may have ended the run
+    return TrainingRun(experiment, seed, folder, kept, rows, override if overridden else "")

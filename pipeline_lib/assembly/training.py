@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.assembly.sampling import compute_dtype, sampling_of
 from pipeline_lib.assembly.teams import base_team
+from pipeline_lib.environment_api.metrics import describe
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.make import make_environment
+from pipeline_lib.monitors.judge import End
 from pipeline_lib.policies.agents import section_of
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts import make_engine
@@ -50,6 +53,8 @@ def train_team(
         ProblemsError, PolicyError: problems or base are missing, or not what the settings say.
     """
     learned = load_split(problems, "train")
+    task = find(section.kind)
+    primary = describe(task.primary, task.metrics())
     with (
         contextlib.closing(make_environment(section, params.sandbox)) as environment,
         contextlib.closing(make_engine(params.rollouts, params.policy)) as engine,
@@ -71,6 +76,7 @@ def train_team(
             base=base_team(params, base, environment, learned) if compared else None,
             compute=compute_dtype(params),
             infra_error_share=params.sandbox.infra_error_share,
+            end=End(task.primary, primary.low, primary.high),
             processes=processes,
             on_step=on_step,
             on_checkpoint=on_checkpoint,

@@ -32,6 +32,9 @@ class Outcome(Generic[S]):
         state: the state in which the next turn starts.
         done: whether the episode has ended.
         details: JSON-like facts for the report (cooperation scheme, verdict status, error text); never used as reward.
+            Monitors of training read two of them: ``caused_by``, of a failure, the agent of `Environment.relied_on`
+            whose part broke another's, or an empty string; and ``visible``, the share of the tests passed that agents
+            may see, where the primary metric is the share of hidden ones.
     """
 
     reward: float | None
@@ -49,6 +52,10 @@ class Environment(ABC, Generic[P, S]):
     turns: int
     #: Smallest and greatest possible reward of one turn; early termination and reports are relative to the greatest.
     reward_bounds: tuple[float, float]
+    #: Agents on whose parts other agents build; their part can break another's.
+    relied_on: tuple[str, ...] = ()
+    #: Whether every turn is an attempt at the same thing, so that a later one should not be worse.
+    retries: bool = False
 
     @abstractmethod
     def agents(self, problem: P) -> tuple[str, ...]:
@@ -77,6 +84,14 @@ class Environment(ABC, Generic[P, S]):
         Untrusted text is executed only in the sandbox.  Failures of the infrastructure become outcomes with
         ``reward=None``; they do not raise an error.
         """
+
+    def stub(self, state: S, agent: int) -> str:
+        """Return a text that contributes nothing, to be executed in place of what agent number ``agent`` wrote."""
+        return ""
+
+    def right_part(self, state: S, agent: int) -> str | None:
+        """Return a text of agent number ``agent`` that is known to be right; None if none is known."""
+        return None
 
     def exhibit(self, state: S, actions: Sequence[str]) -> Exhibit:
         """Return the joint result of a joint action for display.

@@ -19,7 +19,7 @@ from pipeline_lib.evaluation.table import problems_digest
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class Plan(Result):
         resamples: bootstrap and permutation resamples.
         resampling_seed: their seed.
         stop_rule: ``fixed``: a fixed number of episodes.
+        stop_training_when: monitors that may end a training run, which then has the first of the checkpoints only.
         version: version of this format.
     """
 
@@ -85,6 +86,7 @@ class Plan(Result):
     resampling_seed: int
     correction: str = "holm"
     stop_rule: str = "fixed"
+    stop_training_when: tuple[str, ...] = ()
     version: int = VERSION
 
     @property
@@ -111,6 +113,7 @@ def make_plan(
     comparisons: Sequence[str] = ("base", "last"),
     outside: Mapping[str, str] | None = None,
     single_agent_seeds: Sequence[int] = (),
+    stop_training_when: Sequence[str] = (),
 ) -> Plan:
     """Fix the plan of a sweep and its test.
 
@@ -124,6 +127,7 @@ def make_plan(
         comparisons: names of the teams the selected one will be compared with, the primary first.
         outside: comparisons outside the family, and why.
         single_agent_seeds: training runs of the single-agent baseline.
+        stop_training_when: monitors that may end a training run.
 
     Raises:
         EvaluationError: no checkpoints, a split without problems, or a problem in two splits.
@@ -162,6 +166,7 @@ def make_plan(
         power=verdict.power,
         resamples=verdict.resamples,
         resampling_seed=verdict.seed,
+        stop_training_when=tuple(stop_training_when),
     )
 
 

@@ -98,7 +98,11 @@ def check_plan(
         changed: further changes of the plan, in words; see `looks`.
     """
     planned = plan.to_json()
-    deviations = [change.words("{key}: planned {before}, done {after}") for change in changes(planned, done.to_json())]
+    deviations = [
+        change.words("{key}: planned {before}, done {after}")
+        for change in changes(planned, done.to_json())
+        if not _was_stopped(change, plan)
+    ]
     for seed, step in (selected or {}).items():
         if step not in planned["checkpoints"].get(seed, ()):
             deviations.append(f"selected: step {step} of training seed {seed} is not among the planned checkpoints")
@@ -108,6 +112,13 @@ def check_plan(
             elsewhere.setdefault(change.words("{key} was {before} then and is {after} now"), []).append(name)
     deviations += [f"made under another plan ({', '.join(names)}): {words}" for words, names in elsewhere.items()]
     return PlanCheck(not deviations and not changed, tuple(deviations), tuple(changed), plan.digest)
+
+
+def _was_stopped(change: Change, plan: Plan) -> bool:
+    """Return whether a training run has fewer checkpoints because monitors of the plan were allowed to end it."""
+    if not plan.stop_training_when or not change.key.startswith("checkpoints.") or not change.after:
+        return False
+    return list(change.before[: len(change.after)]) == list(change.after)
 
 
 def _text(value: Any) -> str:

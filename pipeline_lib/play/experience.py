@@ -42,6 +42,7 @@ class Decision:
         rounds: number of the round within the turn in which each action was sampled, from 0; those of one round are
             sampled at the same time.
         unread: number of prompts that quoted so much text that no space was left for an action; nothing was sampled.
+        agents: name of the agent of each action.
     """
 
     problem: str
@@ -59,6 +60,7 @@ class Decision:
     details: Mapping[str, Any] = field(default_factory=dict)
     rounds: tuple[int, ...] = ()
     unread: int = 0
+    agents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

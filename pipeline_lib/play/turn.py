@@ -58,8 +58,8 @@ class Prompts:
         return self._ids[key]
 
 
-#: The record of one action: policy, prompt, action, round.
-_Said = tuple[str, tuple[int, ...], Action, int]
+#: The record of one action: policy, prompt, action, round, agent.
+_Said = tuple[str, tuple[int, ...], Action, int, str]
 
 
 class Turn:
@@ -132,7 +132,9 @@ class Turn:
         for numbers, request, actions in zip(asked, requests, found, strict=True):
             for number, action in zip(numbers, actions, strict=True):
                 texts[number] = action.text
-                self._said[asks[number].turn].append((request.policy, request.prompt, action, self._rounds))
+                ask = asks[number]
+                name = self.seats[ask.turn].agents[ask.agent]
+                self._said[ask.turn].append((request.policy, request.prompt, action, self._rounds, name))
         self._rounds += 1
         return texts
 
@@ -154,11 +156,11 @@ class Turn:
         found = []
         for (place, _), said, unread in zip(self._places, self._said, self._unread, strict=True):
             node = self._nodes[place]
-            policies, prompts, actions, rounds = zip(*said, strict=True) if said else ((), (), (), ())
+            policies, prompts, actions, rounds, agents = zip(*said, strict=True) if said else ((), (), (), (), ())
             decision = Decision(
                 node.root.problem.id, self._number, node.group, node.parent, node.weight, policies, prompts, actions
             )
-            decision.rounds, decision.unread = rounds, unread
+            decision.rounds, decision.unread, decision.agents = rounds, unread, agents
             found.append(decision)
         return found
 

@@ -112,6 +112,9 @@ class TrainSettings(Section):
         AlignedCredit(),
         description="which combinations of sampled actions are executed to compute advantages per agent",
     )
+    stop_when: tuple[Literal["trivial_cooperation", "turn_instability", "reward_hacking", "cascading_errors"], ...] = (
+        Field((), description="monitors that end a run when they fire at a checkpoint (docs/monitors.md)")
+    )
     advantage: AdvantageSettings = AdvantageSettings()
     loss: LossSettings = LossSettings()
 

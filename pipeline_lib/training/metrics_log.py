@@ -36,6 +36,10 @@ class MetricsLog:
         self._file.write(canonical_json({"step": step, **metrics}) + "\n")
         self._file.flush()
 
+    def rows(self) -> list[dict[str, float]]:
+        """Return the lines of all steps so far, each with its ``step``."""
+        return [dict(json.loads(line)) for _, line in _lines(self.path)]
+
     def sync(self) -> None:
         """Flush the file to disk; to be called before a checkpoint is written."""
         os.fsync(self._file.fileno())

@@ -6,11 +6,13 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pipeline_lib.monitors.judge import End
 from pipeline_lib.play import Player, Problem, groups, join
 from pipeline_lib.training.advantages import returns_to_go
 from pipeline_lib.training.batch import actions_of, build, normaliser
 from pipeline_lib.training.counters import flops_per_token, memory_peaks
 from pipeline_lib.training.credit import credit
+from pipeline_lib.training.evidence import evidence
 from pipeline_lib.training.optimiser import TrainingError, learning_rate
 from pipeline_lib.training.parallel import Processes
 from pipeline_lib.training.summary import experience_metrics, update_metrics
@@ -33,6 +35,7 @@ def train_step(
     counters: dict[str, int],
     infra_error_share: float,
     processes: Processes,
+    end: End | None = None,
 ) -> dict[str, float]:
     """Do one update and return its metrics.
 
@@ -46,6 +49,7 @@ def train_step(
         counters: ``executed`` and ``lost`` joint actions so far; updated in place.
         infra_error_share: share of lost joint actions above which training ends.
         processes: the processes that train together.
+        end: the metric that the reward should stand for, for the monitors.
 
     Raises:
         TrainingError: the infrastructure failed too often, or the update did.
@@ -92,6 +96,7 @@ def train_step(
     metrics = experience_metrics(experience, compared, flat_share) | update_metrics(reports, counts, stale, rate)
     return (
         metrics
+        | evidence(experience, compared, end, player.environment)
         | own_rates
         | memory_peaks()
         | {

@@ -23,11 +23,13 @@ import torch
 
 from pipeline_lib.credit.make import make_plan
 from pipeline_lib.environment_api.environment import Environment
+from pipeline_lib.monitors.judge import End
 from pipeline_lib.play import Player, Problem
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.protocols import Decentralised, Protocol
 from pipeline_lib.rollouts.engine import Engine, Sampling
+from pipeline_lib.training.ablation import ablate
 from pipeline_lib.training.checkpoint_folders import planned_steps, step_folder
 from pipeline_lib.training.checkpoints import clear_leftovers, load_checkpoint, write_checkpoint
 from pipeline_lib.training.curriculum.samplers import Sampler
@@ -42,6 +44,7 @@ from pipeline_lib.training.step import train_step
 from pipeline_lib.training.stopping import TrainingStopped, exclusive_lock, stop_requests
 from pipeline_lib.training.trainer_state import load_state, resume_point, write_state
 from pipeline_lib.training.update import Learner
+from pipeline_lib.training.watch import Watch
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.train import TrainSettings
@@ -54,7 +57,8 @@ class TrainResult:
     Attributes:
         steps: updates done.
         resumed_from: step from which the run continued; 0 if it started anew.
-        checkpoints: step and folder of every planned checkpoint, step 0 (the untrained team) included.
+        checkpoints: step and folder of every planned checkpoint, step 0 (the untrained team) included; up to the
+            last one if a monitor ended the run.
         metrics: the file with one line per step.
         refused: optimiser steps refused because a gradient was not finite.
     """
@@ -81,6 +85,7 @@ def train(
     base: Team | None = None,
     compute: torch.dtype | None = None,
     infra_error_share: float = 0.005,
+    end: End | None = None,
     processes: Processes = ALONE,
     on_step: Callable[[int, dict[str, float]], None] = lambda step, metrics: None,
     on_checkpoint: Callable[[int, Path], None] = lambda step, folder: None,
@@ -104,6 +109,8 @@ def train(
         compute: dtype of the forward pass in the update (trained weights stay float32); None means that of the frozen
             weights below an adapter, and float32 if all weights are trained.
         infra_error_share: share of joint actions lost to the infrastructure above which training stops.
+        end: the metric that the reward should stand for; monitors watch it (docs/monitors.md), and without it there are
+            none.
         processes: the processes that train together (see `parallel`).  Every process calls this function with its own
             team, engine and environment; only the first one writes files and calls back.
         on_step: called after every update with its number (from 1) and metrics.
@@ -124,6 +131,7 @@ def train(
         sampler = make_sampler(settings.curriculum, problems, validation, seed)
         start, counters = _start_or_resume(settings, scratch, team, learners, sampler, planned, processes)
         log = MetricsLog(scratch, start) if processes.first else None
+        watch = Watch(end, settings.stop_when, processes.gather(log.rows() if log is not None else [])[0])
         if start < settings.steps:
             engine.load(team.policies)
         player = Player(
@@ -138,15 +146,19 @@ def train(
             overlap=settings.overlap,
         )
         try:
-            for step in [step for step in planned if step <= start and processes.first]:
-                on_checkpoint(step, step_folder(scratch, step))
-            for step in range(start + 1, settings.steps + 1):
+            for done in [done for done in planned if done <= start and processes.first]:
+                on_checkpoint(done, step_folder(scratch, done))
+            step = start
+            while step < settings.steps and not watch.ended:
+                step += 1
                 _stop_together(check, processes)
                 todo = [problems[i] for i in sampler.draw(settings.problems_per_step)]
                 metrics = train_step(
-                    settings, learners, player, todo, seed, step, counters, infra_error_share, processes
+                    settings, learners, player, todo, seed, step, counters, infra_error_share, processes, end
                 )
                 metrics |= play_trial(sampler, validation, player, seed, step, processes)
+                metrics |= ablate(settings, player, problems, end, seed, step, processes)
+                metrics = watch.add(step, metrics, step in planned)
                 if log is not None:
                     log.append(step, metrics)
                     on_step(step, metrics)
@@ -165,9 +177,9 @@ def train(
             if log is not None:
                 log.close()
     return TrainResult(
-        steps=settings.steps,
+        steps=step,
         resumed_from=start,
-        checkpoints=tuple((step, step_folder(scratch, step)) for step in planned),
+        checkpoints=tuple((done, step_folder(scratch, done)) for done in planned if done <= step),
         metrics=scratch / METRICS,
         refused=sum(learner.optimiser.refused for learner in learners),
     )

@@ -40,6 +40,7 @@ def plan_of(params: Params) -> Plan:
         comparisons(params),
         outside(params),
         params.seeds.single_agent,
+        params.train.stop_when,
     )
 
 

@@ -81,7 +81,7 @@ def train_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
 
     with other_ranks(params.train.processes, "-m", "flows.train", "--arm", arm, "--seed", str(seed)):
         result = _train(params, arm, seed, on_step=on_step, on_checkpoint=on_checkpoint)
-    publish(scratch, trained_folder(arm, seed), planned_steps(params.train))
+    publish(scratch, trained_folder(arm, seed), [step for step, _ in result.checkpoints])
     rows = list(storage.read_jsonl(result.metrics))
     if result.resumed_from:  # what was in memory when the run was killed is told now; what was told is not told twice
         for row in rows:

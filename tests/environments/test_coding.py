@@ -91,6 +91,23 @@ def test_partial_credit_and_cooperation_by_ablation(make):
     assert outcomes[3].details["status"] == "failed"
 
 
+def test_a_program_that_fails_for_want_of_its_helper_is_blamed_on_the_helper(make):
+    outcomes = play(make(), ("def aux(xs) return", MAIN), ("", ALONE), ("", MAIN), (AUX, "def main(xs):\n    return 1"))
+    assert [o.details.get("caused_by") for o in outcomes] == ["helper", None, "helper", ""]
+
+
+def test_stubs_give_nothing_and_right_parts_work(make):
+    environment = make()
+    solved = replace(PROBLEM, reference={"aux": AUX, "main": MAIN})
+    state = environment.start(solved)
+    stubs, right = ([part(state, agent) for agent in (0, 1)] for part in (environment.stub, environment.right_part))
+    outcomes = play(environment, (AUX, MAIN), (stubs[0], MAIN), (AUX, stubs[1]), tuple(right), problem=solved)
+    assert [o.metrics["tests_passed"] for o in outcomes] == [1.0, 0.0, 0.0, 1.0]
+    assert environment.right_part(environment.start(PROBLEM), 0) is None
+    assert environment.relied_on == ("helper",)
+    assert make(team="single").relied_on == ()
+
+
 @pytest.mark.parametrize("reward", [SoundCodingReward(), PaperCodingReward()])
 def test_terms_sum_to_the_reward_within_bounds(make, reward):
     environment = make(reward=reward)
@@ -381,6 +398,13 @@ class TestFeedback:
             assert main.startswith("main: twice the chosen\n\nYour code:\ndef main(mains_secret):")
             assert "mains_secret" not in helper
             assert "helpers_secret" not in main
+
+    def test_visible_tests_are_reported_beside_the_hidden_ones(self, make):
+        only_visible = "def main(xs):\n    return 4"
+        (outcome,) = play(make(turns=2, feedback="tests"), (AUX, only_visible))
+        assert (outcome.details["visible"], outcome.metrics["tests_passed"]) == (1.0, 0.0)
+        (last,) = play(make(turns=1, feedback="tests"), (AUX, only_visible))
+        assert "visible" not in last.details, "nothing was run that nobody is shown"
 
     def test_plain_feedback_says_nothing_of_tests(self, make):
         environment = make(turns=2, feedback="plain")

@@ -39,7 +39,7 @@ def test_written_and_read_back(plan: Plan, tmp_path: Path) -> None:
     assert read_plan(tmp_path / "plan.json") == plan
     assert read_plan(tmp_path / "plan.json").digest == plan.digest
     content = json.loads((tmp_path / "plan.json").read_text())
-    assert (content["version"], content["stop_rule"], content["correction"]) == (2, "fixed", "holm")
+    assert (content["version"], content["stop_rule"], content["correction"]) == (3, "fixed", "holm")
 
 
 def test_a_plan_edited_after_it_was_written_is_refused(plan: Plan, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_plan_edited_after_it_was_written_is_refused(plan: Plan, tmp_path: Pat
     with pytest.raises(EvaluationError, match="changed after it was written"):
         read_plan(path)
     path.write_text(json.dumps({**content, "version": 99}))
-    with pytest.raises(EvaluationError, match="not a plan of version 2"):
+    with pytest.raises(EvaluationError, match="not a plan of version 3"):
         read_plan(path)
     body = {key: value for key, value in plan.to_json().items() if key not in ("digest", "guards")}
     path.write_text(json.dumps({**body, "digest": digest(body)}))
@@ -152,3 +152,13 @@ def test_impossible_plans_are_refused(checkpoints: Any, problems: Any, words: st
 
 def test_disjoint_splits_pass() -> None:
     refuse_overlap(PROBLEMS)
+
+
+def test_a_run_that_a_planned_monitor_ended_follows_the_plan_and_any_other_short_run_does_not(plan: Plan) -> None:
+    short = {"checkpoints": {"0": [10], "1": [10, 20]}}
+    watched = dataclasses.replace(plan, stop_training_when=("reward_hacking",))
+    assert not check_plan(dataclasses.replace(plan, **short), plan).followed
+    assert check_plan(dataclasses.replace(watched, **short), watched).followed
+    later = {"checkpoints": {"0": [20], "1": [10, 20]}}
+    assert not check_plan(dataclasses.replace(watched, **later), watched).followed
+    assert not check_plan(dataclasses.replace(watched, **short), plan).followed

@@ -98,7 +98,8 @@ class Program:
         roles: one per agent, in acting order.
         conflicts: names that more than one agent defined, and what became of them.
         calls_helper: the main function calls the helper agent's function, or hands it to something that will.
-        ignores_helper: it does, and throws every value away.
+        lacks_helper: it would, but the helper agent did not define one.
+        ignores_helper: it calls the helper, and throws every value away.
         thin_wrapper: it adds nothing to the helper; see `pipeline_lib.environments.coding.wrapping`.
     """
 
@@ -108,6 +109,7 @@ class Program:
     roles: tuple[Role, ...]
     conflicts: tuple[str, ...] = ()
     calls_helper: bool = False
+    lacks_helper: bool = False
     ignores_helper: bool = False
     thin_wrapper: bool = False
 
@@ -134,7 +136,16 @@ def build_program(texts: tuple[str, ...], entry_point: str) -> Program:
         raise ValueError(f"a program is written by one or two agents, got {len(texts)} texts")
     main = _part(texts[-1], entry_point, entry_point)
     if len(texts) == 1:
-        return Program(main.source, (), (main.source,), (main.role,), (), *main.usage)
+        calls, ignores, wraps = main.usage
+        return Program(
+            main.source,
+            (),
+            (main.source,),
+            (main.role,),
+            calls_helper=calls,
+            ignores_helper=ignores,
+            thin_wrapper=wraps,
+        )
     helper = _part(texts[0], HELPER, entry_point)
     sources: tuple[str, ...] = (helper.source, main.source)
     conflicts: tuple[str, ...] = ()
@@ -149,6 +160,7 @@ def build_program(texts: tuple[str, ...], entry_point: str) -> Program:
         roles=(helper.role, main.role),
         conflicts=conflicts,
         calls_helper=calls,
+        lacks_helper=main.usage[0] and not helper.role.defined,
         ignores_helper=ignores,
         thin_wrapper=wraps,
     )

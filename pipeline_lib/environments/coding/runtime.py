@@ -16,7 +16,7 @@ from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.environment_api.exhibit import Check, Exhibit
 from pipeline_lib.environments.coding.feedback import next_observation, notes_for, one_line
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
-from pipeline_lib.environments.coding.program import Program, build_program
+from pipeline_lib.environments.coding.program import HELPER, Program, build_program
 from pipeline_lib.environments.coding.rewards import Facts, make_reward, total
 from pipeline_lib.environments.coding.schemes import convention, schemes
 from pipeline_lib.sandbox import Executor, Job, Status, Verdict
@@ -96,6 +96,8 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
     cooperate with: its ``cooperation`` is always 0.
     """
 
+    retries = True
+
     def __init__(self, settings: CodingSettings, executor: Callable[[], Executor]) -> None:
         """Make the environment; the sandbox is started by the first step.
 
@@ -105,6 +107,7 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         """
         self.turns = settings.turns
         self._agents = AGENTS[settings.team]
+        self.relied_on = self._agents[:-1]
         self._feedback = settings.feedback
         self._reward = make_reward(settings.reward, settings.team)
         self.reward_bounds = self._reward.bounds
@@ -144,7 +147,9 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         ``details`` holds ``status`` (of the program on the hidden tests; ``missing`` without an entry point; a problem
         without hidden tests is ``untested`` and earns no reward),
         ``error`` (a line, may quote hidden tests: for people, never for agents), ``schemes``, ``convention`` and
-        ``conflicts``.
+        ``conflicts``; of a program that fails a test also ``caused_by`` (the helper, if the main function calls it and
+        it did not define what is called, else an empty string), and ``visible``, the share of visible tests passed
+        where they were run.
 
         Raises:
             BadTests: the tests of a problem hold nothing that a program could fail; the message names the problem.
@@ -153,6 +158,17 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         self._run([(attempt, kind, job) for attempt in attempts for kind, job in self._programs(attempt)])
         self._run([(attempt, kind, job) for attempt in attempts for kind, job in _ablations(attempt)])
         return [self._outcome(attempt) for attempt in attempts]
+
+    def stub(self, state: CodingState, agent: int) -> str:
+        """Return the agent's function with a body that returns None."""
+        return f"def {self._function(state, agent)}(*args, **kwargs):\n    return None\n"
+
+    def right_part(self, state: CodingState, agent: int) -> str | None:
+        """Return the agent's function of the problem's known solution, if it has that function."""
+        return state.problem.reference.get(self._function(state, agent))
+
+    def _function(self, state: CodingState, agent: int) -> str:
+        return HELPER if self._agents[agent] in self.relied_on else state.problem.entry_point
 
     def exhibit(self, state: CodingState, actions: Sequence[str]) -> Exhibit:
         """Return the joined program and, of a state that it led to, how each hidden test went: for people only."""
@@ -259,6 +275,10 @@ def _details(attempt: _Attempt) -> dict[str, Any]:
         entry_point = attempt.state.problem.entry_point
         details["schemes"] = sorted(schemes(program.parts[-1], entry_point))
         details["convention"] = convention(program.parts[0])
+    if len(program.roles) > 1 and attempt.passed() < 1.0:
+        details["caused_by"] = AGENTS["pair"][0] if program.lacks_helper else ""
+    if "visible" in attempt.verdicts:
+        details["visible"] = attempt.passed("visible")
     if program.conflicts:
         details["conflicts"] = list(program.conflicts)
     return details

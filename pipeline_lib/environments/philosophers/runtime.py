@@ -123,6 +123,10 @@ class Philosophers(Environment[Scenario, State]):
                 outcomes[index] = outcome
         return [outcome for outcome in outcomes if outcome is not None]
 
+    def stub(self, state: State, agent: int) -> str:
+        """Return the action of a philosopher who waits, and says nothing."""
+        return text.action_name(WAIT)
+
     def exhibit(self, state: State, actions: Sequence[str]) -> Exhibit:
         """Return how everybody sits at the table: who eats, who holds what."""
         seats = range(state.scenario.philosophers)

@@ -57,6 +57,8 @@ class WritingState:
 class WritingEnvironment(Environment[WritingProblem, WritingState]):
     """Two texts of one source; `metrics.METRICS` says what is measured."""
 
+    retries = True
+
     def __init__(self, settings: WritingSettings) -> None:
         self.turns = settings.turns
         self._agents = AGENTS[settings.team]
