@@ -19,6 +19,7 @@ from tasks.chain.side_by_side import run_chain
 from tasks.chain.workspaces import save_experiment
 from tasks.experiment.arms import RESULTS
 from tasks.identity.run import changes
+from tasks.runtime.links import run_in_mlflow
 from tasks.runtime.progress import Progress, duration, shared_console
 from tasks.runtime.tracked_run import tracked_run
 from tasks.services.preloaded import preloaded
@@ -34,9 +35,9 @@ def experiment(
     run = str(runtime.flow_run.name)
     project = Path.cwd()
     params = load_params()
-    with tracked_run(params.environment.kind, run, params.model_dump(mode="json"), changes()):
+    with tracked_run(params.environment.kind, run, params.model_dump(mode="json"), changes()) as tracked:
         worked = bring_up_to_date(chain, stale, project, run, jobs, variables, live)
-        show_verdict(project, f"`{project / PAGE}`")
+        show_verdict(project, f"`{project / PAGE}`", run_in_mlflow(tracked, run, PAGE.name))
     return worked
 
 
@@ -71,7 +72,7 @@ def in_workspace(
         with preloaded(folder, len(stale), jobs) as libraries:
             bring_up_to_date(chain, stale, folder, name, jobs, libraries())
         keep()
-        show_verdict(folder, f"`{PAGE}`, after `dvc exp apply {name}`")
+        show_verdict(folder, f"`{PAGE}`, after `dvc exp apply {name}`", run_in_mlflow(tracked, name, PAGE.name))
         commit = save_experiment(folder, project, name)
         tracked.tag({"dvc.exp_name": name, "dvc.exp_rev": commit})
     return commit
@@ -109,13 +110,25 @@ def bring_up_to_date(
         return run_chain(chain, stale, project, run, jobs, tell, variables, watch)
 
 
-def show_verdict(project: Path, page: str) -> None:
-    """Show on the flow run what the project's verdict says, and where its page is; nothing without a verdict."""
+def show_verdict(project: Path, page: str, tracked: str) -> None:
+    """Show on the flow run what the project's verdict says, and where to find more; nothing without a verdict.
+
+    Args:
+        project: its folder.
+        page: where the report is.
+        tracked: the run in MLflow, with a link to the report there if a server runs.
+    """
     path = project / RESULTS / "verdict.json"
     if path.exists():
         said = read_json(path)
-        text = f"## {said['verdict']}\n\n{said['sentence']}\n\n{said['price_of_the_default']}\n\nThe report: {page}"
-        create_markdown_artifact(text, key="verdict")
+        parts = [
+            f"## {said['verdict']}",
+            said["sentence"],
+            said["price_of_the_default"],
+            f"The report: {page}",
+            tracked,
+        ]
+        create_markdown_artifact("\n\n".join(part for part in parts if part), key="verdict")
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 symposium run                  # all stale stages; a second call does nothing
 symposium run --jobs 1 audit   # one stage and the stages that it needs, one after the other
+symposium run -S train.steps=20 -S problems=humaneval -S problems.source=/data/mine.jsonl   # with other settings
 
 DVC decides which stages must run.  This is the same as ``python -m flows.experiment``.
 """
@@ -13,8 +14,11 @@ import sys
 from pathlib import Path
 
 from pipeline_lib.settings import load_params
+from pipeline_lib.settings.changes import changed_params
 from pipeline_lib.storage import read_json
+from tasks.chain.form import asked
 from tasks.chain.graph import chain_and_stale
+from tasks.chain.workspaces import change_settings
 from tasks.experiment.arms import RESULTS
 from tasks.identity.run import run_name
 from tasks.runtime.arguments import program_parser
@@ -43,8 +47,28 @@ def parser() -> argparse.ArgumentParser:
         default=os.cpu_count() or 1,
         help="number of stages that run at the same time (default: number of cores)",
     )
+    found.add_argument(
+        "-S",
+        "--set-param",
+        action="append",
+        default=[],
+        metavar="section.key=value",
+        help="change params.yaml first: a setting, or a whole section by a preset's name; may be repeated",
+    )
     found.add_argument("--plain", action="store_true", help="lines instead of a table, also in a terminal")
     return found
+
+
+def change(overrides: list[str]) -> None:
+    """Write overrides into the project's ``params.yaml``, presets first, and print what they change.
+
+    Raises:
+        SettingsError: an override is wrong; nothing is written.
+    """
+    file = Path("params.yaml")
+    wanted = changed_params(asked({}, {}, overrides), file, Path("conf"), "-S")
+    for key, (old, new) in change_settings(file, wanted).items():
+        print(f"params.yaml: {key}: {old} -> {new}")
 
 
 def run_stale(targets: list[str], jobs: int, run: str, plain: bool) -> None:
@@ -77,10 +101,12 @@ def run_stale(targets: list[str], jobs: int, run: str, plain: bool) -> None:
 def main() -> None:
     """Run the experiment as the program: it ends with status 0, or with a message and another status."""
     with explained():
-        asked = parser().parse_args()
+        given = parser().parse_args()
+        if given.set_param:
+            change(given.set_param)
         name = run_name(load_params().model_dump(mode="json"))
-        run_stale(asked.targets, asked.jobs, name, asked.plain)
-        if not asked.targets:
+        run_stale(given.targets, given.jobs, name, given.plain)
+        if not given.targets:
             print(outcome(Path.cwd()))
 
 

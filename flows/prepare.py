@@ -3,6 +3,7 @@
 from prefect import flow
 
 from pipeline_lib.problems.prepare import prepare as prepare_problems
+from pipeline_lib.sandbox.make import make_executor
 from tasks.experiment.arms import PROBLEMS
 from tasks.identity.stages import settings_of
 from tasks.runtime.stage import main, stage
@@ -13,7 +14,8 @@ def prepare() -> None:
     """Write the problems of every split and their manifest."""
     params = settings_of("prepare")
     with stage("prepare", params) as run:
-        manifest = prepare_problems(params.environment.kind, params.problems, PROBLEMS)
+        sandbox = params.sandbox
+        manifest = prepare_problems(params.environment.kind, params.problems, PROBLEMS, lambda: make_executor(sandbox))
         rows = [
             {"split": split, "problems": entry["count"], "families": entry["families"], "digest": entry["digest"][:12]}
             for split, entry in manifest["splits"].items()

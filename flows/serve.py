@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from pipeline_lib.settings import load_params
+from pipeline_lib.tracking.start_page import start_link
 from tasks.runtime.arguments import program_parser
 from tasks.runtime.exit_status import explained
 from tasks.services.process_environment import child_environment, places, server_url
@@ -53,6 +55,7 @@ def main() -> None:
 
 
 def _run(children: contextlib.ExitStack) -> None:
+    kind = load_params().environment.kind
     print("starting Prefect, MLflow and the page ...", flush=True)
     prefect = start_prefect()
     children.callback(prefect.stop)
@@ -71,7 +74,7 @@ def _run(children: contextlib.ExitStack) -> None:
         if not server.url.endswith(f":{port}"):
             print(f"port {port} is in use, so {server.name} uses another one")
     print(f"Prefect  {prefect.url}/v2/deployments")
-    print(f"MLflow   {mlflow.url}")
+    print(f"MLflow   {start_link(mlflow.url, kind)}")
     print(f"Play     {page.url}/#{key}")
     print(f"Ctrl-C stops all; their logs are in {prefect.log.parent}", flush=True)
     while True:

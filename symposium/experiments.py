@@ -126,8 +126,10 @@ class Experiment:
         folder = self.place("problems", environment=("kind",), problems=())
         if not (folder / MANIFEST).exists():
             from pipeline_lib.problems.prepare import prepare
+            from pipeline_lib.sandbox.make import make_executor
 
-            prepare(self.params.environment.kind, self.params.problems, folder)
+            sandbox = self.params.sandbox
+            prepare(self.params.environment.kind, self.params.problems, folder, lambda: make_executor(sandbox))
         return folder
 
     def base_folder(self) -> Path:

@@ -81,6 +81,17 @@ class Task(ABC):
             ValueError: the source cannot be read, is empty or too small.
         """
 
+    def check_problems(self, problems: Sequence[Any], executor: Callable[[], Any]) -> None:
+        """Check problems before they are written, for example by running the solutions that they came with.
+
+        Args:
+            problems: of all splits, at least one.
+            executor: creates the sandbox (`pipeline_lib.sandbox.Executor`).
+
+        Raises:
+            ValueError: some cannot be used; the message names them and says what to do.
+        """
+
     @abstractmethod
     def read_problem(self, row: Mapping[str, Any]) -> Problem:
         """Rebuild a problem from its JSON object; unknown or missing keys raise TypeError."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +13,28 @@ from pipeline_lib.problems.splits import MANIFEST
 from pipeline_lib.storage import file_digest, write_json, write_jsonl
 
 
-def prepare(kind: str, settings: Any, folder: Path) -> dict[str, Any]:
+def prepare(kind: str, settings: Any, folder: Path, executor: Callable[[], Any] | None = None) -> dict[str, Any]:
     """Make the problems, split them and write ``<split>.jsonl`` and ``manifest.json`` into ``folder``.
 
     Args:
         kind: kind of the environment.
         settings: the ``problems`` section.
         folder: created if necessary; an old manifest is removed first, and the new one is written last.
+        executor: makes the sandbox in which the environment checks the problems; without it, it does not check them.
 
     Returns:
         The manifest: ``environment`` (its kind), ``source``, ``seed``, ``settings`` and by split ``file``, ``digest``,
         ``count``, ``families``, ``ids`` and ``hashes``.
 
     Raises:
-        ProblemsError: the source cannot be read, is empty or too small, or a problem is in two splits.
+        ProblemsError: the source cannot be read, is empty or too small, a problem is in two splits, or the
+            environment refuses some.
     """
     environment = find(kind)
     try:
         splits = environment.make_problems(settings)
+        if executor is not None:
+            environment.check_problems(list(chain.from_iterable(splits.values())), executor)
     except ProblemsError:
         raise
     except ValueError as error:

@@ -1,22 +1,42 @@
-"""Rows of a published dataset, from the hub or from a file with the published fields."""
+"""Rows of a dataset, from the hub or from a file with the published fields, and the splits that a file deals out."""
 
 from __future__ import annotations
 
+import difflib
 import gzip
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline_lib.problems.content import ProblemsError
+from pipeline_lib.problems.splits import SPLITS
 
 _FORMATS = {".jsonl": "json", ".jsonl.gz": "json", ".json": "json", ".parquet": "parquet"}
 
-Row = Mapping[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a dataset.
+
+    Attributes:
+        fields: values by name.
+        source: the file or hub id, for messages.
+        place: where the row stands, for messages: ``mine.jsonl:3``, or ``mine.parquet: row 3``, counted from 1.
+        split: the split that the file puts it in; empty where problems are dealt out by their shares.
+    """
+
+    fields: Mapping[str, Any]
+    source: str
+    place: str
+    split: str
 
 
-def read_rows(source: str, published: str, subset: str | None, revision: str) -> tuple[list[Row], str]:
-    """Return the rows of all splits, and a name of the source for messages.
+def read_rows(source: str, published: str, subset: str | None, revision: str) -> list[Row]:
+    """Return the rows of all published splits, which the hub's datasets pool.
+
+    If rows of a file have the field ``split``, all must have it: the file says which problems are in which split.
 
     Args:
         source: path of a file, or a hub id; empty for ``published``.
@@ -25,7 +45,7 @@ def read_rows(source: str, published: str, subset: str | None, revision: str) ->
         revision: hub revision.
 
     Raises:
-        ProblemsError: the source does not exist or cannot be read.
+        ProblemsError: the source does not exist, cannot be read or is empty, or a row's ``split`` is not a split.
     """
     import datasets
 
@@ -39,7 +59,7 @@ def read_rows(source: str, published: str, subset: str | None, revision: str) ->
         if not path.is_file():
             raise ProblemsError(f"problems.source: {path}: there is no such file (looked in {Path.cwd()})")
         if layout == "json" and _is_empty(path):
-            return [], str(path)
+            raise ProblemsError(f"{path}: the dataset is empty")
         with tempfile.TemporaryDirectory() as cache:
             try:
                 table = datasets.load_dataset(layout, data_files=str(path), cache_dir=cache, split="train")
@@ -47,7 +67,7 @@ def read_rows(source: str, published: str, subset: str | None, revision: str) ->
                 raise ProblemsError(
                     f"problems.source: {path}: not readable as {layout} ({_first_line(error)})"
                 ) from None
-            return list(table), str(path)
+            return _of_file(list(table), path)
     name = source or published
     try:
         found = datasets.load_dataset(name, subset if name == published else None, revision=revision)
@@ -56,7 +76,44 @@ def read_rows(source: str, published: str, subset: str | None, revision: str) ->
             f"problems.source: the hub did not provide {name!r} ({_first_line(error)}); without a connection, set "
             "problems.source to the path of a .jsonl, .jsonl.gz, .json or .parquet file"
         ) from None
-    return [row for split in found.values() for row in split], name
+    rows = [row for split in found.values() for row in split]
+    return [Row(row, name, f"{name}: row {number}", "") for number, row in enumerate(_some(rows, name), 1)]
+
+
+def _some(rows: list[Mapping[str, Any]], source: str) -> list[Mapping[str, Any]]:
+    if not rows:
+        raise ProblemsError(f"{source}: the dataset is empty")
+    return rows
+
+
+def _of_file(rows: list[Mapping[str, Any]], path: Path) -> list[Row]:
+    places = _places(_some(rows, str(path)), path)
+    dealt = any(row.get("split") is not None for row in rows)
+    return [
+        Row(row, str(path), place, _split(row, place) if dealt else "") for row, place in zip(rows, places, strict=True)
+    ]
+
+
+def _places(rows: Sequence[Any], path: Path) -> list[str]:
+    """Return where each row stands: its line where each line that is not blank holds one, else its number."""
+    if path.suffix != ".parquet" and not path.name.endswith(".json"):
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            lines = [number for number, line in enumerate(file, 1) if line.strip()]
+        if len(lines) == len(rows):
+            return [f"{path}:{line}" for line in lines]
+    return [f"{path}: row {number}" for number in range(1, len(rows) + 1)]
+
+
+def _split(row: Mapping[str, Any], place: str) -> str:
+    accepted = f"accepted: {', '.join(SPLITS)}"
+    split = row.get("split")
+    if split is None:
+        raise ProblemsError(f"{place}: the field split is missing, and other rows have it; {accepted}")
+    if split not in SPLITS:
+        near = difflib.get_close_matches(str(split), SPLITS, n=1, cutoff=0.4)
+        advice = f"; did you mean {near[0]!r}?" if near else ""
+        raise ProblemsError(f"{place}: split: got {split!r}; {accepted}{advice}")
+    return str(split)
 
 
 def _is_empty(path: Path) -> bool:

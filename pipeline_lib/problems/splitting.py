@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pipeline_lib.environment_api.task import Problem
 from pipeline_lib.problems.content import ProblemsError
+from pipeline_lib.problems.rows import Row
 from pipeline_lib.problems.splits import SPLITS
 from pipeline_lib.storage import digest
 
@@ -17,20 +18,30 @@ log = logging.getLogger("symposium.problems")
 P = TypeVar("P", bound=Problem)
 
 
-def split_problems(problems: Sequence[P], validation: float, test: float, seed: int) -> dict[str, list[P]]:
-    """Divide problems among the splits by their shares, in (0, 1); of copies of one problem, only the first is used.
+Found = Sequence[tuple[P, Row]]
+"""Problems with the rows they were made from."""
+
+
+def split_problems(found: Found[P], validation: float, test: float, seed: int) -> dict[str, list[P]]:
+    """Divide problems among the splits: as their file says, else by the shares; of copies only the first is used.
 
     A warning names the copies that are left out.
 
+    Args:
+        found: at least one problem.
+        validation: share of the validation split, in (0, 1).
+        test: share of the test split, in (0, 1).
+        seed: of the draw.
+
     Raises:
-        ProblemsError: a split would be empty.
+        ProblemsError: a split would be empty, a file puts copies of a problem in two splits, or two problems have the
+            same id.
     """
-    groups: dict[str, list[P]] = {}
-    for problem in problems:
-        groups.setdefault(problem.content_hash, []).append(problem)
-    order = [group[0] for group in groups.values()]
-    if copies := [f"{copy.id} (of {group[0].id})" for group in groups.values() for copy in group[1:]]:
-        log.warning("%d of %d problems are copies and left out: %s", len(copies), len(problems), ", ".join(copies))
+    kept = _without_copies(found)
+    _check_ids(kept)
+    if kept[0][1].split:
+        return _as_the_file_says(kept)
+    order = [problem for problem, _ in kept]
     random.Random(digest(["split", seed])).shuffle(order)
     sizes = {"validation": validation, "test": test}
     splits: dict[str, list[P]] = {}
@@ -47,3 +58,39 @@ def split_problems(problems: Sequence[P], validation: float, test: float, seed: 
                 f"(share {share:.2f}); use a larger source or other shares"
             )
     return {split: splits[split] for split in SPLITS}
+
+
+def _without_copies(found: Found[P]) -> list[tuple[P, Row]]:
+    kept: dict[str, tuple[P, Row]] = {}
+    copies = []
+    for problem, row in found:
+        first, its_row = kept.setdefault(problem.content_hash, (problem, row))
+        if row.split != its_row.split:
+            raise ProblemsError(
+                f"{row.place}: problem {problem.id!r} of the {row.split} split is problem {first.id!r} of the "
+                f"{its_row.split} split ({its_row.place}; same content after normalisation); remove one of them"
+            )
+        if row is not its_row:
+            copies.append(f"{problem.id} (of {first.id})")
+    if copies:
+        log.warning("%d of %d problems are copies and left out: %s", len(copies), len(found), ", ".join(copies))
+    return list(kept.values())
+
+
+def _check_ids(found: Found[P]) -> None:
+    known: dict[str, Row] = {}
+    for problem, row in found:
+        if (other := known.setdefault(problem.id, row)) is not row:
+            raise ProblemsError(
+                f"{row.place}: problem {problem.id!r} has the id of another one ({other.place}); results are kept by "
+                "id: rename one of them"
+            )
+
+
+def _as_the_file_says(found: Found[P]) -> dict[str, list[P]]:
+    splits = {split: [problem for problem, row in found if row.split == split] for split in SPLITS}
+    if empty := [split for split in SPLITS if not splits[split]]:
+        raise ProblemsError(
+            f"{found[0][1].source}: no problem has split {empty[0]!r}; each of {', '.join(SPLITS)} needs one"
+        )
+    return splits

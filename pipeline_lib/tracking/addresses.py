@@ -21,16 +21,20 @@ def tracking_uri(home: Path) -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home.absolute() / DATABASE}"
 
 
-def run_link(base: str, experiment: str, run: str) -> str:
-    """Return the address of a run in the MLflow UI at ``base``, in the UI's mode for model training."""
-    return f"{base.rstrip('/')}/#/experiments/{experiment}/runs/{run}?workflowType=machine_learning"
+_TRAINING = "workflowType=machine_learning"
+"""Opens a page in the UI's mode for model training; without it, a new browser opens it in the mode for GenAI."""
+
+
+def run_link(experiment: str, run: str) -> str:
+    """Return the address of a run, relative to the MLflow UI."""
+    return f"#/experiments/{experiment}/runs/{run}?{_TRAINING}"
 
 
 def artifact_link(experiment: str, run: str, path: str) -> str:
     """Return the address of an artifact, relative to the MLflow UI."""
-    return f"#/experiments/{experiment}/runs/{run}/artifacts/{path}?workflowType=machine_learning"
+    return f"#/experiments/{experiment}/runs/{run}/artifacts/{path}?{_TRAINING}"
 
 
 def runs_link(experiment: str) -> str:
     """Return the address of the list of an experiment's runs in the view `VIEW`, relative to the MLflow UI."""
-    return f"#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey={VIEW}"
+    return f"#/experiments/{experiment}/runs?{_TRAINING}&viewStateShareKey={VIEW}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -14,19 +13,8 @@ import mlflow
 from mlflow import MlflowClient
 
 from pipeline_lib.locks import locked
-from pipeline_lib.tracking.addresses import ARTIFACTS, LOCK, VIEW, runs_link
-
-COLUMNS = (
-    "tags.`verdict`",
-    "metrics.`test/base`",
-    "metrics.`test/selected`",
-    "metrics.`test/difference`",
-    "metrics.`test/p`",
-    "tags.`changes`",
-    "tags.`stage`",
-    "tags.`seed`",
-)
-"""Columns of the list of runs besides name, time and duration, by their names in the MLflow UI."""
+from pipeline_lib.tracking.addresses import ARTIFACTS, LOCK
+from pipeline_lib.tracking.start_page import page_tags
 
 
 def connect(uri: str, home: Path) -> MlflowClient:
@@ -60,7 +48,7 @@ def experiment_id(client: MlflowClient, uri: str, home: Path, name: str) -> str:
         elif found.lifecycle_stage == "deleted":
             client.restore_experiment(found.experiment_id)
         identity = str(found.experiment_id)
-        for tag, value in _page(identity).items():
+        for tag, value in page_tags(identity).items():
             if found.tags.get(tag) != value:
                 client.set_experiment_tag(identity, tag, value)
     return identity
@@ -86,13 +74,3 @@ def local_artifacts(home: Path, uri: str) -> Path | None:
     """Return the artifact folder of a run that was created without a server; None for any other."""
     scheme, _, path = uri.partition(":/")
     return home / ARTIFACTS / path.lstrip("/") if scheme == "mlflow-artifacts" else None
-
-
-def _page(experiment: str) -> dict[str, str]:
-    """Return the tags that set the UI's mode for model training, the columns and the note of an experiment."""
-    view = {"selectedColumns": COLUMNS, "columnOrder": COLUMNS}
-    return {
-        "mlflow.experimentKind": "custom_model_development",
-        f"mlflow.sharedViewState.{VIEW}": json.dumps(view),
-        "mlflow.note.content": f"[Runs with their verdicts]({runs_link(experiment)})",
-    }

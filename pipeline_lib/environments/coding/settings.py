@@ -84,8 +84,17 @@ class DatasetProblems(Section):
         description="hub id or path of a .jsonl, .jsonl.gz, .json or .parquet file; empty means the published hub id",
     )
     revision: str = Field("main", description="hub revision (branch, tag or commit)")
-    seed: int = Field(7, ge=0, description="seed of the split")
-    validation: float = Field(0.15, gt=0, lt=1, description="share of problems on which checkpoints are compared")
+    leave_out: tuple[str, ...] = Field((), description="ids of problems that are not used, such as HumanEval/32")
+    seed: int = Field(7, ge=0, description="seed of the split; not used if the rows of a file have the field split")
+    validation: float = Field(
+        0.15,
+        gt=0,
+        lt=1,
+        description=(
+            "share of problems on which checkpoints are compared; shares are not used if the rows of a file have the "
+            "field split"
+        ),
+    )
     test: float = Field(
         0.25, gt=0, lt=1, description="share of problems for the verdict; every look at them is counted"
     )

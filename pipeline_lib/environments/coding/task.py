@@ -36,6 +36,14 @@ class CodingTask(PairTask):
 
         return split_problems(read_dataset(settings), settings.validation, settings.test, settings.seed)
 
+    def check_problems(self, problems: Sequence[CodingProblem], executor: Callable[[], Executor]) -> None:
+        """Run the solutions that a dataset came with."""
+        if problems[0].source == "generated":  # their tests come from running their solutions
+            return
+        from pipeline_lib.environments.coding.problems.solutions import check_solutions
+
+        check_solutions(problems, executor)
+
     def read_problem(self, row: Mapping[str, Any]) -> CodingProblem:
         """Rebuild a `CodingProblem`."""
         from pipeline_lib.environments.coding.problems.problem import CodingProblem

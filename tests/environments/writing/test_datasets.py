@@ -26,7 +26,7 @@ def write_rows(path: Path, rows: list[dict]) -> PublishedTexts:
 
 def test_posts_are_read_pooled_and_dealt_out(tmp_path: Path):
     settings = write_rows(tmp_path / "posts.jsonl", [{"prompt": POST.format(i), "completion": " x"} for i in range(20)])
-    found = read_dataset(settings)
+    found = [problem for problem, _ in read_dataset(settings)]
     assert len(found) == 20 and found[0].task == "summary" and found[0].source == "tldr"
     assert not found[0].text.endswith("TL;DR:") and "tuna" in found[0].observations["first"]
     assert "8 to 40 words" in found[0].observations["first"] and "empty line" in found[0].observations["single"]
@@ -39,7 +39,7 @@ def test_posts_are_read_pooled_and_dealt_out(tmp_path: Path):
 
 def test_abstracts_of_the_published_length_are_used(tmp_path: Path):
     rows = [{"abstract_text": "<S> " + "Noise limits the sensor . " * n + "</S>"} for n in (10, 24, 40, 90)]
-    (problem, other) = read_dataset(write_rows(tmp_path / "abstracts.jsonl", rows))
+    (problem, _), (other, _) = read_dataset(write_rows(tmp_path / "abstracts.jsonl", rows))
     assert problem.task == "introduction" and "<S>" not in problem.text
     assert (len(problem.text.split()), len(other.text.split())) == (120, 200)
     assert "background and motivation only" in problem.observations["first"]
@@ -49,7 +49,7 @@ def test_abstracts_of_the_published_length_are_used(tmp_path: Path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"prompt": "a post"}, {"text": "no"}], r"row 1 has no text in the field prompt; it has the fields"),
+        ([{"prompt": "a post"}, {"text": "no"}], r"rows.jsonl:2: no text in the field prompt; it has the fields"),
         ([{"abstract_text": "too short"}], "none of 1 texts can be used"),
     ],
 )
@@ -60,7 +60,7 @@ def test_a_dataset_that_cannot_be_used_is_an_answer_in_words(tmp_path: Path, row
 
 @pytest.fixture
 def post(tmp_path: Path):
-    return read_dataset(write_rows(tmp_path / "posts.jsonl", [{"prompt": POST.format(3)}]))[0]
+    return read_dataset(write_rows(tmp_path / "posts.jsonl", [{"prompt": POST.format(3)}]))[0][0]
 
 
 GOOD = (

@@ -3,13 +3,14 @@
 Two layouts are understood, by the fields that a dataset has: HumanEval's (``prompt``, ``test``, ``entry_point`` and,
 if given, ``canonical_solution``) and MBPP's (``prompt`` or ``text``, ``code``, ``test_list`` and imports or set-up for
 the tests).  What a prompt imports or defines besides the function that is asked for belongs to the problem.  Every
-split that the source was published with is pooled; `splits` deals the problems out anew.
+split that the source was published with is pooled; `problems.splitting` deals the problems out, as a file says or anew.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,31 +30,52 @@ HUB = {
     "mbpp": ("google-research-datasets/mbpp", "sanitized"),
 }
 
+Fields = Mapping[str, Any]
+
 _HUMANEVAL_FIELDS = ("task_id", "prompt", "test", "entry_point")
 _MBPP_FIELDS = ("task_id", "code", "test_list")
 
 
-def read_dataset(settings: DatasetProblems) -> list[CodingProblem]:
-    """Return the problems of a dataset in published order.
+def read_dataset(settings: DatasetProblems) -> list[tuple[CodingProblem, Row]]:
+    """Return the problems of a dataset in published order with their rows, without those that settings leave out.
 
     Raises:
         ProblemsError: the source is not there, is empty, lacks a field, or a problem in it cannot be used; the
-            message names the problem.
+            message names the problem and where it stands.  Or there is no problem that settings leave out.
     """
-    rows, source = read_rows(settings.source, *HUB[settings.kind], settings.revision)
-    if not rows:
-        raise ProblemsError(f"{source}: the dataset is empty")
+    rows = read_rows(settings.source, *HUB[settings.kind], settings.revision)
+    names = [_name(row.fields) for row in rows]
+    if unknown := [name for name in settings.leave_out if name not in names]:
+        near = difflib.get_close_matches(unknown[0], names, n=1)
+        raise ProblemsError(
+            f"problems.leave_out: {rows[0].source} has no problem {unknown[0]!r}"
+            + "".join(f"; did you mean {name!r}?" for name in near)
+        )
     problems = []
-    for number, row in enumerate(rows):
+    for row, name in zip(rows, names, strict=True):
+        if name in settings.leave_out:
+            continue
         try:
-            problems.append(_problem(row, settings))
+            problems.append((_problem(row.fields, settings), row))
         except ProblemsError as error:
-            raise ProblemsError(f"{source}: problem {row.get('task_id', number)}: {error}") from None
+            raise ProblemsError(f"{row.place}: problem {name}: {error}") from None
+    if not problems:
+        raise ProblemsError(f"problems.leave_out: all problems of {rows[0].source} are left out")
     return problems
 
 
-def _problem(row: Row, settings: DatasetProblems) -> CodingProblem:
-    if all(row.get(field) is not None for field in ("test", "entry_point")):
+def _name(row: Fields) -> str:
+    """Return the id of a problem."""
+    name = str(row.get("task_id"))
+    return name if _is_humaneval(row) or row.get("test_list") is None else f"MBPP/{name}"
+
+
+def _is_humaneval(row: Fields) -> bool:
+    return all(row.get(field) is not None for field in ("test", "entry_point"))
+
+
+def _problem(row: Fields, settings: DatasetProblems) -> CodingProblem:
+    if _is_humaneval(row):
         return _humaneval_problem(row, settings)
     if row.get("test_list") is not None:
         return _mbpp_problem(row, settings)
@@ -63,7 +85,7 @@ def _problem(row: Row, settings: DatasetProblems) -> CodingProblem:
     )
 
 
-def _humaneval_problem(row: Row, settings: DatasetProblems) -> CodingProblem:
+def _humaneval_problem(row: Fields, settings: DatasetProblems) -> CodingProblem:
     prompt, name = _field(row, "prompt"), _field(row, "entry_point")
     problem, definition = problem_of_prompt(str(_field(row, "task_id")), settings.kind, prompt, name)
     visible, hidden = split_tests(as_check(_field(row, "test"), name), name, settings.visible_tests)
@@ -104,7 +126,7 @@ def problem_of_prompt(identifier: str, source: str, prompt: str, name: str) -> t
     return problem, "".join(lines[first:])
 
 
-def _mbpp_problem(row: Row, settings: DatasetProblems) -> CodingProblem:
+def _mbpp_problem(row: Fields, settings: DatasetProblems) -> CodingProblem:
     text = row.get("prompt") or row.get("text")
     if not text:
         raise ProblemsError(f"the field prompt (or text) is missing; it has {', '.join(sorted(row))}")
@@ -115,10 +137,11 @@ def _mbpp_problem(row: Row, settings: DatasetProblems) -> CodingProblem:
     setup = (row.get("test_setup_code") or "").strip()  # the tests' own: it may make objects of the solution's classes
     function = _definition(tree, name, "the field code")
     task = f"{text.strip()}\nThe function is called {name}."
+    _field(row, "task_id")
     return CodingProblem(
-        id=f"MBPP/{_field(row, 'task_id')}",
+        id=_name(row),
         source=settings.kind,
-        family=f"MBPP/{row['task_id']}",
+        family=_name(row),
         level=1,
         entry_point=name,
         observations=observations(task, function, _seen(asserts, visible, name)),
@@ -135,7 +158,7 @@ def _seen(asserts: Sequence[str], visible: str, name: str) -> list[str]:
     return [test for test, body in zip(asserts, bodies, strict=True) if body in visible]
 
 
-def _field(row: Row, name: str) -> Any:
+def _field(row: Fields, name: str) -> Any:
     value = row.get(name)
     if value is None or value == "":
         raise ProblemsError(f"the field {name} is missing; it has {', '.join(sorted(row))}")

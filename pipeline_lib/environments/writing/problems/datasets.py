@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pipeline_lib.environments.writing.problems.problem import Limits, WritingProblem
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.rows import read_rows
+from pipeline_lib.problems.rows import Row, read_rows
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
@@ -54,31 +54,33 @@ _ASKED = {
 }
 
 
-def read_dataset(settings: PublishedTexts) -> list[WritingProblem]:
-    """Return the problems of a dataset in published order, at most as many as the settings say.
+def read_dataset(settings: PublishedTexts) -> list[tuple[WritingProblem, Row]]:
+    """Return the problems of a dataset in published order with their rows, at most as many as the settings say.
 
-    Raises: ProblemsError: the source is not there, is empty or lacks the field, or holds no text that can be used; the
-        message names the row.
+    Raises:
+        ProblemsError: the source is not there, is empty or lacks the field, or holds no text that can be used; the
+            message names the row.
     """
     published, field, task = HUB[settings.kind]
-    rows, source = read_rows(settings.source, published, None, settings.revision)
-    if not rows:
-        raise ProblemsError(f"{source}: the dataset is empty")
-    problems: list[WritingProblem] = []
+    rows = read_rows(settings.source, published, None, settings.revision)
+    problems: list[tuple[WritingProblem, Row]] = []
     for number, row in enumerate(rows):
-        if not isinstance(row.get(field), str):
+        value = row.fields.get(field)
+        if not isinstance(value, str):
             raise ProblemsError(
-                f"{source}: row {number} has no text in the field {field}; it has the fields {', '.join(sorted(row))}"
+                f"{row.place}: no text in the field {field}; it has the fields {', '.join(sorted(row.fields))}"
             )
-        text = " ".join(row[field].replace("<S>", " ").replace("</S>", " ").split())
+        text = " ".join(value.replace("<S>", " ").replace("</S>", " ").split())
         if not _usable(text, task):
             continue
-        problems.append(_problem(settings.kind, task, number, text))
+        problems.append((_problem(settings.kind, task, number, text), row))
         if len(problems) == settings.most:
             break
     if not problems:
         low, high = ABSTRACT_WORDS
-        raise ProblemsError(f"{source}: none of {len(rows)} texts can be used (abstracts of {low} to {high} words)")
+        raise ProblemsError(
+            f"{rows[0].source}: none of {len(rows)} texts can be used (abstracts of {low} to {high} words)"
+        )
     return problems
 
 

@@ -1,0 +1,63 @@
+"""Runs the solutions that a dataset came with: a problem whose own solution fails is one that no team can solve.
+
+Such a problem has wrong tests, a wrong solution, or asks for more than the sandbox gives (a package, time).  It is not
+left out silently: which problems are used must not depend on how fast a machine is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.problems.content import ProblemsError
+from pipeline_lib.sandbox import Executor, Job, Status, Verdict
+
+#: Problems whose failure is explained; all are named.
+_EXPLAINED = 5
+
+
+def check_solutions(problems: Sequence[CodingProblem], executor: Callable[[], Executor]) -> None:
+    """Run the reference of every problem that has one against its visible and hidden tests, all in one batch.
+
+    Args:
+        problems: of a dataset; generated ones need no check, since their tests come from running their solutions.
+        executor: makes the sandbox; it is not called if there is nothing to run.
+
+    Raises:
+        ProblemsError: a solution fails, or the sandbox does; the message names the problems and how to go on.
+    """
+    jobs = [_job(problem) for problem in problems if problem.reference]
+    if not jobs:
+        return
+    with executor() as sandbox:
+        verdicts = sandbox.run(jobs)
+    if broken := [verdict for verdict in verdicts if verdict.status is Status.INFRA_ERROR]:
+        raise ProblemsError(f"the sandbox failed on the solution of {broken[0].id}: {broken[0].error}")
+    failing = [verdict for verdict in verdicts if _fails(verdict)]
+    if not failing:
+        return
+    reasons = "".join(f"\n  {verdict.id}: {_reason(verdict)}" for verdict in failing[:_EXPLAINED])
+    more = f"\n  and {len(failing) - _EXPLAINED} more" if len(failing) > _EXPLAINED else ""
+    raise ProblemsError(
+        f"{len(failing)} of {len(jobs)} problems came with a solution that fails their own tests in this sandbox:"
+        f"{reasons}{more}\n"
+        "mend them in the source, give the sandbox what they need (sandbox.limits, sandbox.packages), or leave them "
+        f"out: problems.leave_out: [{', '.join(verdict.id for verdict in failing)}]"
+    )
+
+
+def _job(problem: CodingProblem) -> Job:
+    code = "\n\n".join(problem.reference.values())
+    return Job(problem.id, code, problem.hidden_tests, problem.entry_point, problem.prelude, problem.visible_tests)
+
+
+def _fails(verdict: Verdict) -> bool:
+    return verdict.status is not Status.PASSED or any(case.result != "ok" for case in verdict.visible)
+
+
+def _reason(verdict: Verdict) -> str:
+    cases = [*verdict.visible, *verdict.cases]
+    wrong = [case for case in cases if case.result != "ok"]
+    told = [verdict.error, *(case.message or case.source for case in wrong), verdict.status.value]
+    said = next(text for text in told if text.strip()).strip().rpartition("\n")[2]
+    return f"{len(wrong)} of {len(cases)} tests fail: {said}" if cases else said

@@ -1,0 +1,42 @@
+"""``symposium run -S``: settings that are changed for a run, a preset and keys of it together."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flows.experiment import change, parser
+from pipeline_lib.settings import SettingsError, load_params
+from tests.flows.project import ROOT
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_preset_and_a_key_of_it_are_changed_together_in_any_order(
+    project: Path, order: int, capsys: pytest.CaptureFixture[str]
+):
+    wanted = ["problems=humaneval", "problems.source=/data/mine.jsonl"][::order]
+    words = [word for text in [*wanted, "train.steps=20"] for word in ("-S", text)]
+    change(parser().parse_args(words).set_param)
+    found = load_params()
+    assert (found.problems.kind, found.problems.source, found.train.steps) == ("humaneval", "/data/mine.jsonl", 20)
+    assert found.problems.seed == load_params(ROOT / "params.yaml", ROOT / "conf").problems.seed
+    assert "train: # MAGRPO" in (project / "params.yaml").read_text(), "comments are lost"
+    before = load_params(ROOT / "params.yaml", ROOT / "conf").train.steps
+    assert f"params.yaml: train.steps: {before} -> 20\n" in capsys.readouterr().out
+
+
+def test_a_wrong_change_changes_nothing(project: Path):
+    before = (project / "params.yaml").read_text()
+    with pytest.raises(SettingsError, match=r"problems.sourse: unknown key; .*did you mean 'source'"):
+        change(["train.steps=20", "problems=humaneval", "problems.sourse=x"])
+    assert (project / "params.yaml").read_text() == before
