@@ -1,5 +1,6 @@
 """Puts the files that make a project into the wheel; everything else about the package stands in pyproject.toml."""
 
+import runpy
 import shutil
 from pathlib import Path
 
@@ -7,17 +8,8 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
-#: What `symposium init` copies (tasks/services/new_project.py).
-PROJECT = (
-    "params.yaml",
-    "dvc.yaml",
-    "conf",
-    ".gitignore",
-    ".dvcignore",
-    ".dvc/config",
-    ".dvc/plots.html",
-    ".dvc/.gitignore",
-)
+#: What `symposium init` copies; the module needs nothing but Python.
+PROJECT = runpy.run_path(str(ROOT / "tasks/services/new_project.py"))["FILES"]
 
 
 class BuildWithProject(build_py):

@@ -16,7 +16,7 @@ from pathlib import Path
 from pipeline_lib.settings import load_params
 from pipeline_lib.settings.changes import changed_params
 from pipeline_lib.storage import read_json
-from tasks.chain.form import asked
+from tasks.chain.form import requested_changes
 from tasks.chain.graph import chain_and_stale
 from tasks.chain.workspaces import change_settings
 from tasks.experiment.arms import RESULTS
@@ -66,7 +66,7 @@ def change(overrides: list[str]) -> None:
         SettingsError: an override is wrong; nothing is written.
     """
     file = Path("params.yaml")
-    wanted = changed_params(asked({}, {}, overrides), file, Path("conf"), "-S")
+    wanted = changed_params(requested_changes({}, {}, overrides), file, Path("conf"), "-S")
     for key, (old, new) in change_settings(file, wanted).items():
         print(f"params.yaml: {key}: {old} -> {new}")
 

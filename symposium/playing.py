@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from pipeline_lib.evaluation.run import evaluate_team
@@ -11,22 +12,35 @@ from pipeline_lib.training.checkpoint_folders import step_folder
 from pipeline_lib.training.checkpoints import read_checkpoint
 from symposium.experiments import Experiment
 from symposium.progress import progress
+from symposium.projects import Project
 from symposium.results import Checkpoints, Evaluation, TrainingRun
 from symposium.teams import Team
 
 
-def load_team(source: Experiment | TrainingRun, step: int | None = None) -> Team:
-    """Return a team: the untrained one of an experiment, or that of a checkpoint.
+def load_team(
+    source: Experiment | TrainingRun | str | Path, step: int | None = None, *, team: str = "selected"
+) -> Team:
+    """Return a team: the untrained one of an experiment, that of a checkpoint, or one of a project of the chain.
 
     Args:
-        source: an experiment, for its untrained team; or a training run.
+        source: an experiment, for its untrained team; a training run; or the folder of a project (`symposium init`)
+            in which `symposium run` has trained.
         step: a step of the run that has a checkpoint.  There is no default, because the last checkpoint need not be
             the best; `sweep` selects one by a rule.
+        team: of a project: ``"selected"`` (the selected checkpoint with the best validation result), ``"champion"``
+            (the best tested team of all runs; this asks MLflow), ``"base"``, or a checkpoint such as
+            ``"team-0/step-00010"``.
 
     Raises:
-        ValueError: the run has no checkpoint of this step, or a step was given for an untrained team.
+        ValueError: the run has no checkpoint of this step, a step was given for something else than a training run, or
+            the project has no such team.
+        SettingsError: the folder is no project.
         CorruptFileError: a file of the checkpoint is missing or damaged.
     """
+    if isinstance(source, str | Path):
+        if step is not None:
+            raise ValueError(f'a project has several training runs; say team="team-0/step-{step:05d}"')
+        return _of_project(Project(Path(source)), team)
     if isinstance(source, Experiment):
         if step is not None:
             raise ValueError("an experiment's team is untrained and has no steps; give a training run")
@@ -36,6 +50,14 @@ def load_team(source: Experiment | TrainingRun, step: int | None = None) -> Team
     folder = step_folder(source.folder, step)
     read_checkpoint(folder)
     return Team(source.experiment, source.seed, step, folder)
+
+
+def _of_project(project: Project, team: str) -> Team:
+    folder = project.checkpoint(team)
+    if folder is None:
+        return Team(project)
+    step = int(read_checkpoint(folder)["step"])
+    return Team(project, int(folder.parent.name.partition("-")[2]), step, folder)
 
 
 def evaluate(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pipeline_lib.settings import Params
 
 
-def base_team(params: Params, base: Path, environment: Any, problems: Sequence[Any]) -> Team:
+def base_team(params: Params, base: Path, environment: Any, problems: Sequence[Any], seed: int = 0) -> Team:
     """Load the untrained team of an environment.
 
     Args:
@@ -21,9 +21,11 @@ def base_team(params: Params, base: Path, environment: Any, problems: Sequence[A
         base: folder of the base policy (`build_base`).
         environment: the environment the team acts in; it knows the agents' names.
         problems: at least one problem; the agents of the one with most agents are loaded.
+        seed: of the training run that begins with this team, which draws the first weights of adapters; an untrained
+            team answers the same for any.
 
     Raises:
         PolicyError: as `load_team`.
     """
     agents = max((environment.agents(problem) for problem in problems), key=len)
-    return load_team(params.policy, base, agents)
+    return load_team(params.policy, base, agents, seed)

@@ -67,7 +67,7 @@ def train_team(
             sampling=sampling_of(params),
             protocol=protocol,
             environment=environment,
-            team=base_team(params, base, environment, learned),
+            team=base_team(params, base, environment, learned, seed),
             engine=engine,
             problems=learned,
             validation=load_split(problems, "validation") if params.train.curriculum.kind == "levels" else (),

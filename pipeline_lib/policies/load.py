@@ -42,7 +42,7 @@ def load_team(
         settings: the ``policy`` section.
         base: folder that `build_base` wrote.
         agents: names of the agents, for example ``("helper", "main")``.
-        seed: fixes the first weights of adapters.
+        seed: fixes the first weights of adapters, which change no answer before they are trained (arXiv 2106.09685).
 
     Returns:
         One policy per agent, or one named ``team`` with ``parameters: shared``.  Without adapter every weight is

@@ -18,6 +18,11 @@ from dataclasses import dataclass
 IMPROVED = "IMPROVED"
 
 
+def registered_name(kind: str) -> str:
+    """Return the name in MLflow's registry under which the champions of a kind of environment are versions."""
+    return f"symposium-{kind.replace(':', '.')}"
+
+
 @dataclass(frozen=True, slots=True)
 class Contender:
     """The test result of a team.

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.environment_api.registry import find
+from pipeline_lib.project import BASE as BASE
+from pipeline_lib.project import PROBLEMS as PROBLEMS
+from pipeline_lib.project import RESULTS, TRAINED
 from pipeline_lib.settings import Params, SettingsError
 
 TEAM, SINGLE = "team", "single"
 ARMS = (TEAM, SINGLE)
 
-PROBLEMS = Path("data/problems")
-BASE = Path("models/base")
-TRAINED = Path("models/trained")
-RESULTS = Path("results")
 PLAN_FILE = RESULTS / "plan.json"
 IDENTITIES = RESULTS / "identity"
 

@@ -1,6 +1,6 @@
 """Create a new project: the files that people edit, and .gitignore, in a folder.
 
-In a checkout the files are copied from their places; a wheel contains a copy (setup.py).
+In a checkout the files are copied from their places; a wheel contains a copy (setup.py, which reads the list below).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
 from pipeline_lib.tracking import Checkpoint, Contender
+from pipeline_lib.tracking.championship import registered_name
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
 from tasks.experiment.arms import RESULTS, TEAM, trained_folder
 
@@ -20,11 +21,6 @@ def checkpoint(arm: str, seed: int, step: int) -> Checkpoint:
     """Return a checkpoint of this project as MLflow knows it."""
     folder = step_folder(trained_folder(arm, seed), step)
     return Checkpoint(f"{arm}-{seed}-step-{step}", step, str(read_record(folder / RECORD)["team"]), str(folder))
-
-
-def registered_name(params: Params) -> str:
-    """Return the name in MLflow's registry under which the champions of an environment are versions."""
-    return f"symposium-{params.environment.kind.replace(':', '.')}"
 
 
 def update_champion(params: Params, run: StageRun) -> None:
@@ -43,6 +39,6 @@ def update_champion(params: Params, run: StageRun) -> None:
         value=float(result["teams"]["selected"]["metrics"][metric]),
         weights=chosen.digest,
     )
-    run.tracked.champion(chosen, registered_name(params), tested)
+    run.tracked.champion(chosen, registered_name(params.environment.kind), tested)
     why = run.tracked.champion_decision() or _AWAY
     run.table("champion", [{"team": tested.team, metric: tested.value, "champion": why}], "Who is champion, and why")

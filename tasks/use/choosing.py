@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.storage import read_json
+from pipeline_lib.tracking.championship import registered_name
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
 from tasks.experiment.arms import ARMS, PROBLEMS, RESULTS, SINGLE, TEAM, TRAINED, trained_folder
 
@@ -92,9 +93,8 @@ def _champion(params: Params) -> Choice:
     """Return the champion's checkpoint among those that are here, found by its weights."""
     from pipeline_lib.tracking.recorder import champion
     from tasks.services.process_environment import places
-    from tasks.stages.champion import registered_name
 
-    name = registered_name(params)
+    name = registered_name(params.environment.kind)
     found = champion(places().tracking, name)
     if found is None:
         raise ChoiceError(f"{name} has no champion yet (the verdict of each run says why)")

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+import symposium
 from flows.experiment import outcome
 from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.settings import load_params
@@ -109,6 +110,28 @@ def test_the_team_is_exported_with_a_card_from_its_verdict_and_loads_without_thi
     other = call(finished, "python", "-m", "symposium", "export", str(tmp_path / "other"), "--seed", "0", "--step", "0")
     assert "full weights" in other
     assert "**This checkpoint was not tested.**" in (tmp_path / "other/README.md").read_text()
+
+
+def test_a_notebook_opens_the_teams_of_a_project(finished: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("SYMPOSIUM_HOME", raising=False)
+    chosen = json.loads((finished / "results/selection.json").read_text())["team"]
+    selected, base = symposium.load_team(finished), symposium.load_team(str(finished), team="base")
+    assert (selected.seed, selected.step) == (chosen["champion_seed"], chosen["champion_step"])
+    swept = read_jsonl(finished / f"results/sweep/team-0/step-{selected.step:05d}.jsonl")
+    evaluated = symposium.evaluate(selected)
+    assert [one.reward for one in evaluated.episodes] == [row["reward"] for row in swept], "the chain's own episodes"
+    assert symposium.evaluate(base, samples=1).means["reward"] < evaluated.means["reward"]
+    one = symposium.load_team(finished, team="team-0/step-00003")
+    assert (one.seed, one.step) == (0, 3)
+    if json.loads((finished / "results/verdict.json").read_text())["verdict"] == "IMPROVED":
+        assert symposium.load_team(finished, team="champion").checkpoint == selected.checkpoint
+    else:
+        with pytest.raises(ValueError, match="has no champion yet"):
+            symposium.load_team(finished, team="champion")
+    with pytest.raises(ValueError, match="accepted: selected, champion, base"):
+        symposium.load_team(finished, team="team-0/step-00004")
+    with pytest.raises(ValueError, match="is a project of the chain"):
+        symposium.train(one.experiment)
 
 
 def test_a_team_and_its_base_play_a_problem(finished: Path):

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from setup import PROJECT
 from tasks.services.new_project import FILES
 from tests.flows.project import ROOT, environment
 
@@ -23,7 +22,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from what a checkout holds."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    for name in (*PARTS, *PROJECT, "setup.py", "pyproject.toml", "README.md", "LICENSE"):
+    for name in (*PARTS, *FILES, "setup.py", "pyproject.toml", "README.md", "LICENSE"):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -91,4 +90,3 @@ def test_the_wheel_names_its_licence_and_holds_every_part(wheel: Path):
     assert any(name.endswith("LICENSE") for name in names)
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == set(PARTS)
     assert "pipeline_lib/report/templates/page.html.j2" in names
-    assert FILES == PROJECT

@@ -48,3 +48,26 @@ def test_the_base_below_an_adapter_is_not_loaded_again_to_be_compared_with(
     distances = [row["update/kl"] for row in rows]
     assert distances[0] == pytest.approx(0.0, abs=1e-6)
     assert distances[1] > 1e-5, "it is compared with itself"
+
+
+def test_each_training_seed_draws_adapters_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text(SETTINGS.replace("ADAPTER", "{kind: lora, rank: 2, targets: [q_proj]}"))
+    params = load_params(Path("params.yaml"), ROOT / "conf")
+    prepare(params.environment.kind, params.problems, PROBLEMS)
+    build_base(params.policy, PROBLEMS, BASE)
+    monkeypatch.setattr(training, "scratch_folder", lambda arm, seed, *_: tmp_path / f"scratch-{seed}")
+    first: dict[int, dict[str, Any]] = {}
+    load = assembled.base_team
+
+    def kept(*arguments: Any) -> Any:
+        team = load(*arguments)
+        policy = next(iter(team.policies.values()))
+        first[len(first)] = {name: value.detach().clone() for name, value in policy.trainable()}
+        return team
+
+    monkeypatch.setattr(assembled, "base_team", kept)
+    for seed in (0, 1):
+        training._train(params, TEAM, seed)
+    for name, value in first[0].items():
+        assert ("lora_A" in name) == (not value.equal(first[1][name])), name
