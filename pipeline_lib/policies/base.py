@@ -1,4 +1,4 @@
-"""The record beside every base policy: the settings it was made from, and the check that they have not changed."""
+"""The record of a base policy: the settings from which it was made, and the check that they have not changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BASE_FILE = "base.json"
 
 
 def base_digest(settings: PolicySettings) -> str:
-    """Return the digest of the settings that the base depends on (not who shares it or which adapter it gets)."""
+    """Return the digest of the settings that the base depends on (without sharing and adapters)."""
     from pipeline_lib.settings.base import result_settings
 
     kept = result_settings(settings)
@@ -36,12 +36,12 @@ def own_bases(settings: PolicySettings) -> dict[str, EmbeddedPolicy]:
 
 
 def base_folder(settings: PolicySettings, base: Path, agent: str) -> Path:
-    """Return where the base of an agent is: a folder of its own if it differs from the team's."""
+    """Return the folder of an agent's base, which is its own if the base differs from the team's."""
     return base / "agents" / agent if agent in own_bases(settings) else base
 
 
 def check_base(settings: PolicySettings, base: Path) -> dict[str, Any]:
-    """Return what ``base.json`` says, if the base was made from these settings.
+    """Return the content of ``base.json`` after checking that the base was made from these settings.
 
     Raises:
         PolicyError: there is no base in the folder, or it was made from other settings.

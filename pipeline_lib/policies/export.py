@@ -3,7 +3,7 @@
     <folder>/<agent>/    weights (all of them, or a LoRA adapter), tokenizer, configuration
     <folder>/base/       the model below the adapters, if it is not published elsewhere (the embedded one)
 
-An agent that a server plays has no weights here, and so no folder.
+Agents that a server plays have no folder.
 
 Weights are safetensors.  An adapter's configuration names its base, so that ``PeftModel`` finds it.
 """
@@ -32,15 +32,15 @@ def export_team(
     """Write one folder per agent; agents that share a policy get the same weights.
 
     Args:
-        team: with the weights to be written.
+        team: the team with its weights.
         agents: their names.
         folder: must not exist yet.
         form: ``trained``: what training changed, all weights or the adapter; ``merged``: adapters become part of the
             weights.
-        base: folder of the base of adapters, where no hub has it; it is copied.
+        base: folder of the adapters' base, which is copied; None if the base is on a hub.
 
     Returns:
-        what the folder of each agent that has one holds, ``full weights`` or ``adapter``.
+        By agent with a folder, its content: ``full weights`` or ``adapter``.
 
     Raises:
         PolicyError: the folder exists.
@@ -70,7 +70,7 @@ def _write(policy: Policy, place: Path, form: Form) -> str:
     elif is_adapted(policy):
         assert isinstance(model, PeftModel)
         model.save_pretrained(str(place))
-        (place / "README.md").unlink(missing_ok=True)  # peft's empty form
+        (place / "README.md").unlink(missing_ok=True)  # peft's template
         held = ADAPTER
     else:
         model.save_pretrained(place)

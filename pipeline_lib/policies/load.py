@@ -1,7 +1,7 @@
 """Load a team: the embedded base or any causal language model, with or without adapters.
 
-It guarantees what later modules rely on: trained weights are float32, tokenizer and model fit together, an action can
-end, and agents that do not share weights really have their own.  Code from a model's repository is never run.
+Trained weights are float32, tokenizer and model fit together, every policy has an end token or stop strings, and agents
+that do not share weights have copies of their own.  Code from a model's repository is never run.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ def load_team(
         settings: the ``policy`` section.
         base: folder that `build_base` wrote.
         agents: names of the agents, for example ``("helper", "main")``.
-        seed: fixes the first weights of adapters, which change no answer before they are trained (arXiv 2106.09685).
+        seed: seed of the first weights of adapters, which have no effect before training (arXiv 2106.09685).
 
     Returns:
         One policy per agent, or one named ``team`` with ``parameters: shared``.  Without adapter every weight is
         float32 and trainable; with LoRA the base has the compute dtype and is one copy in memory per model path.
-        Frozen agents share one copy per path, of which nothing is trainable.
+        Frozen agents share one copy per path, without trainable weights.
 
     Raises:
-        PolicyError: a model or tokenizer cannot be loaded, they do not fit together, the base is not the one that the
-            settings describe, or the settings name an agent that the team does not have.
+        PolicyError: a model or tokenizer cannot be loaded, they do not fit together, the base was made from other
+            settings, or the settings name an unknown agent.
     """
     facts = check_base(settings, base)
     check_agents(settings, agents)
@@ -65,7 +65,7 @@ def load_team(
     policies: dict[str, Policy] = {}
     for name in names:
         if name in served:
-            policies[name] = remote_policy(name, served[name])
+            policies[name] = remote_policy(name, served[name].model, served[name])
             continue
         path, own, adapter = paths[name], settings.agents.get(name, AgentPolicy()), section_of(settings, name).adapter
         in_full = adapter.kind == "none" and not is_frozen(own)

@@ -29,17 +29,17 @@ _FINGERPRINT_VALUES = 512
 
 
 def attach(base: PreTrainedModel, settings: LoraAdapter, name: str, seed: int) -> PeftModel:
-    """Return a model with a fresh adapter on ``base``, whose weights are shared and frozen, not copied.
+    """Return a model with a new adapter on ``base``, whose weights are shared and frozen, not copied.
 
     Args:
-        base: a plain model; it stays as it is but for its parameters being frozen.
+        base: a plain model; its parameters are frozen, and it is not changed otherwise.
         settings: rank, scale and targets.
-        name: the policy's name; with ``seed`` it fixes the adapter's first weights.
+        name: the policy's name; with ``seed`` it determines the adapter's first weights.
         seed: training seed.
 
     Raises:
-        PolicyError: a target names no linear layer of the model, or one whose weights are also the embedding's: merging
-            an adapter into those would change what the model reads, which training does not.
+        PolicyError: a target is not a linear layer of the model, or its weights are tied to the embedding: merging an
+            adapter into these would change the embedding, which training does not.
     """
     embedding = base.get_input_embeddings().weight
     linear = {
@@ -69,15 +69,15 @@ def attach(base: PreTrainedModel, settings: LoraAdapter, name: str, seed: int) -
 
 
 def is_adapted(policy: Policy) -> bool:
-    """Say whether the policy trains an adapter rather than all its weights."""
+    """Return whether the policy has an adapter."""
     return isinstance(policy.model, PeftModel)
 
 
 def merged_state(policy: Policy) -> dict[str, Tensor]:
     """Return full weights under the plain model's names, an adapter added out of place.
 
-    Weights that no adapter touches, and all weights of a policy without one, are the model's own tensors: copy them
-    before changing anything.  Sums are made in float32 and rounded once to the base's dtype.
+    Weights without an adapter are the model's own tensors: copy them before changing anything.  Sums are computed in
+    float32 and rounded once to the base's dtype.
     """
     model: Any = policy.model
     if not is_adapted(policy):
@@ -96,10 +96,10 @@ def merged_state(policy: Policy) -> dict[str, Tensor]:
 
 
 def base_fingerprint(policy: Policy) -> str:
-    """Return a digest by which an adapter recognises its base, the same whether that is float32 or bfloat16.
+    """Return a digest of the base of an adapter, the same in float32 and bfloat16.
 
-    It covers every weight's name and shape and at most 512 evenly spaced values of each, so that it takes no time on
-    large models; two bases that differ elsewhere only are not told apart.
+    It covers every weight's name and shape and about 512 evenly spaced values of each, so it is fast for large models;
+    it does not distinguish bases that differ only in other values.
     """
     model: Any = policy.model
     plain = model.get_base_model() if is_adapted(policy) else model

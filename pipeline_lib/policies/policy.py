@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class PolicyError(ValueError):
-    """A policy cannot be built, loaded, saved or restored; the message says which, why, and what to do."""
+    """A policy cannot be built, loaded, saved or restored; the message gives reason and remedy."""
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Policy:
         tokenizer: its tokenizer; observations are encoded with `encode` and nowhere else.
         chat: wrap observations in the tokenizer's chat template.
         stop_strings: texts that end an action, for base models that do not emit an end token.
-        version: number of optimiser steps applied; engines compare it with their rollout copy's.
+        version: number of optimiser steps applied; engines compare it with the version of their rollout copy.
         learning_rate: peak learning rate of this policy; None means that of the ``train`` section.
     """
 
@@ -47,7 +47,7 @@ class Policy:
 
     @property
     def context(self) -> int | None:
-        """Return the most tokens of prompt and action together, or None where the model does not say."""
+        """Return the maximum number of tokens of prompt and action together, or None if the model has no limit."""
         config: Any = getattr(self.model, "config", None)
         config = config.get_text_config() if hasattr(config, "get_text_config") else config
         most = getattr(config, "max_position_embeddings", None)
@@ -57,7 +57,7 @@ class Policy:
         """Return the token ids of a prompt, in the chat template if there is one."""
         if self.chat:
             turn = [{"role": "user", "content": observation}]
-            # otherwise Qwen3's template allows a chain of thought that is longer than an action may be
+            # without it, Qwen3's template allows a chain of thought, which is longer than an action
             encoded: Any = self.tokenizer.apply_chat_template(
                 turn, add_generation_prompt=True, return_dict=True, enable_thinking=False
             )
@@ -76,7 +76,7 @@ class Policy:
 
 @dataclass(slots=True)
 class Team:
-    """The policies of a team and who uses which.
+    """The policies of a team, and which agent uses which.
 
     Attributes:
         policies: policies by name.  One entry named ``team`` when parameters are shared by all agents.

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
-_contents = DigestCache()  # a model is loaded more than once in a process, and its digests are computed once
+_contents = DigestCache()  # shared, because a process may load a model more than once
 
 
 def load_model(path: str, revision: str, dtype: torch.dtype, attention: str) -> PreTrainedModel:
     """Return a causal language model on the CPU, in evaluation mode.
 
     Raises:
-        PolicyError: it is not there, not a causal language model, or cannot use this kind of attention.
+        PolicyError: it does not exist, is not a causal language model, or does not support this attention.
     """
-    with _explained(path):
+    with _loading_errors(path):
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             path, revision=revision, dtype=dtype, attn_implementation=attention, use_safetensors=True
         )
@@ -45,15 +45,15 @@ def load_tokenizer(path: str, revision: str) -> PreTrainedTokenizerBase:
     """Return the tokenizer of a model.
 
     Raises:
-        PolicyError: it is not there or not readable.
+        PolicyError: it does not exist or is not readable.
     """
-    with _explained(path):
+    with _loading_errors(path):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(path, revision=revision)
         return tokenizer
 
 
 def check_fit(path: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Make sure that every token id has an embedding.
+    """Check that every token id has an embedding.
 
     Raises:
         PolicyError: the tokenizer has more entries than the model.
@@ -68,16 +68,16 @@ def check_fit(path: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerB
 
 
 def describe_models(settings: PretrainedPolicy) -> list[dict[str, Any]]:
-    """Fetch every model of the team and return what identifies it: its commit, or digests of its files.
+    """Fetch every model of the team and return its identity: its commit, or digests of its files.
 
     Raises:
-        PolicyError: a model is not to be had.
+        PolicyError: a model cannot be fetched.
     """
     return [_describe(path, settings.revision) for path in dict.fromkeys(settings.models)]
 
 
 def _describe(path: str, revision: str) -> dict[str, Any]:
-    with _explained(path):
+    with _loading_errors(path):
         config = AutoConfig.from_pretrained(path, revision=revision)
     tokenizer = load_tokenizer(path, revision)
     facts = {
@@ -93,30 +93,29 @@ def _describe(path: str, revision: str) -> dict[str, Any]:
         return {**facts, "files": files}
     from huggingface_hub import snapshot_download
 
-    with _explained(path):
+    with _loading_errors(path):
         folder = snapshot_download(path, revision=revision, allow_patterns=list(_FILES))
     return {**facts, "asked": revision, "revision": Path(folder).name}
 
 
 def recorded_revision(path: str, facts: Mapping[str, Any]) -> str:
-    """Return the revision of a model to load: the one that was found when the base was made, and no other.
+    """Return the revision of a model that was recorded when the base was made.
 
-    A branch on the hub may move while a run goes on, and between its stages.  Where it has, as far as the local cache
-    knows, that is said in the log.
+    A branch on the hub may move during a run.  If the local cache has a newer commit, a warning says so.
 
     Args:
         path: hub id or folder.
-        facts: what ``base.json`` says.
+        facts: content of ``base.json``.
 
     Raises:
-        PolicyError: the base was not made of this model, or the files in the folder are not those it was made of.
+        PolicyError: the base was made of another model, or the files in the folder have changed since.
     """
     found = next((entry for entry in facts["models"] if entry["model"] == path), None)
     if found is None:
         raise PolicyError(f"policy.models: {path}: the base was made of other models; run `dvc repro` again")
     if "files" in found:
         if not Path(path).is_dir():
-            return "main"  # loading says so
+            return "main"  # loading raises the error
         now = _files(Path(path))
         if changed := sorted(name for name in {*now, *found["files"]} if now.get(name) != found["files"].get(name)):
             raise PolicyError(
@@ -134,7 +133,7 @@ def recorded_revision(path: str, facts: Mapping[str, Any]) -> str:
 
 
 def _cached_commit(path: str, revision: str) -> str:
-    """Return the commit that a branch or tag had when the hub's local cache last heard of it, or nothing."""
+    """Return the commit of a branch or tag in the hub's local cache; empty if it is not there."""
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
 
@@ -150,8 +149,8 @@ def _files(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _explained(path: str) -> Iterator[None]:
-    """Turn the many errors of loading into one that says what to do."""
+def _loading_errors(path: str) -> Iterator[None]:
+    """Convert all errors of loading to PolicyError."""
     try:
         yield
     except (OSError, ValueError, ImportError, RuntimeError) as error:

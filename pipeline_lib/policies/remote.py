@@ -27,16 +27,16 @@ class ByteTokenizer:
         return {"input_ids": list(text.encode())}
 
     def decode(self, ids: Sequence[int], **_: Any) -> str:
-        """Return the text of bytes; what is not UTF-8 becomes the replacement character."""
+        """Decode bytes; invalid UTF-8 becomes the replacement character."""
         return bytes(ids).decode(errors="replace")
 
 
 class RemoteModel:
-    """Stands where a policy has its model.
+    """The model of a policy on a server.
 
     Attributes:
         name: the model's name on the server.
-        server: where it is, if the settings name a server for this agent alone.
+        server: the server, if the settings name one for this agent.
     """
 
     def __init__(self, name: str, server: Server | None = None) -> None:
@@ -44,32 +44,31 @@ class RemoteModel:
         self.generation_config = SimpleNamespace(eos_token_id=None)
 
     def named_parameters(self) -> Iterator[tuple[str, Any]]:
-        """Return nothing: there is nothing to train here."""
+        """Return no parameters, because none can be trained."""
         return iter(())
 
 
-def remote_policy(agent: str, server: Server) -> Policy:
-    """Return the policy of a teammate that a server plays."""
-    model: Any = RemoteModel(server.model, server)
+def remote_policy(agent: str, name: str, server: Server | None = None) -> Policy:
+    """Return a policy on a server; for the arguments see `RemoteModel`."""
+    model: Any = RemoteModel(name, server)
     tokenizer: Any = ByteTokenizer()
     return Policy(agent, model, tokenizer)
 
 
 def is_remote(policy: Policy) -> bool:
-    """Say whether the policy's weights are on a server."""
+    """Return whether the policy's weights are on a server."""
     return isinstance(policy.model, RemoteModel)
 
 
-def remote_team(models: Sequence[str], agents: Sequence[str], stop_strings: Sequence[str] = ()) -> Team:
+def remote_team(models: Sequence[str], agents: Sequence[str]) -> Team:
     """Return a team of models on a server, for evaluation.
 
     Args:
         models: names on the server; one for all agents, or one per agent.
         agents: the agents' names.
-        stop_strings: texts that end an action.
 
     Raises:
-        PolicyError: the numbers do not fit.
+        PolicyError: there are neither one model nor one per agent.
     """
     if len(models) not in (1, len(agents)):
         raise PolicyError(
@@ -77,9 +76,5 @@ def remote_team(models: Sequence[str], agents: Sequence[str], stop_strings: Sequ
             "give one model, or one per agent in this order"
         )
     names = list(models) * len(agents) if len(models) == 1 else list(models)
-    policies: dict[str, Policy] = {}
-    for agent, name in zip(agents, names, strict=True):
-        model: Any = RemoteModel(name)
-        tokenizer: Any = ByteTokenizer()
-        policies[agent] = Policy(agent, model, tokenizer, stop_strings=tuple(stop_strings))
+    policies = {agent: remote_policy(agent, name) for agent, name in zip(agents, names, strict=True)}
     return Team(policies, {agent: agent for agent in agents})

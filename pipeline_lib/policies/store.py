@@ -62,11 +62,11 @@ def save_team(team: Team, folder: Path) -> None:
 def restore_team(team: Team, folder: Path) -> None:
     """Put saved weights into a team that was loaded with the same policy settings.
 
-    Every policy's version goes up by one, so that an engine with the old weights is found out.
+    Every policy's version is incremented, so that engines with the old weights raise an error.
 
     Raises:
-        PolicyError: there is nothing saved, or it is of other policies, another model or another base.
-        CorruptFileError: a file is missing, unreadable, or its weights are not those that were saved.
+        PolicyError: there is no saved team, or it has other policies, another model or another base.
+        CorruptFileError: a file is missing or unreadable, or its weights do not match their digest.
     """
     try:
         record = read_json(folder / RECORD)
@@ -96,7 +96,7 @@ def team_digest(team: Team) -> str:
 
 
 def _kind(policy: Policy) -> Literal["full", "adapter", "frozen", "server"]:
-    """Return what of a policy is saved."""
+    """Return the kind of weights that are saved of a policy."""
     if is_remote(policy):
         return "server"
     if is_adapted(policy):
@@ -178,7 +178,7 @@ def _contiguous(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _adapter_config(model: Any) -> dict[str, Any]:
-    """Return peft's configuration without the base's path, which would differ from machine to machine."""
+    """Return peft's configuration without the base's path, which differs between machines."""
     config = model.peft_config[ADAPTER].to_dict()
     plain = {key: sorted(value) if isinstance(value, set) else value for key, value in config.items()}
     return {**plain, "base_model_name_or_path": None, "inference_mode": True}

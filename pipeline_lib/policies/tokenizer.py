@@ -1,8 +1,8 @@
 """A byte-level BPE tokenizer, trained on the corpus for which it is used.
 
-It promises that any text survives encoding and decoding unchanged, and that `AutoTokenizer` gives the same ids after
-loading the saved folder: the pre-tokenizer is Qwen's own, there is no normaliser, and the end and padding tokens are
-different.  It does not promise short encodings of text that differs from the corpus (at worst one token per byte).
+Encoding and decoding any text returns it unchanged, and `AutoTokenizer` gives the same ids after loading the saved
+folder: the pre-tokenizer is Qwen's, there is no normaliser, and the end and padding tokens differ.  Text unlike the
+corpus needs more tokens, at worst one per byte.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, context: int) -> PreT
 
     Args:
         texts: the corpus.
-        vocabulary: most entries; 256 are bytes, two are `END` (id 0) and `PAD` (id 1).
-        context: most tokens that a model with this tokenizer takes.
+        vocabulary: maximum number of entries; 256 are bytes, two are `END` (id 0) and `PAD` (id 1).
+        context: maximum number of tokens of a sequence.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(

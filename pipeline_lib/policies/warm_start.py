@@ -1,8 +1,8 @@
 """Make the base policy of a run: the embedded model by supervised training, or a record of the pretrained model.
 
 Training imitates demonstrations; only the tokens of the action and its end token count in the loss.  The output folder
-appears complete or not at all; the same settings and problems give the same bytes on the same machine.  For a
-pretrained policy nothing is copied: ``base.json`` records which model was found.
+is written atomically; the same settings and problems give the same bytes on the same machine.  For a pretrained policy
+nothing is copied: ``base.json`` records its identity.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Example = tuple[list[int], int]  # token ids, number of them that are the prompt
 def build_base(
     settings: Policy, problems_folder: Path, output: Path, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Make the base policy and write it to ``output``; a folder that is there is replaced in the end.
+    """Make the base policy and write it to ``output``, replacing an existing folder at the end.
 
     Args:
         settings: the ``policy`` section.
@@ -52,7 +52,7 @@ def build_base(
         progress: called with (done, total, text).
 
     Returns:
-        What ``base.json`` says: ``kind``, ``settings`` (a digest of what the base depends on) and facts about it.
+        The content of ``base.json``: ``kind``, ``settings`` (a digest of what the base depends on) and facts about it.
 
     Raises:
         ProblemsError: the problems are missing or cannot be demonstrated.
@@ -125,7 +125,7 @@ def _check_room(observations: Sequence[str], tokenizer: PreTrainedTokenizerBase,
 
 
 def _encode(demonstrations: Sequence[Demonstration], tokenizer: PreTrainedTokenizerBase, context: int) -> list[Example]:
-    """Return token ids as a policy meets them: the observation by itself, then the action, then the end token."""
+    """Return the token ids of examples: observation, action (encoded separately, as in rollouts), end token."""
     texts = list(dict.fromkeys(text for d in demonstrations for text in (d.observation, d.action)))
     ids: dict[str, list[int]] = dict(zip(texts, tokenizer(texts)["input_ids"], strict=True))
     end = tokenizer.eos_token_id
@@ -165,8 +165,8 @@ def _train(
 def _loss(model: Qwen3ForCausalLM, batch: Sequence[Example]) -> torch.Tensor:
     """Return the mean negative log-probability of action and end tokens.
 
-    Rows are padded on the right, where causal attention keeps padding from being seen; logits are computed only
-    where a counted token is predicted.
+    Rows are padded on the right, so causal attention hides the padding; logits are computed only at positions that
+    predict a counted token.
     """
     width = max(len(ids) for ids, _ in batch)
     ids = torch.zeros(len(batch), width, dtype=torch.long)  # [rows, width]
@@ -180,7 +180,7 @@ def _loss(model: Qwen3ForCausalLM, batch: Sequence[Example]) -> torch.Tensor:
 
 
 def _batches(examples: list[Example], size: int, seed: int) -> Iterator[list[Example]]:
-    """Yield batches of similar length in random order: padding costs time and teaches nothing."""
+    """Yield batches of examples with similar lengths, to save padding, in random order."""
     rng = random.Random(digest(["batches", seed]))
     for start in range(0, len(examples), size * _BUCKET_BATCHES):
         bucket = sorted(examples[start : start + size * _BUCKET_BATCHES], key=lambda example: len(example[0]))

@@ -1,14 +1,13 @@
-"""Actions that were already paid for, on disk: a killed evaluation continues without requesting them again.
+"""A cache of actions on disk, so that a killed evaluation continues without requesting (and paying) them again.
 
 One JSON line per action, appended and flushed when it arrives; the key contains everything that the action depends on.
-A line that a kill or a full disk truncated is skipped, and its action is requested again.
+Truncated lines (after a kill, or on a full disk) are skipped, and their actions are requested again.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from pipeline_lib.storage import canonical_json, digest
 
 
 class ActionStore:
-    """Remembers actions by key; with no folder, for as long as the object lives."""
+    """Caches actions by key; without a folder, in memory only."""
 
     def __init__(self, folder: Path | None) -> None:
-        """Read what ``folder`` holds."""
+        """Read the cache in ``folder``, if any."""
         self._path = None if folder is None else folder / "actions.jsonl"
         self._lock = threading.Lock()
         self._known: dict[str, Action] = {}
@@ -28,12 +27,12 @@ class ActionStore:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             if self._path.exists():
                 for line in self._path.read_text(encoding="utf-8", errors="replace").splitlines():
-                    self._take(line)
+                    self._load_line(line)
                 if not self._path.read_bytes().endswith(b"\n"):
                     with self._path.open("a", encoding="utf-8") as file:
-                        file.write("\n")  # what follows a cut-off line starts on its own
+                        file.write("\n")  # the next line must not continue a truncated one
 
-    def _take(self, line: str) -> None:
+    def _load_line(self, line: str) -> None:
         try:
             row = json.loads(line)
             logprobs = tuple(float("nan") if v is None else float(v) for v in row["logprobs"])
@@ -44,17 +43,12 @@ class ActionStore:
         if digest(_content(key, action)) == row.get("digest"):
             self._known[key] = action
 
-    @staticmethod
-    def key(facts: Mapping[str, Any]) -> str:
-        """Return the key of an action that depends on ``facts``."""
-        return digest(facts)
-
     def get(self, key: str) -> Action | None:
-        """Return the action of ``key`` if it is known."""
+        """Return the action of ``key``, or None."""
         return self._known.get(key)
 
     def put(self, key: str, action: Action) -> None:
-        """Remember an action."""
+        """Store an action."""
         content = _content(key, action)
         with self._lock:
             self._known[key] = action

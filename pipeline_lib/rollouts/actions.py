@@ -6,6 +6,7 @@ string; that token is part of it.  Its text leaves out special tokens and stops 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def action_of(policy: Policy, ids: tuple[int, ...], logprobs: tuple[float, ...]) -> Action:
-    """Return an action from ids that another program drew; text and finish are decided as everywhere in this project.
+    """Return an action from ids that another program sampled.
 
     Ids up to and including the first end token, or the one that completes the first stop string, are kept.
     """
@@ -27,13 +28,11 @@ def action_of(policy: Policy, ids: tuple[int, ...], logprobs: tuple[float, ...])
     stopped = keep <= len(ids) and keep > 0 and ids[keep - 1] in ends
     text = policy.decode(ids[:keep])
     if any(stop in text for stop in policy.stop_strings):
-        least = 0
-        while least < keep:  # fewest ids whose text holds a stop string
-            middle = (least + keep) // 2
-            if any(stop in policy.decode(ids[:middle]) for stop in policy.stop_strings):
-                keep = middle
-            else:
-                least = middle + 1
+
+        def complete(length: int) -> bool:
+            return any(stop in policy.decode(ids[:length]) for stop in policy.stop_strings)
+
+        keep = bisect_left(range(keep), True, key=complete)
         text, stopped = policy.decode(ids[:keep]), True
     return Action(ids[:keep], logprobs[:keep], cut_at_stop(text, policy.stop_strings), "stop" if stopped else "length")
 
@@ -45,7 +44,7 @@ def cut_at_stop(text: str, stop_strings: tuple[str, ...]) -> str:
 
 
 def decode_all(policy: Policy, sequences: Sequence[tuple[int, ...]]) -> list[str]:
-    """Return what `Policy.decode` returns for each sequence; in one call to the Rust tokenizer where there is one."""
+    """Return `Policy.decode` of each sequence; a Rust tokenizer decodes all in one call."""
     tokenizer: Any = policy.tokenizer
     if getattr(type(tokenizer), "_decode", None) is PreTrainedTokenizerFast._decode:
         texts: list[str] = tokenizer.backend_tokenizer.decode_batch(sequences, skip_special_tokens=True)
@@ -54,11 +53,11 @@ def decode_all(policy: Policy, sequences: Sequence[tuple[int, ...]]) -> list[str
 
 
 def stop_test(policy: Policy) -> Callable[[list[int]], bool] | None:
-    """Return a test whether drawn ids contain a stop string; it was not in them before their last token."""
+    """Return a function that tests whether the last of the given ids completes a stop string; None without any."""
     if not policy.stop_strings:
         return None
-    # A token is at least a byte, so the last ids that can hold a whole stop string are few; two more give byte-level
-    # and word-piece decoders a place for what they do at the start of a text.
+    # A token has at least one byte, so the last few ids contain any stop string.  Two more ids, because decoders treat
+    # the start of a text differently.
     window = max(len(stop.encode()) for stop in policy.stop_strings) + 2
 
     def stopped(ids: list[int]) -> bool:

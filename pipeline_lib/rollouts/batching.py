@@ -1,12 +1,11 @@
-"""Continuous batching with exact prefix sharing: which sequence is in which slot, what is sampled, what is finished.
+"""Continuous batching with exact prefix sharing.
 
-Promise: every action is sampled with its own uniform numbers, so it does not depend on the rest of the batch (up to
-rounding of the logits); equal work is done once.  Actions of one prompt (of a group, or of requests with the same
-prompt) share a slot as long as their tokens are equal, and fork, by a copy of the cache, when they differ; this is
-exact, because equal prefixes have equal logits.  A free slot is filled at once.  Slots in use are kept contiguous, so
-the model never computes an idle row.
+Every action is sampled with its own uniform numbers, so it does not depend on the rest of the batch (up to rounding of
+the logits).  Actions of one prompt (of a group, or of requests with the same prompt) share a slot as long as their
+tokens are equal, and fork, by a copy of the cache, when they differ; this is exact, because equal prefixes have equal
+logits.  A free slot is filled at once.  Slots in use are kept contiguous, so the model never computes an idle row.
 
-It knows nothing of requests, texts or policies: it takes token ids and uniform numbers, and returns token ids and
+It does not depend on requests, texts or policies: it takes token ids and uniform numbers, and returns token ids and
 log-probabilities.
 """
 
@@ -27,21 +26,21 @@ from pipeline_lib.rollouts.rollout_model import Ints, Prefill, RolloutModel
 if TYPE_CHECKING:
     from pipeline_lib.rollouts.engine import Sampling
 
-#: Most prompt tokens (padded) run through the model at once; bounds the memory of a prefill.
+#: Maximum number of prompt tokens (padded) per prefill; it bounds the memory.
 PREFILL_TOKENS = 4096
 
 
 @dataclass(slots=True)
 class Work:
-    """What is to be drawn.
+    """The actions to sample.
 
     Attributes:
         prompts: distinct prompts.
         owner: ``[members]`` index of the prompt of every action (member).
         uniforms: ``[members, steps]`` fp32.
-        limits: ``[prompts]`` most tokens per action, at least 1, at most ``steps``.
+        limits: ``[prompts]`` maximum number of tokens per action, from 1 to ``steps``.
         ends: ``[vocabulary]`` bool, tokens that end an action.
-        stops: says whether token ids end with (or contain) a stop string; None when there are none.
+        stops: tests whether token ids contain a stop string; None without stop strings.
     """
 
     prompts: Sequence[tuple[int, ...]]
@@ -54,7 +53,7 @@ class Work:
 
 @dataclass(slots=True)
 class _Waiting:
-    """Members that drew the same first token and wait for a slot."""
+    """Members with the same first token that wait for a slot."""
 
     prefill: Prefill
     row: int
@@ -64,10 +63,11 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Groups:
-    """Members that share their tokens so far: the same slot until they part.
+    """Groups of members whose tokens are equal so far; each group shares a slot.
 
-    ``members`` are sorted by group; group g has ``counts[g]`` of them, is in slot ``rows[g]`` (after a draw: came from
-    it, or from a prefill's row; groups from the same row are neighbours) and continues with ``tokens[g]``.
+    ``members`` are sorted by group; group g has ``counts[g]`` of them, is in slot ``rows[g]`` and continues with
+    ``tokens[g]``.  After a draw, ``rows[g]`` is the slot, or the row of the prefill, that the group came from; groups
+    from the same row are neighbours.
     """
 
     members: Ints
@@ -81,20 +81,20 @@ class _Groups:
 
 
 class Batch:
-    """One call's worth of drawing with one model.
+    """The actions that one call samples from one model.
 
     Attributes:
         tokens: ``[members, steps]`` int64 drawn ids (beyond ``lengths``: undefined).
         logprobs: ``[members, steps]`` fp32.
         lengths: ``[members]`` number of ids drawn.
         stopped: ``[members]`` bool, ended by an end token or stop string (otherwise by its limit).
-        leaf: ``[members]`` the member whose ids are equal and stand for this one's.
+        leaf: ``[members]`` index of the member with the same ids that represents this one.
         prompt_tokens: tokens prefilled.
         computed_tokens: tokens that went through the model one by one.
-        heard: is told which members drew which ids, as soon as they did.
+        on_draw: called with members and their ids after each draw.
     """
 
-    heard: Callable[[Ints, Ints], None] | None = None
+    on_draw: Callable[[Ints, Ints], None] | None = None
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Batch:
 
     @torch.inference_mode()
     def run(self) -> Batch:
-        """Draw everything; returns itself."""
+        """Sample all actions; returns itself."""
         waves = self._waves()
         waiting: deque[_Waiting] = deque()
         groups: _Groups | None = None
@@ -169,7 +169,7 @@ class Batch:
             start = end
 
     def _first_tokens(self, prefill: Prefill, wave: list[int], order: Ints, bounds: Ints) -> list[_Waiting]:
-        """Draw the first token of all members of the prompts in ``wave``; return those that go on."""
+        """Draw the first token of all members of the prompts in ``wave``; return those that continue."""
         members = np.concatenate([order[bounds[p] : bounds[p + 1]] for p in wave])
         rows = np.repeat(np.arange(len(wave)), [bounds[p + 1] - bounds[p] for p in wave])
         groups = self._draw(prefill.logits, rows, members)
@@ -178,13 +178,13 @@ class Batch:
         found: list[_Waiting] = []
         ends = np.cumsum(groups.counts)
         for row, token, start, end in zip(groups.rows, groups.tokens, ends - groups.counts, ends, strict=True):
-            for part in range(start, end, self.rows):  # more members than slots: served in parts
+            for part in range(start, end, self.rows):  # more members than slots
                 part_members = groups.members[part : min(end, part + self.rows)]
                 found.append(_Waiting(prefill, int(row), int(token), part_members))
         return found
 
     def _draw(self, logits: torch.Tensor, rows: Ints, members: Ints) -> _Groups | None:
-        """Draw a token for each member from its row of ``logits``, record it, and return the groups that go on."""
+        """Draw a token for each member from its row of ``logits``, record it, and return the groups that continue."""
         places = self._starts[members] + self.lengths[members]
         one_each = len(rows) == len(logits) and bool((rows == np.arange(len(rows))).all())
         device = logits.device
@@ -195,8 +195,8 @@ class Batch:
         self._flat_tokens[places] = ids
         self._flat_logprobs[places] = logprobs
         self.lengths[members] += 1
-        if self.heard is not None:
-            self.heard(members, ids)
+        if self.on_draw is not None:
+            self.on_draw(members, ids)
 
         groups = self._group(rows, ids, members, parted=len(rows) == len(logits))
         first, counts, tokens = groups.first(), groups.counts, groups.tokens
@@ -217,7 +217,7 @@ class Batch:
 
     @staticmethod
     def _group(rows: Ints, ids: Ints, members: Ints, parted: bool) -> _Groups:
-        """Put members together that came from the same row and drew the same token; ``parted``: none share a row."""
+        """Group members that came from the same row and drew the same token; ``parted``: no two share a row."""
         if parted:
             return _Groups(members, np.ones(len(members), dtype=np.int64), rows, ids)
         both = rows * (int(ids.max()) + 1) + ids
@@ -230,7 +230,7 @@ class Batch:
         return _Groups(members[order], bounds[1:] - bounds[:-1], rows[first], ids[first])
 
     def _admit(self, waiting: deque[_Waiting], in_flight: int) -> list[_Waiting]:
-        """Take as many waiting groups as have a slot for each of their members (so a fork always finds one)."""
+        """Admit waiting groups as long as there is a slot for each member, so that a fork always finds one."""
         admitted: list[_Waiting] = []
         if in_flight and not self.model.refills:
             return admitted
@@ -245,7 +245,7 @@ class Batch:
         """Give every group a slot so that slots 0..n-1 are in use; ``rows`` of the result are slots.
 
         A group keeps its slot if it is the first of those that shared it and the slot is below n.  The others are
-        copied into holes; no hole is anybody's source, so the copies are independent of each other.
+        copied into free slots.  No free slot is the source of a copy, so the order of copies does not matter.
         """
         old = len(groups.rows) if groups is not None else 0
         count = old + len(admitted)

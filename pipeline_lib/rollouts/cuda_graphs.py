@@ -1,9 +1,9 @@
-"""Decoding steps as CUDA graphs: a step of a large model is a thousand small launches, which Python cannot issue as
-fast as the GPU runs them.
+"""Decoding steps as CUDA graphs.
 
-Promise: the same logits as the plain step.  Every captured graph is checked against the plain step on the spot; if a
-capture fails or the check does, plain steps are used from then on and a warning says so once.  Rows and columns are
-rounded up to few sizes, so that few graphs are captured; the extra rows are slots that nobody uses.
+A step of a large model has about a thousand kernel launches, and Python issues them more slowly than the GPU runs them.
+Every captured graph is compared with the plain step; if a capture or its check fails, plain steps are used from then
+on, with one warning.  Rows and columns are rounded up to few sizes, so that few graphs are captured; the extra rows are
+unused slots.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class _Captured:
 
 
 class StepGraphs:
-    """Runs a step by a captured graph of the right size."""
+    """Runs steps by captured graphs."""
 
     def __init__(self, step: Step) -> None:
-        """Capture nothing yet."""
+        """Store the step; graphs are captured on first use."""
         self._step = step
         self._captured: dict[tuple[int, int, int, int], _Captured] = {}
         self._pool: Any = None  # memory that all graphs share
@@ -47,10 +47,10 @@ class StepGraphs:
         Args:
             tokens: ``[active]`` token ids on the GPU.
             positions: ``[active]``.
-            columns: how many positions of the cache are needed.
-            slots: how many slots the cache has.
-            longest: how many positions a slot has.
-            place: address of the cache; graphs of another one are dropped.
+            columns: number of cache positions that are needed.
+            slots: number of slots in the cache.
+            longest: number of positions per slot.
+            place: address of the cache; graphs for another address are dropped.
         """
         if not self._works:
             return self._step(tokens, positions, columns)
@@ -97,7 +97,7 @@ class StepGraphs:
 
 
 def round_up(number: int, most: int, least: int = 1) -> int:
-    """Return the smallest of few sizes that is enough: powers of two, and halves between them, from 16 on."""
+    """Return the smallest sufficient size among powers of two and, from 16 on, 1.5 times these; at most ``most``."""
     size = least
     while size < number:
         size = size * 3 // 2 if size >= 16 and size & (size - 1) == 0 else 1 << size.bit_length()

@@ -1,10 +1,10 @@
-"""The fast path: an own forward pass for the Llama family (Llama, Qwen2, Qwen3) with a static key/value cache.
+"""The fast path: a forward pass for the Llama family (Llama, Qwen2, Qwen3) with a static key/value cache.
 
-Promise: the logits of transformers' own forward pass up to rounding, in fp32 and bf16, on CPU and CUDA.  A step does
-not move the cache: keys and values are written and read in place.  Nothing depends on padding: prompts begin at the
-left, and a mask by length hides the positions after them.
+Its logits equal those of transformers' forward pass up to rounding, in fp32 and bf16, on CPU and CUDA.  Keys and values
+are written and read in place.  Nothing depends on padding: prompts are padded on the right, and a mask by length hides
+the positions after them.
 
-Not promised: sliding windows, rotary embeddings that depend on the length, quantised weights (`unsupported`); such
+Not supported: sliding windows, rotary embeddings that depend on the length, quantised weights (`unsupported`); such
 models use `generic_model`.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FusedDecoder", "unsupported"]
 
-#: Where kernels are compiled for each size, rows come in multiples of this.
+#: If kernels are compiled for each size, the number of rows is a multiple of this.
 ROWS_GRAIN = 8
 Attend = Callable[[int, "Tensor"], "Tensor"]
 
@@ -63,12 +63,12 @@ class FusedDecoder(RolloutModel):
         self._weights = fuse(state, self.shape, self.device, self.dtype, ops.fold, ops.by_column, self._weights)
 
     def prefill(self, prompts: Sequence[tuple[int, ...]], keep: bool) -> Prefill:
-        """Run prompts: as one tree if they are short and begin alike, else side by side."""
+        """Run prompts: as one tree if they are short and share prefixes, else in separate rows."""
         tree = PrefixTree.of(prompts, PLAIN_TOKENS)
         return self._prefill_rows(prompts, keep) if tree is None else self._prefill_tree(tree, keep)
 
     def _prefill_rows(self, prompts: Sequence[tuple[int, ...]], keep: bool) -> Prefill:
-        """Run prompts laid out from the left; causality hides what lies to their right."""
+        """Run right-padded prompts; causal attention hides the padding."""
         shape, given, needed = self.shape, len(prompts), max(len(p) for p in prompts)
         count, longest = self._rows(given, given + ROWS_GRAIN), self._rows(needed, self.context)
         ids = np.zeros((count, longest), dtype=np.int64)
@@ -92,7 +92,7 @@ class FusedDecoder(RolloutModel):
         return Prefill(logits[:given], kept)
 
     def _prefill_tree(self, tree: PrefixTree, keep: bool) -> Prefill:
-        """Run every beginning that prompts share once: each node of the tree sees its ancestors and itself."""
+        """Run every shared prefix once: each node of the tree attends to its ancestors and itself."""
         shape, given, needed = self.shape, *tree.paths.shape
         count = self._rows(len(tree.ids), len(tree.ids) + ROWS_GRAIN)
         ids, depth = (np.pad(array, (0, count - len(tree.ids))) for array in (tree.ids, tree.depth))
@@ -116,7 +116,7 @@ class FusedDecoder(RolloutModel):
         return Prefill(logits, kept)
 
     def reserve(self, slots: int, length: int) -> None:
-        """Make room in the cache."""
+        """Reserve space in the cache."""
         self._cache.reserve(slots, length)
 
     def place(self, prefill: Prefill, rows: Ints, slots: Ints) -> None:
@@ -131,7 +131,7 @@ class FusedDecoder(RolloutModel):
         """Append one token per slot; every slot attends over its own length."""
         cache, active, needed = self._cache, len(tokens), int(positions.max()) + 1
         cache.lengthen(needed, active)
-        if spare := self._rows(active, cache.slots) - active:  # slots that nobody uses
+        if spare := self._rows(active, cache.slots) - active:  # unused slots
             tokens, positions = np.pad(tokens, (0, spare)), np.pad(positions, (0, spare))
         ids, where = torch.from_numpy(tokens).to(self.device), torch.from_numpy(positions).to(self.device)
         if self._graphs is not None:
@@ -141,8 +141,8 @@ class FusedDecoder(RolloutModel):
     def _rows(self, needed: int, most: int) -> int:
         """Round a number of rows up to one of few sizes.
 
-        oneDNN compiles a kernel for each size it has not met, which takes as long as a step or two; and it keeps only
-        so many.
+        oneDNN compiles a kernel for each new size, which takes as long as a step or two, and caches only a limited
+        number.
         """
         if not self._kernels.compiles:
             return needed
@@ -150,7 +150,7 @@ class FusedDecoder(RolloutModel):
         return min(-(-needed // grain) * grain, most)
 
     def _step(self, ids: Tensor, where: Tensor, length: int) -> Tensor:
-        """Do the device's part of a step, attending over the first ``length`` positions of the slots."""
+        """Run a step on the device, attending over the first ``length`` positions of the slots."""
         shape, cache, active, share = self.shape, self._cache, len(ids), self.shape.heads // self.shape.kv_heads
         places, mask, scale = cache.places(where), cache.mask(where, length), shape.head_size**-0.5
 
@@ -170,7 +170,7 @@ class FusedDecoder(RolloutModel):
         Args:
             ids: token ids.
             rotations: ``[tokens, head size / 2]`` complex64, by which each token's queries and keys are rotated (RoPE).
-            attend: mixes values; takes the layer's number and ``[tokens, heads + 2 kv heads, head size]``.
+            attend: attention; takes the layer's number and ``[tokens, heads + 2 kv heads, head size]``.
         """
         ops, rotated, rotations = self._kernels, self.shape.heads + self.shape.kv_heads, rotations[:, None]
         weights = self._loaded()

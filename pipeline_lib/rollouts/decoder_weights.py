@@ -1,11 +1,9 @@
 """Weights of a Llama-family model (Llama, Qwen2, Qwen3), laid out for decoding.
 
-Query, key and value are one matrix, gate and up another.  The rows of the query and key weights are reordered so that
-the two numbers a rotary embedding rotates together lie side by side; inner products of queries and keys stay as they
-were.  Where asked to (fp32 on the CPU), the weight of a norm is multiplied into the matrix behind it, which is exact
-up to rounding of the last bit.
-
-`unsupported` says why a model cannot be laid out like this.
+Query, key and value weights form one matrix, gate and up another.  The rows of the query and key weights are reordered
+so that the two numbers that a rotary embedding rotates together are adjacent; inner products of queries and keys do not
+change.  For fp32 on the CPU, the weight of a norm is multiplied into the next matrix, exact up to rounding of the last
+bit.  `unsupported` returns why a model cannot be laid out like this.
 """
 
 from __future__ import annotations
@@ -59,8 +57,8 @@ class Layer:
     """Weights of one layer; matrices are ``[out, in]`` as in torch.nn.Linear.
 
     ``qkv`` holds the rows of all query heads, then key heads, then value heads.  ``heads_norm`` is ``[query + key
-    heads, head size]``, None where the architecture does not normalise queries and keys.  The other norms are
-    ``[width]``, None where they have been multiplied into the next matrix.
+    heads, head size]``, None if the architecture does not normalise queries and keys.  The other norms are ``[width]``,
+    None if they have been multiplied into the next matrix.
     """
 
     attention_norm: Tensor | None
@@ -120,19 +118,19 @@ def fuse(
     dtype: torch.dtype,
     fold: bool,
     by_column: bool,
-    into: Weights | None = None,
+    into: Weights | None,
 ) -> Weights:
     """Lay out a plain model's ``state_dict``; the result shares no memory with it.
 
     Args:
         state: weights under the names of transformers' Llama family.
         shape: sizes of the model.
-        device: where the copy lives.
-        dtype: its type.
-        fold: multiply the weights of norms, and the root of what they average over, into the next matrix
-            (see `kernels.LeanKernels`).
-        by_column: let matrices lie in memory by column.
-        into: weights laid out before, which are overwritten in place, layer by layer (addresses stay).
+        device: device of the copy.
+        dtype: its dtype.
+        fold: multiply the weights of norms, and the square root of their width, into the next matrix (see
+            `kernels.LeanKernels`).
+        by_column: store matrices in column-major order.
+        into: earlier result to overwrite in place, layer by layer (addresses stay the same), or None.
     """
 
     def get(name: str) -> Tensor:
@@ -183,17 +181,17 @@ def fuse(
             down_bias=optional(mlp + "down_proj.bias"),
         )
 
-    embedding = _settle(get("model.embed_tokens.weight"), into and into.embedding)
+    embedding = _overwrite(get("model.embed_tokens.weight"), into and into.embedding)
     norm, head = behind("model.norm.weight", embedding if shape.tied else get("lm_head.weight"))
     layers = []
     for number in range(shape.depth):
         new, old = layer(f"model.layers.{number}."), into and into.layers[number]
-        settled = {f.name: _settle(getattr(new, f.name), getattr(old, f.name, None)) for f in fields(Layer)}
+        settled = {f.name: _overwrite(getattr(new, f.name), getattr(old, f.name, None)) for f in fields(Layer)}
         layers.append(Layer(**settled))
-    own_head = embedding if head is embedding else _settle(head, into and into.head)
-    return Weights(embedding, tuple(layers), _settle(norm, into and into.norm), own_head)
+    own_head = embedding if head is embedding else _overwrite(head, into and into.head)
+    return Weights(embedding, tuple(layers), _overwrite(norm, into and into.norm), own_head)
 
 
-def _settle(new: Any, old: Any) -> Any:
-    """Return ``old`` overwritten with ``new``, or ``new`` where there is nothing to overwrite."""
+def _overwrite(new: Any, old: Any) -> Any:
+    """Return ``old`` overwritten with ``new``, or ``new`` if ``old`` is None."""
     return new if old is None else old.copy_(new)

@@ -1,9 +1,8 @@
 """The distribution that actions are sampled from; only this module applies temperature, top-k and top-p.
 
-Promise: engines sample from, and training computes log-probabilities under, the result of `scaled_logits`, so the two
-can only differ by rounding of the logits.  It does not depend on models, prompts or random generators: uniform numbers
-are given.  Not promised: that another inference server filters in the same order; for such engines the difference is
-measured.
+Engines sample from, and training computes log-probabilities under, the result of `scaled_logits`, so the two can only
+differ by rounding of the logits.  Uniform random numbers are an argument.  Another inference server may filter in
+another order; for such engines training measures the difference.
 
 Greedy sampling (temperature 0) has no useful distribution (the chosen token has probability 1), so its
 log-probabilities are the model's own: temperature 1, full vocabulary.
@@ -27,8 +26,8 @@ def scaled_logits(logits: Tensor, sampling: Sampling, keep: Tensor | None = None
     Args:
         logits: ``[..., vocabulary]``, any float type; computed in fp32.  Gradients flow through kept tokens.
         sampling: the settings of the distribution.
-        keep: optional ``[...]`` token ids that stay in the support whatever the filters say.  Training passes the
-            drawn ids: rounding can put a token on the other side of a filter's edge, and -inf is no log-probability.
+        keep: optional ``[...]`` token ids that always stay in the support.  Training passes the drawn ids, since
+            rounding can move a token across the threshold of a filter, and its log-probability must be finite.
 
     Returns:
         ``[..., vocabulary]`` fp32 whose softmax is the sampling distribution.
@@ -56,7 +55,7 @@ def _dropped(scaled: Tensor, sampling: Sampling) -> Tensor:
         ordered = ordered.masked_fill(beyond, float("-inf"))
     if sampling.top_p < 1:
         mass = ordered.softmax(-1)
-        beyond |= mass.cumsum(-1) - mass >= sampling.top_p  # the token that crosses the edge is still in
+        beyond |= mass.cumsum(-1) - mass >= sampling.top_p  # the token that crosses the threshold is kept
     return torch.empty_like(beyond).scatter_(-1, ids, beyond)
 
 
@@ -84,7 +83,9 @@ def draw(logits: Tensor, rows: Tensor | None, uniforms: Tensor, sampling: Sampli
     lines = torch.arange(len(ids), device=ids.device) if rows is None else rows
     places = lines * probabilities.shape[1]
     chosen = probabilities.take(places + ids)
-    if ids.is_cuda and bool((impossible := chosen == 0).any()):  # a parallel sum need not grow in its last bits
+    if ids.is_cuda and bool(
+        (impossible := chosen == 0).any()
+    ):  # a parallel cumulative sum is not always monotonic in its last bits
         ids = torch.where(impossible, probabilities.argmax(-1)[lines], ids)
         chosen = probabilities.take(places + ids)
     return ids, chosen.log()

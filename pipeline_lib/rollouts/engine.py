@@ -1,8 +1,8 @@
 """The interface between sampling and all code that needs samples.
 
 An engine does not depend on problems, rewards or teams: it holds rollout copies of named policies, samples
-continuations of token ids, and returns the log-probability of each token *under the distribution that was sampled from*
-(including temperature, top-p and top-k), so that training can use the same numbers.
+continuations of token ids, and returns the log-probability of each token *under the sampling distribution* (including
+temperature, top-p and top-k), so that training can use the same numbers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """The distribution actions are drawn from.
+    """The distribution that actions are sampled from.
 
     Attributes:
         temperature: > 0 divides the logits; 0 means greedy, with the model's own log-probabilities (temperature 1).
         top_p: nucleus mass in (0, 1]; 1 keeps the full support.
         top_k: number of most likely tokens kept; 0 keeps all.
-        max_new_tokens: most tokens per action, the end token included.
-        temperatures: pairs of a policy's name and its temperature, in place of the above.
+        max_new_tokens: maximum number of tokens per action, including the end token.
+        temperatures: pairs of a policy's name and its own temperature.
     """
 
     temperature: float = 1.0
@@ -35,7 +35,7 @@ class Sampling:
     temperatures: tuple[tuple[str, float], ...] = ()
 
     def of(self, policy: str) -> Sampling:
-        """Return the distribution of one policy, which has no temperatures of others in it."""
+        """Return the distribution of one policy, with an empty ``temperatures``."""
         if not self.temperatures:
             return self
         return replace(self, temperature=dict(self.temperatures).get(policy, self.temperature), temperatures=())
@@ -49,7 +49,7 @@ class Request:
         policy: name of the policy (a key of the team's policies).
         prompt: token ids of the prompt, never empty.
         n: number of actions to draw (the group size in training).
-        seed: fixes the draws of this request whatever else is in the batch; action j uses (seed, j).
+        seed: determines the draws of this request, independent of the batch; action j uses (seed, j).
     """
 
     policy: str
@@ -77,10 +77,11 @@ class Action:
 
 @dataclass(slots=True)
 class Counters:
-    """What an engine has done since it was made or last reset.
+    """Totals since an engine was created or last reset.
 
-    ``generated_tokens`` counts tokens delivered (after sharing identical work), ``computed_tokens`` those that went
-    through the model one by one, ``prompt_tokens`` those prefilled; ``seconds`` is wall time inside `generate`.
+    ``generated_tokens`` counts the tokens of all actions, ``computed_tokens`` those that went through the model one by
+    one (work that actions share counts once), ``prompt_tokens`` those prefilled; ``seconds`` is wall time inside
+    `generate`.
     """
 
     requests: int = 0
@@ -93,10 +94,10 @@ class Counters:
 
 
 class EngineError(RuntimeError):
-    """The engine cannot serve a request (prompt too long, server down, weights of another shape); says what to do."""
+    """The engine cannot serve a request (prompt too long, server down, weights of another shape)."""
 
 
-#: Is told each token as it is drawn: number of the request within the call, number of the action, id of the token.
+#: Called with each token when it is drawn: index of the request in the call, index of the action, id of the token.
 Listener = Callable[[int, int, int], None]
 
 
@@ -104,9 +105,8 @@ class Engine(ABC):
     """Samples actions from named policies.
 
     Attributes:
-        counters: what was done.
-        listener: is told of tokens by an engine that draws in this process; others never call it, and the actions are
-            all there is to hear.
+        counters: see `Counters`.
+        listener: called with each token by engines that sample in this process; other engines never call it.
     """
 
     counters: Counters
@@ -130,19 +130,19 @@ class Engine(ABC):
         """
 
     def close(self) -> None:
-        """Free memory, processes and connections; calling it twice is fine."""
+        """Free memory, processes and connections; it may be called twice."""
 
 
 def unknown_policy(name: str, loaded: Iterable[str]) -> EngineError:
-    """Return what to raise when a policy is asked for that was never loaded."""
+    """Return the error for a policy that was never loaded."""
     return EngineError(f"policy {name!r} is not loaded (loaded: {sorted(loaded)}); call load first")
 
 
 def require_current(policy: Policy, version: int) -> None:
-    """Check that a rollout copy of ``version`` is of the policy's present one.
+    """Check that a rollout copy has the policy's present version.
 
     Raises:
-        EngineError: it is not; sampling from stale weights would not be on-policy.
+        EngineError: it has another one; sampling from stale weights would not be on-policy.
     """
     if version != policy.version:
         raise EngineError(
@@ -157,11 +157,11 @@ def check_prompt(name: str, prompt_tokens: int, n: int, context: int) -> None:
     Args:
         name: the policy.
         prompt_tokens: length of the prompt.
-        n: actions asked for.
-        context: most tokens of prompt and action together.
+        n: number of requested actions.
+        context: maximum number of tokens of prompt and action together.
 
     Raises:
-        EngineError: the prompt is empty or leaves no room for an action, or no action is asked for.
+        EngineError: the prompt is empty or leaves no room for an action, or ``n`` is below 1.
     """
     if prompt_tokens == 0:
         raise EngineError(f"a prompt for policy {name!r} has no tokens; an observation must not be empty")

@@ -1,6 +1,6 @@
 """The general path: any causal language model that transformers loads, through its own forward pass.
 
-Promise: the same actions as the fast path for models that both support (up to rounding).  Prompts are padded on the
+For models that both paths support, actions are the same up to rounding.  Prompts are padded on the
 left, with explicit attention mask and positions, so the tokenizer's padding side does not matter.  Prompts are run once
 and their group shares the cache; finished sequences leave the batch; slots are filled only when all are free.  A model
 whose cache cannot be rearranged by row (recurrent states) is run without a cache, which is slow but correct.
@@ -49,7 +49,7 @@ class GenericModel(RolloutModel):
         """Copy the weights.
 
         Raises:
-            EngineError: the names are not those of the plain model; a weight that is not named would stay the old one.
+            EngineError: the names are not those of the plain model; a missing weight would stay unchanged.
         """
         own = self._model.state_dict()
         if state.keys() != own.keys():
@@ -84,7 +84,7 @@ class GenericModel(RolloutModel):
         return torch.stack([self._model(input_ids=s[None], use_cache=False).logits[0, -1].float() for s in sequences])
 
     def reserve(self, slots: int, length: int) -> None:
-        """Forget what slots held; the cache grows by itself."""
+        """Clear the slots; the cache grows as needed."""
         self._cache = None
 
     def place(self, prefill: Prefill, rows: Ints, slots: Ints) -> None:

@@ -1,10 +1,10 @@
-"""The few operations a decoder layer is made of, in the fastest exact form torch has for the device.
+"""The operations of a decoder layer, in torch's fastest exact form for the device.
 
 `PlainKernels` runs everywhere.  `LeanKernels` is for fp32 on the CPU, where a step of a small model is bound by the
-number of operations: norms take three of them (their weights having been multiplied into the next matrix), and
-residuals are added inside the matrix product.  Products go to MKL on Intel's processors, where a small one takes half
-the time it takes in oneDNN, and to oneDNN on others, where MKL is up to twice as slow.  Calling oneDNN directly leaves
-torch's process-wide matmul precision alone, which belongs to whoever trains.
+number of operations: norms take three (their weights are multiplied into the next matrix), and residuals are added
+inside the matrix product.  On Intel's processors MKL computes products, since small ones take half the time of oneDNN;
+on others oneDNN does, since MKL is up to twice as slow.  Direct calls of oneDNN do not change torch's process-wide
+matmul precision, which training sets.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-#: Longest sequence (tokens) whose attention is computed in the plain way on the CPU.
+#: Maximum sequence length (tokens) for `plain_attention` on the CPU.
 PLAIN_TOKENS = 256
 
 
 class Kernels(ABC):
     """Operations on ``[tokens, features]``.
 
-    ``fold`` and ``by_column`` say how `decoder_weights.fuse` must prepare the weights, ``compiles`` whether a number of
-    rows that was not met before costs a step or two.
+    ``fold`` and ``by_column`` are arguments of `decoder_weights.fuse`; ``compiles``: each new number of rows costs the
+    time of a step or two.
     """
 
     fold: bool
@@ -54,7 +54,7 @@ class Kernels(ABC):
 
 
 class PlainKernels(Kernels):
-    """Any device and type."""
+    """Kernels for any device and dtype."""
 
     fold = False
 
@@ -77,10 +77,10 @@ class PlainKernels(Kernels):
 
 
 class LeanKernels(Kernels):
-    """fp32 on the CPU, with the BLAS that torch calls by default.
+    """Kernels for fp32 on the CPU, with the BLAS that torch calls by default.
 
     With n numbers, x / sqrt(mean(x^2) + eps) = sqrt(n) * x / hypot(|x|, sqrt(n eps)); the root of n is part of the
-    weights.  Matrices lie in memory by column, which saves MKL from copying them when there are few rows.
+    weights.  Matrices are stored in column-major order, so that MKL need not copy them for few rows.
     """
 
     fold = True
@@ -105,7 +105,7 @@ class LeanKernels(Kernels):
 
 
 class OneDnnKernels(LeanKernels):
-    """The same with oneDNN's products."""
+    """The same with matrix products of oneDNN."""
 
     by_column = False
     compiles = True
@@ -136,7 +136,7 @@ def kernels_for(device: torch.device, dtype: torch.dtype, eps: float, widths: tu
 
 @functools.cache
 def on_intel() -> bool:
-    """Return whether this is known to be one of Intel's processors (a rule, not a timing: the choice must not vary)."""
+    """Return whether the processor is known to be Intel's; a timing instead could choose differently in each run."""
     with contextlib.suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
         return any("GenuineIntel" in line for line in lines)
     return False
@@ -148,7 +148,7 @@ def rotate(pairs: Tensor, rotations: Tensor, out: Tensor) -> None:
     Args:
         pairs: ``[tokens, heads, head size]`` real.
         rotations: ``[tokens, 1, head size / 2]`` complex64.
-        out: where the result goes, shaped like ``pairs`` (may be ``pairs`` itself).
+        out: result, shaped like ``pairs`` (may be ``pairs`` itself).
     """
     if pairs.dtype == torch.float32:
         shape = (*pairs.shape[:-1], -1, 2)
@@ -161,10 +161,10 @@ def rotate(pairs: Tensor, rotations: Tensor, out: Tensor) -> None:
 
 
 def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Let every token attend to itself and what is to its left.
+    """Compute causal attention.
 
-    Short sequences on the CPU are computed in the plain way, which is faster there than torch's fused kernel (several
-    times so when fast matrix products are switched on).
+    For short sequences on the CPU `plain_attention` is faster than torch's fused kernel (several times faster if fast
+    matrix products are enabled).
 
     Args:
         query: ``[sequences, heads, tokens, head size]``.
@@ -181,11 +181,11 @@ def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def plain_attention(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> Tensor:
-    """Compute attention without a fused kernel; the arguments of `causal_attention`, and what no token may see.
+    """Compute attention without a fused kernel.
 
     Args:
         query, key, value: see `causal_attention`.
-        hidden: ``[tokens, tokens]`` bool, whether a token (row) does not see another (column).
+        hidden: ``[tokens, tokens]`` bool, whether a token (row) must not attend to another (column).
     """
     tokens, size = query.shape[2:]
     kv_heads, share = key.shape[1], query.shape[1] // key.shape[1]

@@ -1,4 +1,4 @@
-"""An engine for teams of which some agents are played by models on a server: each request goes where its policy is."""
+"""An engine for teams in which servers play some agents: each request goes to the engine of its policy."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ class MixedEngine(Engine):
     """Samples from a local engine and from servers; ``counters`` are the sums of all."""
 
     def __init__(self, local: Engine) -> None:
-        """Make an engine around the one that holds the policies of this machine."""
+        """Wrap the engine of the local policies."""
         self._local = local
         self._servers: dict[str, OpenAIEngine] = {}
 
-    # A property where the base class has an attribute: sums are made when they are asked for, and nobody sets them.
     @property
-    def counters(self) -> Counters:  # type: ignore[override]
-        """Return what all engines have done together."""
+    def counters(self) -> Counters:  # type: ignore[override]  # read-only, where the base class has an attribute
+        """Return the sums over all engines."""
         found = Counters()
         for engine in (self._local, *self._servers.values()):
             for field in fields(Counters):
@@ -38,7 +37,7 @@ class MixedEngine(Engine):
 
     @property
     def listener(self) -> Listener | None:
-        """Return who is told of tokens drawn on this machine."""
+        """Return the listener of the local engine."""
         return self._local.listener
 
     @listener.setter
@@ -46,7 +45,7 @@ class MixedEngine(Engine):
         self._local.listener = listener
 
     def load(self, policies: Mapping[str, Policy]) -> None:
-        """Take rollout copies of the local policies, and note where the others are."""
+        """Take rollout copies of the local policies, and create an engine for each of the others."""
         self._local.load({name: policy for name, policy in policies.items() if not is_remote(policy)})
         for engine in self._servers.values():
             engine.close()

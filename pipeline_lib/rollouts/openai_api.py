@@ -1,8 +1,8 @@
-"""How one prompt is put to a server with an OpenAI-compatible API, and how its answer is read.
+"""Requests to a server with an OpenAI-compatible API, and its responses.
 
-Three forms of the same question: ``chat`` (the observation as a user's message; what commercial servers offer),
-``completions`` (the observation as plain text, for base models), and ``tokens`` (completions with token ids both ways,
-which vLLM's server offers and nothing else gives exact log-probabilities for).
+Three forms: ``chat`` (the observation as a user's message, for commercial servers), ``completions`` (the observation as
+plain text, for base models), and ``tokens`` (completions with token ids in both directions, for vLLM's server; the only
+form with exact log-probabilities).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ PATHS = {"chat": "/chat/completions", "completions": "/completions", "tokens": "
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a server said.
+class Response:
+    """A server's response.
 
     Attributes:
-        actions: one or more; at most as many as were asked for.
-        prompt_tokens: counted by the server, 0 if it did not say.
-        completion_tokens: counted by the server, 0 if it did not say.
+        actions: from one to the requested number.
+        prompt_tokens: counted by the server; 0 if it does not report it.
+        completion_tokens: counted by the server; 0 if it does not report it.
     """
 
     actions: list[Action]
@@ -36,13 +36,13 @@ class Answer:
     completion_tokens: int
 
 
-def question(
+def request_body(
     api: str, model: str, policy: Policy, prompt: tuple[int, ...], n: int, seed: int, sampling: Sampling
 ) -> dict[str, Any]:
     """Return the body of a request for ``n`` actions.
 
-    Settings at their neutral value are left out, because some servers refuse keys they do not know (``top_k`` is not
-    part of the original API).
+    Settings with their neutral value are left out, because some servers refuse unknown keys (``top_k`` is not part of
+    the original API).
     """
     body: dict[str, Any] = {"model": model, "n": n, "seed": seed, "temperature": sampling.temperature}
     body["max_tokens"] = sampling.max_new_tokens
@@ -61,18 +61,18 @@ def question(
     return {**body, "prompt": text}
 
 
-def read_answer(api: str, policy: Policy, n: int, value: Any) -> Answer:
-    """Take an answer apart.
+def parse_response(api: str, policy: Policy, n: int, value: Any) -> Response:
+    """Parse a response.
 
     Raises:
-        AttributeError, LookupError, TypeError or ValueError: it is not an answer of this API.
+        AttributeError, LookupError, TypeError or ValueError: it is not a response of this API.
     """
     choices = sorted(value["choices"], key=lambda choice: int(choice.get("index", 0)))
     if not 1 <= len(choices) <= n:
         raise ValueError(f"{len(choices)} choices for {n} asked")
     actions = [_tokens_action(choice, policy) if api == "tokens" else _text_action(api, choice) for choice in choices]
     usage = value.get("usage") or {}
-    return Answer(actions, int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0))
+    return Response(actions, int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0))
 
 
 def _tokens_action(choice: Mapping[str, Any], policy: Policy) -> Action:
@@ -84,11 +84,11 @@ def _tokens_action(choice: Mapping[str, Any], policy: Policy) -> Action:
 
 
 def _text_action(api: str, choice: Mapping[str, Any]) -> Action:
-    """Return an action whose ids are the bytes of its text; a server that speaks text has no ids of ours."""
+    """Return an action whose ids are the bytes of its text, because these servers return no token ids."""
     content = choice["message"]["content"] if api == "chat" else choice["text"]
-    if content is None:  # refusals and tool calls carry no text
+    if content is None:  # refusals and tool calls have no text
         content = ""
     if not isinstance(content, str):
-        raise TypeError("the text is no text")
+        raise TypeError("the content is not text")
     ids = tuple(content.encode())
     return Action(ids, (float("nan"),) * len(ids), content, "length" if choice["finish_reason"] == "length" else "stop")

@@ -1,12 +1,11 @@
-"""Teams on a server with an OpenAI-compatible API: they are evaluated, never trained, so no setting names this engine.
+"""An engine for models on a server with an OpenAI-compatible API, for evaluation only.
 
-Promise: every action is asked for until it is there or the server refuses; requests run side by side up to a limit;
-finished actions are kept on disk, so a killed evaluation continues where it was; tokens are counted.  Keys
-come from an environment variable and are never written anywhere.
+Actions are requested until they arrive or the server refuses; requests run concurrently up to a limit.  Finished
+actions are cached on disk, so a killed evaluation continues.  Keys come from an environment variable and are never
+written anywhere.
 
-Not promised: seeds are sent, but whether they fix the actions is the server's business; log-probabilities are NaN
-unless ``api`` is ``tokens`` (then the server must run with ``--logprobs-mode processed_logprobs``).  Weights cannot be
-updated.
+Seeds are sent, but not every server uses them.  Log-probabilities are NaN unless ``api`` is ``tokens`` (then the server
+must run with ``--logprobs-mode processed_logprobs``).  Weights cannot be updated.
 """
 
 from __future__ import annotations
@@ -23,7 +22,8 @@ from pipeline_lib.http_client import HttpClient, read_key
 from pipeline_lib.identity.code import code_of
 from pipeline_lib.rollouts.action_store import ActionStore
 from pipeline_lib.rollouts.engine import Action, Counters, Engine, EngineError, Request, Sampling, unknown_policy
-from pipeline_lib.rollouts.openai_api import PATHS, question, read_answer
+from pipeline_lib.rollouts.openai_api import PATHS, parse_response, request_body
+from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Policy
@@ -38,12 +38,12 @@ class OpenAIServer:
     Attributes:
         url: where the API begins, for example ``http://127.0.0.1:8000/v1``.
         models: names on the server; one for all agents, or one each.
-        api: ``chat`` (messages), ``completions`` (plain text) or ``tokens`` (ids both ways, vLLM's server).
+        api: ``chat`` (messages), ``completions`` (plain text) or ``tokens`` (ids in both directions, vLLM's server).
         key_variable: environment variable that holds the key; empty for none.
-        concurrency: most requests in flight.
-        retries: new tries after a failure; the pause doubles each time.
-        timeout: seconds a request may take.
-        cache: folder of actions already paid for, from which a killed run continues; empty for none.
+        concurrency: maximum number of concurrent requests.
+        retries: number of retries after a failure; the pause doubles each time.
+        timeout: time limit of a request, seconds.
+        cache: folder of the cache of actions, from which a killed run continues; empty for none.
     """
 
     url: str
@@ -60,23 +60,23 @@ class OpenAIEngine(Engine):
     """Samples from models on a server."""
 
     def __init__(self, server: OpenAIServer) -> None:
-        """Make an engine for a server, which is not asked anything yet.
+        """Create an engine; this sends no request.
 
         Raises:
-            EngineError: the environment variable that should hold the key is not set.
+            EngineError: the environment variable of the key is not set.
         """
         key = read_key(server.key_variable, "key_variable", EngineError)
         self.counters = Counters()
         self._server = server
         self._client = HttpClient(server.url.rstrip("/"), key, server.retries, server.timeout, failure=EngineError)
-        # How a question is put, and an answer read, is part of what an answer that was kept depends on.
+        # Cached actions depend on the code that builds requests and parses responses.
         self._code = code_of(__name__).digest
         self._store = ActionStore(Path(server.cache) if server.cache else None)
         self._policies: dict[str, Policy] = {}
         self._models: dict[str, str] = {}
 
     def load(self, policies: Mapping[str, Policy]) -> None:
-        """Say which model plays which policy: the model named by the policy, else those of the server in order."""
+        """Assign a model to each policy: the one that the policy names, else those of the server in order."""
         names = list(self._server.models)
         if len(names) == 1:
             names *= len(policies)
@@ -95,11 +95,11 @@ class OpenAIEngine(Engine):
         self._policies = dict(policies)
 
     def update(self, policy: Policy) -> None:
-        """Refuse: a server's weights are not ours to change."""
+        """Raise EngineError, because a server's weights cannot be changed."""
         raise EngineError("this engine cannot train: the server's weights stay as they are; use another engine")
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:
-        """Ask for everything that is not known yet."""
+        """Return cached actions, and request all others."""
         started = time.perf_counter()
         for request in requests:
             if request.policy not in self._policies:
@@ -110,7 +110,7 @@ class OpenAIEngine(Engine):
         try:
             results = list(pool.map(lambda request: self._serve(request, sampling.of(request.policy)), requests))
         except BaseException:
-            self._client.closing.set()  # what waits for a new try gives up
+            self._client.closing.set()  # waiting retries give up
             raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -128,28 +128,28 @@ class OpenAIEngine(Engine):
         return [actions for actions, *_ in results]
 
     def _serve(self, request: Request, sampling: Sampling) -> tuple[list[Action], int, int, int]:
-        """Return a request's actions, tokens of prompts and completions paid for, and number of actions asked for."""
+        """Return a request's actions, the prompt and completion tokens used, and the number of new actions."""
         policy, model = self._policies[request.policy], self._models[request.policy]
         facts: dict[str, Any] = {"url": self._client.url, "api": self._server.api, "model": model, "code": self._code}
         facts |= {"prompt": request.prompt, "seed": request.seed, "stop": policy.stop_strings, **asdict(sampling)}
-        keys = [self._store.key({**facts, "action": number}) for number in range(request.n)]
+        keys = [digest({**facts, "action": number}) for number in range(request.n)]
         found: list[Action | None] = [self._store.get(key) for key in keys]
         missing = [number for number, action in enumerate(found) if action is None]
         asked, prompt_tokens, completion_tokens = len(missing), 0, 0
         while missing:
-            # Seeds of further questions lie far apart: servers use seed + i for action i of a question.
+            # Servers use seed + i for action i of a request, so seeds of further requests must be far apart.
             seed = (request.seed * 65_537 + missing[0]) & _SEED_MASK
-            body = question(self._server.api, model, policy, request.prompt, len(missing), seed, sampling)
-            read = partial(read_answer, self._server.api, policy, len(missing))
-            answer = self._client.post(PATHS[self._server.api], body, read)
-            prompt_tokens += answer.prompt_tokens
-            completion_tokens += answer.completion_tokens
-            for number, action in zip(missing, answer.actions, strict=False):
+            body = request_body(self._server.api, model, policy, request.prompt, len(missing), seed, sampling)
+            read = partial(parse_response, self._server.api, policy, len(missing))
+            response = self._client.post(PATHS[self._server.api], body, read)
+            prompt_tokens += response.prompt_tokens
+            completion_tokens += response.completion_tokens
+            for number, action in zip(missing, response.actions, strict=False):
                 self._store.put(keys[number], action)
                 found[number] = action
-            missing = missing[len(answer.actions) :]
+            missing = missing[len(response.actions) :]
         return [action for action in found if action is not None], prompt_tokens, completion_tokens, asked
 
     def close(self) -> None:
-        """Stop waiting for the server."""
+        """Cancel waiting retries."""
         self._client.closing.set()

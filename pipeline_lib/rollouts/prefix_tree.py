@@ -20,9 +20,9 @@ class PrefixTree:
 
     Attributes:
         ids: ``[nodes]`` token of each node.
-        depth: ``[nodes]`` its place in the prompts it belongs to.
-        owner: ``[nodes]`` one of these prompts.
-        paths: ``[prompts, longest]`` the nodes of each prompt; behind its end, its last.
+        depth: ``[nodes]`` its position in its prompts.
+        owner: ``[nodes]`` index of one of its prompts.
+        paths: ``[prompts, longest]`` the nodes of each prompt, padded with its last node.
         last: ``[prompts]`` node of each prompt's last token.
     """
 
@@ -61,7 +61,7 @@ class PrefixTree:
         return cls(ids, np.array(depth, dtype=np.int64), np.array(owner, dtype=np.int64), table, table[:, -1].copy())
 
     def seen(self, size: int) -> npt.NDArray[np.bool_]:
-        """Return ``[size, size]``: whether a node (row) sees another; rows behind the last node see themselves."""
+        """Return ``[size, size]``: whether a node (row) sees another (column); padding rows see only themselves."""
         found = np.eye(size, dtype=bool)
         places = np.minimum(np.arange(self.paths.shape[1]), self.depth[:, None])  # beyond its own depth, a node again
         nodes = self.paths[self.owner[:, None], places]

@@ -1,8 +1,8 @@
 """Uniform random numbers that depend only on (seed, action, position).
 
-Promise: draw t of action j of a request with seed s is a pure function of (s, j, t), the same on every machine and in
-any batch.  It is a counter-based generator: SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014) applied to
-counters.  Not promised: cryptographic quality.
+Draw t of action j of a request with seed s is a pure function of (s, j, t), the same on every machine and in any batch.
+The generator is counter-based: SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014) applied to counters.  It is
+not cryptographic.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def uniforms(seeds: npt.NDArray[np.uint64], actions: npt.NDArray[np.uint64], cou
 
 
 def spread_seed(seed: int) -> int:
-    """Return a seed in [0, 2**62) for engines with generators of their own.
+    """Return a seed in [0, 2**62) for engines with their own generators.
 
-    Such engines use seed + j for action j, so neighbouring seeds would share actions; these lie far apart.
+    Such engines use seed + j for action j, so neighbouring seeds would share actions; the results are far apart.
     """
     return int(_mix(np.array([seed & (2**64 - 1)], dtype=np.uint64) + _GOLDEN)[0]) >> 2

@@ -1,4 +1,4 @@
-"""The interface inside the transformers engine: what batching needs from a model.
+"""The interface of a model for batching in the transformers engine.
 
 A rollout model holds a copy of one policy's weights and a table of *slots*, each with the key/value cache of one token
 sequence.  It computes logits; it does not depend on sampling, seeds, end tokens or requests.  There are two
@@ -29,7 +29,7 @@ class Prefill:
 
     Attributes:
         logits: ``[prompts, vocabulary]`` fp32 at each prompt's last token.
-        cache: whatever the model needs to place these prompts into slots; None if it was not asked to keep it.
+        cache: data from which the model fills slots; None if ``keep`` was false.
     """
 
     logits: Tensor
@@ -40,9 +40,9 @@ class RolloutModel(ABC):
     """Rollout copy of one policy.
 
     Attributes:
-        context: most tokens of prompt and action together.
+        context: maximum number of tokens of prompt and action together.
         vocabulary: number of logits.
-        device: where logits come to lie.
+        device: device of the logits.
         refills: slots may be filled while others are in use; otherwise only when all are free.
     """
 
@@ -61,7 +61,7 @@ class RolloutModel(ABC):
 
     @abstractmethod
     def reserve(self, slots: int, length: int) -> None:
-        """Make room for ``slots`` sequences of up to ``length`` tokens; forgets what slots held."""
+        """Reserve space for ``slots`` sequences of up to ``length`` tokens; clears all slots."""
 
     @abstractmethod
     def place(self, prefill: Prefill, rows: Ints, slots: Ints) -> None:

@@ -1,12 +1,11 @@
 """Keys and values of all slots of a `decoder.FusedDecoder`.
 
-On the CPU slots are no longer than needed (to a grain) and keys lie the other way round, ``[head size, length]``:
-batched products of small contiguous matrices that need no transposing are up to four times as fast.  Two blocks of
-memory take turns when slots are lengthened, because fresh memory costs page faults.  On other devices slots get their
-full length at once and are sliced.
+On the CPU slots are only as long as needed (rounded up), and keys are stored transposed, ``[head size, length]``:
+batched products of small contiguous matrices without transposition are up to four times as fast.  Lengthening
+alternates between two blocks of memory, because new memory costs page faults.  On other devices slots get their full
+length at once and are sliced.
 
-A position that was never written holds zeros or leftovers, never NaN, so that a hidden position (probability 0) adds
-nothing.
+An unused position holds zeros or old values, never NaN, so that a hidden position (probability 0) adds nothing.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ class SlotCache:
 
     Attributes:
         slots: number of slots.
-        longest: most tokens in a slot.
-        capacity: tokens that slots have memory for now.
+        longest: maximum number of tokens in a slot.
+        capacity: number of tokens for which slots have memory now.
     """
 
     def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
-        """Make an empty cache; `reserve` gives it room."""
+        """Create an empty cache; call `reserve` next."""
         self._shape, self._device, self._dtype = shape, device, dtype
         self._on_cpu = device.type == "cpu"
         self._blocks = [torch.zeros(0, dtype=dtype, device=device) for _ in range(2)]
         self.slots = self.longest = 0
 
     def reserve(self, slots: int, length: int) -> None:
-        """Make room for ``slots`` sequences of up to ``length`` tokens; forgets what slots held."""
+        """Reserve space for ``slots`` sequences of up to ``length`` tokens; clears all slots."""
         self.slots, self.longest = slots, length
         if not self._on_cpu:
             self.longest = -(-length // DEVICE_GRAIN) * DEVICE_GRAIN
-        # What a slot sees is a stretch of this: as many zeros as it has tokens, then -inf.
+        # The mask of a slot is a slice of this: as many zeros as it has tokens, then -inf.
         self._ramp = torch.zeros(2 * self.longest, dtype=self._dtype, device=self._device)
         self._ramp[self.longest :] = float("-inf")
         self._allocate(1 if self._on_cpu else self.longest)
@@ -65,7 +64,7 @@ class SlotCache:
         self._bytes = self._all.view(torch.uint8).numpy() if self._on_cpu else None
         cells = self._all.view(shape.depth, 2, self.slots, shape.kv_heads, length, shape.head_size)
         self._keys, self._values = cells.unbind(1)
-        if self._on_cpu:  # seen as [layers, slots, kv heads, length, head size] all the same
+        if self._on_cpu:  # viewed as [layers, slots, kv heads, length, head size]
             turned = (shape.depth, self.slots, shape.kv_heads, shape.head_size, length)
             self._keys = self._all[:, 0].view(turned).transpose(-1, -2)
         self._layer_values = list(self._values.flatten(1, 2))
@@ -81,7 +80,7 @@ class SlotCache:
             self._starts = torch.cat([heads, heads + heads.numel()], dim=1).flatten(1) * length
 
     def lengthen(self, length: int, used: int) -> None:
-        """Make slots hold ``length`` tokens, keeping what the first ``used`` slots hold."""
+        """Lengthen slots to ``length`` tokens, keeping the content of the first ``used`` slots."""
         if length <= self.capacity:
             return
         before, halves = self.capacity, (self._keys, self._values)
@@ -108,7 +107,7 @@ class SlotCache:
 
     @property
     def address(self) -> int:
-        """Return where in memory the cache begins."""
+        """Return the memory address of the cache."""
         return self._blocks[0].data_ptr()
 
     def length(self, needed: int) -> int:
@@ -121,7 +120,7 @@ class SlotCache:
         return seen.repeat_interleave(self._shape.kv_heads, 0).unsqueeze(1)
 
     def places(self, positions: Tensor) -> tuple[Tensor, ...]:
-        """Return where the new vectors of slots 0.. go, for `write`."""
+        """Return the indices at which `write` stores the new vectors of slots 0.."""
         active, where = len(positions), positions[:, None]
         starts = (self._key_starts, self._value_starts) if self._on_cpu else (self._starts,)
         return tuple((start[:active] + where).view(-1) for start in starts)

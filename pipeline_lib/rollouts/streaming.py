@@ -1,7 +1,7 @@
-"""From tokens, one by one, to the text that they add: the display of an action while it is being sampled.
+"""The text of an action while it is being sampled, token by token.
 
-Promise: the pieces together are the action's text as defined by `actions`: no special tokens, cut before a stop string.
-Text that may still change is held back: bytes of an incomplete character, and the possible beginning of a stop string.
+The pieces together are the action's text as defined by `actions`: no special tokens, cut before a stop string.  Text
+that may still change is held back: bytes of an incomplete character, and the possible beginning of a stop string.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ class TextStream:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._ids: list[int] = []
-        self._given = ""
+        self._returned = ""
 
     def add(self, token: int) -> str:
-        """Take the next token and return the text that is certain now and was not given yet."""
+        """Add a token and return the new text that is final."""
         self._ids.append(token)
         text = self._policy.decode(self._ids).rstrip(_UNFINISHED)
         whole = cut_at_stop(text, self._policy.stop_strings)
         if whole == text:
             whole = text[: len(text) - self._may_become_stop(text)]
-        return self._give(whole)
+        return self._new_text(whole)
 
     def end(self, text: str) -> str:
-        """Return what is left of the finished action's text."""
-        return self._give(text)
+        """Return the rest of the finished action's text."""
+        return self._new_text(text)
 
-    def _give(self, text: str) -> str:
-        if not text.startswith(self._given):  # a decoder that looks back changed its mind; the end will tell
+    def _new_text(self, text: str) -> str:
+        if not text.startswith(self._returned):  # the decoder changed earlier text; `end` returns the rest
             return ""
-        new = text[len(self._given) :]
-        self._given = text if new else self._given
+        new = text[len(self._returned) :]
+        self._returned = text if new else self._returned
         return new
 
     def _may_become_stop(self, text: str) -> int:

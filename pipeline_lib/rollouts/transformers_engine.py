@@ -1,10 +1,9 @@
 """The ``transformers`` engine: batched decoding in this process, on CPU or GPU.
 
-Promise: token ids from end to end (nothing is decoded and encoded again), log-probabilities under the distribution
-sampled from, the same actions for the same seeds whatever else is in the call, and an error instead of stale weights.
-It holds no state outside the object and leaves torch's process-wide settings alone; one object serves one thread.
-Not promised: the very same bits for other batch compositions (matrix products round differently by shape; a draw
-falls on the edge between two tokens about once in a million).
+Token ids are never decoded and encoded again.  Log-probabilities are those of the sampling distribution.  The same
+seeds give the same actions in any batch, except that matrix products of another shape round differently, which changes
+about one draw in a million.  Stale weights raise an error.  The engine has no global state and does not change torch's
+process-wide settings; use one object per thread.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Policy
     from pipeline_lib.settings.rollouts import TransformersRollouts
 
-#: Bytes of first-token logits remembered per policy until its weights change.
+#: Bytes of cached first-token logits per policy; an update of its weights clears them.
 FIRST_LOGITS_BYTES = 256 * 2**20
-#: Texts of token sequences remembered per policy.
+#: Number of cached texts of token sequences per policy.
 TEXTS = 2**16
 _SEED_MASK = 2**64 - 1
 
@@ -62,7 +61,7 @@ class _Copy:
 
 
 class TransformersEngine(Engine):
-    """Samples from own rollout copies of the policies."""
+    """Samples from rollout copies of the policies in this process."""
 
     def __init__(
         self, rows: int = 256, dtype: torch.dtype | None = None, fast: bool = True, graphs: bool = True
@@ -70,9 +69,9 @@ class TransformersEngine(Engine):
         """Make an engine without policies.
 
         Args:
-            rows: actions of one policy in progress at a time; each has room in the key/value cache.
-            dtype: type of the rollout copies' weights; None keeps each policy's own.
-            fast: use the fused decoder where it applies; False always calls transformers' own forward pass.
+            rows: number of actions sampled at the same time, per policy; each has a slot in the key/value cache.
+            dtype: dtype of the rollout copies' weights; None keeps each policy's own.
+            fast: use the fused decoder if it supports the model; False always uses transformers' forward pass.
             graphs: on CUDA, the fused decoder runs its steps by captured graphs.
         """
         self.rows, self.dtype, self.fast, self.graphs = rows, dtype, fast, graphs
@@ -81,12 +80,12 @@ class TransformersEngine(Engine):
 
     @classmethod
     def from_settings(cls, section: TransformersRollouts) -> TransformersEngine:
-        """Make the engine that ``rollouts`` asks for."""
+        """Create the engine from the ``rollouts`` section."""
         dtype = None if section.dtype == "auto" else getattr(torch, section.dtype)
         return cls(section.rows, dtype, graphs=section.cuda_graphs)
 
     def load(self, policies: Mapping[str, Policy]) -> None:
-        """Take rollout copies; those of policies not named are dropped."""
+        """Take rollout copies of these policies, and drop all others."""
         self._copies = {}
         for name, policy in policies.items():
             plain = plain_model(policy)
@@ -98,7 +97,7 @@ class TransformersEngine(Engine):
             self.update(policy)
 
     def update(self, policy: Policy) -> None:
-        """Copy the policy's weights as they are now; everything remembered of the old ones is forgotten."""
+        """Copy the policy's present weights, and clear the caches of the old ones."""
         copy = self._loaded(policy.name)
         with torch.no_grad():
             state = plain_state(policy)
@@ -115,7 +114,7 @@ class TransformersEngine(Engine):
         copy.first_logits.clear()
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:
-        """Draw all actions; policies take turns, requests of one policy are batched."""
+        """Sample all actions, policy by policy; requests of one policy are batched."""
         started = time.perf_counter()
         by_policy: dict[str, list[int]] = {}
         for index, request in enumerate(requests):
@@ -143,7 +142,7 @@ class TransformersEngine(Engine):
     def _serve(
         self, copy: _Copy, requests: list[Request], sampling: Sampling, places: Sequence[int]
     ) -> list[list[Action]]:
-        """Draw the actions of requests to one policy; ``places``: their numbers among all requests of the call."""
+        """Sample the actions of requests to one policy; ``places``: their indices among all requests of the call."""
         known: dict[tuple[int, ...], int] = {}
         owners = [known.setdefault(request.prompt, len(known)) for request in requests]
         prompts, context = list(known), copy.model.context
@@ -172,11 +171,11 @@ class TransformersEngine(Engine):
         if (listener := self.listener) is not None:
             owners_of = np.repeat(np.array(places), counts)
 
-            def heard(members: Ints, drawn: Ints) -> None:
+            def on_draw(members: Ints, drawn: Ints) -> None:
                 for member, token in zip(members.tolist(), drawn.tolist(), strict=True):
                     listener(int(owners_of[member]), int(numbers[member]), token)
 
-            batch.heard = heard
+            batch.on_draw = on_draw
         batch.run()
         leaves = _actions(copy, batch)
         actions = [leaves[m] for m in batch.leaf.tolist()]
@@ -189,7 +188,7 @@ class TransformersEngine(Engine):
 
 
 def _actions(copy: _Copy, batch: Batch) -> dict[int, Action]:
-    """Return an action for each member that stands for all whose ids are equal; texts are decoded once per call."""
+    """Return an action for each representative member (`Batch.leaf`); texts are decoded once per call."""
     members = np.unique(batch.leaf).tolist()
     lengths = batch.lengths.tolist()
     ids = {m: tuple(batch.tokens[m, : lengths[m]].tolist()) for m in members}

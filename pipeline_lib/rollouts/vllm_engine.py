@@ -1,11 +1,11 @@
-"""The ``vllm`` engine: rollouts by vLLM, in this process, in one of its own, or by a server.
+"""The ``vllm`` engine: rollouts by vLLM, in this process, in a separate one, or by a server.
 
-Promise: token ids from end to end; log-probabilities of the distribution sampled from (vLLM's default are those at
-temperature 1, off by nats at others); an error instead of stale weights; caches forgotten with the weights they came
-from.  Policies with LoRA adapters on one base share an engine and their adapters are swapped after every update; other
-policies have an engine each, and their weights are replaced in place.  No engine is ever restarted.
+Token ids are never decoded and encoded again.  Log-probabilities are those of the sampling distribution (vLLM's default
+is temperature 1, which differs by nats at others).  Stale weights raise an error, and an update clears vLLM's caches.
+Policies with LoRA adapters on one base share an engine, and an update replaces their adapters; other policies have an
+engine each, and an update replaces their weights in place.  No engine is restarted.
 
-Not promised: the same actions as the transformers engine for the same seeds (vLLM has generators of its own).
+vLLM has its own random generators, so its actions differ from those of the transformers engine with the same seeds.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from pipeline_lib.rollouts.engine import (
 )
 from pipeline_lib.rollouts.plain_weights import plain_state
 from pipeline_lib.rollouts.random_draws import spread_seed
-from pipeline_lib.rollouts.vllm_hosts import Host, call_all, each
+from pipeline_lib.rollouts.vllm_hosts import Host, call_all, call_each
 from pipeline_lib.rollouts.vllm_setup import (
     arguments,
     check_divides,
+    engine_groups,
     exchange_folder,
     make_host,
     save_model,
     save_weights,
-    sharing,
     weights_type,
 )
 
@@ -54,13 +54,13 @@ class _Group:
 
     Attributes:
         names: the policies; several if they are adapters on one base.
-        adapters: whether they are.
-        folder: files on their way to the engine.
+        adapters: whether they are adapters.
+        folder: folder for the transfer of weights.
         hosts: one per replica.
-        context: most tokens of prompt and action together.
-        asleep: the engine has given its memory back.
-        staged: weights or adapters written and not yet taken, by policy.
-        taken: what the engine took last, by policy.
+        context: maximum number of tokens of prompt and action together.
+        asleep: the engine has freed its memory.
+        staged: by policy, files of weights or adapters that are not loaded yet.
+        loaded: by policy, the files that the engine loaded last.
     """
 
     names: list[str]
@@ -70,14 +70,14 @@ class _Group:
     context: int = 0
     asleep: bool = False
     staged: dict[str, Path] = field(default_factory=dict)
-    taken: dict[str, Path] = field(default_factory=dict)
+    loaded: dict[str, Path] = field(default_factory=dict)
 
 
 class VllmEngine(Engine):
     """Samples from vLLM engines that hold the policies' weights."""
 
     def __init__(self, section: VllmRollouts) -> None:
-        """Make an engine without policies; nothing is started before `load`."""
+        """Create an engine without policies; `load` starts vLLM."""
         self.counters = Counters()
         self._section = section
         self._policies: dict[str, Policy] = {}
@@ -85,7 +85,7 @@ class VllmEngine(Engine):
         self._groups: list[_Group] = []
 
     def load(self, policies: Mapping[str, Policy]) -> None:
-        """Start an engine per group of policies and give it their weights."""
+        """Start an engine per group of policies with their weights."""
         self.close()
         self._policies = dict(policies)
         try:
@@ -96,7 +96,7 @@ class VllmEngine(Engine):
 
     def _start(self, policies: Mapping[str, Policy]) -> None:
         """Start all engines."""
-        section, groups = self._section, sharing(policies)
+        section, groups = self._section, engine_groups(policies)
         for number, (names, adapters) in enumerate(groups):
             group = _Group(names, adapters, exchange_folder(section))
             self._groups.append(group)
@@ -109,17 +109,17 @@ class VllmEngine(Engine):
             for replica in range(replicas):
                 group.hosts.append(make_host(section, number, replica, group.folder))
             start = partial(_start, arguments=arguments(section, own, adapters, len(groups), model), replicas=replicas)
-            facts = each(group.hosts, [partial(start, replica=replica) for replica in range(replicas)])
+            facts = call_each(group.hosts, [partial(start, replica=replica) for replica in range(replicas)])
             group.context = min(int(fact["context"]) for fact in facts)
             shutil.rmtree(model, ignore_errors=True)
             for policy in own:
                 if adapters or section.process == "server":
                     self._stage(group, policy)
                 self._versions[policy.name] = policy.version
-            self._rest(group)
+            self._sleep(group)
 
     def update(self, policy: Policy) -> None:
-        """Write the policy's weights as they are now; its engine takes them before it draws again."""
+        """Write the policy's present weights; its engine loads them before it samples again."""
         if policy.name not in self._policies:
             raise unknown_policy(policy.name, self._policies)
         self._policies[policy.name] = policy
@@ -127,7 +127,7 @@ class VllmEngine(Engine):
         self._versions[policy.name] = policy.version
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:
-        """Draw all actions; groups take turns, replicas of a group share its requests."""
+        """Sample all actions, group by group; replicas of a group share its requests."""
         started = time.perf_counter()
         for name in {request.policy for request in requests}:
             if name not in self._policies:
@@ -140,7 +140,7 @@ class VllmEngine(Engine):
                 indices = [i for i in mine if sampling.of(requests[i].policy) == own]
                 rows = [self._row(group, requests[i], own) for i in indices]
                 for index, actions in zip(indices, self._draw(group, rows, own), strict=True):
-                    # greedy actions of a request are all the same, and vLLM draws but one
+                    # vLLM samples a single greedy action per request, since all are equal
                     results[index] = actions if len(actions) == requests[index].n else actions * requests[index].n
         lengths = [len(action.ids) for actions in results for action in actions]
         self.counters.requests += len(requests)
@@ -152,7 +152,7 @@ class VllmEngine(Engine):
         return results
 
     def close(self) -> None:
-        """End the engines and remove their files."""
+        """Stop the engines and remove their files."""
         for group in self._groups:
             for host in group.hosts:
                 host.close()
@@ -160,13 +160,13 @@ class VllmEngine(Engine):
         self._groups, self._policies, self._versions = [], {}, {}
 
     def _draw(self, group: _Group, rows: list[dict[str, Any]], sampling: Sampling) -> list[list[Action]]:
-        """Have the group's replicas draw, each a share of the rows."""
-        self._wake(group)
+        """Sample with the group's replicas, each a share of the rows."""
+        self._wake_and_load(group)
         settings = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
         count = len(group.hosts)
         calls = [partial(_generate, rows=rows[replica::count], sampling=settings) for replica in range(count)]
-        parts = each(group.hosts, calls)
-        self._rest(group)
+        parts = call_each(group.hosts, calls)
+        self._sleep(group)
         found: list[list[Action]] = []
         for number, row in enumerate(rows):
             policy = self._policies[row["policy"]]
@@ -175,7 +175,7 @@ class VllmEngine(Engine):
         return found
 
     def _row(self, group: _Group, request: Request, sampling: Sampling) -> dict[str, Any]:
-        """Return a request as the engine takes it (see `vllm_worker.VllmHost.generate`)."""
+        """Return a request as a row of `vllm_worker.VllmHost.generate`."""
         policy, length = self._policies[request.policy], len(request.prompt)
         check_prompt(request.policy, length, request.n, group.context)
         return {
@@ -190,7 +190,7 @@ class VllmEngine(Engine):
         }
 
     def _stage(self, group: _Group, policy: Policy) -> None:
-        """Write what the engine is to take next; what it has not taken before is replaced."""
+        """Write weights for the engine; they replace earlier ones that it has not loaded."""
         folder = group.folder / f"{policy.name}-{policy.version}-{time.monotonic_ns()}"
         if group.adapters:
             model: Any = policy.model
@@ -201,8 +201,8 @@ class VllmEngine(Engine):
             shutil.rmtree(old)
         group.staged[policy.name] = folder
 
-    def _wake(self, group: _Group) -> None:
-        """Bring the engine's memory back and have it take what is staged."""
+    def _wake_and_load(self, group: _Group) -> None:
+        """Wake the engine up and load staged weights."""
         if group.asleep:
             call_all(group.hosts, "wake")
             group.asleep = False
@@ -211,12 +211,12 @@ class VllmEngine(Engine):
                 call_all(group.hosts, "adapter", policy=name, folder=str(folder))
             else:
                 call_all(group.hosts, "weights", folder=str(folder))
-            if (old := group.taken.get(name)) is not None:
+            if (old := group.loaded.get(name)) is not None:
                 shutil.rmtree(old)
-            group.taken[name] = group.staged.pop(name)
+            group.loaded[name] = group.staged.pop(name)
 
-    def _rest(self, group: _Group) -> None:
-        """Give the engine's memory back, if it is to be shared."""
+    def _sleep(self, group: _Group) -> None:
+        """Free the engine's memory, if ``rollouts.sleep`` is set."""
         if self._section.sleep and not group.asleep:
             call_all(group.hosts, "sleep")
             group.asleep = True

@@ -1,7 +1,4 @@
-"""Where a vLLM engine runs: in this process, in a separate one, or behind a server.
-
-All three accept the same calls (`Host`); `vllm_engine` does not distinguish them.
-"""
+"""Hosts of a vLLM engine: this process, a separate one, or a server; all have the interface `Host`."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from pipeline_lib.rollouts.engine import EngineError
 Row = Mapping[str, Any]
 Drawn = list[list[list[Any]]]
 
-_LOG_SHOWN = 2000
+_LOG_TAIL = 2000
 
 
 class Host(ABC):
@@ -35,18 +32,18 @@ class Host(ABC):
         """Make a call and return its result.
 
         Raises:
-            EngineError: the call failed; says why.
+            EngineError: the call failed.
         """
 
     def close(self) -> None:
-        """Free the engine; calling it twice is fine."""
+        """Free the engine; it may be called twice."""
 
 
 class InsideHost(Host):
     """vLLM in this process; it must be installed in this environment."""
 
     def __init__(self) -> None:
-        """Make the host; ``start`` makes the engine."""
+        """Create the host; ``start`` creates the engine."""
         self._host = vllm_worker.VllmHost()
 
     def call(self, name: str, **arguments: Any) -> Any:
@@ -55,7 +52,7 @@ class InsideHost(Host):
             return getattr(self._host, name)(**arguments)
         except ModuleNotFoundError as error:
             raise EngineError(_missing(sys.executable, str(error))) from error
-        except Exception as error:  # vLLM raises all kinds
+        except Exception as error:  # vLLM's errors have no common type
             raise EngineError(f"vLLM: {name} failed: {type(error).__name__}: {error}") from error
 
     def close(self) -> None:
@@ -64,18 +61,18 @@ class InsideHost(Host):
 
 
 class WorkerHost(Host):
-    """vLLM in a process of its own, with an interpreter of its own; the process ends when this one does."""
+    """vLLM in a separate process with its own interpreter; it ends with this process."""
 
     def __init__(self, python: str, environment: Mapping[str, str], folder: Path) -> None:
         """Start the worker program.
 
         Args:
-            python: interpreter that has vLLM; empty for the present one.
-            environment: variables set for the worker beside those of this process.
-            folder: what the worker removes when this process is gone: weights on their way.
+            python: interpreter with vLLM; empty for the present one.
+            environment: variables for the worker in addition to those of this process.
+            folder: folder for the transfer of weights, which the worker removes after this process has ended.
         """
         self._python = python or sys.executable
-        self._asked = False  # a call has no answer yet
+        self._waiting = False  # for the answer to a call
         self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 (closed in close)
         self._socket, theirs = socket.socketpair()
         variables = {**os.environ, **environment}
@@ -84,7 +81,7 @@ class WorkerHost(Host):
             self._process = subprocess.Popen(
                 [self._python, vllm_worker.__file__, str(theirs.fileno()), str(folder)],
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C is for this process, which then closes the conversation
+                start_new_session=True,  # Ctrl-C ends this process, which then closes the connection
                 env=variables,
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
@@ -101,36 +98,38 @@ class WorkerHost(Host):
 
     def call(self, name: str, **arguments: Any) -> Any:
         """Send a call and wait for its answer."""
-        self._asked = True
+        self._waiting = True
         try:
             self._stream.write(json.dumps({"call": name, **arguments}) + "\n")
             self._stream.flush()
             line = self._stream.readline()
         except (OSError, ValueError):  # broken pipe; closed file
             line = ""
-        self._asked = False
+        self._waiting = False
         if not line:
-            raise EngineError(f"the vLLM process ended during {name} (status {self._process.poll()}): {self._said()}")
+            raise EngineError(
+                f"the vLLM process ended during {name} (status {self._process.poll()}): {self._log_tail()}"
+            )
         answer = json.loads(line)
         if "error" not in answer:
             return answer["result"]
         if answer["error"].startswith("ModuleNotFoundError"):
             raise EngineError(_missing(self._python, answer["error"]))
-        raise EngineError(f"vLLM: {name} failed: {answer['error']}; {self._said()}")
+        raise EngineError(f"vLLM: {name} failed: {answer['error']}; {self._log_tail()}")
 
-    def _said(self) -> str:
-        """Return the end of what the process printed."""
+    def _log_tail(self) -> str:
+        """Return the end of the process's output."""
         self._log.flush()
         self._log.seek(0)
         text = self._log.read().strip()
-        return f"it printed: ...{text[-_LOG_SHOWN:]}" if text else "it printed nothing"
+        return f"it printed: ...{text[-_LOG_TAIL:]}" if text else "it printed nothing"
 
     def close(self) -> None:
-        """Free the engine, unless a call was interrupted, and close the conversation, which ends the worker."""
+        """Free the engine, unless a call was interrupted, and close the connection, which ends the worker."""
         if self._log.closed:
             return
         try:
-            if not self._asked:
+            if not self._waiting:
                 self.call("close")
             self._socket.shutdown(socket.SHUT_RDWR)  # also for copies of the socket in processes forked from this one
         except (EngineError, OSError):  # the worker has ended
@@ -138,7 +137,7 @@ class WorkerHost(Host):
         for closable in (self._stream, self._socket):
             try:
                 closable.close()
-            except OSError:  # the other end is gone already
+            except OSError:  # the other end is closed
                 continue
         try:
             self._process.wait(timeout=20)
@@ -149,10 +148,10 @@ class WorkerHost(Host):
 
 
 class ServerHost(Host):
-    """A running ``vllm serve`` with dynamic LoRA and development endpoints enabled, which sees the same files."""
+    """A running ``vllm serve`` with dynamic LoRA and development endpoints, on the same file system."""
 
     def __init__(self, url: str, concurrency: int, timeout: float) -> None:
-        """Point at a server; ``start`` asks it what it serves."""
+        """Create a client; ``start`` requests the server's model."""
         self._root = url.rstrip("/").removesuffix("/v1")
         self._client = HttpClient(self._root, retries=3, timeout=timeout, failure=EngineError)
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix="vllm")
@@ -210,11 +209,11 @@ class ServerHost(Host):
         self._client.command("/wake_up", {})
 
     def close(self) -> None:
-        """Unload this engine's adapters; the server goes on."""
+        """Unload this engine's adapters; the server keeps running."""
         for name in self._names.values():
             try:
                 self._client.command("/v1/unload_lora_adapter", {"lora_name": name})
-            except EngineError:  # the server is gone, and the adapters with it
+            except EngineError:  # the server has ended, and needs no unloading
                 break
         self._names = {}
         self._pool.shutdown()
@@ -235,12 +234,12 @@ def _missing(python: str, error: str) -> str:
 
 
 def call_all(hosts: Sequence[Host], name: str, **arguments: Any) -> list[Any]:
-    """Make the same call on all hosts side by side and return the results in order."""
-    return each(hosts, [lambda host: host.call(name, **arguments)] * len(hosts))
+    """Make the same call on all hosts concurrently and return the results in order."""
+    return call_each(hosts, [lambda host: host.call(name, **arguments)] * len(hosts))
 
 
-def each(hosts: Sequence[Host], calls: Sequence[Callable[[Host], Any]]) -> list[Any]:
-    """Make a call of its own on each host, side by side, and return the results in order."""
+def call_each(hosts: Sequence[Host], calls: Sequence[Callable[[Host], Any]]) -> list[Any]:
+    """Make one call per host, concurrently, and return the results in order."""
     if len(hosts) == 1:
         return [calls[0](hosts[0])]
     with ThreadPoolExecutor(len(hosts)) as pool:

@@ -1,4 +1,4 @@
-"""How a vLLM engine is started: which policies share one, its arguments, its devices, and files of weights."""
+"""Setup of vLLM engines: groups of policies that share one, arguments, devices, and files of weights."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Policy
     from pipeline_lib.settings.rollouts import VllmRollouts
 
-#: Ranks that vLLM has kernels for.
+#: Adapter ranks for which vLLM has kernels.
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 #: vLLM pads vocabularies to multiples of this many tokens.
 VOCABULARY_UNIT = 64
 
 
-def sharing(policies: Mapping[str, Policy]) -> list[tuple[list[str], bool]]:
-    """Return the names of policies that share an engine, and whether they are adapters (on the same base)."""
+def engine_groups(policies: Mapping[str, Policy]) -> list[tuple[list[str], bool]]:
+    """Return groups of policies that share an engine: their names, and whether they are adapters on one base."""
     adapted: dict[str, list[str]] = {}
     alone: list[tuple[list[str], bool]] = []
     for name, policy in policies.items():
@@ -54,9 +54,9 @@ def arguments(
 
     Args:
         section: settings.
-        policies: those the engine will serve.
-        adapters: they are adapters on one base.
-        engines: how many engines share the memory.
+        policies: the policies of the engine.
+        adapters: whether they are adapters on one base.
+        engines: number of engines that share the memory.
         model: folder of the model.
     """
     found: dict[str, Any] = {
@@ -84,17 +84,17 @@ def arguments(
 
 
 def check_divides(section: VllmRollouts, policy: Policy) -> None:
-    """Raise unless the policy's model can be divided among the ranks of ``tensor_parallel``.
+    """Check that the policy's model can be divided among the ranks of ``tensor_parallel``.
 
     Raises:
-        EngineError: it cannot; says which of its sizes does not divide.
+        EngineError: it cannot; the message names the sizes that are not divisible.
     """
     ranks, config = section.tensor_parallel, plain_model(policy).config.get_text_config()
     wrong = []
     for name in ("num_attention_heads", "intermediate_size"):
         if (size := getattr(config, name, None)) and size % ranks:
             wrong.append(f"{name} {size}")
-    # fewer than ranks are copied, so that each rank has one
+    # vLLM copies key/value heads if there are fewer heads than ranks
     if (heads := getattr(config, "num_key_value_heads", None)) and heads % ranks and ranks % heads:
         wrong.append(f"num_key_value_heads {heads}")
     padded = -(-config.vocab_size // VOCABULARY_UNIT) * VOCABULARY_UNIT
@@ -108,12 +108,12 @@ def check_divides(section: VllmRollouts, policy: Policy) -> None:
 
 
 def gpus_of(section: VllmRollouts, replica: int, visible: Sequence[str]) -> list[str]:
-    """Return the GPUs of a replica; none if it may use all that are visible.
+    """Return the GPUs of a replica; empty if it may use all visible ones.
 
     Args:
         section: settings.
         replica: number of the replica.
-        visible: GPUs this process sees, by the names in ``CUDA_VISIBLE_DEVICES``; none on a CPU.
+        visible: GPUs of this process, by their names in ``CUDA_VISIBLE_DEVICES``; empty without GPUs.
 
     Raises:
         EngineError: there are too few.
@@ -137,13 +137,13 @@ def _visible_gpus() -> list[str]:
 
 
 def make_host(section: VllmRollouts, engine: int, replica: int, folder: Path) -> Host:
-    """Return the place where an engine runs; it is not started yet.
+    """Return the host of an engine, which is not started yet.
 
     Args:
         section: settings.
         engine: number of the engine.
         replica: number of the replica.
-        folder: where its weights will be put on their way.
+        folder: folder for the transfer of its weights.
     """
     if section.process == "inside":
         return InsideHost()
@@ -163,7 +163,7 @@ def make_host(section: VllmRollouts, engine: int, replica: int, folder: Path) ->
 
 
 def exchange_folder(section: VllmRollouts) -> Path:
-    """Return a fresh folder for weights on their way: as set, else in memory where the system has such a place."""
+    """Return a new folder for the transfer of weights: in ``rollouts.exchange``, else in memory if possible."""
     memory = Path("/dev/shm")
     place = Path(section.exchange) if section.exchange else memory if memory.is_dir() else None
     if place is not None:
@@ -172,10 +172,10 @@ def exchange_folder(section: VllmRollouts) -> Path:
 
 
 def save_model(folder: Path, policy: Policy, adapters: bool, dtype: torch.dtype) -> None:
-    """Write all that vLLM needs to start: configuration, tokenizer, and weights (those below the adapter)."""
+    """Write the model for vLLM: configuration, tokenizer, and weights (without adapters)."""
     plain = plain_model(policy)
     config = copy.deepcopy(plain.config)
-    config.architectures = [type(plain).__name__]  # absent from models that were never saved; vLLM goes by it
+    config.architectures = [type(plain).__name__]  # vLLM needs it, and models that were never saved lack it
     config.save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)
     state = plain.state_dict() if adapters else plain_state(policy)
@@ -186,8 +186,8 @@ def save_model(folder: Path, policy: Policy, adapters: bool, dtype: torch.dtype)
 def save_weights(folder: Path, state: Mapping[str, Any], dtype: torch.dtype) -> None:
     """Write weights as safetensors.
 
-    Tied weights are written under both names: an engine that keeps a packed copy of the output layer goes on using the
-    old one if it is not named (seen with vLLM 0.32 on the CPU, off by nats without a word).
+    Tied weights are written under both names: otherwise vLLM 0.32 on the CPU silently keeps its old packed copy of the
+    output layer, and log-probabilities are wrong by nats.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {key: value.detach().to("cpu", dtype, copy=True).contiguous() for key, value in state.items()}

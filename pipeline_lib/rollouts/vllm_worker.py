@@ -1,14 +1,12 @@
-"""Hosts one vLLM engine; as a class in the trainer's process, or as a program in a process and environment of its own.
+"""Host of one vLLM engine: a class in the trainer's process, or a program in its own process and environment.
 
 As a program (``python vllm_worker.py <fd> <folder>``) it reads one JSON object a line from the inherited socket ``fd``
 (a call: ``{"call": name, ...arguments}``) and answers each with one line (``{"result": ...}`` or ``{"error": text}``).
-It imports nothing but the standard library and vLLM, because the interpreter that has vLLM need not have anything else
-of this project: vLLM pins other versions than the trainer.  Weights arrive as safetensors folders.  What vLLM prints
-goes to standard error, never into the conversation.
+It imports only the standard library and vLLM, because vLLM's environment has none of this project's packages: vLLM pins
+other versions than the trainer.  Weights arrive as safetensors folders.  vLLM's output goes to standard error.
 
-It ends when the other end of the socket closes or the process that started it ends, whatever it is doing then, and
-takes along what that process can no longer remove: the ranks of tensor parallelism, their shared memory, and ``folder``
-with the weights on their way.
+The program ends when the other end of the socket closes or its parent process ends.  It then also ends the ranks of
+tensor parallelism, and removes their shared memory and ``folder``, which contains weights in transfer.
 """
 
 from __future__ import annotations
@@ -28,9 +26,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-# Set before vLLM is imported: no telemetry, no network, and the engine in this very process (a second one would cost
-# half a minute of start-up on a CPU).  Ranks are not forked, because this process has threads; they do not end when
-# asked to (seen with vLLM 0.32), so they are not asked for long.  What the environment says already stays.
+# Set before vLLM is imported: no telemetry, no network, and the engine in this process (a second process would cost
+# half a minute of start-up on a CPU).  Ranks are spawned, because this process has threads; the shutdown timeout is
+# short, because ranks of vLLM 0.32 ignore the request.  Variables that are already set are kept.
 DEFAULTS = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -43,7 +41,7 @@ DEFAULTS = {
 
 
 class VllmHost:
-    """One ``vllm.LLM`` with the calls the rollout engine makes."""
+    """One ``vllm.LLM`` with the calls of the rollout engine."""
 
     def __init__(self) -> None:
         self._llm: Any = None
@@ -52,15 +50,15 @@ class VllmHost:
         self._files: set[Path] = set()
 
     def start(self, arguments: Mapping[str, Any], replica: int = 0, replicas: int = 1) -> dict[str, Any]:
-        """Make the engine.
+        """Create the engine.
 
         Args:
             arguments: keyword arguments of ``vllm.LLM``.
-            replica: number of this engine among those that work side by side.
-            replicas: how many they are; on a CPU each takes its share of the cores.
+            replica: number of this engine among the replicas.
+            replicas: number of replicas; on a CPU each uses its share of the cores.
 
         Returns:
-            ``{"version": ..., "context": most tokens of prompt and action}``.
+            ``{"version": ..., "context": maximum number of tokens of prompt and action}``.
         """
         for key, value in DEFAULTS.items():
             os.environ.setdefault(key, value)
@@ -69,21 +67,21 @@ class VllmHost:
 
         if current_platform.is_cpu():
             _take_cores(replica, replicas, int(arguments["tensor_parallel_size"]))
-        # a CPU has no memory to give back: there, sleep and wake only forget caches
+        # a CPU has no device memory to free; there, sleep only clears caches
         sleep = bool(arguments["enable_sleep_mode"]) and current_platform.is_sleep_mode_available()
         self._llm = vllm.LLM(**{**arguments, "enable_sleep_mode": sleep})
         self._files = _shared_files()
         return {"version": vllm.__version__, "context": int(self._llm.llm_engine.model_config.max_model_len)}
 
     def weights(self, folder: str) -> None:
-        """Take all weights from ``folder``; whatever was computed with the old ones is forgotten."""
+        """Load all weights from ``folder``, and clear the cache of the old ones."""
         self._llm.collective_rpc("reload_weights", kwargs={"weights_path": folder})
         self._llm.reset_prefix_cache()
 
     def adapter(self, policy: str, folder: str) -> None:
         """Serve ``policy`` with the LoRA adapter in ``folder`` from now on.
 
-        It gets a new id, so that no cache mixes it with the old one.
+        It gets a new id, so that caches distinguish it from the old one.
         """
         from vllm.lora.request import LoRARequest
 
@@ -94,7 +92,7 @@ class VllmHost:
             self._llm.llm_engine.remove_lora(old.lora_int_id)
 
     def generate(self, rows: Sequence[Mapping[str, Any]], sampling: Mapping[str, Any]) -> list[list[list[Any]]]:
-        """Draw actions.
+        """Sample actions.
 
         Args:
             rows: ``prompt`` (ids), ``n``, ``seed``, ``max_tokens``, ``adapter`` (a name, or empty), ``ends`` (ids) and
@@ -138,31 +136,31 @@ class VllmHost:
         ]
 
     def sleep(self) -> None:
-        """Give the device's memory back (weights to the host's memory, caches dropped) until `wake`."""
+        """Free the device's memory until `wake`: weights move to main memory, and caches are cleared."""
         self._llm.reset_prefix_cache()
         self._llm.sleep(level=1)
 
     def wake(self) -> None:
-        """Take the device's memory again."""
+        """Restore the weights to the device."""
         self._llm.wake_up()
 
     def close(self) -> None:
         """Free the engine and end its ranks."""
         self._llm = None
-        gc.collect()  # the engine is part of cycles, and ends with its last reference
+        gc.collect()  # the engine is part of reference cycles
         _remove(self._files)
 
 
 def share(cores: Sequence[int], part: int, parts: int) -> list[int]:
-    """Return the cores of one of several parts; where there are fewer cores than parts, some have the same."""
+    """Return the cores of one of ``parts`` parts; if there are fewer cores than parts, some parts share a core."""
     return list(cores[part * len(cores) // parts : (part + 1) * len(cores) // parts]) or [cores[part % len(cores)]]
 
 
 def _take_cores(replica: int, replicas: int, ranks: int) -> None:
-    """Keep to a replica's share of the cores, and divide it among its ranks.
+    """Restrict this process to a replica's share of the cores, and divide it among its ranks.
 
-    Threads that wait for each other spin: two engines on the same cores are many times slower than one.  vLLM itself
-    puts each rank on a NUMA node of its own, and refuses to start where there are fewer nodes than ranks.
+    Waiting threads spin, so two engines on the same cores are many times slower than one.  By default vLLM binds each
+    rank to its own NUMA node, and refuses to start with fewer nodes than ranks.
     """
     import torch
 
@@ -176,7 +174,7 @@ def _take_cores(replica: int, replicas: int, ranks: int) -> None:
 
 
 def _shared_files() -> set[Path]:
-    """Return the files through which this process's ranks talk on a CPU; vLLM leaves them behind."""
+    """Return the shared-memory files of this process's ranks on a CPU, which vLLM does not remove."""
     found = set()
     for child in multiprocessing.active_children():
         try:
@@ -202,16 +200,16 @@ def serve(connection: socket.socket) -> None:
             call = json.loads(line)
             try:
                 answer = {"result": getattr(host, call.pop("call"))(**call)}
-            except Exception as error:
+            except Exception as error:  # every error is an answer
                 answer = {"error": f"{type(error).__name__}: {error}"}
             stream.write(json.dumps(answer) + "\n")
             stream.flush()
 
 
 def _end_with(connection: socket.socket, parent: int, folder: str) -> None:
-    """Wait until the other end closes or the parent ends, then end this process and all that belongs to it.
+    """Wait until the other end closes or the parent ends, then end this process and its ranks.
 
-    The parent is watched as well, because a process that it forked may hold the other end open.
+    The parent is watched as well, because a process that it forked may keep the other end open.
     """
     watch = select.poll()
     watch.register(connection, select.POLLRDHUP)
@@ -226,12 +224,12 @@ def _end_with(connection: socket.socket, parent: int, folder: str) -> None:
 
 
 def _main(descriptor: str, folder: str) -> None:
-    # The script's own folder must not come first in the search path: its modules are not this interpreter's.
+    # The script's folder must not be in the search path: its modules need another environment.
     sys.path.remove(str(Path(__file__).resolve().parent))
     connection = socket.socket(fileno=int(descriptor))
     watcher = threading.Thread(target=_end_with, args=(connection, os.getppid(), folder), daemon=True)
     watcher.start()
-    with contextlib.suppress(OSError):  # the other end has closed before it got its answer
+    with contextlib.suppress(OSError):  # the other end closed before it received the answer
         serve(connection)
     watcher.join()
 
