@@ -1,4 +1,4 @@
-"""What tasks of two agents have in common whose settings are ``team`` (pair or single) and ``turns``."""
+"""Common methods of tasks with the settings ``team`` (pair or single) and ``turns``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pipeline_lib.environment_api.task import Task
 
 
 class PairTask(Task):
-    """A task that two agents do at the same time, or one agent alone."""
+    """A task for two agents that act at the same time, or for one agent."""
 
     def single_agent(self, settings: Any) -> Any:
         """Return the form in which one agent does the work of both."""
         return settings.model_copy(update={"team": "single"})
 
     def unsuitable(self, protocol: str, settings: Any) -> str:
-        """Return why a protocol makes no sense: it needs two agents, or a second turn."""
+        """Return why a protocol does not suit: it needs two agents, or a second turn."""
         if settings.team == "single":
             return "environment.team is single, and a single agent has no other agents to read"
         if protocol == "naive_concatenation" and settings.turns == 1:
@@ -27,7 +27,7 @@ class PairTask(Task):
         return 1 if params.environment.team == "single" else 2
 
     def notes(self, settings: Any) -> list[str]:
-        """Say which baseline the base is."""
+        """Return a note if the base equals a baseline."""
         if settings.team == "pair" and settings.turns == 1:
             return ["With one turn, the base is the same as the baseline naive concatenation."]
         return []

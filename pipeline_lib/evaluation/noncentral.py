@@ -30,17 +30,17 @@ def noncentral_t_cdf(t: float, df: float, noncentrality: float) -> float:
     points, weights = _nodes()
     root = math.sqrt(df)
     if t * t <= 2 * df:
-        # Average Phi(t C / sqrt(df) - nc) over C, whose spread is about 0.7 whatever df.
+        # Average Phi(t C / sqrt(df) - nc) over C, whose standard deviation is about 0.7 for any df.
         low, high = max(0.0, root - 9), root + 9
         c = (low + high) / 2 + (high - low) / 2 * points
         log_density = (df - 1) * np.log(c) - c * c / 2 - (df / 2 - 1) * math.log(2) - special.gammaln(df / 2)
         mass = np.exp(log_density) * special.ndtr(t * c / root - noncentrality)
     else:
-        # The step in C is sharp there; average P(C >= (Z + nc) sqrt(df) / t) over Z instead.
+        # Here the integrand is too steep in C; average P(C >= (Z + nc) sqrt(df) / t) over Z instead.
         low, high = min(9.0, max(-9.0, -noncentrality)), 9.0
         z = (low + high) / 2 + (high - low) / 2 * points
         edge = (z + noncentrality) * root / t
         mass = np.exp(-z * z / 2) / math.sqrt(2 * math.pi) * special.gammaincc(df / 2, edge * edge / 2)
-        sure = float(special.ndtr(low)) if low > -9 else 0.0  # below, Z + nc is negative and any C will do
+        sure = float(special.ndtr(low)) if low > -9 else 0.0  # below, Z + nc < 0, which any C exceeds
         return min(1.0, sure + float(weights @ mass) * (high - low) / 2)
     return min(1.0, max(0.0, float(weights @ mass) * (high - low) / 2))

@@ -34,7 +34,7 @@ def compare(
     metrics: Metrics = NO_METRICS,
     where: str = "held-out",
 ) -> Comparison:
-    """Compare two teams on the same problems and say which is better, as a family of one comparison.
+    """Compare two teams on the same problems, as a family of one comparison.
 
     Args:
         a: the first team's episodes by training seed, or a plain list for a team that no training seed belongs to.

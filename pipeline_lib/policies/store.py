@@ -60,7 +60,7 @@ def save_team(team: Team, folder: Path) -> None:
 
 
 def restore_team(team: Team, folder: Path) -> None:
-    """Put saved weights into a team that was loaded with the same policy settings.
+    """Load saved weights into a team that was loaded with the same policy settings.
 
     Every policy's version is incremented, so that engines with the old weights raise an error.
 

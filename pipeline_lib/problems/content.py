@@ -35,7 +35,7 @@ def normalised_code(source: str) -> str:
 
 
 def check_disjoint(splits: Mapping[str, Iterable[tuple[str, str]]]) -> None:
-    """Make sure that no problem is in two splits.
+    """Check that no problem is in two splits.
 
     Args:
         splits: by split, the id and content hash of every problem.

@@ -63,7 +63,7 @@ def read_rows(source: str, published: str, subset: str | None, revision: str) ->
         with tempfile.TemporaryDirectory() as cache:
             try:
                 table = datasets.load_dataset(layout, data_files=str(path), cache_dir=cache, split="train")
-            except Exception as error:  # the library wraps whatever the parser raises
+            except Exception as error:  # `datasets` wraps all errors of its parsers
                 raise ProblemsError(
                     f"problems.source: {path}: not readable as {layout} ({_first_line(error)})"
                 ) from None

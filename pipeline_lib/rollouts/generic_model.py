@@ -31,7 +31,7 @@ class GenericModel(RolloutModel):
     refills = False
 
     def __init__(self, model: PreTrainedModel, dtype: torch.dtype) -> None:
-        """Make a copy of ``model`` that is never trained; `refresh` brings its weights up to date."""
+        """Copy ``model``, without gradients; `refresh` updates the weights."""
         config: Any = model.config.get_text_config()
         plain: Any = copy.deepcopy(model)
         plain = plain.unload() if hasattr(plain, "unload") else plain  # a PeftModel gives back its base
@@ -42,7 +42,7 @@ class GenericModel(RolloutModel):
         self._takes_positions = "position_ids" in accepted
         self._last_only = "logits_to_keep" in accepted
         self._cached = _row_cache(self._model)
-        self._cache: Any = None  # transformers' cache of the active slots, or their token ids when there is none
+        self._cache: Any = None  # transformers' cache of the active slots; without one, their token ids
         self._mask = torch.zeros(0)
 
     def refresh(self, state: Mapping[str, Tensor]) -> None:

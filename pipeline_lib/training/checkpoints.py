@@ -47,7 +47,7 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
 
 
 def load_checkpoint(folder: Path, team: Team) -> int:
-    """Put a verified checkpoint's weights into a team and return its step.
+    """Load a verified checkpoint into a team and return its step.
 
     Raises:
         CorruptFileError: a file is missing or differs.

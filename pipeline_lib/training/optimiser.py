@@ -27,7 +27,7 @@ MAX_REFUSED = 3
 
 
 class TrainingError(RuntimeError):
-    """Training cannot go on; the message says why and what to do.  The last checkpoint stays usable."""
+    """Training cannot continue; the message gives reason and remedy.  The last checkpoint stays usable."""
 
 
 def learning_rate(settings: TrainSettings, step: int) -> float:
