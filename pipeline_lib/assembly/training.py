@@ -16,6 +16,7 @@ from pipeline_lib.monitors.judge import End
 from pipeline_lib.policies.agents import section_of
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts import make_engine
+from pipeline_lib.training.budget import Budget
 from pipeline_lib.training.parallel import Processes
 from pipeline_lib.training.trainer import TrainResult, train
 
@@ -32,6 +33,7 @@ def train_team(
     base: Path,
     seed: int,
     scratch: Path,
+    budget: Budget | None = None,
     processes: Processes = Processes(),  # noqa: B008 (immutable)
     on_step: Callable[[int, dict[str, float]], None] = lambda step, metrics: None,
     on_checkpoint: Callable[[int, Path], None] = lambda step, folder: None,
@@ -46,7 +48,7 @@ def train_team(
             at by a curriculum only.
         base: folder of the base policy.
         seed: of the run.
-        scratch, processes, on_step, on_checkpoint: as `train`.
+        scratch, budget, processes, on_step, on_checkpoint: as `train`.
 
     Raises:
         TrainingStopped, TrainingError: as `train`.
@@ -77,6 +79,7 @@ def train_team(
             compute=compute_dtype(params),
             infra_error_share=params.sandbox.infra_error_share,
             end=End(task.primary, primary.low, primary.high),
+            budget=budget,
             processes=processes,
             on_step=on_step,
             on_checkpoint=on_checkpoint,

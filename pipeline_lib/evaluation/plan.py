@@ -33,6 +33,7 @@ class Plan(Result):
         identical_share: largest share of identical episodes accepted.
         training_seeds: one training run each.
         single_agent_seeds: training runs of the single-agent baseline; empty without one.
+        single_agent_budget: what the single agent is given as much of as the team; empty without one.
         checkpoints: steps evaluated, by training seed.
         play: how teams play in sweep and test, as JSON: environment with reward, sampling distribution, and limits of
             programs.
@@ -65,6 +66,7 @@ class Plan(Result):
     identical_share: float
     training_seeds: tuple[int, ...]
     single_agent_seeds: tuple[int, ...]
+    single_agent_budget: str
     checkpoints: Mapping[str, Sequence[int]]
     play: Mapping[str, Any]
     validation_problems: str
@@ -114,6 +116,7 @@ def make_plan(
     outside: Mapping[str, str] | None = None,
     single_agent_seeds: Sequence[int] = (),
     stop_training_when: Sequence[str] = (),
+    single_agent_budget: str = "",
 ) -> Plan:
     """Fix the plan of a sweep and its test.
 
@@ -128,6 +131,7 @@ def make_plan(
         outside: comparisons outside the family, and why.
         single_agent_seeds: training runs of the single-agent baseline.
         stop_training_when: monitors that may end a training run.
+        single_agent_budget: what it is given as much of as the team.
 
     Raises:
         EvaluationError: no checkpoints, a split without problems, or a problem in two splits.
@@ -147,6 +151,7 @@ def make_plan(
         identical_share=evaluate.identical_share,
         training_seeds=tuple(sorted(checkpoints)),
         single_agent_seeds=tuple(sorted(single_agent_seeds)),
+        single_agent_budget=single_agent_budget if single_agent_seeds else "",
         checkpoints={str(seed): sorted(steps) for seed, steps in sorted(checkpoints.items())},
         play=play,
         validation_problems=problems_digest(problems["validation"]),

@@ -115,6 +115,13 @@ class TrainSettings(Section):
     stop_when: tuple[Literal["trivial_cooperation", "turn_instability", "reward_hacking", "cascading_errors"], ...] = (
         Field((), description="monitors that end a run when they fire at a checkpoint (docs/monitors.md)")
     )
+    single_agent_budget: Literal["tokens", "executions", "seconds"] = Field(
+        "tokens",
+        description=(
+            "the single agent is trained until it has used as much of this as a training run of the team: tokens "
+            "sampled, joint actions executed, or seconds"
+        ),
+    )
     advantage: AdvantageSettings = AdvantageSettings()
     loss: LossSettings = LossSettings()
 

@@ -30,7 +30,7 @@ class TrainingError(RuntimeError):
     """Training cannot continue; the message gives reason and remedy.  The last checkpoint stays usable."""
 
 
-def learning_rate(settings: TrainSettings, step: int) -> float:
+def learning_rate(settings: TrainSettings, step: float) -> float:
     """Return the learning rate of an update.
 
     Linear warm-up over ``warmup_steps`` (the first update uses 1 / warmup_steps of the peak), then constant, or down
@@ -38,11 +38,11 @@ def learning_rate(settings: TrainSettings, step: int) -> float:
 
     Args:
         settings: peak, warm-up, schedule and number of steps.
-        step: number of the update, from 0.
+        step: number of the update, from 0; between two numbers where a budget replaces the number of steps.
     """
     peak, warmup = settings.learning_rate, settings.warmup_steps
     if step < warmup:
-        return peak * (step + 1) / warmup
+        return min(peak, peak * (step + 1) / warmup)
     if settings.schedule == "constant":
         return peak
     progress = (step - warmup) / max(1, settings.steps - warmup)

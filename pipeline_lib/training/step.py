@@ -13,7 +13,7 @@ from pipeline_lib.training.batch import actions_of, build, normaliser
 from pipeline_lib.training.counters import flops_per_token, memory_peaks
 from pipeline_lib.training.credit import credit
 from pipeline_lib.training.evidence import evidence
-from pipeline_lib.training.optimiser import TrainingError, learning_rate
+from pipeline_lib.training.optimiser import TrainingError
 from pipeline_lib.training.parallel import Processes
 from pipeline_lib.training.summary import experience_metrics, update_metrics
 from pipeline_lib.training.update import Learner, update_policy
@@ -32,7 +32,8 @@ def train_step(
     problems: Sequence[Problem],
     seed: int,
     step: int,
-    counters: dict[str, int],
+    rate: float,
+    counters: dict[str, float],
     infra_error_share: float,
     processes: Processes,
     end: End | None = None,
@@ -46,6 +47,7 @@ def train_step(
         problems: the problems of this step, the same in every process.
         seed: seed of the run.
         step: number of the update, from 1.
+        rate: learning rate.
         counters: ``executed`` and ``lost`` joint actions so far; updated in place.
         infra_error_share: share of lost joint actions above which training ends.
         processes: the processes that train together.
@@ -63,7 +65,7 @@ def train_step(
     counters["lost"] += experience.lost
     if counters["lost"] > infra_error_share * max(counters["executed"], MIN_EXECUTED):
         raise TrainingError(
-            f"{counters['lost']} of {counters['executed']} joint actions got no reward because the infrastructure "
+            f"{counters['lost']:g} of {counters['executed']:g} joint actions got no reward because the infrastructure "
             f"failed, more than sandbox.infra_error_share ({infra_error_share:g}) allows; look at the sandbox's "
             "errors, then run the same command to continue from the last checkpoint"
         )
@@ -71,7 +73,6 @@ def train_step(
     compared, flat_share = credit(experience, returns, player.plan, settings.advantage)
     collected = time.perf_counter()
     actions = actions_of(experience, compared, settings.loss.mask_truncated)
-    rate = learning_rate(settings, step - 1)
     reports, counts, stale, own_rates = {}, {}, 0, {}
     for learner in learners:
         name = learner.policy.name

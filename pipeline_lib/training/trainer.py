@@ -30,7 +30,8 @@ from pipeline_lib.policies.store import team_digest
 from pipeline_lib.protocols import Decentralised, Protocol
 from pipeline_lib.rollouts.engine import Engine, Sampling
 from pipeline_lib.training.ablation import ablate
-from pipeline_lib.training.checkpoint_folders import planned_steps, step_folder
+from pipeline_lib.training.budget import Budget, most_steps
+from pipeline_lib.training.checkpoint_folders import step_folder
 from pipeline_lib.training.checkpoints import clear_leftovers, load_checkpoint, write_checkpoint
 from pipeline_lib.training.curriculum.samplers import Sampler
 from pipeline_lib.training.curriculum.trial import make_sampler, play_trial
@@ -38,7 +39,7 @@ from pipeline_lib.training.learners import make_learners
 from pipeline_lib.training.metrics_log import NAME as METRICS
 from pipeline_lib.training.metrics_log import MetricsLog
 from pipeline_lib.training.numerics import cpu_numerics
-from pipeline_lib.training.optimiser import TrainingError
+from pipeline_lib.training.optimiser import TrainingError, learning_rate
 from pipeline_lib.training.parallel import ALONE, Processes
 from pipeline_lib.training.step import train_step
 from pipeline_lib.training.stopping import TrainingStopped, exclusive_lock, stop_requests
@@ -57,8 +58,7 @@ class TrainResult:
     Attributes:
         steps: updates done.
         resumed_from: step from which the run continued; 0 if it started anew.
-        checkpoints: step and folder of every planned checkpoint, step 0 (the untrained team) included; up to the
-            last one if a monitor ended the run.
+        checkpoints: step and folder of every checkpoint that was due, step 0 (the untrained team) included.
         metrics: the file with one line per step.
         refused: optimiser steps refused because a gradient was not finite.
     """
@@ -86,6 +86,7 @@ def train(
     compute: torch.dtype | None = None,
     infra_error_share: float = 0.005,
     end: End | None = None,
+    budget: Budget | None = None,
     processes: Processes = ALONE,
     on_step: Callable[[int, dict[str, float]], None] = lambda step, metrics: None,
     on_checkpoint: Callable[[int, Path], None] = lambda step, folder: None,
@@ -111,6 +112,8 @@ def train(
         infra_error_share: share of joint actions lost to the infrastructure above which training stops.
         end: the metric that the reward should stand for; monitors watch it (docs/monitors.md), and without it there are
             none.
+        budget: compute after which training ends, instead of after ``settings.steps`` updates; a schedule of the
+            learning rate then follows the share of it that is used.
         processes: the processes that train together (see `parallel`).  Every process calls this function with its own
             team, engine and environment; only the first one writes files and calls back.
         on_step: called after every update with its number (from 1) and metrics.
@@ -127,12 +130,19 @@ def train(
     lock = exclusive_lock(scratch) if processes.first else contextlib.nullcontext()
     with lock, cpu_numerics(), stop_requests(should_stop) as check:
         learners = make_learners(settings, sampling, team, base, compute, processes)
-        planned = planned_steps(settings)
+        most = most_steps(settings, budget)
+        regular = range(0, most + 1, settings.checkpoint_every)
         sampler = make_sampler(settings.curriculum, problems, validation, seed)
-        start, counters = _start_or_resume(settings, scratch, team, learners, sampler, planned, processes)
+        start, counters = _start_or_resume(
+            scratch, team, learners, sampler, most, regular, budget is not None, processes
+        )
+
+        def ended(step: int) -> bool:
+            return step >= most or (budget is not None and counters["used"] >= budget.amount)
+
         log = MetricsLog(scratch, start) if processes.first else None
         watch = Watch(end, settings.stop_when, processes.gather(log.rows() if log is not None else [])[0])
-        if start < settings.steps:
+        if not ended(start) and not watch.ended:
             engine.load(team.policies)
         player = Player(
             environment=environment,
@@ -146,24 +156,33 @@ def train(
             overlap=settings.overlap,
         )
         try:
-            for done in [done for done in planned if done <= start and processes.first]:
+            due = [done for done in regular if done <= start]
+            if ended(start) and start not in regular:
+                due.append(start)
+            for done in due if processes.first else ():
                 on_checkpoint(done, step_folder(scratch, done))
             step = start
-            while step < settings.steps and not watch.ended:
+            while not ended(step) and not watch.ended:
                 step += 1
                 _stop_together(check, processes)
                 todo = [problems[i] for i in sampler.draw(settings.problems_per_step)]
+                place = budget.progress(counters["used"], settings) if budget else step - 1
+                rate = learning_rate(settings, place)
                 metrics = train_step(
-                    settings, learners, player, todo, seed, step, counters, infra_error_share, processes, end
+                    settings, learners, player, todo, seed, step, rate, counters, infra_error_share, processes, end
                 )
+                if budget is not None:  # seconds are those of the first process, so that all end together
+                    counters["used"] += processes.gather(budget.of(metrics))[0]
                 metrics |= play_trial(sampler, validation, player, seed, step, processes)
                 metrics |= ablate(settings, player, problems, end, seed, step, processes)
-                metrics = watch.add(step, metrics, step in planned)
+                has_checkpoint = step in regular or ended(step)
+                metrics = watch.add(step, metrics, has_checkpoint)
                 if log is not None:
                     log.append(step, metrics)
                     on_step(step, metrics)
-                if step not in planned:
+                if not has_checkpoint:
                     continue
+                due.append(step)
                 if log is not None:
                     log.sync()
                 write_state(scratch, step, learners, sampler.state(), counters, processes)
@@ -179,30 +198,34 @@ def train(
     return TrainResult(
         steps=step,
         resumed_from=start,
-        checkpoints=tuple((done, step_folder(scratch, done)) for done in planned if done <= step),
+        checkpoints=tuple((done, step_folder(scratch, done)) for done in due),
         metrics=scratch / METRICS,
         refused=sum(learner.optimiser.refused for learner in learners),
     )
 
 
 def _start_or_resume(
-    settings: TrainSettings,
     scratch: Path,
     team: Team,
     learners: Sequence[Learner],
     sampler: Sampler,
-    planned: Sequence[int],
+    most: int,
+    regular: Sequence[int],
+    open_end: bool,
     processes: Processes,
-) -> tuple[int, dict[str, int]]:
-    """Write the first checkpoint, or load the one to continue from; return its step and the counters."""
+) -> tuple[int, dict[str, float]]:
+    """Write the first checkpoint, or load the one to continue from; return its step and the counters.
+
+    With an ``open_end`` only the counters tell whether the run had ended.
+    """
     found: int | None = None
     if processes.first:
         clear_leftovers(scratch)
-        found = resume_point(scratch, settings.steps, planned)
+        found = resume_point(scratch, most, regular)
         if found is None:
             write_checkpoint(scratch, 0, team)
     start = processes.gather(found)[0]
-    counters = {"executed": 0, "lost": 0}
+    counters: dict[str, float] = {"executed": 0, "lost": 0, "used": 0}
     if start is None:
         return 0, counters
     load_checkpoint(step_folder(scratch, start), team)
@@ -211,8 +234,9 @@ def _start_or_resume(
             learner.policy.version = 0
         if learner.sharded is not None:
             learner.sharded.copy_in()
-    if 0 < start < settings.steps:
-        sampler_state, counters = load_state(scratch, start, learners)
+    if 0 < start < most or (start and open_end):
+        sampler_state, kept = load_state(scratch, start, learners)
+        counters |= kept
         sampler.restore(sampler_state)
     return start, counters
 

@@ -37,7 +37,7 @@ def write_state(
     step: int,
     learners: Sequence[Learner],
     sampler: Mapping[str, Any],
-    counters: Mapping[str, int],
+    counters: Mapping[str, float],
     processes: Processes = ALONE,
 ) -> None:
     """Write moments and counters after a step, and remove all but the newest states up to it.
@@ -80,7 +80,7 @@ def write_state(
         shutil.rmtree(state_folder(scratch, old))
 
 
-def load_state(scratch: Path, step: int, learners: Sequence[Learner]) -> tuple[dict[str, Any], dict[str, int]]:
+def load_state(scratch: Path, step: int, learners: Sequence[Learner]) -> tuple[dict[str, Any], dict[str, float]]:
     """Load a verified state into optimisers and policies; return the sampler's state, and the counters.
 
     Raises:

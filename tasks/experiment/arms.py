@@ -48,6 +48,11 @@ def trained_folder(arm: str, seed: int) -> Path:
     return TRAINED / f"{arm}-{seed}"
 
 
+def compute_file(seed: int) -> Path:
+    """Return the file of the compute that a training run of the team used; the single agent is given as much."""
+    return RESULTS / "compute" / f"{TEAM}-{seed}.json"
+
+
 def sweep_folder(arm: str, seed: int) -> Path:
     """Return the folder of a run's evaluated checkpoints."""
     return RESULTS / "sweep" / f"{arm}-{seed}"

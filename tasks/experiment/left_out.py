@@ -10,7 +10,7 @@ import logging
 
 from pipeline_lib import storage
 from pipeline_lib.settings import load_params
-from tasks.experiment.arms import seeds_of, sweep_folder, trained_folder
+from tasks.experiment.arms import TEAM, compute_file, seeds_of, sweep_folder, trained_folder
 from tasks.experiment.training_files import training_file
 
 log = logging.getLogger("symposium.stage")
@@ -31,6 +31,8 @@ def leave_out_training(arm: str, seed: int) -> None:
     with storage.new_folder(trained_folder(arm, seed)) as folder:
         (folder / "left-out.txt").write_text(_REASON)
     storage.write_jsonl(training_file(arm, seed), ())
+    if arm == TEAM:
+        storage.write_json(compute_file(seed), {})
 
 
 def leave_out_sweep(arm: str, seed: int) -> None:

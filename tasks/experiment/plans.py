@@ -41,6 +41,7 @@ def plan_of(params: Params) -> Plan:
         outside(params),
         params.seeds.single_agent,
         params.train.stop_when,
+        params.train.single_agent_budget,
     )
 
 

@@ -63,9 +63,8 @@ class Spec:
 _PLAYING = ("environment", "policy", "rollouts", "sandbox")
 _PLANNING = (
     "environment", "policy.kind", "evaluate", "seeds", "train.steps", "train.checkpoint_every", "train.stop_when",
-    "verdict",
-    "rollouts.protocol", "rollouts.temperature", "rollouts.top_p", "rollouts.top_k", "rollouts.max_new_tokens",
-    "sandbox.limits",
+    "train.single_agent_budget", "verdict", "rollouts.protocol", "rollouts.temperature", "rollouts.top_p",
+    "rollouts.top_k", "rollouts.max_new_tokens", "sandbox.limits",
 )  # fmt: skip
 _TRAINING = (*_PLAYING, "train", "audit.override")
 _SWEEPING = (*_PLAYING, "evaluate.pass_k", "evaluate.validation")
@@ -86,8 +85,16 @@ STAGES: dict[str, Spec] = {
         asks=("read_problem", "prompts", "demonstrate"),
     ),
     "audit": Spec("flows.audit", (*_PLAYING, "audit"), ("audit.override",), asks=(*_TO_PLAY, "audit", "reward_code")),
-    "train": Spec("flows.train", _TRAINING, arm=TEAM, asks=(*_TO_PLAY, "metrics", "reward_code")),
-    "train_single": Spec("flows.train", _TRAINING, arm=SINGLE, asks=(*_TO_PLAY, "metrics", "reward_code")),
+    "train": Spec(
+        "flows.train",
+        _TRAINING,
+        ("train.single_agent_budget",),
+        arm=TEAM,
+        asks=(*_TO_PLAY, "metrics", "reward_code"),
+    ),
+    "train_single": Spec(
+        "flows.train", (*_TRAINING, "seeds.train"), arm=SINGLE, asks=(*_TO_PLAY, "metrics", "reward_code")
+    ),
     "preregister": Spec("flows.preregister", _PLANNING),
     "sweep": Spec("flows.sweep", _SWEEPING, arm=TEAM, asks=(*_TO_PLAY, "metrics")),
     "sweep_single": Spec("flows.sweep", _SWEEPING, arm=SINGLE, asks=(*_TO_PLAY, "metrics")),

@@ -12,6 +12,7 @@ from pipeline_lib.evaluation.plan_check import check_plan
 from pipeline_lib.evaluation.verdict import BASE, add_plan_and_looks, summarise_test
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, outside
+from tasks.experiment.compute import compare_compute
 from tasks.experiment.episode_files import read_episodes, swept, tested_file
 from tasks.experiment.plans import actual_plan
 from tasks.experiment.training_files import training_rows
@@ -58,6 +59,10 @@ def judge(params: Params, run: StageRun) -> str:
         outside=outside(params),
         metrics=find(params.environment.kind).metrics(),
     )
+    if single:
+        compute = compare_compute(params)
+        found = tested["comparisons"][SINGLE_AGENT]
+        found |= {"compute": compute, "sentence": f"{found['sentence']} {compute['sentence']}"}
     result = bound(params, run.name, tested, {**plans_used(params), "the selection": selection["plan"]})
     storage.write_json(RESULTS / "verdict.json", result)
     numbers = headline(result)

@@ -12,11 +12,14 @@ from pipeline_lib.audit.permission import permit
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.settings import Params
 from pipeline_lib.tracking import Checkpoint
+from pipeline_lib.training.budget import Budget, most_steps, used
 from pipeline_lib.training.checkpoint_folders import planned_steps, steps_in
 from pipeline_lib.training.checkpoints import publish, read_checkpoint
+from pipeline_lib.training.metrics_log import NAME as METRICS
 from pipeline_lib.training.parallel import join_processes
 from pipeline_lib.training.trainer import TrainResult
-from tasks.experiment.arms import BASE, PROBLEMS, RESULTS, TEAM, environment_section, trained_folder
+from tasks.experiment.arms import BASE, PROBLEMS, RESULTS, TEAM, compute_file, environment_section, trained_folder
+from tasks.experiment.compute import budget_of
 from tasks.experiment.protocols import protocol_of
 from tasks.experiment.training_files import training_file
 from tasks.identity.files import dvc_has_taken
@@ -36,7 +39,7 @@ def training_identity(params: Params, arm: str, seed: int) -> str:
     the audit failed.
     """
     splits = load_manifest(PROBLEMS)["splits"]
-    inputs = {
+    inputs: dict[str, Any] = {
         "base": contents().of(BASE),
         "problems": splits["train"]["digest"],
         # Only a curriculum looks at the validation split while it trains.
@@ -44,6 +47,8 @@ def training_identity(params: Params, arm: str, seed: int) -> str:
         "arm": arm,
         "seed": seed,
     }
+    if budget := budget_of(params, arm):
+        inputs["budget"] = [budget.measure, budget.amount]
     free = ["audit.override", "train.checkpoint_every"]
     if params.train.schedule == "constant":
         free.append("train.steps")
@@ -66,13 +71,18 @@ def train_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
     manifest = load_manifest(PROBLEMS)["splits"]["train"]
     run.tracked.dataset("train", manifest["digest"], {"path": str(PROBLEMS / manifest["file"])}, "training")
     scratch = scratch_folder(params, arm, seed)
-    steps = params.train.steps
-    if set(planned_steps(params.train)) <= set(steps_in(scratch)) and dvc_has_taken(training_stage(arm), seed):
+    budget = budget_of(params, arm)
+    if _is_finished(params, scratch, budget) and dvc_has_taken(training_stage(arm), seed):
         shutil.rmtree(scratch)  # DVC has this very result and asks for it anew (`dvc repro -f`)
+
+    total = params.train.steps if budget is None else round(budget.amount)
+    done = 0.0
 
     def on_step(step: int, metrics: dict[str, float]) -> None:
         run.log(step, metrics)
-        run.progress(step, steps, f"reward {metrics['reward/mean']:.2f}")
+        nonlocal done
+        done = step if budget is None else done + budget.of(metrics)
+        run.progress(min(round(done), total), total, f"reward {metrics['reward/mean']:.2f}")
 
     def on_checkpoint(step: int, folder: Path) -> None:
         target = trained_folder(arm, seed) / folder.name  # where it will be when the stage has ended
@@ -87,6 +97,19 @@ def train_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
         for row in rows:
             run.log(int(row["step"]), {name: value for name, value in row.items() if name != "step"})
     storage.write_jsonl(training_file(arm, seed), rows)
+    if arm == TEAM:
+        storage.write_json(compute_file(seed), used(rows))
+
+
+def _is_finished(params: Params, scratch: Path, budget: Budget | None) -> bool:
+    """Return whether a run has ended that left its checkpoints in ``scratch``."""
+    steps = steps_in(scratch)
+    if budget is None:
+        return set(planned_steps(params.train)) <= set(steps)
+    if not steps or not (scratch / METRICS).exists():
+        return False
+    rows = [row for row in storage.read_jsonl(scratch / METRICS) if row["step"] <= steps[-1]]
+    return steps[-1] >= most_steps(params.train, budget) or sum(map(budget.of, rows)) >= budget.amount
 
 
 def train_along(arm: str, seed: int) -> None:
@@ -103,6 +126,7 @@ def _train(params: Params, arm: str, seed: int, **callbacks: Any) -> TrainResult
         BASE,
         seed,
         scratch_folder(params, arm, seed),
+        budget_of(params, arm),
         join_processes(),
         **callbacks,
     )

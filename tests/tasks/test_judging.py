@@ -18,7 +18,8 @@ from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.settings import Params
 from pipeline_lib.training.checkpoint_folders import RECORD, step_folder
 from tasks.experiment import episode_files
-from tasks.experiment.arms import PLAN_FILE, PROBLEMS, RESULTS, TEAM, sweep_folder, trained_folder
+from tasks.experiment.arms import PLAN_FILE, PROBLEMS, RESULTS, SINGLE, TEAM, compute_file, sweep_folder, trained_folder
+from tasks.experiment.compute import budget_of
 from tasks.experiment.plans import plan_of
 from tasks.experiment.training_files import training_file
 from tasks.looks import looking
@@ -41,6 +42,8 @@ SMALL: dict[str, Any] = {
     "environment": {"kind": "coding"},
 }
 WEIGHTS = {"team-0": {"selected": "w20", "last": "w20"}}
+
+UPDATES = [{"step": step, "time/step_s": 0.5, "actions/tokens": 100, "executions/count": 50} for step in range(1, 21)]
 
 
 class Run:
@@ -87,7 +90,7 @@ def chain(params: Params, *, stop: bool = False, mean: float = 0.8) -> tuple[dic
     """Do what the stages from `preregister` to `verdict` do; ``stop``: the test is interrupted after the base."""
     run: Any = Run()
     register(params, run)
-    storage.write_jsonl(training_file(TEAM, 0), ({"step": step, "time/step_s": 0.5} for step in range(1, 21)))
+    storage.write_jsonl(training_file(TEAM, 0), UPDATES)
     folder = sweep_folder(TEAM, 0)
     shutil.rmtree(folder, ignore_errors=True)
     looking.begin_sweep(TEAM, 0, {10: "w10", 20: "w20"}, run.name)
@@ -95,9 +98,14 @@ def chain(params: Params, *, stop: bool = False, mean: float = 0.8) -> tuple[dic
         write(folder / f"step-{step:05d}.jsonl", "validation", params.evaluate.validation.samples, 0.1 + step / 50)
     record = {"format": 1, "files": {}, "team": "w20"}
     storage.write_json(step_folder(trained_folder(TEAM, 0), 20) / RECORD, record)
+    if params.seeds.single_agent:
+        shutil.copytree(folder, sweep_folder(SINGLE, 0))
     select_checkpoints(params, run)
     shutil.rmtree(episode_files.TESTED, ignore_errors=True)
     look = looking.begin_look(WEIGHTS, run.name)
+    if params.seeds.single_agent:
+        for which, seed in (("base", None), ("selected", 0)):
+            write(episode_files.tested_file(SINGLE, which, seed), "test", params.evaluate.test.samples, 0.3)
     write(episode_files.tested_file(TEAM, "base"), "test", params.evaluate.test.samples, 0.1)
     if stop:
         return {}, run
@@ -105,6 +113,30 @@ def chain(params: Params, *, stop: bool = False, mean: float = 0.8) -> tuple[dic
         write(episode_files.tested_file(TEAM, which, 0), "test", params.evaluate.test.samples, mean)
     looking.end_look(look)
     return verdict(params)
+
+
+def test_the_verdict_says_by_what_the_single_agent_was_matched_and_how_it_came_out():
+    params = settings(seeds={"train": [0], "single_agent": [0]}, train={"single_agent_budget": "executions"})
+    rows = [{"step": k, "time/step_s": 2.0, "actions/tokens": 50, "executions/count": 33} for k in range(1, 32)]
+    storage.write_jsonl(training_file(SINGLE, 0), rows)
+    storage.write_json(compute_file(0), {"tokens": 2000.0, "executions": 1000.0, "seconds": 10.0})
+    budget = budget_of(params, SINGLE)
+    assert budget is not None and (budget.measure, budget.amount) == ("executions", 1000.0)
+    assert budget_of(params, TEAM) is None
+    result, _ = chain(params)
+    found = result["comparisons"]["single-agent GRPO"]
+    assert found["compute"]["matched"] == result["design"]["single_agent_budget"] == "executions"
+    assert found["compute"]["ratio"]["executions"] == pytest.approx(33 * 31 / 1000)
+    assert found["compute"]["ratio"]["seconds"] == pytest.approx(6.2)
+    said = (
+        "matched by executed joint actions: a training run of the single agent used 1,023, 1.023 times those of the "
+        "team (1,000), in 31 updates instead of 20, with 0.78 times the sampled tokens and 6.20 times the seconds"
+    )
+    assert said in found["sentence"]
+    assert "compute" not in result["comparisons"]["untrained single agent"]
+    settings_now = settings(seeds={"train": [0], "single_agent": [0]}, train={"single_agent_budget": "tokens"})
+    changed, _ = verdict(settings_now)
+    assert any("single_agent_budget" in text for text in changed["plan"]["deviations"]), "the plan binds it"
 
 
 def verdict(params: Params) -> tuple[dict[str, Any], Run]:

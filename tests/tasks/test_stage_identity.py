@@ -333,4 +333,5 @@ def _has(values: Any, place: tuple[str, ...]) -> bool:
 
 def test_arms_have_identities_of_their_own():
     assert STAGES["train"].arm == TEAM
-    assert differences(identity_of("train"), identity_of("train_single")) == []
+    told = differences(identity_of("train"), identity_of("train_single"))
+    assert len(told) == 2 and "single_agent_budget" in told[0] + told[1] and "seeds" in told[0] + told[1], told
