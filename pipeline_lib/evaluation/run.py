@@ -45,14 +45,14 @@ def evaluate_team(
     roots = paired(problems, samples, seed)
     recorder = TranscriptRecorder(player.environment, roots[::samples]) if keep_texts else None
     episodes = replace(player, watcher=recorder).play(roots).episodes()
-    records = [_record(problems[i // samples], i % samples, decisions) for i, decisions in enumerate(episodes)]
+    records = [record_of(problems[i // samples], i % samples, decisions) for i, decisions in enumerate(episodes)]
     if recorder is not None:
         for number, transcript in enumerate(recorder.transcripts):
             records[number * samples] = replace(records[number * samples], shown=transcript)
     return records
 
 
-def _record(problem: Problem, sample: int, decisions: Sequence[Decision]) -> EpisodeRecord:
+def record_of(problem: Problem, sample: int, decisions: Sequence[Decision]) -> EpisodeRecord:
     """Return a finished episode as a row."""
     actions = [action for decision in decisions for action in decision.actions]
     rewards = [decision.reward for decision in decisions if decision.reward is not None]

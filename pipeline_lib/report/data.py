@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline_lib.environment_api.metrics import Metric, Metrics, describe
+from pipeline_lib.evaluation.contributions import Contribution
 
 #: Problems of which figures may show what a team did.
 EXAMPLES = 3
@@ -67,6 +68,9 @@ class ReportData:
         terms: what the reward's terms mean, each a clause.
         team_terms: those that the reward never pays to a single agent.
         schemes: what the ways to work together mean, each a clause.
+        contributions: what each agent of the selected teams contributes (`contributions` of evaluation); empty if that
+            was not measured.
+        subteams: mean of the primary metric of each subteam, by the names of the agents that are present.
     """
 
     name: str
@@ -89,6 +93,8 @@ class ReportData:
     terms: Mapping[str, str] = field(default_factory=dict)
     team_terms: Sequence[str] = ()
     schemes: Mapping[str, str] = field(default_factory=dict)
+    contributions: Sequence[Contribution] = ()
+    subteams: Mapping[tuple[str, ...], float] = field(default_factory=dict)
 
     @property
     def examples(self) -> dict[str, Sequence[Mapping[str, Any]]]:

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from pipeline_lib import storage
-from pipeline_lib.report import cost_tables, result_figures, result_tables, training_figures
+from pipeline_lib.report import contribution_tables, cost_tables, result_figures, result_tables, training_figures
 from pipeline_lib.report.code import STYLE
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.episodes import RULE, pick_episodes
@@ -61,6 +61,8 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         "problems": result_figures.problems(data),
         "behaviour": result_figures.behaviour(data),
         "own": own,
+        "contributions": contribution_tables.agents(data),
+        "subteams": contribution_tables.subteams(data),
         "about": typeset(data.about.sentence()) if data.about else "",
         "episode_pairs": episodes,
         "rule": RULE,

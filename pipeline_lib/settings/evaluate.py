@@ -67,6 +67,13 @@ class EvaluateSettings(Section):
         description="further protocols in which the untrained base plays the test split; [] for none",
     )
 
+    contributions: int = Field(
+        1,
+        ge=0,
+        description="episodes per test problem in which the selected team also plays without some of its agents, to "
+        "show who contributes how much (Shapley values up to four agents, and removal); 0 for none",
+    )
+
     @model_validator(mode="after")
     def _k_episodes_are_played(self) -> EvaluateSettings:
         if wrong := [k for k in self.pass_k if k < 1]:

@@ -28,5 +28,8 @@ def swept(arm: str, seed: int) -> dict[int, list[EpisodeRecord]]:
 
 
 def tested_file(arm: str, which: str, seed: int | None = None) -> Path:
-    """Return the file of a team's test episodes; ``which``: ``base``, ``selected``, ``last`` or a protocol's name."""
+    """Return the file of a team's test episodes.
+
+    ``which`` is ``base``, ``selected``, ``last``, ``subteams`` (of the selected team) or the name of a protocol.
+    """
     return TESTED / (f"{arm}-{which}.jsonl" if seed is None else f"{arm}-{which}-{seed}.jsonl")

@@ -99,7 +99,11 @@ STAGES: dict[str, Spec] = {
     "sweep": Spec("flows.sweep", _SWEEPING, arm=TEAM, asks=(*_TO_PLAY, "metrics")),
     "sweep_single": Spec("flows.sweep", _SWEEPING, arm=SINGLE, asks=(*_TO_PLAY, "metrics")),
     "select": Spec("flows.select", _PLANNING, asks=("metrics",)),
-    "test": Spec("flows.test", (*_PLAYING, "evaluate.baselines", "evaluate.test", "seeds"), asks=_TO_PLAY),
+    "test": Spec(
+        "flows.test",
+        (*_PLAYING, "evaluate.baselines", "evaluate.contributions", "evaluate.test", "seeds"),
+        asks=_TO_PLAY,
+    ),
     "verdict": Spec("flows.verdict", _PLANNING, asks=("metrics",)),
     "report": Spec("flows.report", tuple(Params.model_fields), asks=_TO_REPORT),
 }

@@ -15,6 +15,7 @@ from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
+from pipeline_lib.evaluation.subteams import evaluate_subteams
 from pipeline_lib.play import Player
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.problems.splits import load_manifest, load_split
@@ -100,6 +101,16 @@ class Evaluator:
 
         return self._evaluate(put, digest, f"{self._arm} {seed} step {step}", self._protocol)
 
+    def subteams(self, seed: int, step: int, samples: int) -> Evaluated:
+        """Return the episodes of all subteams of a checkpoint (`evaluate_subteams`), ``samples`` per problem."""
+        folder = step_folder(trained_folder(self._arm, seed), step)
+        digest = str(read_checkpoint(folder)["team"])
+
+        def put() -> None:
+            load_checkpoint(folder, self._team)
+
+        return self._evaluate(put, digest, f"{self._arm} {seed} step {step}, subteams", self._protocol, samples)
+
     def _untrained(self) -> Team:
         return base_team(self._params, BASE, self._environment, self.problems)
 
@@ -116,8 +127,13 @@ class Evaluator:
         self._held = {name: policy.version for name, policy in policies.items()}
         return self._engine
 
-    def _evaluate(self, put: Callable[[], None], digest: str, title: str, protocol: Protocol) -> Evaluated:
-        """Return the episodes of the team with this digest; ``put`` brings its weights into memory."""
+    def _evaluate(
+        self, put: Callable[[], None], digest: str, title: str, protocol: Protocol, subteams: int = 0
+    ) -> Evaluated:
+        """Return the episodes of the team with this digest; ``put`` brings its weights into memory.
+
+        With ``subteams`` these are so many episodes per problem of each of its subteams.
+        """
         params, samples = self._params, self._samples
 
         def compute() -> dict[str, Any]:
@@ -125,7 +141,10 @@ class Evaluator:
             put()
             engine = self._engine_with_team()
             player = Player(self._environment, self._team, engine, sampling_of(params), protocol)
-            records = evaluate_team(player, self.problems, samples.samples, samples.seed, self._keep_texts)
+            if subteams:
+                records = evaluate_subteams(player, self.problems, subteams, samples.seed)
+            else:
+                records = evaluate_team(player, self.problems, samples.samples, samples.seed, self._keep_texts)
             return {
                 "episodes": [record.to_json() for record in records],
                 "seconds": round(time.perf_counter() - started, 3),
@@ -136,7 +155,8 @@ class Evaluator:
             problems=self.manifest["digest"],
             seed=samples.seed,
             settings={
-                "samples": samples.samples,
+                "samples": subteams or samples.samples,
+                "subteams": bool(subteams),
                 "texts": self._keep_texts,
                 "protocol": protocol.name,
                 "environment": result_settings(self._section),

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
+from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
+from pipeline_lib.evaluation.contributions import contributions, subteam_means
 from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.evaluation.verdict import BASE, LAST
 from pipeline_lib.problems.splits import load_manifest
@@ -51,6 +53,9 @@ def gather(params: Params, name: str) -> ReportData:
     task = find(params.environment.kind)
     metrics = task.metrics()
     files = tested_files(params)
+    metric = params.evaluate.metric
+    measured = seeds_of(params, TEAM) if params.evaluate.contributions else ()
+    subteams = [read_episodes(tested_file(TEAM, "subteams", seed)) for seed in measured]
     return ReportData(
         name=name,
         metrics=metrics,
@@ -89,6 +94,8 @@ def gather(params: Params, name: str) -> ReportData:
         terms=task.terms(params.environment),
         team_terms=task.team_terms(params.environment),
         schemes=task.schemes(),
+        contributions=contributions(subteams, metric, describe(metric, metrics), 1 - params.verdict.alpha),
+        subteams=subteam_means(subteams, metric),
     )
 
 

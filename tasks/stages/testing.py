@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 def test_teams(params: Params, run: StageRun) -> None:
     """Write the test episodes of base, selected and last checkpoint of every arm and seed to ``results/test/``.
 
-    The base of the team also plays the baseline protocols.  As soon as there are episodes, and before anybody can see
-    them, git remembers the look at the test split (`looking`); one that is interrupted counts.
+    The base of the team also plays the baseline protocols, and the selected teams play without some of their agents.
+    As soon as there are episodes, and before anybody can see them, git remembers the look at the test split
+    (`looking`); one that is interrupted counts.
     """
     selection = storage.read_json(RESULTS / "selection.json")
     shutil.rmtree(TESTED, ignore_errors=True)
     total = sum(1 + 2 * len(seeds_of(params, arm)) for arm in ARMS if seeds_of(params, arm))
     total += len(params.evaluate.baselines)
+    episodes = params.evaluate.contributions
+    total += len(seeds_of(params, TEAM)) if episodes else 0
     done = 0
     costs: dict[str, Any] = {}
     look: Look | None = None
@@ -57,6 +60,8 @@ def test_teams(params: Params, run: StageRun) -> None:
                 selected, last = selection[arm]["seeds"][str(seed)]["step"], checkpoint_steps(arm, seed)[-1]
                 keep(tested_file(arm, "selected", seed), team.checkpoint(seed, selected))
                 keep(tested_file(arm, "last", seed), team.checkpoint(seed, last))
+                if arm == TEAM and episodes:
+                    keep(tested_file(arm, "subteams", seed), team.subteams(seed, selected, episodes))
     storage.write_json(TESTED / "cost.json", costs)
     if look is not None:
         end_look(look)

@@ -1,0 +1,128 @@
+"""An environment in which some actions are fixed: what would a team do without an agent, or with another action?
+
+Some agents are *absent*: in every turn their action is the environment's stub (`Environment.stub`).  Some first actions
+are *given*.  Nothing is sampled for either; the other agents act as always, also in reaction to it, until the episode
+ends.  Everything that plays a team can play this environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pipeline_lib.environment_api.environment import Environment, Outcome
+from pipeline_lib.environment_api.exhibit import Exhibit
+from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A problem with fixed actions.
+
+    Attributes:
+        problem: the problem.
+        absent: numbers of the agents that are absent.
+        given: by number of the agent, its action in the first turn.
+    """
+
+    problem: Any
+    absent: frozenset[int] = frozenset()
+    given: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """Return the id of the problem, so that draws are paired with those of the whole team."""
+        return str(self.problem.id)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    inner: Any
+    agents: int
+    absent: frozenset[int]
+    given: Mapping[int, str]
+
+
+class FixedActions(Environment[Fixed, Any]):
+    """The environment ``inner``, which stays the caller's to close, with actions fixed by its problems."""
+
+    def __init__(self, inner: Environment[Any, Any]) -> None:
+        self.inner = inner
+        self.turns = inner.turns
+        self.reward_bounds = inner.reward_bounds
+
+    def agents(self, problem: Fixed) -> tuple[str, ...]:
+        """Return all agents, those that are absent too."""
+        return self.inner.agents(problem.problem)
+
+    def start(self, problem: Fixed, seed: int = 0) -> _State:
+        """Return the first state of the inner environment."""
+        state = self.inner.start(problem.problem, seed)
+        return _State(state, len(self.agents(problem)), problem.absent, problem.given)
+
+    def observe(self, state: _State, agent: int) -> str:
+        """Return what the agent always sees."""
+        return self.inner.observe(state.inner, agent)
+
+    def acting(self, state: _State) -> Sequence[int]:
+        """Return the agents whose action is not fixed."""
+        return [agent for agent in self._acting(state) if agent not in state.absent and agent not in state.given]
+
+    def _acting(self, state: _State) -> Sequence[int]:
+        acting = self.inner.acting(state.inner)
+        return range(state.agents) if acting is None else acting
+
+    def step(self, states: Sequence[_State], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[Any]]:
+        """Put the fixed actions in, and step the inner environment."""
+        outcomes = self.inner.step(
+            [state.inner for state in states],
+            [self._complete(state, texts) for state, texts in zip(states, joint_actions, strict=True)],
+        )
+        return [
+            replace(outcome, state=replace(state, inner=outcome.state, given={}))
+            for state, outcome in zip(states, outcomes, strict=True)
+        ]
+
+    def _complete(self, state: _State, texts: Sequence[str]) -> list[str]:
+        found = list(texts)
+        for agent in self._acting(state):
+            if agent in state.given:
+                found[agent] = state.given[agent]
+            elif agent in state.absent:
+                found[agent] = self.inner.stub(state.inner, agent)
+        return found
+
+    def stub(self, state: _State, agent: int) -> str:
+        """Return the stub of the inner environment."""
+        return self.inner.stub(state.inner, agent)
+
+    def exhibit(self, state: _State, actions: Sequence[str]) -> Exhibit:
+        """Return what the inner environment shows."""
+        return self.inner.exhibit(state.inner, actions)
+
+
+class SampledOnce(Engine):
+    """An engine that answers equal requests of one call with the same actions, and samples them once.
+
+    Subteams of one team ask their members the same questions with the same seeds as long as nothing differs that they
+    can see.
+    """
+
+    def __init__(self, inner: Engine) -> None:
+        self.inner = inner
+        self.counters = inner.counters
+
+    def load(self, policies: Mapping[str, Any]) -> None:
+        """Load the inner engine."""
+        self.inner.load(policies)
+
+    def update(self, policy: Any) -> None:
+        """Update the inner engine."""
+        self.inner.update(policy)
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:
+        """Sample each different request once."""
+        different = list(dict.fromkeys(requests))
+        found = dict(zip(different, self.inner.generate(different, sampling), strict=True))
+        return [found[request] for request in requests]
