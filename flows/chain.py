@@ -55,7 +55,7 @@ def in_workspace(
     To be called in a flow.
 
     Args:
-        folder: the workspace; its ``params.yaml`` says the same as ``params``.
+        folder: the workspace; its ``params.yaml`` has the same settings as ``params``.
         project: the project that the experiment becomes one of.
         params: the settings.
         name: of the run and of the experiment.
@@ -111,11 +111,11 @@ def bring_up_to_date(
 
 
 def show_verdict(project: Path, page: str, tracked: str) -> None:
-    """Show on the flow run what the project's verdict says, and where to find more; nothing without a verdict.
+    """Show the project's verdict with links on the flow run, if there is a verdict.
 
     Args:
         project: its folder.
-        page: where the report is.
+        page: address of the report.
         tracked: the run in MLflow, with a link to the report there if a server runs.
     """
     path = project / RESULTS / "verdict.json"

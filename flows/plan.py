@@ -22,7 +22,7 @@ from tasks.runtime.exit_status import explained
 
 
 def plan(arguments: argparse.Namespace) -> None:
-    """Print what each wanted difference needs."""
+    """Print the requirements of each wanted difference."""
     params = load_params()
     pilot = from_hand(arguments) if arguments.between is not None else from_pilot(params)
     comparisons = family_size(params)

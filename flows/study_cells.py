@@ -60,7 +60,7 @@ def in_mlflow(study: str) -> str:
 
 
 def same_commit(project: Path, commit: str) -> None:
-    """Refuse to go on when somebody has committed: the next cell would be made by other code than those before.
+    """Stop the study if there is a new commit: the next cell would run other code than the cells before.
 
     Raises:
         ChainError: the project's commit is not ``commit`` any more.

@@ -1,7 +1,7 @@
 """The commands, by name.  None of the other packages is imported before one of them is asked for.
 
 Most commands are programs of `flows` under a shorter name, with the options and the help that those define.
-Exit status: 0, it was done; 1, it failed, and the message says why; 2, a setting or an argument is wrong; 130, it was
+Exit status: 0, success; 1, it failed, and the message says why; 2, a setting or an argument is wrong; 130, it was
 interrupted, and the same command continues.
 """
 
@@ -79,7 +79,7 @@ class Programs(click.Group):
         return list(PROGRAMS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, or None where there is none of that name."""
+        """Return a command, or None if there is none of that name."""
         return Program(cmd_name) if cmd_name in PROGRAMS else None
 
 

@@ -97,7 +97,7 @@ class Experiment:
         self.folder = Path(folder)
         self.params = params_from_values({"environment": _environment(environment), **sections}, PRESETS)
         self._memory = SyntaxCache(self.folder / "syntax.json")
-        self._depends_on()  # what is wrong with the environment's source is said now
+        self._depends_on()  # raises now if something is wrong with the environment's source
 
     def __repr__(self) -> str:
         return f"Experiment({str(self.folder)!r}, {self.params.environment.kind!r})"
@@ -177,7 +177,7 @@ class Experiment:
         if _imported.setdefault(environment.kind, own.digest) != own.digest:
             raise SettingsError(
                 f"environment: the source of {environment.kind} was edited after this process had imported it; restart "
-                "the process (in a notebook: the kernel), so that what runs is what the file says"
+                "the process (in a notebook: the kernel), so that the code that runs is that of the file"
             )
         library = code_of(*_MAKERS, without=_NO_MAKERS, memory=self._memory)
         return {

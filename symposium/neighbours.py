@@ -20,7 +20,7 @@ def check_neighbours(*names: str, here: Path | None = None) -> None:
         here: a folder that Python searches first, as ``python -m`` does with the current one.
 
     Raises:
-        ImportError: a package is foreign or missing; the message says where it lies and what to do.
+        ImportError: a package is foreign or missing; the message names its folder and says what to do.
     """
     for name in names:
         found = _in(here, name) or _imported(name)

@@ -89,7 +89,7 @@ class TrainingRun:
 
     @property
     def terms(self) -> Figure | None:
-        """Each term of the reward at every step; None where the reward has no terms."""
+        """Each term of the reward at every step; None if the reward has no terms."""
         return terms(_report_data(self))
 
     def __repr__(self) -> str:
@@ -122,7 +122,7 @@ class Evaluation:
 
     @property
     def schemes(self) -> dict[str, float]:
-        """The share of episodes that show each cooperation scheme, where the environment tells them apart."""
+        """The share of episodes with each cooperation scheme, if the environment detects schemes."""
         return dict(summarise_team(self.episodes)["schemes"])
 
     def __repr__(self) -> str:
@@ -135,7 +135,7 @@ class Evaluation:
         return paragraph(head, self.team.title) + table(("metric", "mean"), means(self.means, metrics)) + self._read()
 
     def _read(self) -> str:
-        """Return the first episode as a table: who was told what, and wrote what."""
+        """Return the first episode as a table: each agent's observation and its texts."""
         shown = next((record.shown for record in self.episodes if record.shown), None)
         if not shown:
             return ""

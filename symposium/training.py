@@ -17,7 +17,7 @@ from symposium.results import Audit, TrainingRun
 
 #: What decides what a team does and earns.
 _PLAYING = {"environment": (), "problems": (), "policy": (), "rollouts": (), "sandbox": ()}
-#: What decides how a reward is audited; whether somebody trains all the same is another question.
+#: Settings that determine the audit of a reward; an override of its result is not among them.
 _AUDITED = tuple(name for name in AuditSettings.model_fields if name != "override")
 
 

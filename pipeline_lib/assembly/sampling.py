@@ -21,7 +21,7 @@ def sampling_of(params: Params) -> Sampling:
 
 
 def compute_dtype(params: Params) -> torch.dtype:
-    """Return the type of the update's forward pass; trained weights are float32 whatever it is."""
+    """Return the dtype of the update's forward pass; trained weights are always float32."""
     import torch
 
     if params.policy.kind == "pretrained" and params.policy.dtype == "bfloat16":

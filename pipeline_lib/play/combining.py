@@ -72,9 +72,9 @@ def combine(
 
 def _places(found: Execution, node: Node, start: int, acting: Sequence[int], chosen: NDArray[np.int64]) -> list[int]:
     """Return the index of each cell's joint action; new joint actions are added."""
-    said = found.joint_actions[start : start + node.n]
+    sampled = found.joint_actions[start : start + node.n]
     known: dict[tuple[str, ...], int] = {}
-    for j, texts in enumerate(said):
+    for j, texts in enumerate(sampled):
         known.setdefault(tuple(texts), start + j)
     places = []
     for numbers in chosen.tolist():
@@ -83,7 +83,7 @@ def _places(found: Execution, node: Node, start: int, acting: Sequence[int], cho
             continue
         texts = [""] * len(node.agents)
         for agent, number in zip(acting, numbers, strict=True):
-            texts[agent] = said[number][agent]
+            texts[agent] = sampled[number][agent]
         place = known.setdefault(tuple(texts), len(found.joint_actions))
         if place == len(found.joint_actions):
             found.states.append(node.state)

@@ -1,7 +1,7 @@
 """Several experiments on one page: which improved by how much, and which settings they differ in.
 
-The rows come from wherever runs are kept (MLflow); nothing is tested anew.  Whoever runs many experiments finds a good
-one by luck, so the p values of all runs shown are corrected as one family (Holm), and the page says so.
+The rows come from the tracking store (MLflow); no test is repeated.  Among many experiments one may be good by chance,
+so the p values of all runs on the page are corrected as one family (Holm), and the page says so.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class RunRow:
         p: p value of the difference, or None.
         plan: digest of the evaluation plan.
         problems: digest of the problems.
-        plan_faults: what must be said of its plan, in words; empty when it was followed and fixed before.
-        looks: how many looks at its test split there were, its own included; None where nobody counted.
+        plan_faults: deviations from its plan, in words; empty if it was fixed before and followed.
+        looks: number of looks at its test split, its own included; None if they were not counted.
         settings: flat settings, ``section.key`` and value.
         identity: further names and ids.
     """
@@ -68,16 +68,13 @@ class RunRow:
     identity: Mapping[str, str] = field(default_factory=dict)
 
 
-def build_comparison(
-    rows: Sequence[RunRow], output: Path, metrics: Metrics = NO_METRICS, title: str = "Runs compared"
-) -> None:
+def build_comparison(rows: Sequence[RunRow], output: Path, metrics: Metrics = NO_METRICS) -> None:
     """Write the page that compares runs to ``output``.
 
     Args:
         rows: the runs.
         output: file of the page.
         metrics: of the runs' environment.
-        title: of the page.
 
     Raises:
         EvaluationError: there are no runs, or they do not share a primary metric.
@@ -88,7 +85,7 @@ def build_comparison(
         raise EvaluationError(f"the runs have different primary metrics ({', '.join(named)}); compare runs of one")
     ordered = sorted(rows, key=lambda row: (-row.difference, row.name))
     context = {
-        "title": title,
+        "title": "Runs compared",
         "rows": [
             {"name": r.name, "verdict": r.verdict, "sentence": typeset(sentence_only(r.sentence))} for r in ordered
         ],
@@ -102,7 +99,7 @@ def build_comparison(
 
 
 def warnings(rows: Sequence[RunRow]) -> list[str]:
-    """Return what keeps these runs from being compared at face value."""
+    """Return the reasons for which these runs are not directly comparable."""
     found = []
     if len({row.problems for row in rows if row.problems}) > 1:
         found.append("The runs were tested on different problems, so their means are not comparable one to one.")
@@ -157,7 +154,7 @@ def differing_settings(rows: Sequence[RunRow]) -> Table:
 
 
 def _plain(value: str) -> str:
-    """Return a setting as people write it: a list of words without brackets and quotation marks."""
+    """Return a setting in readable form: a list of words without brackets and quotation marks."""
     return value[1:-1].replace("'", "") or "none" if value.startswith("[") else value
 
 

@@ -1,4 +1,4 @@
-"""What an experiment cost: tokens and seconds."""
+"""The cost of an experiment: tokens and seconds."""
 
 from __future__ import annotations
 

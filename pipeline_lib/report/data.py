@@ -1,4 +1,4 @@
-"""What a report is made of: the outputs of the stages, nothing computed."""
+"""The input of a report: the outputs of the stages."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 from pipeline_lib.environment_api.metrics import Metric, Metrics, describe
 from pipeline_lib.evaluation.contributions import Contribution
 
-#: Problems of which figures may show what a team did.
+#: Number of problems whose episodes figures may show.
 EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the page is about, in words.
+    """The subject of the page, in words.
 
     Attributes:
         task: kind of the environment.
-        model: what plays the agents.
-        problems: where they come from, and how many each split has.
-        tested: day of the test (UTC), ``2026-01-31``; empty if nobody noted it.
-        machine: where the page was made.
+        model: the model of the agents.
+        problems: their source, and the size of each split.
+        tested: day of the test (UTC), ``2026-01-31``; empty if unknown.
+        machine: description of the machine that made the page.
     """
 
     task: str
@@ -32,7 +32,7 @@ class About:
     machine: str
 
     def sentence(self) -> str:
-        """Return all of it."""
+        """Return all attributes in one sentence."""
         tested = f"tested on {self.tested} (UTC); " if self.tested else ""
         return (
             f"A team for the task {self.task}: {self.model}; {self.problems}; {tested}this page was made on "
@@ -52,22 +52,22 @@ class ReportData:
         verdict: outcome of the test (`summarise_test`).
         sweep: all metrics of each checkpoint on the validation split, by training seed and step.
         baseline_train: training metrics of trained baselines, by name and seed.
-        costs: what each part cost, by name: ``seconds`` and ``tokens`` where known.
+        costs: cost of each part, by name: ``seconds`` and ``tokens`` where known.
         plan: the evaluation plan (`Plan.to_json`), or None.
         audit: the reward audit (``status``, ``summary``, ``checks``, ``ladder``), or None.
-        identity: what identifies the run: name and value (commit, digests, ids in MLflow and Prefect, versions).
+        identity: names and ids of the run (commit, digests, ids in MLflow and Prefect, versions).
         settings: all settings, as JSON.
-        notes: what a reader must know of the teams compared, a paragraph each.
-        metrics: the environment's metrics: how they are named and shown.
+        notes: notes on the compared teams, a paragraph each.
+        metrics: the environment's metrics, with labels and units.
         first_episodes: episodes of the test (`EpisodeRecord.to_json`), the first of each problem, by team: ``base``,
             and ``selected`` of the first training seed.
         about: task, model, data, date and machine, or None.
         by_problem: every metric of every team on every test problem, mean over its episodes: by team (as
             ``verdict["teams"]`` names them), problem, metric.
-        files: where the episodes of each team lie, by the same names.
-        terms: what the reward's terms mean, each a clause.
-        team_terms: those that the reward never pays to a single agent.
-        schemes: what the ways to work together mean, each a clause.
+        files: files with the episodes of each team, by the same names.
+        terms: meaning of each reward term, a clause each.
+        team_terms: terms that the reward never pays to a single agent.
+        schemes: meaning of each cooperation scheme, a clause each.
         contributions: what each agent of the selected teams contributes (`contributions` of evaluation); empty if that
             was not measured.
         subteams: mean of the primary metric of each subteam, by the names of the agents that are present.
@@ -108,5 +108,5 @@ class ReportData:
 
     @property
     def info(self) -> Metric:
-        """How the primary metric is named and shown."""
+        """Label, unit and format of the primary metric."""
         return describe(self.metric, self.metrics)

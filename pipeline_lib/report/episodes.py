@@ -1,7 +1,7 @@
-"""Episodes to read: which ones the page shows, by a rule that it states, and how.
+"""The episodes on the page, picked by a rule that the page states.
 
-Of every test problem the first episode is kept with its texts, of the base and of the selected team of one training
-run; the rule picks among these, so nobody chose what is shown.
+The first episode of every test problem is stored with its texts, for the base and for the selected team of one training
+run; the rule picks among these, so none is chosen by hand.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ RULE = (
     "each cooperation scheme; where several are alike, the first in the order of the problems. The other kept episodes "
     "follow in the order of the problems, as far as the page has room."
 )
-#: Ways to fail and schemes that are shown, of each kind.
+#: Number of ways to fail, and of schemes, that are shown.
 MOST_KINDS = 6
-#: Longest text shown, in characters; what is longer is cut.
+#: Longest text shown, in characters; longer ones are cut.
 MOST_TEXT = 6000
-#: Most characters of all episodes that were picked by no rule; colours make about three times as many of them.
+#: Most characters of all episodes that no rule picked; their size on the page is about three times as large.
 MOST_OTHERS = 300_000
 
 Episode = Mapping[str, Any]
@@ -38,10 +38,10 @@ class EpisodePair:
     Attributes:
         problem: its id.
         anchor: id on the page.
-        titles: why it is shown; empty for those that no rule picked.
+        titles: reasons of the rule; empty if it did not pick the episode.
         before, after: values of the metric.
-        told: each agent and what it was told, with markup.
-        sides: the base and the selected team: what each agent wrote, the result, checks, and what was earned.
+        told: each agent with its observation, with markup.
+        sides: the base and the selected team: texts of the agents, the result, checks, and reward terms.
     """
 
     problem: str
@@ -60,7 +60,7 @@ def pick_episodes(episodes: Mapping[str, Sequence[Episode]], metric: str, info: 
         episodes: of ``base`` and ``selected``, one per problem, in the same order of problems
             (`EpisodeRecord.to_json`); those without texts are left out.
         metric: the primary metric.
-        info: how it is named and shown.
+        info: its label, unit and format.
     """
     pairs = [
         (base, selected)
@@ -128,7 +128,7 @@ def _value(episode: Episode, metric: str) -> float:
 
 
 def _side(title: str, episode: Episode) -> dict[str, Any]:
-    """Return what one team did, as the template shows it; everything that agents wrote is escaped."""
+    """Return one team's episode for the template; texts of agents are escaped."""
     shown = episode["shown"]
     language = str(shown.get("language", ""))
     last = shown["turns"][-1] if shown["turns"] else []
@@ -144,7 +144,7 @@ def _side(title: str, episode: Episode) -> dict[str, Any]:
 
 
 def _code(text: str, language: str) -> list[tuple[str, str]]:
-    """Return text with colours where its language is known; what is too long is cut."""
+    """Return text with syntax colours if its language is known, cut to `MOST_TEXT` characters."""
     if len(text) > MOST_TEXT:
         text = f"{text[:MOST_TEXT]}\n... ({len(text) - MOST_TEXT:,} more characters)"
     return coloured(text, language)

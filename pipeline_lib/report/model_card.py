@@ -14,13 +14,13 @@ from pipeline_lib.report.page import TEMPLATES
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was exported.
+    """An exported team.
 
     Attributes:
         task: kind of environment.
         seed: training seed.
-        step: updates done.
-        holds: by agent, what its folder holds (`pipeline_lib.policies.export`).
+        step: number of updates.
+        holds: by agent, the content of its folder (`pipeline_lib.policies.export`).
         prompts: by agent, its observation of one problem.
         base_model: name of the base on a hub, empty for the embedded one.
         snippet: a program that loads the agents.
@@ -41,7 +41,7 @@ def model_card(team: Exported, verdict: Mapping[str, Any], manifest: Mapping[str
     """Return the card as Markdown with its YAML head.
 
     Args:
-        team: what was exported.
+        team: the exported team.
         verdict: content of ``results/verdict.json``.
         manifest: of the problems.
         info: the metric that the verdict is about.

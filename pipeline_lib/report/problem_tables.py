@@ -1,4 +1,4 @@
-"""What is behind the numbers of the test: every team problem by problem, with links to the episodes."""
+"""The test results of every team, problem by problem, with links to the episodes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MAX_CELLS = 24_000
 
 @dataclass(frozen=True, slots=True)
 class ProblemTable:
-    """The test of one team.
+    """The test results of one team.
 
     Attributes:
         anchor: id on the page.
         team: its name.
-        table: a row per problem.
-        files: where its episodes lie.
-        missing: problems for which the page has no room.
+        table: one row per problem.
+        files: files with its episodes.
+        missing: number of problems left out because of `MOST_CELLS`.
     """
 
     anchor: str
@@ -34,12 +34,12 @@ class ProblemTable:
 
 
 def problem_tables(data: ReportData, names: Sequence[str], read: Mapping[str, str]) -> list[ProblemTable]:
-    """Return the test of every team, problem by problem.
+    """Return the test results of every team, problem by problem.
 
     Args:
-        data: what the stages wrote.
-        names: metrics, in the order in which they are shown.
-        read: id of the episodes to read on the page, by problem.
+        data: outputs of the stages.
+        names: metrics, in the order of the columns.
+        read: id of the episode on the page, by problem.
     """
     width = len(names) + 1
     rows = MAX_CELLS // max(1, width * len(data.by_problem))
@@ -70,10 +70,10 @@ def problem_tables(data: ReportData, names: Sequence[str], read: Mapping[str, st
 
 
 def anchor(team: str) -> str:
-    """Return the id under which the page has the test of a team."""
+    """Return the id of a team's test results on the page."""
     return f"test-{re.sub(r'[^a-z0-9]+', '-', team.lower()).strip('-')}"
 
 
 def linked(value: object, team: str, data: ReportData) -> object:
-    """Return a number of a team with a link to the problems behind it, where the page has them."""
+    """Return a number of a team with a link to its results problem by problem, if the page has them."""
     return Link(value, anchor(team)) if team in data.by_problem else value

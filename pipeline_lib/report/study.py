@@ -67,7 +67,7 @@ class StudyData:
         info: the primary metric.
         metric: its name.
         settings: by cell, the settings that make it.
-        plan: what must be said of when the plan was fixed, in words.
+        plan: a sentence that says when the plan was fixed.
         design: further facts: name and value.
     """
 
@@ -157,7 +157,7 @@ def _between(found: Estimate, text: Callable[[float], str]) -> str:
 
 
 def curves(data: StudyData, cost: str) -> Figure | None:
-    """Draw learning against what it cost: mean over training runs, their range as a band; None where it is unknown."""
+    """Draw learning against what it cost: mean over training runs, their range as a band; None if it is unknown."""
     label, added = COSTS[cost]
     learned = f"metrics/{data.metric}" if data.metric != "reward" else "reward/mean"
     lines = {cell.name: _line(cell.train, learned, added) for cell in data.cells}

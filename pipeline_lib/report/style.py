@@ -1,4 +1,4 @@
-"""How figures look: colours that everybody can tell apart, text that inherits the page's font, SVG that stands alone.
+"""The style of figures: colours for all kinds of colour vision, text in the page's font, self-contained SVG.
 
 Every figure is drawn twice, wide and narrow, and the page shows the one that fits, so that labels have their proper
 size on a phone and on paper.  Colours are those of Okabe & Ito (2008), dark enough on white; what a colour says, a
@@ -55,7 +55,7 @@ _STYLE: dict[Any, Any] = {
     "savefig.facecolor": "none",
 }
 
-#: Draws one figure; the flag says whether it is the narrow one.
+#: Draws one figure; the flag is true for the narrow version.
 Painter = Callable[["Canvas", bool], None]
 
 

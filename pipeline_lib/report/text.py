@@ -1,4 +1,4 @@
-"""Numbers and sentences as a reader wants to see them."""
+"""Formatting of numbers and sentences."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pipeline_lib.audit.examiner import ScriptedExaminer, Teams
 
 
 class TextExaminer(ScriptedExaminer):
-    """Asks whether the reward puts a task's scripted teams in the order of its primary metric.
+    """Checks whether the reward ranks a task's scripted teams in the order of its primary metric.
 
     Args:
         wanted: the primary metric.

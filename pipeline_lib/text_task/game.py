@@ -21,7 +21,7 @@ class TextProblem:
 
     @property
     def id(self) -> str:
-        """Return a name made of the text's digest."""
+        """Return a name with the text's digest."""
         return f"text/{digest(self.text)[:12]}"
 
     @property
@@ -62,7 +62,7 @@ class TextGame(Environment[TextProblem, TextProblem]):
         return problem
 
     def observe(self, state: TextProblem, agent: int) -> str:
-        """Return what the task says to this agent."""
+        """Return the agent's observation."""
         return self._observe(state.text, self._agents[agent])
 
     def step(self, states: Sequence[TextProblem], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[TextProblem]]:

@@ -14,7 +14,8 @@ class Score:
     Attributes:
         terms: all weighted reward terms by name; the reward is their sum.
         metrics: a value for each metric of the task, unweighted.
-        details: JSON-like facts for reports; ``schemes``, a list of names, says how the team solved the problem.
+        details: JSON-like facts for reports; ``schemes`` is a list of names of the ways in which the team solved the
+            problem.
     """
 
     terms: Mapping[str, float]

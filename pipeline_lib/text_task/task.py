@@ -143,7 +143,7 @@ class TextTask(Task):
         return self.measures
 
     def audit(self) -> Any:
-        """Return who lets the scripted teams play."""
+        """Return the examiner that plays the scripted teams."""
         from pipeline_lib.text_task.examiner import TextExaminer
 
         return TextExaminer(self.primary, describe(self.primary, self.measures).label, self.teams)

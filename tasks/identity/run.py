@@ -75,7 +75,7 @@ def _flow_run_id() -> str:
 
 
 def _git(*arguments: str) -> str:
-    """Return what git says, or nothing where there is no repository."""
+    """Return the output of git, empty if there is no repository."""
     try:
         done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -29,7 +29,7 @@ from tasks.services.process_environment import places
 RUNTIME = (
     # Settings count by their resolved values.
     "pipeline_lib.settings",
-    # What only remembers, names, starts, shows and records.  A test holds that none of it computes.
+    # Caching, naming, starting processes, display and records.  A test checks that none of it computes results.
     "pipeline_lib.bytecode",
     "pipeline_lib.identity",
     "pipeline_lib.locks",
@@ -38,7 +38,7 @@ RUNTIME = (
     "tasks.runtime",
     "tasks.services",
 )
-"""Modules that change no result, whatever they do."""
+"""Modules that cannot change a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Spec:
         flow: module of its flow.
         reads: settings it may read: sections, or single values of one (``evaluate.test``).
         ignores: settings inside those sections that it does not read.
-        arm: whose training it belongs to, if that is one arm's only.
+        arm: the arm whose training it belongs to, if it belongs to only one.
         asks: methods of the environment that it calls (`pipeline_lib.environment_api.task.Task`).
     """
 
@@ -69,9 +69,9 @@ _PLANNING = (
 _TRAINING = (*_PLAYING, "train", "audit.override")
 _SWEEPING = (*_PLAYING, "evaluate.pass_k", "evaluate.validation")
 
-#: What is asked of the environment where a team plays.
+#: Methods of the environment that playing calls.
 _TO_PLAY = ("read_problem", "make", "single_agent")
-#: What is asked of it where a page is made.
+#: Methods of the environment that the report calls.
 _TO_REPORT = ("metrics", "figures", "unsuitable", "notes", "terms", "team_terms", "schemes")
 
 STAGES: dict[str, Spec] = {
@@ -109,20 +109,20 @@ STAGES: dict[str, Spec] = {
 }
 
 
-#: Under this name the environment's code stands among the code that settings name.
+#: Key of the environment's code among the code that settings name.
 _ENVIRONMENT = "environment"
 
 
 class IdentityError(RuntimeError):
-    """A stage would run as something else than what it will be remembered as; the message says what to do."""
+    """A stage's result would be stored under a wrong identity; the message says what to do."""
 
 
 class Reads:
-    """The settings as one stage may read them: what it does not depend on cannot be read by mistake.
+    """The settings that one stage may read; reading any other raises IdentityError.
 
     Attributes:
         stage: name in `STAGES`.
-        whole: all settings, for who names and records a run.
+        whole: all settings, to name and record a run.
     """
 
     def __init__(self, stage: str, whole: Params, section: Any = None, prefix: str = "") -> None:
@@ -155,7 +155,7 @@ def settings_of(stage: str, arm: str = TEAM) -> Params:
 
 
 def whole(params: Params) -> Params:
-    """Return all settings, also where ``params`` are those of one stage."""
+    """Return all settings, also if ``params`` are those of one stage."""
     return params.whole if isinstance(params, Reads) else params
 
 
@@ -202,7 +202,7 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
 
 
 def read_settings(params: Params) -> dict[str, Any]:
-    """Return the settings that a stage depends on, resolved; all of them where ``params`` are not those of a stage."""
+    """Return the resolved settings that a stage depends on; all settings if ``params`` are not those of a stage."""
     if isinstance(params, Reads):
         return _settings(STAGES[params.stage], params.whole)
     return params.model_dump(mode="json")
@@ -211,7 +211,7 @@ def read_settings(params: Params) -> dict[str, Any]:
 def environment_code(kind: str, asks: tuple[str, ...]) -> Code:
     """Return the code of the environment that some of its methods run, without its settings.
 
-    Where a class stands between it and `Task`, that one's methods call its own, so all of them count.
+    If there is a class between it and `Task`, that class may call any of its methods, so all of them count.
     """
     task = task_class(kind)
     settings = {model.__module__ for model in (task.settings, *task.problems)} - {task.__module__}
@@ -225,8 +225,8 @@ def work_digest(stage: str, params: Params, inputs: Mapping[str, Any], without: 
     Args:
         stage: name in `STAGES`.
         params: the settings, whole or those of the stage.
-        inputs: digests of what it reads from other stages, and anything else that tells two works apart.
-        without: settings that may differ all the same, such as ``train.steps``.
+        inputs: digests of its inputs from other stages, and anything else that distinguishes results.
+        without: settings that may differ, such as ``train.steps``.
     """
     identity = identity_of(stage, whole(params))
     for dotted in without:
@@ -236,7 +236,7 @@ def work_digest(stage: str, params: Params, inputs: Mapping[str, Any], without: 
 
 
 def playing(params: Params) -> dict[str, Any]:
-    """Return what an episode depends on beside the code, the team's weights and the problems, as plain JSON."""
+    """Return what an episode depends on besides the code, the team's weights and the problems, as plain JSON."""
     identity = identity_of(params.stage if isinstance(params, Reads) else "test", whole(params))
     found = {part: identity[part] for part in ("named", "content", "versions")}
     found["named"] = {**found["named"], _ENVIRONMENT: environment_code(params.environment.kind, _TO_PLAY).files}
@@ -259,13 +259,13 @@ def inputs_of(params: Params, seed: int | None) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=1)
 def contents() -> DigestCache:
-    """Return what remembers the digests of large files of this project."""
+    """Return the cache of the digests of this project's large files."""
     return DigestCache(places().home / "digests.json")
 
 
 @functools.lru_cache(maxsize=1)
 def syntaxes() -> SyntaxCache:
-    """Return what remembers the syntax of this project's source files."""
+    """Return the cache of the syntax of this project's source files."""
     return SyntaxCache(places().home / "syntax.json")
 
 
@@ -289,7 +289,7 @@ def _settings(spec: Spec, params: Params) -> dict[str, Any]:
 
 
 def _image(params: Params) -> str:
-    """Return the id of the sandbox's image, empty where it has none."""
+    """Return the id of the sandbox's image, empty if it has none."""
     sandbox = params.sandbox
     name = getattr(sandbox, "image", None)
     if sandbox.kind == "docker" and name:

@@ -59,10 +59,10 @@ class Progress:
     """Progress of one stage; a context manager.
 
     Args:
-        title: what is being done, for people.
+        title: display name of the work.
         key: key of the Prefect artifact (lowercase letters, digits, dashes); empty: no artifact.
-        own_estimate: False if the texts already say what remains, and the units are per cent.
-        console: where to draw; default: where Prefect's log goes, so that lines appear above the bar.
+        own_estimate: False if the texts contain the remaining time, and the units are per cent.
+        console: the output; default: the console of Prefect's log, so that lines appear above the bar.
     """
 
     def __init__(self, title: str, key: str = "", own_estimate: bool = True, console: Console | None = None) -> None:
@@ -73,7 +73,7 @@ class Progress:
         self._estimate = Estimate()
         self._drawn = self._written = self._lined = -1e9
         self._shown = ""
-        self._complaint = _Complaint()
+        self._warning = _WarnOnce()
         self._bar: Bar | None = None
         self._post = _Artifact(key, title) if key else None
 
@@ -102,7 +102,7 @@ class Progress:
             self._post.close()
 
     def update(self, done: int, total: int, text: str = "") -> None:
-        """Report that ``done`` of ``total`` units are finished; ``text`` says what is going on."""
+        """Report that ``done`` of ``total`` units are finished; ``text`` describes the current work."""
         now = time.monotonic()
         remaining = self._estimate.remaining_s(done, total, now) if self._own_estimate else None
         final = done >= total
@@ -125,38 +125,38 @@ class Progress:
             content = {"title": self.title, "done": done, "total": total, "text": text, "remaining_s": remaining}
             self._write(content)
         if self._post:
-            said = "  ".join(filter(None, (self._count(done, total).strip(), left, text)))
-            self._post.latest = (100.0 * share, said)
+            description = "  ".join(filter(None, (self._count(done, total).strip(), left, text)))
+            self._post.latest = (100.0 * share, description)
 
     def _count(self, done: int, total: int) -> str:
-        """Return how many units are done; nothing where the units are per cent, which are said anyway."""
+        """Return how many units are done; empty if the units are per cent, which are shown anyway."""
         return f" {done}/{total}" if self._own_estimate else ""
 
     def worked(self, seconds: float) -> None:
-        """Tell the process that started this one what the work took, without what is around it."""
+        """Report the seconds of the work, without starting up, to the parent process."""
         if self._file:
             self._write({"title": self.title, "done": 1, "total": 1, "work_s": seconds})
 
     def _write(self, content: Mapping[str, Any]) -> None:
-        """Tell the process that started this one; the work must not fail because nobody can be told."""
+        """Report to the parent process; an error here must not fail the work."""
         assert self._file is not None
         try:
             write_text(self._file, json.dumps(content))
         except OSError as error:
-            self._complaint.say(f"cannot write progress to {self._file}", error)
+            self._warning.log(f"cannot write progress to {self._file}", error)
 
     __call__ = update
 
 
-class _Complaint:
-    """Says once what goes wrong again and again."""
+class _WarnOnce:
+    """Logs only the first of repeated errors."""
 
     def __init__(self) -> None:
-        self._said = False
+        self._logged = False
 
-    def say(self, what: str, error: Exception) -> None:
-        if not self._said:
-            self._said = True
+    def log(self, what: str, error: Exception) -> None:
+        if not self._logged:
+            self._logged = True
             log.warning("%s (%s: %s); the stage continues, and this is tried again", what, type(error).__name__, error)
 
 
@@ -171,9 +171,9 @@ class _Artifact:
         self._sent: tuple[float, str] | None = None
         self._id: UUID | None = None
         self.latest: tuple[float, str] = (0.0, "")
-        self._complaint = _Complaint()
+        self._warning = _WarnOnce()
         self._stop = threading.Event()
-        # The context carries the flow run, to which the artifact shall belong.
+        # The context contains the flow run to which the artifact belongs.
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._run,), name="progress", daemon=True)
         self._thread.start()
@@ -188,8 +188,8 @@ class _Artifact:
             stopping = self._stop.wait(_POST_S)
             try:
                 self._send()
-            except Exception as error:  # the work must not fail because nobody can watch it
-                self._complaint.say("cannot show progress in the Prefect UI", error)
+            except Exception as error:  # an error of the server must not fail the work
+                self._warning.log("cannot show progress in the Prefect UI", error)
             if stopping:
                 return
 
@@ -219,7 +219,7 @@ def shared_console() -> Console:
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time as people say it: ``8 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    """Return a duration in readable form: ``8 s``, ``3 min 20 s``, ``2 h 05 min``."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

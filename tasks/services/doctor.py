@@ -21,13 +21,13 @@ LEAST_FREE_GB = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of one thing.
+    """The result of one check.
 
     Attributes:
-        name: the thing.
-        status: ``ok``; ``missing``: the default run does not work without it; ``optional``: it is not there and not
-            needed for the default.
-        text: what was found, and where something is missing what to do.
+        name: the checked item.
+        status: ``ok``; ``missing``: the default run does not work without it; ``optional``: it is missing and not
+            needed for the default run.
+        text: details, and what to do if it is missing.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Finding:
 
 
 def examine(project: Path) -> list[Finding]:
-    """Return what works on this machine for a project, the things that the default run needs first."""
-    looks: tuple[Callable[[Path], Finding], ...] = (
+    """Return the result of every check for a project, those for the default run first."""
+    checks: tuple[Callable[[Path], Finding], ...] = (
         _python, _libraries, _git, _dvc, _disk, _servers, _jail, _docker, _gvisor, _gpu, _vllm, _ray,
     )  # fmt: skip
-    return [look(project) for look in looks]
+    return [check(project) for check in checks]
 
 
 def _python(project: Path) -> Finding:
@@ -140,7 +140,7 @@ def _package(name: str, module: str, why: str) -> Finding:
 
 
 def _said(*command: str) -> str | None:
-    """Return what a program says, or None where it is not there, fails, or does not answer in ten seconds."""
+    """Return the output of a program, or None if it is missing, fails, or takes longer than ten seconds."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):

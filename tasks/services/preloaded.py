@@ -112,7 +112,7 @@ def serve(path: Path) -> Asked | None:
     """Load the libraries, then fork a process for everybody who asks, until SIGTERM.
 
     Returns:
-        in a fork: what it is to be; None where forks are of no use.
+        in a fork: what it is to be; None if forks are of no use.
     """
     prepare()
     _remove_abandoned(path.parent)

@@ -41,4 +41,6 @@ def update_champion(params: Params, run: StageRun) -> None:
     )
     run.tracked.champion(chosen, registered_name(params.environment.kind), tested)
     why = run.tracked.champion_decision() or _AWAY
-    run.table("champion", [{"team": tested.team, metric: tested.value, "champion": why}], "Who is champion, and why")
+    run.table(
+        "champion", [{"team": tested.team, metric: tested.value, "champion": why}], "The champion, and the reason"
+    )

@@ -14,7 +14,7 @@ from tasks.services.process_environment import answers
 from tasks.services.servers import ServerError
 from tasks.stages.judging import LOOKS, METRIC, PLAN, PLAN_FAULTS, SENTENCE, TEST_PROBLEMS, VERDICT
 
-#: What the page says of a run beside its numbers, by tag.
+#: Facts about a run that the page shows besides its numbers, by tag.
 IDENTITY = {"git.commit": "commit", "dvc.exp_name": "DVC experiment", "prefect.flow_run_id": "Prefect flow run"}
 
 

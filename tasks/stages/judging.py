@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from pipeline_lib.settings import Params
     from tasks.runtime.stage import StageRun
 
-#: Tags of the verdict's run in MLflow; whoever compares runs reads them.
+#: Tags of the verdict's run in MLflow; `tasks.stages.comparing` reads them.
 VERDICT, SENTENCE, METRIC = "verdict", "symposium.sentence", "symposium.metric"
 PLAN, TEST_PROBLEMS = "symposium.plan", "symposium.problems"
-#: What must be said of its plan, in words (empty: followed, and fixed before), and how many looks there are.
+#: Deviations from the plan, in words (empty: it was fixed before and followed), and the number of looks.
 PLAN_FAULTS, LOOKS = "symposium.plan_faults", "symposium.looks"
 
-#: What `headline` tells that people compare runs by; the rest is in ``results/verdict.json`` and in MLflow.
+#: Values of `headline` for comparing runs; the others are in ``results/verdict.json`` and in MLflow.
 COMPARED = ("verdict", "metric", "base", "selected", "difference", "low", "high", "p", "p_for_looks", "looks")
 
 

@@ -93,7 +93,7 @@ def train_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
         result = _train(params, arm, seed, on_step=on_step, on_checkpoint=on_checkpoint)
     publish(scratch, trained_folder(arm, seed), [step for step, _ in result.checkpoints])
     rows = list(storage.read_jsonl(result.metrics))
-    if result.resumed_from:  # what was in memory when the run was killed is told now; what was told is not told twice
+    if result.resumed_from:  # rows that were not logged before the run was killed; no row is logged twice
         for row in rows:
             run.log(int(row["step"]), {name: value for name, value in row.items() if name != "step"})
     storage.write_jsonl(training_file(arm, seed), rows)
@@ -133,7 +133,7 @@ def _train(params: Params, arm: str, seed: int, **callbacks: Any) -> TrainResult
 
 
 def allow_by_audit(params: Params, run: StageRun) -> None:
-    """Refuse to train on a reward that was not audited, or that the audit failed unless an override says why.
+    """Refuse to train on a reward that was not audited, or that failed the audit without an override.
 
     The override is recorded in the run.
 

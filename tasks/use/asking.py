@@ -1,4 +1,4 @@
-"""From requests in OpenAI's form to questions for a desk; what a request says and this API does not know is refused."""
+"""Requests in the form of OpenAI's API, converted to questions; unknown fields of a request are refused."""
 
 from __future__ import annotations
 

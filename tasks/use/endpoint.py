@@ -1,8 +1,8 @@
 """A team behind an OpenAI-compatible API: one model name per agent, and ``team``, which answers with the joint result.
 
-Asked as a model, an agent answers what it is sent, as its policy is prompted in training.  ``team`` is sent a problem
-(one user message: its JSON, or what people type in this environment), plays its protocol, and answers with what the
-agents' texts amount to.  What a request says and this API does not know is refused, never ignored.
+An agent answers the prompt that it is sent, with its policy's prompt format.  ``team`` receives a problem (one user
+message: its JSON, or the environment's text form), plays its protocol, and answers with the joint result.  Unknown
+fields of a request are refused, never ignored.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from pipeline_lib.play import Player
 from tasks.use.asking import Asked, Asking, ChatAsked, Limits, TextAsked
-from tasks.use.local_server import guard, refusal, told
-from tasks.use.queueing import Answer, Desk, FullError, Question
+from tasks.use.local_server import guard, refusal, status_and_message
+from tasks.use.queueing import Answer, BatchQueue, FullError, Question
 from tasks.use.replying import Reply, stream
 
 
 def make_app(
     player: Player,
     agents: Sequence[str],
-    desk: Desk,
+    batch_queue: BatchQueue,
     read_problem: Callable[[str], Any],
     limits: Limits,
     key: str = "",
@@ -32,9 +32,9 @@ def make_app(
     """Return the application.
 
     Args:
-        player: the team, for prompts and defaults; it is played by ``desk`` alone.
+        player: the team, for prompts and defaults; it is played by ``batch_queue`` alone.
         agents: their names, which are names of models.
-        desk: answers.
+        batch_queue: answers.
         read_problem: makes a problem of what somebody sent; raises ValueError where it is none.
         limits: what may be asked.
         key: every request must bring it as bearer; empty: none is asked for.
@@ -54,37 +54,37 @@ def make_app(
 
     @app.post("/v1/chat/completions")
     async def chat(asked: ChatAsked) -> Response:
-        return await _answer(desk, asked, asking.chat(asked))
+        return await _answer(batch_queue, asked, asking.chat(asked))
 
     @app.post("/v1/completions")
     async def completions(asked: TextAsked) -> Response:
-        return await _answer(desk, asked, asking.text(asked))
+        return await _answer(batch_queue, asked, asking.text(asked))
 
     return app
 
 
-async def _answer(desk: Desk, asked: Asked, question: Question) -> Response:
+async def _answer(batch_queue: BatchQueue, asked: Asked, question: Question) -> Response:
     loop = asyncio.get_running_loop()
-    heard: asyncio.Queue[tuple[int, str] | Answer | BaseException] = asyncio.Queue()
+    events: asyncio.Queue[tuple[int, str] | Answer | BaseException] = asyncio.Queue()
 
     def put(item: tuple[int, str] | Answer | BaseException) -> None:
-        loop.call_soon_threadsafe(heard.put_nowait, item)
+        loop.call_soon_threadsafe(events.put_nowait, item)
 
     question.done = put
     if asked.stream:
         question.wrote = lambda number, text: put((number, text))
     try:
-        desk.ask(question)
+        batch_queue.ask(question)
     except FullError as error:
         return refusal(429, str(error), None, {"Retry-After": "1"})
     reply = Reply(asked)
     if asked.stream:
-        return StreamingResponse(stream(question, heard, reply), media_type="text/event-stream")
+        return StreamingResponse(stream(question, events, reply), media_type="text/event-stream")
     try:
-        found = await heard.get()
+        found = await events.get()
     finally:
         question.gone = True
     if isinstance(found, Answer):
         return JSONResponse(reply.whole(found))
     assert isinstance(found, BaseException)
-    return refusal(*told(found), None)
+    return refusal(*status_and_message(found), None)

@@ -105,12 +105,12 @@ def refusal(status: int, message: str, param: str | None, headers: dict[str, str
 
 
 def kind_of(status: int) -> str:
-    """Return what that API calls an error of this status."""
+    """Return OpenAI's type of an error with this status."""
     return "invalid_request_error" if status < 500 else "server_error"
 
 
-def told(error: BaseException) -> tuple[int, str]:
-    """Return status and message of an error: those of this project explain themselves, others stay in the log."""
+def status_and_message(error: BaseException) -> tuple[int, str]:
+    """Return HTTP status and message of an error; details of errors from outside this project are only logged."""
     if type(error).__module__.partition(".")[0] in {"pipeline_lib", "tasks"}:
         return 400, str(error)
     logging.getLogger(__name__).error("a request failed", exc_info=error)

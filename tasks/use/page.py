@@ -1,8 +1,8 @@
-"""`symposium play` as a page on this machine: the same episodes, told event by event (server-sent events).
+"""`symposium play` as a page on this machine: the same episodes, sent event by event (server-sent events).
 
-A problem's tests are trusted code, so whoever may play here may run code: every request needs the key in the address
-that is printed at the start.  A team is loaded for its episode and let go of afterwards, so that a page that stays open
-holds no memory of a GPU on which somebody trains; what takes long to import waits for the first request.
+A problem's tests are trusted code, so anyone who can play here can run code: every request needs the key in the address
+that is printed at the start.  A team is loaded for its episode and released afterwards, so that an open page uses no
+GPU memory; modules with a long import time are imported by the first request.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingRes
 from pydantic import BaseModel, ConfigDict
 
 from pipeline_lib.report.code import STYLE
-from tasks.use.local_server import address, event, guard, listen, refusal, run, told
+from tasks.use.local_server import address, event, guard, listen, refusal, run, status_and_message
 
 #: Largest body of a request, kibibytes: a problem that was typed, or read from a file.
 BODY_KB = 1024
 #: Where the page has the style of `coloured` code.
 COLOURS = "/* colours of code */"
 
-Tell = Callable[[dict[str, Any]], None]
-Heard = asyncio.Queue[dict[str, Any] | None]
-Left = threading.Event
+SendEvent = Callable[[dict[str, Any]], None]
+EventQueue = asyncio.Queue[dict[str, Any] | None]
+StopFlag = threading.Event
 
 
-class Wanted(BaseModel):
-    """An episode that somebody wants to see.
+class EpisodeRequest(BaseModel):
+    """A request to play an episode.
 
     Attributes:
-        team: as `symposium play --team` has it.
+        team: as in `symposium play --team`.
         beside: another team that plays the same problem afterwards; empty: none.
         problem: id of a prepared problem; empty: the first validation problem.
-        typed: the problem itself, instead of an id: as people type it, or its JSON.
+        typed: the problem itself instead of an id, in the environment's text form or as JSON.
         seed: of all draws.
     """
 
@@ -53,17 +53,19 @@ class Wanted(BaseModel):
     seed: int = 0
 
 
-class LeftError(Exception):
-    """Whoever watched has closed the page: the episode is given up."""
+class DisconnectedError(Exception):
+    """The browser has closed the connection, so the episode is cancelled."""
 
 
-def make_page(key: str, episode: Callable[[Wanted, Tell], None], offered: Callable[[], dict[str, Any]]) -> FastAPI:
+def make_page(
+    key: str, episode: Callable[[EpisodeRequest, SendEvent], None], offered: Callable[[], dict[str, Any]]
+) -> FastAPI:
     """Return the application.
 
     Args:
-        key: every request but that for the page itself must bring it as bearer.
-        episode: plays what is wanted, and tells each event as it happens; called in a thread of its own.
-        offered: returns what there is to choose from.
+        key: bearer token of every request except that for the page itself.
+        episode: plays the requested episode and sends each event; called in a separate thread.
+        offered: returns the available teams and problems.
     """
     app = FastAPI(title="Symposium", docs_url=None, redoc_url=None, openapi_url=None)
     guard(app, BODY_KB, key, public=("/", "/health"))
@@ -83,20 +85,20 @@ def make_page(key: str, episode: Callable[[Wanted, Tell], None], offered: Callab
         try:
             return JSONResponse(await run_in_threadpool(offered))
         except Exception as error:
-            return refusal(*told(error), None)
+            return refusal(*status_and_message(error), None)
 
     @app.post("/play")
-    async def play(wanted: Wanted) -> Response:
+    async def play(request: EpisodeRequest) -> Response:
         if not playing.acquire(blocking=False):
             return refusal(429, "an episode is being played already; try again when it has ended", None)
-        heard, left = _begin(wanted, episode, playing)
-        return StreamingResponse(_events(heard, left), media_type="text/event-stream")
+        events, stopped = _begin(request, episode, playing)
+        return StreamingResponse(_events(events, stopped), media_type="text/event-stream")
 
     return app
 
 
 def policy(html: str) -> str:
-    """Return the security policy of a page: its own script, known by its digest, may ask this server, and nobody."""
+    """Return the content security policy: only the page's own script, by its digest, may run and call this server."""
     (script,) = re.findall(r"<script>(.*?)</script>", html, re.S)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
@@ -105,43 +107,45 @@ def policy(html: str) -> str:
     )
 
 
-def _begin(wanted: Wanted, episode: Callable[[Wanted, Tell], None], playing: threading.Lock) -> tuple[Heard, Left]:
-    """Play an episode in a thread of its own, where its sandbox belongs, and return what it will be heard through."""
+def _begin(
+    request: EpisodeRequest, episode: Callable[[EpisodeRequest, SendEvent], None], playing: threading.Lock
+) -> tuple[EventQueue, StopFlag]:
+    """Play an episode in a separate thread, which owns its sandbox; return its event queue and its stop flag."""
     loop = asyncio.get_running_loop()
-    heard, left = Heard(), Left()
+    events, stopped = EventQueue(), StopFlag()
 
-    def tell(found: dict[str, Any] | None) -> None:
-        if left.is_set() and found is not None:
-            raise LeftError
-        loop.call_soon_threadsafe(heard.put_nowait, found)
+    def send(found: dict[str, Any] | None) -> None:
+        if stopped.is_set() and found is not None:
+            raise DisconnectedError
+        loop.call_soon_threadsafe(events.put_nowait, found)
 
     def perform() -> None:
         try:
-            episode(wanted, tell)
-        except LeftError:
+            episode(request, send)
+        except DisconnectedError:
             pass
         except Exception as error:
-            message = told(error)[1]
-            if not left.is_set():
-                tell({"kind": "failed", "message": message})
+            message = status_and_message(error)[1]
+            if not stopped.is_set():
+                send({"kind": "failed", "message": message})
         finally:
             playing.release()
-            tell(None)
+            send(None)
 
     threading.Thread(target=perform, name="episode", daemon=True).start()
-    return heard, left
+    return events, stopped
 
 
-async def _events(heard: Heard, left: Left) -> AsyncIterator[str]:
+async def _events(events: EventQueue, stopped: StopFlag) -> AsyncIterator[str]:
     try:
-        while (found := await heard.get()) is not None:
+        while (found := await events.get()) is not None:
             yield event(found)
     finally:
-        left.set()
+        stopped.set()
 
 
-def play_wanted(wanted: Wanted, tell: Tell) -> None:
-    """Play an episode by the settings in force, each team after the other.
+def play_episode(request: EpisodeRequest, send: SendEvent) -> None:
+    """Play an episode with the current settings, one team after the other.
 
     Raises:
         ChoiceError, ProblemsError, SettingsError, PolicyError: there is no such team or problem, or it does not open.
@@ -154,17 +158,17 @@ def play_wanted(wanted: Wanted, tell: Tell) -> None:
     from tasks.use.playing import play
 
     params = load_params()
-    problem = typed_problem(params, wanted.typed) if wanted.typed else named_problem(wanted.problem)
-    choices = [choose_team(params, words) for words in (wanted.team, wanted.beside) if words]
+    problem = typed_problem(params, request.typed) if request.typed else named_problem(request.problem)
+    choices = [choose_team(params, words) for words in (request.team, request.beside) if words]
     metrics = find(params.environment.kind).metrics()
     for side, choice in enumerate(choices):
-        tell({"kind": "team", "side": side, "title": choice.title, "problem": problem.id})
+        send({"kind": "team", "side": side, "title": choice.title, "problem": problem.id})
         with opened(params, choice, problem) as player:
-            play(player, choice.title, problem, wanted.seed, PageShow(side, metrics, tell))
+            play(player, choice.title, problem, request.seed, PageShow(side, metrics, send))
 
 
 def offered_here() -> dict[str, Any]:
-    """Return what there is to choose from, by the settings in force."""
+    """Return the available teams and problems with the current settings."""
     from pipeline_lib.settings import load_params
     from tasks.use.offering import offers
 
@@ -175,13 +179,13 @@ def serve_page(port: int, key: str, ready: Callable[[str], None]) -> None:
     """Serve the page until the process is asked to end.
 
     Args:
-        port: of 127.0.0.1; 0 takes a free one.
+        port: of 127.0.0.1; 0 means a free one.
         key: see `make_page`.
-        ready: is told the page's address, key included, as soon as requests are taken.
+        ready: called with the page's address, key included, as soon as requests are accepted.
 
     Raises:
         OSError: the port is taken.
     """
     with listen(port) as listening:
         ready(f"{address(listening)}/#{key}")
-        run(make_page(key, play_wanted, offered_here), listening)
+        run(make_page(key, play_episode, offered_here), listening)

@@ -1,4 +1,4 @@
-"""An episode as events for a page: plain values that JSON can hold; nothing that agents write reaches it raw."""
+"""An episode as events for a page: JSON values; texts of agents are sanitised."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environment_api.metrics import Metrics, describe
 from pipeline_lib.report.code import coloured
 from pipeline_lib.report.text import harmless
-from tasks.use.playing import PlayedTurn, Said, Show, facts
+from tasks.use.playing import AgentAnswer, PlayedTurn, Show, facts
 
 if TYPE_CHECKING:
     from pipeline_lib.play.watching import Speech
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 
 
 class PageShow(Show):
-    """Tells a page what happens, as it happens.
+    """Sends the events of an episode to a page.
 
     Args:
         side: number of the team on the page.
         metrics: of the environment.
-        tell: is given each event, which names its ``kind`` and ``side``; what it raises ends the episode.
+        send: called with each event, which has ``kind`` and ``side``; an exception ends the episode.
     """
 
-    def __init__(self, side: int, metrics: Metrics, tell: Callable[[dict[str, Any]], None]) -> None:
-        self._side, self._metrics, self._give = side, metrics, tell
+    def __init__(self, side: int, metrics: Metrics, send: Callable[[dict[str, Any]], None]) -> None:
+        self._side, self._metrics, self._send_event = side, metrics, send
 
     def asked(self, speech: Speech) -> None:
-        self._tell("asked", agent=speech.agent, turn=speech.turn, round=speech.round, prompt=harmless(speech.prompt))
+        self._send("asked", agent=speech.agent, turn=speech.turn, round=speech.round, prompt=harmless(speech.prompt))
 
     def wrote(self, speech: Speech, text: str) -> None:
-        self._tell("wrote", text=harmless(text))
+        self._send("wrote", text=harmless(text))
 
-    def said(self, speech: Speech, said: Said) -> None:
-        self._tell("said", tokens=said.tokens, cut=said.finish == "length")
+    def said(self, speech: Speech, said: AgentAnswer) -> None:
+        self._send("said", tokens=said.tokens, cut=said.finish == "length")
 
     def turned(self, number: int, turn: PlayedTurn) -> None:
         exhibit = turn.exhibit
         described = ((describe(name, self._metrics), value) for name, value in turn.metrics.items())
-        self._tell(
+        self._send(
             "turned",
             turn=number,
             result=coloured(exhibit.text, exhibit.language) if exhibit else [],
@@ -51,7 +51,7 @@ class PageShow(Show):
         )
 
     def ended(self, played: Played) -> None:
-        self._tell("ended", turns=len(played.turns), reward=played.reward)
+        self._send("ended", turns=len(played.turns), reward=played.reward)
 
-    def _tell(self, kind: str, **values: Any) -> None:
-        self._give({"kind": kind, "side": self._side, **values})
+    def _send(self, kind: str, **values: Any) -> None:
+        self._send_event({"kind": kind, "side": self._side, **values})

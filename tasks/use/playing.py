@@ -1,4 +1,4 @@
-"""A team plays one problem while somebody watches, and what happened is kept as data."""
+"""A team plays one problem; the episode is displayed while it is played, and returned as data."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Said:
-    """One agent's answer: what it was told, what it wrote, in how many tokens, and why it ended."""
+class AgentAnswer:
+    """One agent's answer: prompt, text, number of tokens, and why it ended."""
 
     agent: str
     round: int
@@ -32,9 +32,9 @@ class Said:
 
 @dataclass(slots=True)
 class PlayedTurn:
-    """One turn: all that was said, what it amounts to, and what it earned."""
+    """One turn: the agents' answers, the joint result, and the reward."""
 
-    said: list[Said] = field(default_factory=list)
+    said: list[AgentAnswer] = field(default_factory=list)
     exhibit: Exhibit | None = None
     reward: float | None = None
     terms: dict[str, float] = field(default_factory=dict)
@@ -44,10 +44,10 @@ class PlayedTurn:
 
 @dataclass(slots=True)
 class Played:
-    """An episode that was watched.
+    """An episode.
 
     Attributes:
-        team: what people call the team.
+        team: display name of the team.
         problem: id of the problem.
         turns: in order.
     """
@@ -58,21 +58,21 @@ class Played:
 
     @property
     def reward(self) -> float | None:
-        """Return the reward of the whole episode, None where the sandbox failed or nothing could be tested."""
+        """Return the reward of the whole episode, None if the sandbox failed or nothing could be tested."""
         rewards = [turn.reward for turn in self.turns]
         return None if not rewards or None in rewards else float(sum(r for r in rewards if r is not None))
 
 
 class Show:
-    """Is told what to show, in order; each method does nothing unless it is overridden."""
+    """Receives the events to display, in order; each method does nothing unless it is overridden."""
 
     def asked(self, speech: Speech) -> None:
-        """An agent was told something and is about to write."""
+        """An agent was prompted and is about to write."""
 
     def wrote(self, speech: Speech, text: str) -> None:
-        """It wrote some more."""
+        """It has written more text."""
 
-    def said(self, speech: Speech, said: Said) -> None:
+    def said(self, speech: Speech, said: AgentAnswer) -> None:
         """It has finished."""
 
     def turned(self, number: int, turn: PlayedTurn) -> None:
@@ -83,14 +83,14 @@ class Show:
 
 
 def play(player: Player, title: str, problem: Any, seed: int, show: Show | None = None) -> Played:
-    """Play one episode on a problem, and return what happened.
+    """Play one episode on a problem, and return it.
 
     Args:
         player: the team.
-        title: what people call it.
+        title: display name of the team.
         problem: of the team's environment.
-        seed: of all draws; the same seed, the same episode.
-        show: is told while it happens.
+        seed: of all draws; the same seed gives the same episode.
+        show: receives the events while the episode is played.
     """
     show = show or Show()
     recording = _Recording(player, Played(title, problem.id), show)
@@ -100,9 +100,9 @@ def play(player: Player, title: str, problem: Any, seed: int, show: Show | None 
 
 
 class _Recording(Watcher):
-    """Keeps what happens, and passes it on in an order that can be read: one agent after the other.
+    """Records an episode, and forwards its events ordered by agent: one agent after the other.
 
-    Agents of one round may be drawn at the same time; what others write meanwhile waits for its turn.
+    The actions of one round may be sampled at the same time; the events of later agents are held back.
     """
 
     def __init__(self, player: Player, played: Played, show: Show) -> None:
@@ -114,15 +114,15 @@ class _Recording(Watcher):
     def asked(self, speech: Speech) -> None:
         self._open.append(speech)
         self._waiting[id(speech)] = []
-        self._tell(speech, lambda: self._show.asked(speech))
+        self._forward(speech, lambda: self._show.asked(speech))
 
     def wrote(self, speech: Speech, text: str) -> None:
-        self._tell(speech, lambda: self._show.wrote(speech, text))
+        self._forward(speech, lambda: self._show.wrote(speech, text))
 
     def said(self, speech: Speech, action: Action) -> None:
-        said = Said(speech.agent, speech.round, speech.prompt, action.text, len(action.ids), action.finish)
+        said = AgentAnswer(speech.agent, speech.round, speech.prompt, action.text, len(action.ids), action.finish)
         self._turn(speech.turn).said.append(said)
-        self._tell(speech, lambda: self._show.said(speech, said))
+        self._forward(speech, lambda: self._show.said(speech, said))
         if self._open and self._open[0] is speech:
             self._close()
         else:
@@ -141,14 +141,14 @@ class _Recording(Watcher):
             self.played.turns.append(self._turns[number])
         return self._turns[number]
 
-    def _tell(self, speech: Speech, tell: Callable[[], None]) -> None:
+    def _forward(self, speech: Speech, event: Callable[[], None]) -> None:
         if self._open and self._open[0] is speech:
-            tell()
+            event()
         else:
-            self._waiting[id(speech)].append(tell)
+            self._waiting[id(speech)].append(event)
 
     def _close(self) -> None:
-        """End the speech that is being shown, and show what the next one has been waiting to show."""
+        """End the speech that is displayed, and forward the events of the next one that were held back."""
         del self._waiting[id(self._open.pop(0))]
         if self._open:
             waiting = self._waiting[id(self._open[0])]
@@ -157,25 +157,25 @@ class _Recording(Watcher):
 
 
 def facts(turn: PlayedTurn) -> list[str]:
-    """Return what else the environment says of a turn, each with its name; untrusted text may be among it."""
+    """Return the details of a turn, each with its name; they may contain untrusted text."""
 
-    def said(value: object) -> str:
+    def text(value: object) -> str:
         return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
     return [
-        f"{key.replace('_', ' ')}: {said(value)}" for key, value in turn.details.items() if value not in ("", [], None)
+        f"{key.replace('_', ' ')}: {text(value)}" for key, value in turn.details.items() if value not in ("", [], None)
     ]
 
 
 def as_json(played: Played, labels: dict[str, str]) -> dict[str, Any]:
-    """Return an episode for machines."""
+    """Return an episode as JSON-like data."""
     import dataclasses
 
     return {**dataclasses.asdict(played), "reward": played.reward, "labels": labels}
 
 
 def typed_on_terminal() -> str:
-    """Return what somebody types, until the end of input (Ctrl-D)."""
+    """Return the text on standard input, until its end (Ctrl-D)."""
     if sys.stdin.isatty():
         sys.stderr.write("Type the problem; Ctrl-D on a line of its own ends it.\n")
     return sys.stdin.read()

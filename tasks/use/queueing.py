@@ -1,8 +1,8 @@
-"""Answers that were asked for together are drawn together: a queue in front of one engine, served by one thread.
+"""Dynamic batching: a queue in front of one engine, served by one thread.
 
-Whatever waits when the engine falls free becomes one batch: one call of the engine for all questions to agents with the
-same sampling, one play for all problems of the team.  A batch that fails is done again one by one, so that a question
-that cannot be answered spoils no other.
+All questions that wait when the engine becomes free are one batch: one call of the engine for all questions to agents
+with the same sampling settings, one play for all problems of the team.  If a batch fails, its questions are answered
+one by one, so that one bad question does not fail the others.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class FullError(RuntimeError):
-    """As many questions wait as may."""
+    """The queue is full."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a question: texts, why each ended (``stop`` or ``length``), and tokens read and written."""
+    """The answer to a question: texts, why each ended (``stop`` or ``length``), and tokens read and written."""
 
     texts: tuple[str, ...]
     finishes: tuple[str, ...]
@@ -40,18 +40,18 @@ class Answer:
 
 @dataclass(eq=False, slots=True)
 class Question:
-    """Something to be answered.
+    """A question to an agent or the team.
 
     Attributes:
-        sampling: the distribution it is drawn from.
+        sampling: the sampling settings.
         seed: of its draws.
-        agent: who is asked; empty: the team.
+        agent: name of the agent; empty: the team.
         prompt: token ids for an agent.
         problem: for the team.
-        n: answers of an agent.
-        wrote: is told what an agent writes, by the number of the answer; called in the serving thread.
-        done: is told the answer, or the error; called in the serving thread.
-        gone: nobody waits for it any more.
+        n: number of answers of an agent.
+        wrote: called with the number of an answer and each new piece of its text, in the serving thread.
+        done: called with the answer or the error, in the serving thread.
+        gone: the client has disconnected.
     """
 
     sampling: Sampling
@@ -66,24 +66,24 @@ class Question:
     begun: bool = field(default=False, init=False)
 
 
-class Desk:
-    """Takes questions and answers them in a thread of its own.
+class BatchQueue:
+    """Answers questions in a separate thread.
 
     Args:
-        make: makes the team, in the serving thread, where the processes of its sandbox belong.
-        most_waiting: questions that may wait.
+        make: creates the team, in the serving thread, which owns the processes of its sandbox.
+        most_waiting: length of the queue.
     """
 
     def __init__(self, make: Callable[[], Player], most_waiting: int) -> None:
         self._make = make
         self._waiting: queue.Queue[Question | None] = queue.Queue(most_waiting)
         self._ready: queue.Queue[Player | BaseException] = queue.Queue(1)
-        self._thread = threading.Thread(target=self._serve, name="desk", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="batch_queue", daemon=True)
         self.batches: list[int] = []
-        """How many questions each batch held."""
+        """Number of questions in each batch."""
 
     def open(self) -> Player:
-        """Start, and return the team once it is there; what keeps it from being there is raised."""
+        """Start, and return the team when it is ready; raises the error of ``make``."""
         self._thread.start()
         found = self._ready.get()
         if isinstance(found, BaseException):
@@ -94,7 +94,7 @@ class Desk:
         """Put a question into the queue.
 
         Raises:
-            FullError: as many wait as may.
+            FullError: the queue is full.
         """
         try:
             self._waiting.put_nowait(question)
@@ -102,7 +102,7 @@ class Desk:
             raise FullError(f"{self._waiting.maxsize} requests wait already; try again in a moment") from None
 
     def close(self) -> None:
-        """Answer what waits, then end."""
+        """Answer the waiting questions, then end."""
         self._waiting.put(None)
         self._thread.join()
 
@@ -142,7 +142,7 @@ class Desk:
             found = [error]
             if len(questions) > 1:
                 for question in questions:
-                    if question.begun:  # what was streamed cannot be taken back
+                    if question.begun:  # streamed text cannot be withdrawn
                         question.done(error)
                     else:
                         self._answer(ask, player, sampling, [question])
@@ -159,12 +159,12 @@ def _ask_agents(player: Player, sampling: Sampling, questions: Sequence[Question
     ]
     streams = [[TextStream(p) for _ in range(q.n)] for p, q in zip(policies, questions, strict=True)]
 
-    def heard(request: int, number: int, token: int) -> None:
+    def on_token(request: int, number: int, token: int) -> None:
         if text := streams[request][number].add(token):
             questions[request].begun = True
             questions[request].wrote(number, text)
 
-    player.engine.listener = heard
+    player.engine.listener = on_token
     try:
         found = player.engine.generate(requests, sampling)
     finally:
@@ -179,7 +179,7 @@ def _ask_agents(player: Player, sampling: Sampling, questions: Sequence[Question
     return answers
 
 
-class _Minutes(Watcher):
+class _Results(Watcher):
     """Keeps the last joint action of each episode, and counts tokens."""
 
     def __init__(self, roots: Sequence[Root]) -> None:
@@ -196,15 +196,15 @@ class _Minutes(Watcher):
 
 def _ask_team(player: Player, sampling: Sampling, questions: Sequence[Question]) -> list[Answer]:
     roots = [Root(q.problem, 1, PairedChance(q.seed, q.problem.id, 0)) for q in questions]
-    minutes = _Minutes(roots)
-    episodes = replace(player, sampling=sampling, watcher=minutes).play(roots).episodes()
+    results = _Results(roots)
+    episodes = replace(player, sampling=sampling, watcher=results).play(roots).episodes()
     answers = []
     for place, decisions in enumerate(episodes):
-        result = minutes.results[place]
+        result = results.results[place]
         assert result is not None, "every episode has a turn"
         joint_action, outcome = result
         text = player.environment.exhibit(outcome.state, joint_action).text
         read = sum(len(prompt) for decision in decisions for prompt in decision.prompts)
         written = sum(len(action.ids) for decision in decisions for action in decision.actions)
-        answers.append(Answer((text,), ("length" if minutes.cut[place] else "stop",), read, written))
+        answers.append(Answer((text,), ("length" if results.cut[place] else "stop",), read, written))
     return answers

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tasks.use.asking import Asked, ChatAsked
-from tasks.use.local_server import event, kind_of, told
+from tasks.use.local_server import event, kind_of, status_and_message
 from tasks.use.queueing import Answer, Question
 
 
@@ -61,13 +61,13 @@ class Reply:
         return event({**self._head, "object": self._object, "choices": [choice]})
 
 
-async def stream(question: Question, heard: asyncio.Queue[Any], reply: Reply) -> AsyncIterator[str]:
+async def stream(question: Question, events: asyncio.Queue[Any], reply: Reply) -> AsyncIterator[str]:
     """Yield a reply as server-sent events: agents token by token, the team's joint result once it is there."""
     try:
         for chunk in reply.begin():
             yield chunk
         while True:
-            found = await heard.get()
+            found = await events.get()
             if isinstance(found, Answer):
                 if question.problem is not None:
                     yield reply.piece(0, found.texts[0])
@@ -75,7 +75,7 @@ async def stream(question: Question, heard: asyncio.Queue[Any], reply: Reply) ->
                     yield chunk
                 break
             if isinstance(found, BaseException):
-                status, message = told(found)
+                status, message = status_and_message(found)
                 yield event({"error": {"message": message, "type": kind_of(status), "param": None, "code": status}})
                 break
             yield reply.piece(*found)

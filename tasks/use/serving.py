@@ -14,7 +14,7 @@ from tasks.use.choosing import Choice, problem_of_stranger
 from tasks.use.endpoint import make_app
 from tasks.use.local_server import address, listen, run
 from tasks.use.opening import opened
-from tasks.use.queueing import Desk
+from tasks.use.queueing import BatchQueue
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
@@ -51,13 +51,13 @@ def serve(
         def make() -> Player:
             return stack.enter_context(opened(params, choice))
 
-        desk = Desk(make, waiting)
-        player = desk.open()
+        batch_queue = BatchQueue(make, waiting)
+        player = batch_queue.open()
         agents = max(map(player.environment.agents, load_split(PROBLEMS, "train")), key=len)
         limits = Limits(max_tokens, body_kb)
-        app = make_app(player, agents, desk, lambda text: problem_of_stranger(params, text), limits, key)
+        app = make_app(player, agents, batch_queue, lambda text: problem_of_stranger(params, text), limits, key)
         ready(address(listening), [TEAM_MODEL, *agents])
         try:
             run(app, listening)
         finally:
-            desk.close()
+            batch_queue.close()

@@ -1,7 +1,7 @@
-"""An episode in the terminal: prompts, tokens as they come, the joint result in colours, tests, reward term by term.
+"""An episode in the terminal: prompts, tokens as they are sampled, the joint result, tests, reward term by term.
 
-Where the output is no terminal the same is written as plain lines.  What agents write is untrusted: nothing of it is
-obeyed as a command of the terminal or as markup.
+If the output is not a terminal, the same is written as plain lines.  Texts of agents are untrusted: terminal commands
+and markup in them have no effect.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.text import Text
 
 from pipeline_lib.environment_api.metrics import Metrics, describe
 from pipeline_lib.report.text import harmless
-from tasks.use.playing import Played, PlayedTurn, Said, Show, facts
+from tasks.use.playing import AgentAnswer, Played, PlayedTurn, Show, facts
 
 if TYPE_CHECKING:
     from pipeline_lib.play.watching import Speech
@@ -31,9 +31,9 @@ class TerminalShow(Show):
     """Writes an episode while it is played.
 
     Args:
-        console: where to.
+        console: the output.
         metrics: of the environment.
-        known: what other teams were told in the same place, which is not repeated.
+        known: prompts already shown for other teams, which are not repeated.
     """
 
     def __init__(self, console: Console, metrics: Metrics, known: set[str] | None = None) -> None:
@@ -55,7 +55,7 @@ class TerminalShow(Show):
     def wrote(self, speech: Speech, text: str) -> None:
         self._console.print(Text(harmless(text)), end="", soft_wrap=True)
 
-    def said(self, speech: Speech, said: Said) -> None:
+    def said(self, speech: Speech, said: AgentAnswer) -> None:
         cut = ", cut off" if said.finish == "length" else ""
         self._console.print(
             Text(f"{'' if said.text.endswith(chr(10)) else chr(10)}{said.tokens} tokens{cut}", style="dim")

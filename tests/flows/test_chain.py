@@ -26,7 +26,7 @@ from tasks.identity.stages import RUNTIME, STAGES
 from tasks.services.stage_proxy import ITSELF
 from tasks.use.choosing import ChoiceError, choose_problem, choose_team
 from tasks.use.offering import offers
-from tasks.use.page import Wanted, play_wanted
+from tasks.use.page import EpisodeRequest, play_episode
 from tests.flows.project import SMALL, call, change_settings, environment, make_project
 from tests.human_eval import HUMAN_EVAL
 from tests.test_docs_commands import ALL
@@ -202,14 +202,14 @@ def test_teams_and_problems_are_chosen_by_name_and_no_test_problem_is_played(
         with pytest.raises(ChoiceError):
             choose_team(params, words)
     with pytest.raises(ChoiceError, match="is a problem of the test split"):
-        play_wanted(Wanted(problem=splits["test"]["ids"][0]), print)
+        play_episode(EpisodeRequest(problem=splits["test"]["ids"][0]), print)
     found = offers(params)
     assert found["problems"] == splits["validation"]["ids"] and not found["missing"]
     assert {"selected", "base", "champion", "models/trained/team-0/step-00003"} <= {
         value for value, _ in found["teams"]
     }
     heard: list[dict[str, Any]] = []
-    play_wanted(Wanted(beside="base", seed=3), heard.append)
+    play_episode(EpisodeRequest(beside="base", seed=3), heard.append)
     assert [told["problem"] for told in heard if told["kind"] == "team"] == [splits["validation"]["ids"][0]] * 2
     assert [told["kind"] for told in heard].count("ended") == 2
     if json.loads((finished / "results/verdict.json").read_text())["verdict"] == "IMPROVED":
@@ -377,7 +377,7 @@ def test_changed_code_trains_again_and_changed_back_the_earlier_result_is_found(
     assert "would be stored under a wrong identity" in said and "code: pipeline_lib.training.loss: changed" in said
     assert ran(call(project, "dvc", "repro", "train@0", **server)) == {"train@0"}
     assert folder_digest(project / "models/trained/team-0") != before
-    loss.write_text(text.replace('"""', '"""Said in other words. ', 1) + "\n# and a comment\n")
+    loss.write_text(text.replace('"""', '"""AgentAnswer in other words. ', 1) + "\n# and a comment\n")
     said = call(project, "dvc", "repro", "train@0", **server)
     assert not ran(said) and "Stage 'train@0' is cached" in said
     assert folder_digest(project / "models/trained/team-0") == before

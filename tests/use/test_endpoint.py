@@ -19,7 +19,7 @@ from pipeline_lib.rollouts.engine import EngineError, Request
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from tasks.use.asking import Limits
 from tasks.use.endpoint import make_app
-from tasks.use.queueing import Answer, Desk, FullError, Question
+from tasks.use.queueing import Answer, BatchQueue, FullError, Question
 from tests.served import served as serving
 from tests.training.conftest import SAMPLING, Agree, Toy, make_team
 
@@ -42,7 +42,7 @@ def make_player(turns: int = 1) -> Player:
 @dataclass
 class Served:
     port: int
-    desk: Desk
+    batch_queue: BatchQueue
     client: openai.OpenAI = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,12 +61,12 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    desk = Desk(lambda: make_player(turns=2), most_waiting=64)
-    player = desk.open()
-    app = make_app(player, ("one", "two"), desk, toy, Limits(max_tokens=8, body_kb=4, answers=3), KEY)
+    batch_queue = BatchQueue(lambda: make_player(turns=2), most_waiting=64)
+    player = batch_queue.open()
+    app = make_app(player, ("one", "two"), batch_queue, toy, Limits(max_tokens=8, body_kb=4, answers=3), KEY)
     with serving(app) as port:
-        yield Served(port, desk)
-    desk.close()
+        yield Served(port, batch_queue)
+    batch_queue.close()
 
 
 def chat(served: Served, model: str, text: str, **options: Any) -> Any:
@@ -192,24 +192,24 @@ class Gate:
 def test_what_waits_is_drawn_together_a_failure_spoils_no_other_and_too_many_are_turned_away():
     player = make_player()
     gate: Any = Gate(player)
-    desk = Desk(lambda: replace(player, engine=gate), most_waiting=4)
-    desk.open()
+    batch_queue = BatchQueue(lambda: replace(player, engine=gate), most_waiting=4)
+    batch_queue.open()
     found: dict[int, Answer | BaseException] = {}
     prompt = player.team.policy_of("one").encode("pick red left")
 
     def question(seed: int) -> Question:
         return Question(player.sampling, seed, lambda answer: found.__setitem__(seed, answer), "one", prompt)
 
-    desk.ask(question(1))
+    batch_queue.ask(question(1))
     assert gate.entered.wait(60)
     gone = question(5)
     for asked in (question(2), question(13), question(3), gone):
-        desk.ask(asked)
+        batch_queue.ask(asked)
     with pytest.raises(FullError, match="4 requests wait already"):
-        desk.ask(question(6))
+        batch_queue.ask(question(6))
     gone.gone = True
     gate.open.set()
-    desk.close()
-    assert desk.batches == [1, 3, 1, 1, 1], "the three that wait at once; then one by one, since one failed"
+    batch_queue.close()
+    assert batch_queue.batches == [1, 3, 1, 1, 1], "the three that wait at once; then one by one, since one failed"
     assert set(found) == {1, 2, 3, 13}
     assert str(found[13]) == "thirteen" and all(isinstance(found[seed], Answer) for seed in (1, 2, 3))

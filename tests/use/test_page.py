@@ -25,7 +25,7 @@ from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.sandbox.make import make_executor
 from pipeline_lib.settings.sandbox import ProcessSandbox
 from tasks.use.choosing import ChoiceError
-from tasks.use.page import Tell, Wanted, make_page
+from tasks.use.page import EpisodeRequest, SendEvent, make_page
 from tasks.use.page_events import PageShow
 from tasks.use.playing import play
 from tests.flows.browser import browser
@@ -50,7 +50,7 @@ class Writers(Scripted):
         return [Action((8,), (-1.0,), text, "stop")] * request.n
 
 
-def coding(wanted: Wanted, tell: Tell) -> None:
+def coding(wanted: EpisodeRequest, tell: SendEvent) -> None:
     """Play what was typed with two teams."""
     if not wanted.typed:
         raise ChoiceError("nothing was typed")
@@ -150,7 +150,7 @@ def test_what_cannot_be_played_is_told_with_its_reason_and_the_next_episode_play
 
 
 def test_a_fault_of_the_program_is_told_without_its_words_which_stand_in_the_log(caplog: pytest.LogCaptureFixture):
-    def faulty(wanted: Wanted, tell: Tell) -> None:
+    def faulty(wanted: EpisodeRequest, tell: SendEvent) -> None:
         raise RuntimeError("a secret path")
 
     with served(make_page(KEY, faulty, offered)) as port:
@@ -163,7 +163,7 @@ def test_a_fault_of_the_program_is_told_without_its_words_which_stand_in_the_log
 def test_one_episode_at_a_time_and_a_page_that_is_closed_ends_its_own():
     entered, ended = threading.Event(), threading.Event()
 
-    def endless(wanted: Wanted, tell: Tell) -> None:
+    def endless(wanted: EpisodeRequest, tell: SendEvent) -> None:
         entered.set()
         try:
             while not ended.wait(0.01):

@@ -31,7 +31,7 @@ from pipeline_lib.sandbox.make import make_executor
 from pipeline_lib.settings.load import validate_params
 from pipeline_lib.settings.sandbox import ProcessSandbox
 from tasks.use.choosing import problem_of_stranger
-from tasks.use.playing import Played, PlayedTurn, Said, Show, as_json, play
+from tasks.use.playing import AgentAnswer, Played, PlayedTurn, Show, as_json, play
 from tasks.use.showing import TerminalShow, side_by_side
 from tests.play.engines import Scripted
 from tests.training.conftest import SAMPLING, TOYS, Agree, make_team
@@ -57,7 +57,7 @@ class Heard(Show):
     def wrote(self, speech: Speech, text: str) -> None:
         self.calls.append(("wrote", speech.agent, text))
 
-    def said(self, speech: Speech, said: Said) -> None:
+    def said(self, speech: Speech, said: AgentAnswer) -> None:
         self.calls.append(("said", speech.agent, said.text))
 
     def turned(self, number: int, turn: PlayedTurn) -> None:

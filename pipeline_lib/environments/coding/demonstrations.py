@@ -49,7 +49,7 @@ class CodingDemonstration(Demonstration):
     mistake: str
 
 
-#: Generated problems that are demonstrated in place of problems that nobody demonstrates.
+#: Number of generated problems that are demonstrated in place of problems without demonstrations.
 OTHERS = 512
 
 
@@ -91,9 +91,9 @@ def write_functions(recipe: Recipe, convention: str) -> dict[str, str]:
         "list": (helper_source(f"[{mapped} for x in xs if {condition}]"), f"{HELPER}(xs)"),
         # the helper filters, the main function maps and reduces
         "keep": (helper_source(f"[x for x in xs if {condition}]"), f"[{mapped} for x in {HELPER}(xs)]"),
-        # the helper says which items to choose, the main function does the rest
+        # the helper is the condition for keeping an item, the main function does the rest
         "pred": (helper_source(condition, "x"), f"[{mapped} for x in xs if {HELPER}(x)]"),
-        # the helper says which items to leave out, the main function does the rest
+        # the helper is the condition for dropping an item, the main function does the rest
         "skip": (helper_source(f"not ({condition})", "x"), f"[{mapped} for x in xs if not {HELPER}(x)]"),
     }[convention]
     return {HELPER: helper, ENTRY_POINT: main_source(recipe, chosen)}
@@ -104,11 +104,11 @@ def plant(mistake: str, recipe: Recipe, role: str, convention: str, rng: random.
 
     Args:
         mistake: a key of `MISTAKES`: another concept, a constant off by one, a lost bracket or colon, a lost
-            ``return``, or a function's name that nobody else uses.
-        recipe: what is to be solved.
-        role: whose action it is.
+            ``return``, or a wrong function name.
+        recipe: of the problem.
+        role: of the action.
         convention: how the work is shared.
-        rng: where in the action the mistake is made.
+        rng: draws the place of the mistake.
     """
     if mistake in ("concept", "constant"):
         return _misread(recipe, role, convention, mistake == "constant", rng)
@@ -136,9 +136,9 @@ def _action(recipe: Recipe, role: str, convention: str) -> str:
 
 
 def _misread(recipe: Recipe, role: str, convention: str, by_one: bool, rng: random.Random) -> str:
-    """Return the action for the recipe with one piece exchanged, or its constant off by one, where that shows.
+    """Return the action for the recipe with one piece replaced, or its constant off by one, if that changes the action.
 
-    Where no constant shows in the action (the main function of convention ``list``), a piece is exchanged.
+    If no constant occurs in the action (the main function of convention ``list``), a piece is replaced.
     """
     right = _action(recipe, role, convention)
     fields = ("filters", "maps", "reductions")

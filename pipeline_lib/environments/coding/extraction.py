@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 
 from pipeline_lib.environments.coding.scopes import bindings, import_name, module_references, walk_own
 
-#: Longest text that is looked at, in characters; far above what a model writes in one action.
+#: Longest text that is parsed, in characters; far above the length of an action.
 MAX_TEXT = 65_536
 #: Characters that are parsed in search of code among broken code and prose; about a second's work, rarely needed.
 MAX_SEARCH = 1_000_000
 
-#: What warnings call an agent's text.  Invalid escapes in its strings are its own affair; the filter is set once,
-#: because setting and restoring filters around every parse would not be safe with threads.
+#: File name of an agent's text in warnings.  Warnings about invalid escapes in it are ignored; the filter is set once,
+#: because setting and restoring filters around every parse would not be thread-safe.
 _FILE = "<agent>"
 warnings.filterwarnings("ignore", module=re.escape(_FILE))
 
@@ -66,8 +66,8 @@ def extract(text: str, wanted: Iterable[str] = ()) -> Extracted:
     """Return the Python in ``text``.
 
     Args:
-        text: what an agent wrote: code, code in markdown fences, code among prose, or no code at all.
-        wanted: names that whoever loads the program will ask for; what they need is kept.
+        text: of an agent: code, code in markdown fences, code among prose, or no code at all.
+        wanted: names that the program must define; statements that they need are kept.
     """
     if len(text) > MAX_TEXT:
         return Extracted((), ParseError(1, 1, f"the text is longer than {MAX_TEXT} characters"))
@@ -180,7 +180,7 @@ def _without_tests(statements: Sequence[ast.stmt], wanted: set[str]) -> list[ast
 
 
 def _is_constant(statement: ast.stmt) -> bool:
-    """Tell whether this is an assignment that calls nothing."""
+    """Return whether this is an assignment without a call."""
     assigns = isinstance(statement, ast.Assign) or (
         isinstance(statement, ast.AnnAssign) and statement.value is not None
     )
@@ -188,7 +188,7 @@ def _is_constant(statement: ast.stmt) -> bool:
 
 
 def _is_main_guard(statement: ast.stmt) -> bool:
-    """Tell whether this is ``if __name__ == ...``."""
+    """Return whether this is ``if __name__ == ...``."""
     return isinstance(statement, ast.If) and any(
         isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test)
     )

@@ -23,24 +23,24 @@ _INVITATION = "Write it again, improved:\n"
 
 
 def next_observation(first: str, action: str, notes: Sequence[str]) -> str:
-    """Return what an agent sees in a later turn.
+    """Return an agent's observation in a later turn.
 
     Args:
         first: its observation in the first turn.
-        action: the text it wrote last.
-        notes: what it is told of that, a line each; none with plain feedback.
+        action: its last text.
+        notes: feedback on this text, a line each; none with plain feedback.
     """
     lines = [first.rstrip("\n"), "", "Your code:", action.strip()[:MAX_OWN_TEXT], ""]
     return "\n".join([*lines, *(f"- {note}" for note in notes), _INVITATION])
 
 
 def notes_for(role: Role, program: Program, visible: Verdict | None) -> tuple[str, ...]:
-    """Return what the agent in ``role`` is told of the program, a line each.
+    """Return the feedback on the program for the agent in ``role``, a line each.
 
     Args:
-        role: the agent's own.
-        program: the joined program.
-        visible: the sandbox's verdict on the visible tests, from a process that saw no others; None without any.
+        role: the agent's role.
+        program: the joint program.
+        visible: the sandbox's verdict on the visible tests, from a process without other tests; None if there are none.
     """
     notes = []
     if role.error is not None:
@@ -54,16 +54,16 @@ def notes_for(role: Role, program: Program, visible: Verdict | None) -> tuple[st
         notes += _about_helper(program)
     if visible is not None:
         notes.append(f"tests passed: {visible.passed} of {visible.total}")
-        # Code that does not parse, or is not there, explains every failure.
+        # Code that is missing or does not parse explains every failure.
         if program.parses and all(other.defined for other in program.roles):
             notes += _about_failures(visible)
     return tuple(notes)
 
 
-def one_line(text: str, limit: int = MAX_QUOTE) -> str:
-    """Return untrusted text as one line of printable characters, cut at ``limit``."""
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[: 4 * limit]).split())
-    return line if len(line) <= limit else line[: limit - 3] + "..."
+def one_line(text: str) -> str:
+    """Return untrusted text as one line of printable characters, cut to `MAX_QUOTE`."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[: 4 * MAX_QUOTE]).split())
+    return line if len(line) <= MAX_QUOTE else line[: MAX_QUOTE - 3] + "..."
 
 
 def _about_helper(program: Program) -> list[str]:

@@ -115,7 +115,7 @@ class Program:
 
     @property
     def parses(self) -> bool:
-        """Tell whether everything the agents wrote was understood."""
+        """Return whether everything the agents wrote was understood."""
         return all(role.error is None for role in self.roles)
 
     @property
@@ -216,7 +216,7 @@ def _role(extracted: Extracted, function: str) -> Role:
 
 
 def _returns_value(node: ast.AST | None) -> bool:
-    """Tell whether a definition can give its caller anything but None; what is not a function gets the benefit."""
+    """Return whether a definition can give its caller anything but None; what is not a function gets the benefit."""
     if isinstance(node, ast.Lambda):
         return not _is_none(node.body)
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -151,5 +151,5 @@ def make_reward(settings: CodingReward, team: Team) -> Reward:
 
 
 def total(terms: Mapping[str, float]) -> float:
-    """Return the reward that terms amount to; nobody adds them up in another way."""
+    """Return the sum of the terms, which is the reward."""
     return float(sum(terms.values()))

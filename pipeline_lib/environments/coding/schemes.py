@@ -194,7 +194,7 @@ class _Reading:
         return "fallback" if not skips and (compares or used) else "strategy_filter"
 
     def _calls_twice(self) -> bool:
-        """Tell whether two calls can both happen on the way to one answer."""
+        """Return whether two calls can both happen on the way to one answer."""
         sides = [self._sides(use) for use in self._uses]
         return any(
             not any((condition, not side) in second for condition, side in first)
@@ -215,7 +215,7 @@ class _Reading:
         return sides
 
     def _is_processed(self, use: ast.AST) -> bool:
-        """Tell whether a call's value or its arguments are more than passed on."""
+        """Return whether a call's value or its arguments are more than passed on."""
         call = self._function.parents[id(use)]
         if not isinstance(call, ast.Call) or call.func is not use:
             return True
@@ -225,7 +225,7 @@ class _Reading:
         return any(not isinstance(argument, (ast.Name, ast.Constant, ast.Starred)) for argument in call.args)
 
     def _is_worked_on(self, value: ast.AST) -> bool:
-        """Tell whether a name that holds the helper's value is more than passed on."""
+        """Return whether a name that holds the helper's value is more than passed on."""
         return not isinstance(self._function.parents[id(value)], (ast.Return, ast.Assign, ast.AnnAssign))
 
     def _is_about_value(self, node: ast.AST) -> bool:
@@ -263,7 +263,7 @@ def _nothing(test: ast.expr) -> bool | None:
 
 
 def _is_trivial(nodes: Sequence[ast.AST]) -> bool:
-    """Tell whether a branch answers with a name, a constant or a display of such, or raises: an edge case."""
+    """Return whether a branch answers with a name, a constant or a display of such, or raises: an edge case."""
     working = (ast.Call, ast.BinOp, ast.Subscript, ast.Compare, ast.IfExp, ast.BoolOp, ast.If, *_COMPREHENSIONS)
     return all(
         isinstance(node, ast.Raise) or not any(isinstance(inner, working) for inner in ast.walk(node)) for node in nodes

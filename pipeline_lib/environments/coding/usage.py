@@ -53,7 +53,7 @@ def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.Name, ast.expr]]
 
 
 class MainModule:
-    """The statements of whoever calls the helper: its functions, and the names that mean the helper.
+    """The statements of the code that calls the helper: its functions, and the names that refer to the helper.
 
     Attributes:
         aliases: module-level names that mean the helper, its own name included.
@@ -139,7 +139,7 @@ class MainFunction:
         return {n.id for n in self.nodes if isinstance(n, ast.Name) and id(n) in self.module.own}
 
     def is_helper(self, node: ast.AST) -> bool:
-        """Tell whether a node is a name that means the helper."""
+        """Return whether a node is a name that means the helper."""
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             return False
         return node.id in (self.module.aliases if id(node) in self.module.own else self._aliases)
@@ -159,7 +159,7 @@ class MainFunction:
                 yield True
 
     def _is_thrown_away(self, call: ast.Call) -> bool:
-        """Tell whether a call stands by itself, or is only given to names that nobody reads."""
+        """Return whether a call stands by itself, or is only given to names that nobody reads."""
         parent = self.parents[id(call)]
         if isinstance(parent, ast.Expr):
             return True

@@ -11,7 +11,7 @@ _STRUCTURE = "the required functions are defined and return a value"
 _SYNTAX = "everything that the agents wrote is valid Python"
 _TESTS = "share of the hidden tests passed"
 
-#: The terms of each reward of ours.
+#: The terms of each built-in reward.
 TERMS = {
     "sound": {
         "structure": _STRUCTURE,
@@ -28,5 +28,5 @@ TERMS = {
     },
 }
 
-#: The term that both pay for working together: a single agent has nobody to call.
+#: The term of both rewards for cooperation; a single agent has no other agent's function to call.
 OF_TEAMS = ("cooperation",)

@@ -28,7 +28,7 @@ _HARMLESS = frozenset(dir(builtins)) - {"delattr", "eval", "exec", "next", "seta
 
 
 def is_thin_wrapper(module: MainModule, entry_point: str) -> bool:
-    """Tell whether the entry point adds nothing to the helper; see the module's docstring."""
+    """Return whether the entry point adds nothing to the helper; see the module's docstring."""
     return _wraps(module, entry_point, frozenset())
 
 
@@ -50,7 +50,7 @@ def _wraps(module: MainModule, name: str, seen: frozenset[str]) -> bool:
 
 
 def _is_wrapped(function: MainFunction, value: ast.expr, seen: frozenset[str]) -> bool:
-    """Tell whether an expression is the helper's value for the function's unchanged arguments."""
+    """Return whether an expression is the helper's value for the function's unchanged arguments."""
     match value:
         case ast.IfExp(body=yes, orelse=no):
             return _is_wrapped(function, yes, seen) and _is_wrapped(function, no, seen)
@@ -68,7 +68,7 @@ def _is_wrapped(function: MainFunction, value: ast.expr, seen: frozenset[str]) -
 
 
 def _is_passed_through(function: MainFunction, argument: ast.expr) -> bool:
-    """Tell whether an argument is a constant, a module-level name, or an unchanged parameter."""
+    """Return whether an argument is a constant, a module-level name, or an unchanged parameter."""
     match argument:
         case ast.Constant():
             return True
@@ -102,7 +102,7 @@ def _times_bound(function: MainFunction, name: str) -> int:
 
 
 def _is_changed(function: MainFunction, name: str) -> bool:
-    """Tell whether the object behind a local name may be changed in place."""
+    """Return whether the object behind a local name may be changed in place."""
     for node in function.nodes:
         changed: list[ast.expr] = []
         match node:

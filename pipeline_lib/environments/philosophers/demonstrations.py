@@ -65,7 +65,7 @@ def _written(
     actions: np.ndarray,
     rng: np.random.Generator,
 ) -> list[Demonstration]:
-    """Return what one philosopher of every unfinished episode saw and did."""
+    """Return observation and action of one philosopher of every unfinished episode."""
     board = Board(table)
     found = []
     for column in np.flatnonzero(~table.done).tolist():
@@ -73,6 +73,6 @@ def _written(
         labels = scenarios[column].labels
         view = board.view(seat, column, labels[seat] if labels else None)
         if view.eating:
-            continue  # nobody is asked while eating
+            continue  # eating philosophers do not act
         found.append(Demonstration(text.compact(view), text.LETTERS[int(actions[seat, column])]))
     return found

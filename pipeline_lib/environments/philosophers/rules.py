@@ -117,11 +117,11 @@ def _grant(table: Table, left: Bools, right: Bools, ask_left: Bools, ask_right: 
     n = graph.philosophers
     free = ~forks_taken(graph, all_hands(left, right))
     ask_left, ask_right = ask_left & free[graph.left_index], ask_right & free[graph.right_index]
-    nobody = np.int8(127)
+    none = np.int8(127)
     rank = np.empty((2 * n + 1, table.batch), np.int8)
-    np.copyto(rank[:n], np.where(ask_left, table.priority, nobody))
-    np.copyto(rank[n : 2 * n], np.where(ask_right, table.priority, nobody))
-    rank[2 * n] = nobody
+    np.copyto(rank[:n], np.where(ask_left, table.priority, none))
+    np.copyto(rank[n : 2 * n], np.where(ask_right, table.priority, none))
+    rank[2 * n] = none
     best = rank[graph.hands[:, 0]]
     for column in range(1, graph.hands.shape[1]):
         best = np.minimum(best, rank[graph.hands[:, column]])

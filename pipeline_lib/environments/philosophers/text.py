@@ -1,4 +1,4 @@
-"""What a philosopher is shown: rules, what it sees of the table, and how to answer.
+"""The observation of a philosopher: rules, what it sees of the table, and how to answer.
 
 Two forms.  ``compact`` is a line of single letters for the embedded model, answered by one letter::
 

@@ -2,7 +2,7 @@
 
 from pipeline_lib.environments.philosophers.metrics import METRICS
 
-#: The terms of the rewards of ours; the library of terms (`rewards.TERMS`) may be weighted in any way.
+#: The terms of the built-in rewards; the library of terms (`rewards.TERMS`) may be weighted in any way.
 TERMS = {
     "meals": "meals as a share of the most possible; the sound reward discounts them by up to a half for unfairness",
     "fair_meals": "meals as a share of the most possible, discounted by up to a half for unfairness",

@@ -17,7 +17,7 @@ def next_observation(first: str, action: str, notes: Sequence[str]) -> str:
     Args:
         first: its observation in the first turn.
         action: the text it wrote last.
-        notes: what it is told of that, a line each; none with plain feedback.
+        notes: feedback on this text, a line each; none with plain feedback.
     """
     lines = [first.rstrip("\n"), "", "Your text:", action.strip()[:MAX_OWN_TEXT], ""]
     return "\n".join([*lines, *(f"- {note}" for note in notes), "Write it again, improved:\n"])

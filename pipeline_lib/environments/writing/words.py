@@ -1,6 +1,6 @@
 """What the names of reward terms mean, for the report."""
 
-#: The terms of each reward of ours.
+#: The terms of each built-in reward.
 TERMS = {
     "sound": {
         "coverage": "facts that are told",

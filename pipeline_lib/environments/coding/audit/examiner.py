@@ -1,4 +1,4 @@
-"""The audit of a coding reward: its ladder, its pay without passed tests, and its pay for pretended teamwork."""
+"""The audit of a coding reward: the ladder, the reward without passed tests, and the reward for pretended teamwork."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pipeline_lib.environments.coding.problems.problem import CodingProblem
 
 
 class CodingExaminer(ScriptedExaminer):
-    """Plays scripted programs, asks what the reward pays for form and for pretending, and trains in miniature.
+    """Plays scripted programs, checks the reward of form and of pretended teamwork, and trains in miniature.
 
-    Of an episode of several turns the first is looked at.  Problems without a reference solution are used for the
-    degenerate teams only.
+    Only the first turn of an episode is played.  Problems without a reference solution are used for the degenerate
+    teams only.
     """
 
     wanted, words = "tests_passed", "tests passed"
     turns = 1
 
     def teams(self, environment: Environment[CodingProblem, Any], problem: Any, other: Any) -> Teams:
-        """Return programs whose worth is known."""
+        """Return programs of known quality."""
         return teams(problem, other, environment.agents(problem), environment)
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
@@ -64,9 +64,9 @@ def _reference_passes(played: ScriptedPlay) -> Check:
 
 
 def _form(rungs: Sequence[Rung]) -> Check:
-    """Ask how much of what the reference earns is paid for without solving anything.
+    """Check which share of the reference's reward a team gets without solving anything.
 
-    The best policy may still be the reference; but where nearly everything is paid for form, noise hides the rest.
+    The best policy may still be the reference; but if nearly all of the reward is for form, noise hides the rest.
     """
     by_name = {rung.name: rung for rung in rungs}
     degenerate = [r for r in rungs if r.role == "degenerate"]
@@ -84,7 +84,7 @@ def _form(rungs: Sequence[Rung]) -> Check:
 
 
 def _teamwork(rungs: Sequence[Rung]) -> Check:
-    """Ask whether it pays to pretend that a helper is needed."""
+    """Check whether a team that only pretends to need its helper gets more reward."""
     by_name = {rung.name: rung for rung in rungs}
     solo, shows = by_name.get("solo"), [by_name[name] for name in SHOWS if name in by_name]
     if solo is None or not shows:

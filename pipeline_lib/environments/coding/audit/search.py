@@ -37,15 +37,15 @@ Floats = npt.NDArray[np.float64]
 #: Problems on which every pair of the menu is run; the programs are as many as these times the pairs (over 60).
 PROBLEMS = 6
 
-#: Pairs that learn, joint actions that are compared, updates, and the size of a step.
-PUPILS, GROUP, UPDATES, RATE = 16, 8, 400, 0.2
+#: Number of learning pairs, group size, updates, and learning rate.
+LEARNERS, GROUP, UPDATES, RATE = 16, 8, 400, 0.2
 
 
 def menu(problem: CodingProblem, other: CodingProblem) -> tuple[dict[str, str], dict[str, str]]:
     """Return the functions that the helper and the main agent can choose from, by name.
 
     Args:
-        problem: what is to be solved; it must have a reference solution.
+        problem: a problem with a reference solution.
         other: another problem, whose helper is the wrong one.
     """
     entry = problem.entry_point
@@ -65,7 +65,7 @@ def menu(problem: CodingProblem, other: CodingProblem) -> tuple[dict[str, str], 
 
 
 def search_menu(environment: Environment[CodingProblem, Any], problems: Sequence[CodingProblem], seed: int) -> Check:
-    """Run every pair of the menu on some problems, and let pairs learn from what they earn.
+    """Run every pair of the menu on some problems, and let pairs learn from their rewards.
 
     Returns:
         ``search``: FAIL if a joint choice that leaves half of the tests earns as much as any, or if the pairs that
@@ -103,7 +103,7 @@ def search_menu(environment: Environment[CodingProblem, Any], problems: Sequence
         )
         return Check("search", found.status, sentence, numbers, "give the hidden tests more weight.")
     story = (
-        f"Of {mean.size} pairs of functions the reward likes {team} best; {PUPILS} pairs of agents that learned to "
+        f"Of {mean.size} pairs of functions the reward likes {team} best; {LEARNERS} pairs of agents that learned to "
         f"choose end with {earns:.3f} of at most {found.best:.3f} and {does:.0%} of the tests passed"
     )
     stuck = does < DOUBTFUL * found.most
@@ -114,16 +114,16 @@ def learn(rewards: Floats, seed: int) -> list[tuple[int, int]]:
     """Let pairs of agents learn to choose, and return what each pair chooses most often in the end.
 
     Args:
-        rewards: (P, H, M), what each choice of helper and main function earns on each problem.
+        rewards: (P, H, M), reward of each choice of helper and main function on each problem.
         seed: seed of all draws.
     """
     rng = np.random.default_rng([seed, 30])
     problems, helpers, mains = rewards.shape
-    logits = np.zeros((PUPILS, helpers)), np.zeros((PUPILS, mains))
+    logits = np.zeros((LEARNERS, helpers)), np.zeros((LEARNERS, mains))
     for _ in range(UPDATES):
         chances = [_softmax(own) for own in logits]
-        chosen = [(rng.random((PUPILS, GROUP, 1)) > p.cumsum(axis=1)[:, None, :-1]).sum(axis=2) for p in chances]
-        earned = rewards[rng.integers(problems, size=(PUPILS, 1)), chosen[0], chosen[1]]  # (PUPILS, GROUP)
+        chosen = [(rng.random((LEARNERS, GROUP, 1)) > p.cumsum(axis=1)[:, None, :-1]).sum(axis=2) for p in chances]
+        earned = rewards[rng.integers(problems, size=(LEARNERS, 1)), chosen[0], chosen[1]]  # (LEARNERS, GROUP)
         spread = earned.std(axis=1, keepdims=True)
         advantages = np.divide(
             earned - earned.mean(axis=1, keepdims=True), spread, out=np.zeros_like(earned), where=spread > 1e-9
@@ -147,7 +147,7 @@ def _run(
                 actions.append((helper, main))
     outcomes = environment.step(states, actions)
     shape = (len(problems), len(helpers), len(mains))
-    # A program that the sandbox lost earned nothing, which can only make its pair look worse than it is.
+    # A program without a verdict counts as reward 0, so its pair can only be underestimated.
     rewards = np.array([outcome.reward or 0.0 for outcome in outcomes]).reshape(shape)
     passed = np.array([outcome.metrics.get("tests_passed", 0.0) for outcome in outcomes]).reshape(shape)
     return rewards, passed, (list(helpers), list(mains))

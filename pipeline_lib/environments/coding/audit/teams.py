@@ -20,10 +20,10 @@ TOKEN = f"def {HELPER}(*args, **kwargs):\n    return 42\n"
 
 CONSTANTS = {"constant_none": "None", "constant_zero": "0", "constant_true": "True", "constant_empty": "[]"}
 
-#: Teams that are right on some inputs only, by chance on one of so many.
+#: Teams that are right on about one of this many inputs.
 PARTLY_RIGHT = {"half_right": 2, "rarely_right": 4}
 
-#: Ways to make a show of needing a helper that is not needed: what the helper is, and the check of its value.
+#: Ways to pretend that a helper is needed: the helper, and the check of its value.
 SHOWS = {
     "solo_useless_call": (IDENTITY, "str(value) is None"),
     "solo_unless_none": (IDENTITY, "value is None"),
@@ -39,10 +39,10 @@ def teams(
     """Return the joint actions of all scripted teams on a problem: role and a text per agent.
 
     Args:
-        problem: what is to be solved.
+        problem: the problem.
         other: another problem, whose helper is the wrong one.
         agents: the environment's agents, one or two.
-        environment: shows the observations, for the team that copies them.
+        environment: gives the observations, for the team that copies them.
     """
     entry = problem.entry_point
     state = environment.start(problem)
@@ -79,7 +79,7 @@ def constant(function: str, value: str) -> str:
 
 
 def wrapper(entry: str) -> str:
-    """Return a main function that only hands on what the helper says."""
+    """Return a main function that only returns the helper's value."""
     return f"def {entry}(*args, **kwargs):\n    return {HELPER}(*args, **kwargs)\n"
 
 
@@ -123,7 +123,7 @@ def partly(problem: CodingProblem, every: int) -> str:
 
 
 def show(problem: CodingProblem, gives_up: str) -> str:
-    """Return one action that solves the problem alone, and returns None if a check of its helper's value says so."""
+    """Return one action that solves the problem alone, but returns None if a check of its helper's value is true."""
     entry = problem.entry_point
     inner = re.sub(rf"\b{re.escape(entry)}\b", "solve_alone", alone(problem))
     return (

@@ -2,7 +2,7 @@
 
 Each kind is defined once, as a phrase for observations and an expression for programs; demonstrations, reference
 solutions and tests all use these expressions.  Filters and maps act on one integer ``x``, reductions on a non-empty
-list ``ys`` of at least two integers.  This module does not define what an agent is shown.
+list ``ys`` of at least two integers.  This module does not define observations.
 """
 
 from __future__ import annotations

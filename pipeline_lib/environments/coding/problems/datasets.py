@@ -153,7 +153,7 @@ def _mbpp_problem(row: Fields, settings: DatasetProblems) -> CodingProblem:
 
 
 def _seen(asserts: Sequence[str], visible: str, name: str) -> list[str]:
-    """Return the tests as published that are among the visible ones."""
+    """Return the published tests that are among the visible ones."""
     bodies = [as_check(test, name).partition("\n")[2].rstrip("\n") for test in asserts]
     return [test for test, body in zip(asserts, bodies, strict=True) if body in visible]
 

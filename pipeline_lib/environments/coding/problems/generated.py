@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environments.coding.problems.concepts import FILTERS, REDUCTIONS, Piece, pieces
-from pipeline_lib.environments.coding.problems.inputs import MISHAPS, choose_inputs
+from pipeline_lib.environments.coding.problems.inputs import PROGRAM_ERRORS, choose_inputs
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.problems.recipe import ENTRY_POINT, HELPER, Recipe, draw
 from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_distinct, split_of
@@ -28,8 +28,8 @@ from pipeline_lib.storage import digest
 if TYPE_CHECKING:
     from pipeline_lib.environments.coding.settings import GeneratedProblems
 
-#: What the roles of a pair are not told.
-_PARTLY_TOLD = {"helper": ("reductions", REDUCTIONS), "main": ("filters", FILTERS)}
+#: The part of a recipe that is not in the observation of each role of a pair.
+_HIDDEN_PARTS = {"helper": ("reductions", REDUCTIONS), "main": ("filters", FILTERS)}
 
 
 def generate(settings: GeneratedProblems) -> dict[str, list[CodingProblem]]:
@@ -58,14 +58,14 @@ def draw_problems(
 
     Args:
         split: ``train``, ``validation`` or ``test``; only its families are used.
-        size: how many.
-        levels: levels to draw from; they take turns, so that each has its share.
+        size: number of problems.
+        levels: levels to draw from, in turn, so that each has the same share.
         seed: fixes which split a family belongs to.
-        rng: where draws come from; by default one that follows from ``seed``.
+        rng: random numbers; by default seeded from ``seed``.
         tests: numbers of visible and hidden tests.
 
     Raises:
-        ValueError: there are not so many; the message says how many were found.
+        ValueError: there are fewer; the message gives their number.
     """
     rng = rng or random.Random(digest(["problems", seed, split]))
     seen: set[str] = set()
@@ -77,7 +77,7 @@ def draw_problems(
             return None
         seen.add(recipe.name)
         problem = make_problem(recipe, *tests)
-        if problem is None or not all(_leaves_open(role, recipe, problem, known_open) for role in _PARTLY_TOLD):
+        if problem is None or not all(_leaves_open(role, recipe, problem, known_open) for role in _HIDDEN_PARTS):
             return None
         return problem
 
@@ -96,8 +96,8 @@ def recipe_of(problem: CodingProblem) -> Recipe:
 def make_problem(recipe: Recipe, visible: int, hidden: int) -> CodingProblem | None:
     """Return a problem with tests, or None when the recipe is degenerate.
 
-    Degenerate is what no inputs can be found for (contradicting filters), and what a program that ignores a part of
-    it passes too many hidden tests of.  The inputs depend on the recipe alone.
+    A recipe is degenerate if there are no inputs for it (contradicting filters), or if a program that ignores a part of
+    it passes too many hidden tests.  The inputs depend only on the recipe.
     """
     chosen = choose_inputs(recipe, hidden, visible)
     if chosen is None:
@@ -120,13 +120,13 @@ def make_problem(recipe: Recipe, visible: int, hidden: int) -> CodingProblem | N
 
 
 def _leaves_open(role: str, recipe: Recipe, problem: CodingProblem, known: dict[str, bool]) -> bool:
-    """Say whether there is another problem with the role's observation and other answers.
+    """Return whether there is another problem with the role's observation and other answers.
 
-    ``known`` remembers what was found out about observations.
+    ``known`` caches the results by observation.
     """
     observation = problem.observations[role]
     if observation not in known:
-        field, kinds = _PARTLY_TOLD[role]
+        field, kinds = _HIDDEN_PARTS[role]
         rest: tuple[Piece, ...] = getattr(recipe, field)[1:]
         visible, hidden = (tests.count("assert") for tests in (problem.visible_tests, problem.hidden_tests))
         changes: list[dict[str, Any]] = [{field: (piece, *rest)} for piece in pieces(kinds)]
@@ -138,18 +138,18 @@ def _leaves_open(role: str, recipe: Recipe, problem: CodingProblem, known: dict[
 
 
 def _solves(solved: CodingProblem, other: CodingProblem) -> bool:
-    """Say whether one problem's reference passes the other's hidden tests."""
+    """Return whether one problem's reference passes the other's hidden tests."""
     namespace: dict[str, Any] = {}
     exec(other.hidden_tests, namespace)
     try:
         namespace["check"](_run_reference(solved.reference))
-    except (AssertionError, *MISHAPS):
+    except (AssertionError, *PROGRAM_ERRORS):
         return False
     return True
 
 
 def observations(recipe: Recipe) -> dict[str, str]:
-    """Return what the roles are told; short, because the embedded model reads them on a CPU."""
+    """Return the observations by role; short, because the embedded model reads them on a CPU."""
     return {
         "helper": f"{HELPER}: {recipe.filter_phrase}, {recipe.map_phrase}\n",
         "main": f"{ENTRY_POINT}: chosen items, {recipe.map_phrase}, {recipe.reduce_phrase}\n",

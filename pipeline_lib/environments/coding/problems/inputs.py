@@ -16,8 +16,8 @@ from typing import Any
 from pipeline_lib.environments.coding.problems.recipe import Recipe
 from pipeline_lib.storage import digest
 
-#: What a wrong program made of this project's concepts may raise: its list can be empty.
-MISHAPS = (ArithmeticError, IndexError, ValueError)
+#: Exceptions that a wrong program made of this project's concepts may raise: its list can be empty.
+PROGRAM_ERRORS = (ArithmeticError, IndexError, ValueError)
 
 _VALUES = range(-30, 31)
 _CANDIDATES = 16
@@ -29,8 +29,8 @@ Test = tuple[list[int], int]  # input, right answer
 def choose_inputs(recipe: Recipe, hidden: int, visible: int) -> list[list[int]] | None:
     """Return inputs for the hidden and, after them, the visible tests, or None when the recipe is degenerate.
 
-    Greedy: the next input is the one that catches the near misses caught least so far; inputs with an answer that
-    occurred already come last.  So the hidden inputs are the more telling ones.
+    Greedy: the next input is the one that detects the wrong programs detected least so far; inputs with an answer that
+    already occurred come last.  So the hidden inputs are the more informative ones.
     """
     candidates = _candidates(recipe, max(_CANDIDATES, 2 * (hidden + visible)))
     if candidates is None:
@@ -40,7 +40,7 @@ def choose_inputs(recipe: Recipe, hidden: int, visible: int) -> list[list[int]] 
         return None
     others = [*recipe.neighbours()]
     if recipe.switch is None:
-        # what comes of a helper and a main function that both map
+        # the result if both helper and main function map
         others.append(replace(recipe, maps=recipe.maps * 2))
     near_misses = [*parts, *(_program(other) for other in others)]
     caught = [[n for n, program in enumerate(near_misses) if _differs(program, test)] for test in candidates]
@@ -60,7 +60,7 @@ def choose_inputs(recipe: Recipe, hidden: int, visible: int) -> list[list[int]] 
 
 
 def _candidates(recipe: Recipe, count: int) -> list[Test] | None:
-    """Return random inputs with a few items inside the filter and a few outside, or None where there are not enough."""
+    """Return random inputs with a few items inside the filter and a few outside, or None if values are too few."""
     rng = random.Random(digest(["inputs", recipe.name]))
     kept = _kept(recipe)
     inside = [x for x in _VALUES if x in kept]
@@ -78,7 +78,7 @@ def _candidates(recipe: Recipe, count: int) -> list[Test] | None:
 
 
 def _edges(recipe: Recipe) -> set[int]:
-    """Return the values that would be judged otherwise if a filter's constant were one more or one less."""
+    """Return the values for which a filter's result changes if its constant changes by one."""
     others = [_kept(other) for other in recipe.neighbours() if other.filters != recipe.filters]
     return set().union(*(_kept(recipe) ^ other for other in others))
 
@@ -92,7 +92,7 @@ def _pick(values: list[int], edges: set[int], count: int, rng: random.Random) ->
 
 
 def _too_easy(recipe: Recipe, tests: Sequence[Test]) -> bool:
-    """Say whether a program that ignores something passes too many tests.
+    """Return whether a program that ignores a part of the recipe passes too many tests.
 
     A constant, or a program without the filters or without the maps, must fail most; one that leaves out a single
     piece must fail half.
@@ -113,7 +113,7 @@ def _differs(program: Program, test: Test) -> bool:
     xs, answer = test
     try:
         return program(xs) != answer
-    except MISHAPS:
+    except PROGRAM_ERRORS:
         return True
 
 
@@ -134,7 +134,7 @@ def _program(recipe: Recipe) -> Program:
 
 
 class _Items(dict[int, int | None]):
-    """What becomes of an item: mapped, or None where a filter drops it; every item is worked out once."""
+    """Maps each item to its result, or None if a filter drops it; computed once per item."""
 
     def __init__(self, becomes: Callable[[int], int | None]) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class _Items(dict[int, int | None]):
 
 @lru_cache(maxsize=4096)
 def _table(filters: tuple[str, ...], maps: tuple[str, ...], switch: str | None) -> _Items:
-    """Return what filters and maps, given by their code, make of each item."""
+    """Return the results of filters and maps, given by their code, by item."""
     conditions = [_compiled("x", code) for code in filters]
     changes = [_compiled("x", code) for code in maps]
     choose = _compiled("x", switch) if switch else None
@@ -178,6 +178,6 @@ def _passing(filters: tuple[str, ...]) -> frozenset[int]:
 
 @lru_cache(maxsize=1024)
 def _compiled(parameter: str, code: str) -> Callable[[Any], Any]:
-    """Return a function made of one of this package's own expressions; nothing untrusted comes here."""
+    """Return a function of one of this package's own expressions; never of untrusted code."""
     function: Callable[[Any], Any] = eval(f"lambda {parameter}: {code}")
     return function

@@ -21,7 +21,7 @@ class CodingProblem:
         family: cluster of related problems (the combination of concepts for generated ones, else the id).
         level: difficulty, 1 is easiest.
         entry_point: name of the function that the tests call.
-        observations: what each role is shown, keyed ``helper``, ``main`` and ``single``.
+        observations: by role: ``helper``, ``main`` and ``single``.
         prelude: trusted source that belongs to the problem (imports and functions its prompt defines).
         visible_tests: source of ``def check(candidate)`` whose results agents may be shown as feedback.
         hidden_tests: source of ``def check(candidate)`` that gives reward and evaluation.
@@ -41,7 +41,7 @@ class CodingProblem:
 
     @property
     def content_hash(self) -> str:
-        """Return the SHA-256 of what the problem asks: its observations and its prelude, normalised."""
+        """Return the SHA-256 of the normalised observations and prelude."""
         asked = {role: normalised_text(text) for role, text in self.observations.items()}
         return digest([asked, normalised_code(self.prelude)])
 

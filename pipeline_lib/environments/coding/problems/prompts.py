@@ -19,12 +19,12 @@ _RULES = (
 
 
 def observations(task: str, function: ast.FunctionDef, examples: Sequence[str] = ()) -> dict[str, str]:
-    """Return what each role is shown.
+    """Return the observation of each role.
 
     Args:
         task: the problem as published, code or text.
         function: definition of the entry point; its parameters and name are used, not its body.
-        examples: tests that may be seen, as source.
+        examples: visible tests, as source.
     """
     name = function.name
     shown = "\n".join(["Problem:", "", task.strip("\n"), *(["", "For example:", *examples] if examples else [])])

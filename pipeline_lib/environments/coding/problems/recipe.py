@@ -65,12 +65,12 @@ class Recipe:
 
     @property
     def filter_phrase(self) -> str:
-        """Return what the helper and a single agent are told of the filters."""
+        """Return the filters in the observations of the helper and a single agent."""
         return "items " + " and ".join(piece.phrase for piece in self.filters)
 
     @property
     def map_phrase(self) -> str:
-        """Return what every agent is told of the maps."""
+        """Return the maps in every agent's observation."""
         if self.switch is not None:
             yes, no = self.maps
             return f"if {self.switch.phrase} {yes.phrase} else {no.phrase}"
@@ -78,7 +78,7 @@ class Recipe:
 
     @property
     def reduce_phrase(self) -> str:
-        """Return what the main and a single agent are told of the reduction."""
+        """Return the reduction in the observations of the main and a single agent."""
         return " without ".join(piece.phrase for piece in self.reductions)
 
     @property
@@ -162,7 +162,7 @@ def helper_source(value: str, parameter: str = "xs") -> str:
 def draw(level: int, rng: random.Random) -> Recipe:
     """Return a random recipe of a level: kinds uniform, then constants uniform.
 
-    It may be a degenerate one (no item can be even and odd); making its tests finds that out.
+    It may be degenerate (no item is both even and odd); `make_problem` detects this.
 
     Raises:
         ValueError: there is no such level.

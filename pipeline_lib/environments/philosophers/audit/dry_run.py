@@ -6,14 +6,14 @@ groups of episodes on one scenario, return-to-go less the group's mean at the sa
 
 Two questions, one for each claim of the audit:
 
-* what does the reward like best?  Pupils of the reward and pupils of the meals themselves start alike (uniform, and
-  what the latter end with); if the former end with far fewer meals and yet earn as much, the best policy under the
-  reward does not do the task (`search`);
-* where does training go from here?  A pupil that starts with the base policy's own habits must end with more meals
-  than it began with (`dry_run_base`).  Artificial starts, uniform, timid (it mostly waits) and grabby (it mostly takes
-  its left fork), show the landscape beside it; where no base policy could be looked at they stand in for it.
+* which policy has the highest reward?  Learners of the reward and learners of the meals themselves have the same starts
+  (uniform, and the result of the latter); if the former end with far fewer meals and the same reward, the best policy
+  under the reward does not do the task (`search`);
+* where does training lead?  A learner that starts with the base policy's action frequencies must end with more meals
+  than at its start (`dry_run_base`).  Artificial starts, uniform, timid (it mostly waits) and grabby (it mostly takes
+  its left fork), show other parts of the landscape; they replace the base policy if there is none.
 
-It is not what a language model will do; it is what its training would do to something that small.
+This does not predict a language model; it shows what its training would do to a policy this small.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from pipeline_lib.environments.philosophers.table import INVALID, LEFT, WAIT
 
 Floats = npt.NDArray[np.float64]
 
-#: Actions of a pupil: the four of the table, and text that names none.
+#: Actions of a learner: the four of the table, and text that names none.
 CHOICES = INVALID + 1
 
-#: Episodes that are compared, and updates.
+#: Group size, and number of updates.
 GROUP, UPDATES = 32, 200
 
 #: Learning rate of plain gradient ascent on the logits.
@@ -48,8 +48,8 @@ RATE = 1.0
 #: A start has collapsed when it ends with fewer meals than this share of the optimum.
 COLLAPSE = 0.05
 
-#: Pupils per start: of the base policy's habits, of the search (for each of the two rewards), of the artificial ones.
-PUPILS = {"base": 4, "uniform": 3, "meals": 3, "timid": 2, "grabby": 2}
+#: Learners per start: of the base policy's habits, of the search (for each of the two rewards), of the artificial ones.
+LEARNERS = {"base": 4, "uniform": 3, "meals": 3, "timid": 2, "grabby": 2}
 
 #: Share of the updates, at the end, over which results are averaged.
 _WINDOW = 0.15
@@ -57,7 +57,7 @@ _WINDOW = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What the pupils of one start went through; arrays of shape (pupils,).
+    """The learning curves of one start; arrays of shape (learners,).
 
     Attributes:
         first: means of the first updates by quantity: ``meals``, ``meals_share``, ``deadlock``, ``reward``, ``flat``.
@@ -97,17 +97,17 @@ def dry_run(
     """Train the miniature on the most frequent kind of table.
 
     Args:
-        reward: what it learns from.
+        reward: the audited reward.
         scenarios: training scenarios.
         sequential: one philosopher moves per step.
         seed: seed of all draws.
-        habits: the base policy's, (N, 9, 5) logits for the most frequent table; None if it was not looked at.
-        best_script: the greatest reward of a scripted policy, which the pupils' best must reach to be the best.
+        habits: the base policy's logits, (N, 9, 5), for the most frequent table; None if they are unknown.
+        best_script: the greatest reward of a scripted policy, which the learners' best must reach to be the best.
         updates: gradient steps.
 
     Returns:
-        ``search``: FAIL if the pupils of the reward earn as much as anything known and eat less than half of what the
-        pupils of the meals eat.  ``dry_run_base``: FAIL if training from the base policy's habits loses the meals or
+        ``search``: FAIL if the learners of the reward earn as much as anything known and eat less than half of what the
+        learners of the meals eat.  ``dry_run_base``: FAIL if training from the base policy's habits loses the meals or
         never finds any; without habits ``direction``: FAIL if most artificial starts learn not to eat, which a start
         that learns nothing at all does not count as.  ``dry_run_NAME`` per artificial start: WARN at most.
     """
@@ -116,7 +116,7 @@ def dry_run(
     begin["meals"] = begin["uniform"]
     if habits is not None:
         begin["base"] = habits
-    names = [name for name in begin for _ in range(PUPILS[name])]
+    names = [name for name in begin for _ in range(LEARNERS[name])]
     logits = np.stack([begin[name] for name in names])  # (K, N, 9, 5)
     of_meals = np.array([name == "meals" for name in names])
     rng = np.random.default_rng([seed, 20])
@@ -145,17 +145,17 @@ def dry_run(
 def learn(
     logits: Floats, batch: Batch, reward: Reward, rng: np.random.Generator, of_meals: npt.NDArray[np.bool_]
 ) -> tuple[Floats, dict[str, Floats]]:
-    """Do one update of K pupils.
+    """Do one update of K learners.
 
     Args:
         logits: (K, N, 9, 5).
         batch: the tables to draw one from.
-        reward: what is earned.
+        reward: the audited reward.
         rng: source of all draws.
-        of_meals: (K,), which pupils learn from meals (relative to the optimum) instead.
+        of_meals: (K,) booleans: learners that learn from meals (relative to the optimum) instead.
 
     Returns:
-        The new logits, and what the groups did, (K,) each; ``reward`` is the audited one for all of them.
+        The new logits, and the means of the groups, (K,) each; ``reward`` is the audited one for all learners.
     """
     kinds, seats = logits.shape[:2]
     column = int(rng.integers(len(batch.scenarios)))
@@ -203,7 +203,7 @@ def learn(
 
 
 def _search(own: Course, told: Course, best_script: float) -> Check:
-    """Compare what learned from the reward with what learned from the meals, by both."""
+    """Compare the learners of the reward with the learners of the meals, by reward and meals."""
     ours, theirs = int(np.argmax(own.last["reward"])), int(np.argmax(told.last["meals"]))
     meals, possible = float(own.last["meals"][ours]), float(told.last["meals"][theirs])
     earns, would = float(own.last["reward"][ours]), float(told.last["reward"][theirs])
@@ -227,23 +227,23 @@ def _search(own: Course, told: Course, best_script: float) -> Check:
 
 
 def _judge(name: str, course: Course) -> Check:
-    """Say whether training loses the meals from one start; FAIL if most pupils do, beyond their noise."""
+    """Return whether training loses the meals from one start; FAIL if most learners do, beyond their noise."""
     first = {key: float(values.mean()) for key, values in course.first.items()}
     last = {key: float(values.mean()) for key, values in course.last.items()}
     numbers = {f"{key}_before": value for key, value in first.items()}
     numbers |= {f"{key}_after": value for key, value in last.items()}
-    pupils = len(course.last["meals"])
+    learners = len(course.last["meals"])
     collapsed = int((course.last["meals_share"] < COLLAPSE).sum())
     change = course.last["meals"] - DOUBTFUL * course.first["meals"]
-    error = float(change.std(ddof=1) / np.sqrt(pupils)) if pupils > 1 else 0.0
-    numbers |= {"pupils": pupils, "collapsed": collapsed}
+    error = float(change.std(ddof=1) / np.sqrt(learners)) if learners > 1 else 0.0
+    numbers |= {"pupils": learners, "collapsed": collapsed}
     start = f"the {name} policy's habits" if name == "base" else f"a {name} start"
     story = (
         f"From {start} the miniature goes from {first['meals']:.1f} to {last['meals']:.1f} meals "
-        f"(deadlock {last['deadlock']:.0%}, reward {first['reward']:.3f} to {last['reward']:.3f}; {pupils} pupils)"
+        f"(deadlock {last['deadlock']:.0%}, reward {first['reward']:.3f} to {last['reward']:.3f}; {learners} learners)"
     )
     mend = "start from a base that does some of the task, or make the reward rise with every step towards it."
-    if 2 * collapsed > pupils:
+    if 2 * collapsed > learners:
         why = "its groups have no variance of reward" if first["flat"] > 0.5 else "it learned not to eat"
         return Check(f"dry_run_{name}", Status.FAIL, f"{story}: {why}.", numbers, mend)
     if change.mean() + 2 * error < 0:
@@ -253,7 +253,7 @@ def _judge(name: str, course: Course) -> Check:
 
 
 def _direction(judged: Mapping[str, Check]) -> Check:
-    """Answer for a base policy that was not looked at, by the artificial starts."""
+    """Judge the direction of training by the artificial starts, without a base policy."""
     lost = [check for check in judged.values() if check.status is Status.FAIL]
     learned = [check for check in lost if check.numbers["flat_before"] <= 0.5]
     numbers = {"starts": len(judged), "lost": len(lost), "learned_not_to_eat": len(learned)}

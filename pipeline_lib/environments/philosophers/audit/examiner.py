@@ -29,10 +29,10 @@ def audit_philosophers(
     habits: Floats | None = None,
     progress: Progress = lambda done, total, text: None,
 ) -> tuple[list[Rung], list[Check]]:
-    """Make every check that needs no model.
+    """Run every check that needs no model.
 
     Args:
-        environment: what is about to be trained in.
+        environment: the audited environment.
         scenarios: training scenarios.
         seed: seed of all draws.
         habits: the base policy's for the most frequent kind of table, see `Habits`; None if it was not looked at.
@@ -66,7 +66,7 @@ class PhilosophersExaminer(Examiner):
         self._habits: Habits | None = None
 
     def watched(self, environment: Philosophers, problems: Sequence[Scenario]) -> Habits:
-        """Return the environment with somebody beside it who counts what the base policy does."""
+        """Return the environment, wrapped so that it counts the base policy's actions."""
         self._habits = Habits(environment)
         return self._habits
 
@@ -82,7 +82,7 @@ class PhilosophersExaminer(Examiner):
 
 
 class Habits(Environment[Scenario, State]):
-    """Passes everything on to the philosophers' environment and counts what the players do in which situation."""
+    """Wraps the philosophers' environment and counts the players' actions by situation."""
 
     def __init__(self, environment: Philosophers) -> None:
         self._inner = environment
@@ -93,7 +93,7 @@ class Habits(Environment[Scenario, State]):
     def logits(self, philosophers: int) -> Floats:
         """Return the habits counted at tables of this size, (N, 9, 5) logits by seat, situation and action.
 
-        What a seat did not do often enough is filled up with what all seats did, as if that had been seen twice.
+        Counts of a seat are smoothed with the frequencies over all seats, at a weight of two observations.
         """
         counts = np.zeros((philosophers, CLASSES, CHOICES))
         for (n, seat, situation, action), count in self._counts.items():

@@ -12,7 +12,7 @@ from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.scripted import SCRIPTS
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 
-#: What is wanted, as a metric and in words.
+#: The metric of the task, and its name in sentences.
 WANTED = ("meals_share", "meals relative to the optimum")
 
 #: Policies that coordinate: the reward must pay for most of them.

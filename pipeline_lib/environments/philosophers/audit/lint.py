@@ -57,7 +57,7 @@ def lint(reward: Reward, table: Scenario | None = None, sequential: bool = False
         do; ``seats``: FAIL if the meals of some seat are worth (nearly) nothing beside another's; ``sharing``: FAIL
         if it pays to take meals from the least fed for the best fed; ``deadlock``: FAIL if
         a deadlock pays at equal meals.  These explain, and WARN at most:
-        ``first_meal`` if somebody's first meal does not raise the reward; ``nothing`` if an outcome without meals
+        ``first_meal`` if a philosopher's first meal does not raise the reward; ``nothing`` if an outcome without meals
         beats one with meals and without deadlock; ``traps`` if there are outcomes from which no further meal raises
         the reward; ``vacuous`` about terms that pay when nothing happens.
     """
@@ -109,7 +109,7 @@ def dealt(philosophers: int, most: int) -> Meals:
 
 
 def _growth(reward: Reward, table: Scenario, sequential: bool) -> Check:
-    """Ask how much of the task earns all that can be earned by eating more, shared as equally as possible."""
+    """Check how many of the possible meals, shared as equally as possible, already earn the full reward."""
     n, most = table.philosophers, best_meals(table, sequential)[0]
     values = reward.total(outcomes(table, dealt(n, most), False, sequential))
     gain = float(values.max() - values[0])
@@ -130,7 +130,7 @@ def _growth(reward: Reward, table: Scenario, sequential: bool) -> Check:
 
 
 def _seats(reward: Reward, table: Scenario, sequential: bool) -> Check:
-    """Ask what one more meal is worth to each seat, on average over outcomes.
+    """Check how much one more meal of each seat raises the reward, on average over outcomes.
 
     Outcomes are drawn in all rotations, so that a reward that treats seats alike gives equal averages.
     """
@@ -158,7 +158,7 @@ def _seats(reward: Reward, table: Scenario, sequential: bool) -> Check:
 
 
 def _sharing(reward: Reward, table: Scenario, sequential: bool) -> Check:
-    """Ask what it is worth to take a meal from the least fed that has one and to give it to the best fed."""
+    """Check how the reward changes if a meal is moved from the least fed seat that has one to the best fed."""
     drawn = _drawn(table, sequential)
     columns = np.arange(drawn.shape[1])
     rich, poor = drawn.argmax(axis=0), np.where(drawn > 0, drawn, np.iinfo(np.int32).max).argmin(axis=0)

@@ -36,7 +36,7 @@ Step = Callable[[Table, npt.NDArray[np.int8]], Table]
 POLICY_SIZES = (3, 5)
 RULE_SIZES = (3, 4, 5)
 
-#: What is played beside the pairs.
+#: Scripted policies that are played in addition to the pairs.
 _SCRIPTS = ("optimal", "time_slots", "hierarchy")
 
 #: Teams played side by side.
@@ -44,7 +44,7 @@ _CHUNK = 432 * 48
 
 
 def search_policies(reward: Reward, sequential: bool) -> list[Check]:
-    """Find what the reward likes best among all pairs of memoryless policies and the scripted ones.
+    """Find the greatest reward among all pairs of memoryless policies and the scripted ones.
 
     Returns:
         ``policies_N`` per table size: FAIL if a policy that eats less than half of what another eats earns as much as
@@ -63,7 +63,7 @@ def search_policies(reward: Reward, sequential: bool) -> list[Check]:
 
 @lru_cache(maxsize=4)
 def _played(philosophers: int, sequential: bool) -> tuple[list[Summary], Summary]:
-    """Return what happens to all pairs and then to the scripts, and to a table that waits; no reward changes that."""
+    """Return the outcomes of all pairs, then of the scripts, and of a table that waits; independent of the reward."""
     scenario = dpbench(philosophers)
     optimum = best_meals(scenario, sequential)[0]
     start = lay_table(scenario, sequential)
@@ -209,6 +209,6 @@ def _code(table: Table) -> list[bytes]:
 
 
 def _anew(start: Table, table: Table, column: int) -> Table:
-    """Return one configuration as a table whose clock has not started."""
+    """Return one configuration as a table at time 0."""
     one = table.select([column])
     return dataclasses.replace(start, left=one.left, right=one.right, eating=one.eating)

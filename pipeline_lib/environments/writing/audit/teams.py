@@ -1,4 +1,4 @@
-"""Scripted writers of known value: some tell what the source says, most only pretend to.
+"""Scripted writers of known quality: some tell the facts of the source, most only pretend to.
 
 All of them are texts that go through `Environment.step` like any policy's actions.  The list contains what misleads the
 published reward (nonsense with connectives, a copy of the other text, phrases inside words, white space), in lengths

@@ -39,13 +39,13 @@ class WritingProblem:
         source: where it comes from: ``world``, ``tldr``, ``arxiv``.
         family: cluster of related problems.
         task: ``summary`` or ``introduction``.
-        observations: what each role is shown, keyed ``first``, ``second`` and ``single``.
-        text: the whole source, which nobody of a pair need have seen.
+        observations: by role: ``first``, ``second`` and ``single``.
+        text: the whole source, which no agent of a pair may have seen completely.
         limits: how long the texts should be.
         world: name of the world that the text was generated in, or empty.
         hero: who or what a generated text is about.
-        facts: what a generated text says.
-        parts: numbers of the facts that each writer of a pair is shown.
+        facts: the facts of a generated text.
+        parts: numbers of the facts in the observation of each writer of a pair.
         reference: two texts that do the task, or none.
     """
 

@@ -8,7 +8,7 @@ text.
 
 from __future__ import annotations
 
-#: Phrases by the categories that they stand for.
+#: Phrases by their categories.
 _BY_CATEGORIES = {
     "cause_effect": (
         "accordingly; as a consequence; as a result; because of this; consequently; due to this; ergo; hence; "

@@ -1,8 +1,8 @@
 """The published reward of two texts, level by level; each term is a function, and none of them sees the source.
 
-Promises the published values, gates included (a level that is not reached ends the count), in both sets of constants:
-those of the paper's time and those of later versions.  Does not promise sense: phrases are found inside of words, white
-space counts as length, and a copy of the other text earns as much as any.  That is what the audit is shown.
+Promises the published values, gates included (a level that is not reached ends the count), with the constants of the
+paper and those of later versions.  Known faults, which the audit finds: phrases are found inside of words, white space
+counts as length, and a copy of the other text gets full marks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Band = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """What differs between the published forms of the reward.
+    """The constants of one published form of the reward.
 
     Attributes:
         words: least and greatest number of words of each text.

@@ -13,7 +13,7 @@ from pipeline_lib.environments.writing.reading.sentences import is_complete, spl
 
 _WORD = re.compile(r"\w+")
 
-#: So many words in a row that the source has too are a copy of it.
+#: This many consecutive words of the source are a copy of it.
 RUN = 4
 
 

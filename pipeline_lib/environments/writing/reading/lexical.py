@@ -23,7 +23,7 @@ _ENDINGS = ("ings", "ing", "edly", "ed", "ies", "es", "ly", "s")
 
 #: Words of a source that count as its facts, and sentences that would tell them.
 FACTS, SENTENCES = 24, 8
-#: So many words in a row that the source has too are a copy of it.
+#: This many consecutive words of the source are a copy of it.
 RUN = 8
 #: Share of small words below which a sentence is a list.
 SMALL = 0.25
@@ -115,7 +115,7 @@ def _stem(word: str) -> str:
 
 
 def _likeness(first: str, second: str) -> float:
-    """Return how alike two texts use small words: the cosine of their counts, in [0, 1] (as in Burrows' stylometry)."""
+    """Return the cosine of the function word counts of two texts, in [0, 1] (as in Burrows' stylometry)."""
     counts = [Counter(word for word in _WORD.findall(text.lower()) if word in STOPWORDS) for text in (first, second)]
     product = sum(count * counts[1][word] for word, count in counts[0].items())
     norms = [sqrt(sum(count**2 for count in own.values())) for own in counts]

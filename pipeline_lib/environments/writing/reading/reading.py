@@ -11,9 +11,9 @@ from pipeline_lib.environments.writing.problems.problem import Limits
 class Reading:
     """What two texts tell of their source.
 
-    A sentence *tells* if it is complete, follows from the source, is no copy of it, and says what its own text has not
-    said before.  What is counted in facts is relative to how many facts the source has, so that nothing rises when a
-    text says less.
+    A sentence *tells* if it is complete, follows from the source, is no copy of it, and does not repeat its own text.
+    Values counted in facts are relative to the number of facts in the source, so none of them rises if a text contains
+    less.
 
     Attributes:
         coverage: share of the facts that are told, in [0, 1].
@@ -28,7 +28,7 @@ class Reading:
         inventions: share of the sentences that do not follow from the source and are no copies.
         copied: share of the sentences that are copies or repetitions.
         complete: share of the sentences that begin and end as sentences do.
-        notes: what each writer may be told of its own text, a line each.
+        notes: feedback for each writer on its own text, a line each.
     """
 
     coverage: float
@@ -68,13 +68,13 @@ def ratio_share(told: tuple[int, int], words: tuple[int, int], limits: tuple[flo
 
 
 def lengths_fit(words: tuple[int, int], limits: Limits) -> bool:
-    """Say whether both texts have as many words as they should, and the second so many for one of the first."""
+    """Return whether both texts have as many words as they should, and the second so many for one of the first."""
     (a, b), (c, d), (e, f) = limits.first, limits.second, limits.ratio
     return a <= words[0] <= b and c <= words[1] <= d and e <= words[1] / words[0] <= f
 
 
 def length_notes(words: tuple[int, int], limits: Limits) -> tuple[list[str], list[str]]:
-    """Return what each writer may be told of its own length."""
+    """Return the feedback for each writer on its own length."""
     found: tuple[list[str], list[str]] = [], []
     for own, count, (least, greatest) in zip(found, words, (limits.first, limits.second), strict=True):
         if not least <= count <= greatest:

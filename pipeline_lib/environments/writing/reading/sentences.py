@@ -30,7 +30,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def is_complete(sentence: str) -> bool:
-    """Say whether a sentence begins with a capital letter or a digit and ends with a mark."""
+    """Return whether a sentence begins with a capital letter or a digit and ends with a mark."""
     ends = sentence.rstrip("\"')]")
     start = sentence.lstrip("\"'([")[:1]
     return ends[-1:] in (".", "!", "?") and (start.isupper() or start.isdigit())

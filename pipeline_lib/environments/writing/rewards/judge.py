@@ -58,7 +58,7 @@ class Judge:
         self._store = _Marks(Path(settings.cache) if settings.cache else None)
 
     def marks(self, written: Sequence[tuple[str, str, str]]) -> list[float | None]:
-        """Return the mark of each pair of texts, in [0, 1]; None where the server gave none.
+        """Return the mark of each pair of texts, in [0, 1]; None if the server gave none.
 
         Args:
             written: source, first text and second text.
@@ -87,7 +87,7 @@ class Judge:
         try:
             self._store.put(key, self._client.post("/chat/completions", body, _read_mark))
         except ServerError:
-            return  # the mark stays unknown; whoever asked sees that
+            return  # the mark stays unknown (None)
 
 
 def _read_mark(answer: Any) -> float:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a team wrote.
+    """The texts of a team.
 
     Attributes:
-        problem: what was asked.
+        problem: the problem.
         first, second: the two texts.
-        reading: what they tell of the source.
-        mark: what a judge says of them, in [0, 1]; None where there is no judge or it said nothing.
+        reading: the analysis of the texts.
+        mark: a judge's mark, in [0, 1]; None if there is no judge or it gave none.
     """
 
     problem: WritingProblem
@@ -37,7 +37,7 @@ class Reward(ABC):
 
     Attributes:
         bounds: least and greatest sum of the terms that can occur.
-        judge: who marks all texts of a step before `terms` is asked; None for nobody.
+        judge: marks all texts of a step before `terms` is called; None if there is none.
     """
 
     bounds: tuple[float, float]
@@ -49,5 +49,5 @@ class Reward(ABC):
 
 
 def total(terms: Mapping[str, float]) -> float:
-    """Return the reward that terms amount to; nobody adds them up in another way."""
+    """Return the sum of the terms, which is the reward."""
     return float(sum(terms.values()))
