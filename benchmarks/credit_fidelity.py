@@ -10,6 +10,7 @@ Comparing an estimate with the very rewards it was made of, as public code does,
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline_lib.credit.fidelity import agreement
 from pipeline_lib.credit.plan import Plan
 from pipeline_lib.play.experience import Cells
 from pipeline_lib.settings.train import AdvantageSettings
@@ -26,8 +28,6 @@ Floats = NDArray[np.float64]
 
 #: All plans are compared under one baseline, the one that does not shrink anything.
 BASELINE = AdvantageSettings(baseline="leave_one_out")
-#: True advantages nearer to 0 than this have no sign that would be worth finding.
-CLEAR = 0.05
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,9 @@ def measure(games: Sequence[Game], plan: Plan, size: int, groups: int, seed: int
         found.setdefault("executed", []).append(float(np.mean(executed)))
         for agent, truth in enumerate(game.truth()):
             policy, given, true = game.policies[agent], credit[:, agent], truth[drawn[:, :, agent]]
-            found.setdefault("error", []).append(float(np.mean((given - true) ** 2)))
-            if true.std() > 1e-9:
-                correlation = np.corrcoef(given.ravel(), true.ravel())[0, 1] if given.std() > 1e-12 else 0.0
-                found.setdefault("correlation", []).append(float(correlation))
-            if (clear := np.abs(true) > CLEAR).any():
-                found.setdefault("sign", []).append(float(np.mean(np.sign(given[clear]) == np.sign(true[clear]))))
+            for name, value in dataclasses.asdict(agreement(given, true)).items():
+                if value is not None:
+                    found.setdefault(name, []).append(value)
             # The gradient of one group: mean of A (one_hot - p).
             hot = (drawn[:, :, agent, None] == np.arange(len(policy))) - policy
             gradients = np.mean(given[:, :, None] * hot, axis=1)

@@ -21,6 +21,16 @@ class Problem(Protocol):
         """Return the name, unique among the problems of a run."""
 
 
+class Chance(Protocol):
+    """The seeds of the random draws of a root."""
+
+    def start(self) -> int:
+        """Return the seed of the environment's chance."""
+
+    def action(self, turn: int, path: tuple[int, ...], agent: int, *again: int) -> int:
+        """Return the seed of a request; ``path`` has the numbers of the joint actions that led to its state."""
+
+
 @dataclass(frozen=True, slots=True)
 class Root:
     """A first state.
@@ -33,7 +43,7 @@ class Root:
 
     problem: Any
     n: int
-    chance: GroupChance | PairedChance
+    chance: Chance
 
 
 @dataclass(frozen=True, slots=True)

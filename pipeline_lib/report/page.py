@@ -52,6 +52,7 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         "per_seed": result_tables.per_seed(data),
         "learning": training_figures.learning(data),
         "terms": training_figures.terms(data),
+        "fidelity": training_figures.fidelity(data),
         "lengths": training_figures.lengths(data),
         "policies": training_figures.by_policy(data),
         "time": training_figures.time_spent(data),

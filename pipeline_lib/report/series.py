@@ -172,6 +172,28 @@ def by_policy(data: ReportData) -> Table:
     return Table(("step", *columns), [[step, *(found.get(step) for found in columns.values())] for step in steps])
 
 
+#: How near advantages were to the true ones, for each agent: title and name in the log.
+FIDELITY = {"correlation": "fidelity/correlation", "same sign": "fidelity/sign"}
+
+
+def measured_agents(data: ReportData) -> list[str]:
+    """Return the agents whose advantages were compared with the true ones."""
+    names = {key for rows in data.train.values() for row in rows for key in row}
+    return sorted({key.rpartition("/")[2] for key in names if key.startswith("fidelity/error/")})
+
+
+def fidelity(data: ReportData) -> Table:
+    """How near advantages were to the true ones where that was measured, by agent, mean over seeds."""
+    parts = {**FIDELITY, "squared error": "fidelity/error", "truth's own": "fidelity/truth_error"}
+    columns = {
+        f"{title}: {agent}": dict(zip(*_means(data.train, f"{name}/{agent}"), strict=True))
+        for title, name in parts.items()
+        for agent in measured_agents(data)
+    }
+    steps = sorted({step for found in columns.values() for step in found})
+    return Table(("step", *columns), [[step, *(found.get(step) for found in columns.values())] for step in steps])
+
+
 TIMES = {
     "sampling": "time/generation_s",
     "waiting for programs": "time/waiting_s",

@@ -100,6 +100,40 @@ def by_policy(data: ReportData) -> Figure | None:
     )
 
 
+def fidelity(data: ReportData) -> Figure | None:
+    """Draw how near the advantages were to the true ones; nothing where that was not measured."""
+    agents, table = series.measured_agents(data), series.fidelity(data)
+    if not table.rows:
+        return None
+
+    def paint(canvas: Canvas, narrow: bool) -> None:
+        shape = (len(series.FIDELITY), 1) if narrow else (1, len(series.FIDELITY))
+        for panel, axes in enumerate(canvas.subplots(*shape, squeeze=False).ravel()):
+            for number, agent in enumerate(agents):
+                place = 1 + panel * len(agents) + number
+                points = [(row[0], row[place]) for row in table.rows if row[place] is not None]
+                style = ("-", "--", "-.", ":")[number % 4]
+                colour = CYCLE[number % len(CYCLE)]
+                axes.plot(*zip(*points, strict=True), color=colour, linestyle=style, marker="o", label=agent)
+            axes.set_title(list(series.FIDELITY)[panel])
+            axes.set_xlabel("training step")
+            axes.set_xlim(left=0)
+        handles = canvas.axes[0].get_legend_handles_labels()
+        canvas.legend(*handles, loc="outside lower center", ncols=len(agents))
+
+    return figure(
+        "fidelity",
+        "Credit and the truth",
+        "How well the advantages of sampled actions agree with the true ones, which are estimated from fresh episodes "
+        "with the same weights. Same sign: share of the actions with a clear effect. The table also has the mean "
+        "squared error and how much of it is the error of the truth itself. Mean over training seeds.",
+        paint,
+        table,
+        (7.6, 2.9),
+        (3.7, 4.8),
+    )
+
+
 def terms(data: ReportData) -> Figure | None:
     """Draw each reward term over training."""
     table = series.terms(data)

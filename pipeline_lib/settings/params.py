@@ -85,6 +85,19 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
+    def _fidelity_can_be_measured(self) -> Params:
+        if not self.train.fidelity_every:
+            return self
+        if self.rollouts.protocol != "decentralised":
+            raise ValueError(
+                f"train.fidelity_every: an action is judged beside fresh actions of the others, but in "
+                f"{self.rollouts.protocol} agents read each other; set train.fidelity_every to 0"
+            )
+        if reason := find(self.environment.kind).unrepeatable(self.environment):
+            raise ValueError(f"train.fidelity_every needs several episodes from one state: {reason}")
+        return self
+
+    @model_validator(mode="after")
     def _credit_can_be_given(self) -> Params:
         credit = self.train.credit
         if credit.kind == "aligned":

@@ -115,6 +115,14 @@ class TrainSettings(Section):
     stop_when: tuple[Literal["trivial_cooperation", "turn_instability", "reward_hacking", "cascading_errors"], ...] = (
         Field((), description="monitors that end a run when they fire at a checkpoint (docs/monitors.md)")
     )
+    fidelity_every: int = Field(
+        0,
+        ge=0,
+        description=(
+            "updates between measurements of how near the advantages are to the true ones; they cost executions and "
+            "change nothing in training; 0 for none"
+        ),
+    )
     single_agent_budget: Literal["tokens", "executions", "seconds"] = Field(
         "tokens",
         description=(

@@ -13,6 +13,7 @@ from pipeline_lib.training.batch import actions_of, build, normaliser
 from pipeline_lib.training.counters import flops_per_token, memory_peaks
 from pipeline_lib.training.credit import credit
 from pipeline_lib.training.evidence import evidence
+from pipeline_lib.training.fidelity import measure_fidelity
 from pipeline_lib.training.optimiser import TrainingError
 from pipeline_lib.training.parallel import Processes
 from pipeline_lib.training.summary import experience_metrics, update_metrics
@@ -71,6 +72,10 @@ def train_step(
         )
     returns = returns_to_go([d.reward for d in decisions], [d.parent for d in decisions], settings.discount)
     compared, flat_share = credit(experience, returns, player.plan, settings.advantage)
+    measured: dict[str, float] = {}
+    if processes.first and settings.fidelity_every and step % settings.fidelity_every == 0:
+        measured = measure_fidelity(player, roots, experience, compared, settings.discount, seed, step)
+        started += measured["time/fidelity_s"]  # it is not part of training
     collected = time.perf_counter()
     actions = actions_of(experience, compared, settings.loss.mask_truncated)
     reports, counts, stale, own_rates = {}, {}, 0, {}
@@ -99,6 +104,7 @@ def train_step(
         metrics
         | evidence(experience, compared, end, player.environment)
         | own_rates
+        | measured
         | memory_peaks()
         | {
             "update/tflop_per_s": work / 1e12 / max(updated - collected, 1e-9),

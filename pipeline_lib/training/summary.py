@@ -1,7 +1,7 @@
 """The metrics of one step for the log: rewards, differences within groups, and the update.
 
 Names are grouped by slash: ``reward/``, ``terms/``, ``metrics/``, ``groups/``, ``actions/``, ``update/``,
-``executions/``, ``mismatch/``, ``memory/``, ``time/``.
+``executions/``, ``fidelity/``, ``mismatch/``, ``memory/``, ``time/``.
 """
 
 from __future__ import annotations

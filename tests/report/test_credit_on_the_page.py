@@ -1,12 +1,14 @@
-"""The page's tables of who contributes how much."""
+"""Credit on the page: who contributes how much, and how near the advantages were to the true ones."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pipeline_lib.evaluation.contributions import Contribution
 from pipeline_lib.evaluation.results import Estimate
-from pipeline_lib.report import contribution_tables
+from pipeline_lib.report import contribution_tables, series, training_figures
 from pipeline_lib.report.data import ReportData
 from tests.report.build import changed, experiment
 from tests.report.html import build
@@ -50,3 +52,32 @@ def test_a_team_of_many_has_no_shapley_values_and_a_run_may_have_nothing(tmp_pat
     )
     _, without = build(experiment(), tmp_path / "without")
     assert "Who contributes" not in without.text
+
+
+def test_how_near_advantages_were_to_the_truth_is_a_figure_where_it_was_measured() -> None:
+    data = experiment()
+    rows = {
+        seed: [
+            {
+                **row,
+                **(
+                    {
+                        f"fidelity/{name}/{agent}": value
+                        for name, value in (("correlation", 0.5), ("error", 0.2 + seed), ("truth_error", 0.1))
+                        for agent in ("helper", "main")
+                    }
+                    if row["step"] in (10, 20)
+                    else {}
+                ),
+            }
+            for row in steps
+        ]
+        for seed, steps in data.train.items()
+    }
+    measured_data = changed(data, train=rows)
+    drawn = training_figures.fidelity(measured_data)
+    assert drawn is not None and "Credit and the truth" in str(drawn.title)
+    table = series.fidelity(measured_data)
+    assert [row[0] for row in table.rows] == [10, 20]
+    assert table.rows[0][table.columns.index("squared error: main")] == pytest.approx(1.2)
+    assert training_figures.fidelity(data) is None
