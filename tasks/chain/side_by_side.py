@@ -114,9 +114,9 @@ def run_stage(name: str, project: Path, run: str, variables: Mapping[str, str], 
         process = StageProcess(name, project, run, **variables, **{PARENT_TASK: str(task_run.id)})
         board.running[name] = (process, began)
 
-    def record(line: str) -> None:
+    def record(line: str, is_reported: bool) -> None:
         log.write(line)
-        if text := readable(line):
+        if not is_reported and (text := readable(line)):
             board.last[name] = text
             logger.info("%s", text)
 

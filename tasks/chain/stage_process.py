@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import deque
@@ -14,7 +15,7 @@ from typing import Any
 
 from pipeline_lib.tracking.processes import own_process
 from tasks.runtime import progress
-from tasks.runtime.exit_status import REFUSED
+from tasks.runtime.exit_status import ERROR, REFUSED
 from tasks.runtime.tracked_run import OWNER
 from tasks.services.process_environment import child_environment, places
 from tasks.services.processes import start, stop
@@ -31,8 +32,12 @@ _DVC_TALK = (
 )
 
 
+# The stage's own message, which stands above it, says why.
+_ONLY_THE_STATUS = re.compile(r"ERROR: failed to reproduce '[^']*': failed to run: .*, exited with -?\d+$")
+
+
 class StageFailedError(RuntimeError):
-    """A stage ended with an error; the message contains the end of its output."""
+    """A stage ended with an error; the message contains its explanation, or the end of its output."""
 
 
 class StageProcess:
@@ -65,13 +70,17 @@ class StageProcess:
         self._stopped = False
         self.work_s: float | None = None
 
-    def wait(self, on_line: Callable[[str], None]) -> bool:
+    def wait(self, on_line: Callable[[str, bool], None]) -> bool:
         """Forward the stage's output until it ends; return whether it did any work.
+
+        Args:
+            on_line: called with each line, and whether it is part of the message that the error will contain.
 
         Raises:
             StageFailedError: it ended with a status other than 0, or with a refusal, which DVC stores as a result.
         """
         last: deque[str] = deque(maxlen=15)
+        explanation: list[str] = []
         worked = False
         refused = ""
         output = self._process.stdout
@@ -79,15 +88,20 @@ class StageProcess:
         for raw in output:
             line = raw.decode(errors="replace").rstrip()
             worked = worked or line.startswith("Running stage ")
-            if line and not line.strip().startswith(_DVC_TALK):
+            if line and not line.strip().startswith(_DVC_TALK) and not _ONLY_THE_STATUS.match(line):
                 last.append(line)
                 refused = line if line.startswith(REFUSED) else refused
-                on_line(line)
+                if explanation or line.startswith(ERROR):
+                    explanation.append(line)
+                on_line(line, bool(explanation) or line.startswith(REFUSED))
         status = self._process.wait()
         self.work_s = self.progress().get("work_s")
         self._progress.unlink(missing_ok=True)
         if self._stopped:
             raise StageFailedError(f"stage {self.name} was stopped; the same command continues it")
+        if status != 0 and explanation:
+            text = "\n".join(explanation).removeprefix(ERROR)
+            raise StageFailedError(f"stage {self.name} failed: {text}")
         if status != 0:
             raise StageFailedError(
                 f"stage {self.name} failed (status {status}); the end of its output:\n" + "\n".join(last)

@@ -19,6 +19,8 @@ from typing import NoReturn
 from pipeline_lib.settings import SettingsError
 
 SETTINGS_STATUS, INTERRUPT_STATUS = 2, 128 + signal.SIGINT
+ERROR = "error: "
+"""First word of the message of a process that failed for an explained reason; nothing follows the message."""
 REFUSED = "refused: "
 """First word of the message of a stage that succeeded with the result to refuse."""
 _logged: list[BaseException] = []
@@ -43,7 +45,7 @@ def _end(error: BaseException) -> NoReturn:
         sys.stderr.write("interrupted; run the same command again to continue\n")
         sys.exit(INTERRUPT_STATUS)
     if is_explained(error):
-        sys.stderr.write(f"error: {explanation(error)}\n")
+        sys.stderr.write(f"{ERROR}{explanation(error)}\n")
     elif error in _logged:
         sys.stderr.write(f"error: {type(error).__name__}: {error} (see above)\n")
     else:

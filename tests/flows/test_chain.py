@@ -87,13 +87,14 @@ def test_the_team_is_exported_with_a_card_from_its_verdict_and_loads_without_thi
     finished: Path, tmp_path: Path
 ):
     said = call(finished, "python", "-m", "symposium", "export", str(tmp_path / "team"))
-    assert f"{tmp_path / 'team/helper'}: full weights" in said
+    assert f"{tmp_path / 'team/helper'}: full weights" in said and "it/s" not in said
     card = (tmp_path / "team/README.md").read_text()
     _, head, text = card.split("---\n", 2)
     assert yaml.safe_load(head)["library_name"] == "transformers"
     verdict = json.loads((finished / "results/verdict.json").read_text())
     assert verdict["sentence"] in text and verdict["other_runs"] in text
     assert all(found["sentence"] in text for found in verdict["comparisons"].values())
+    assert "| compared with | verdict |\n|---|---|\n| base |" in text, "a table needs its header"
     assert "The test split was looked at once." in text
     seed, best = max(
         json.loads((finished / "results/selection.json").read_text())["team"]["seeds"].items(),

@@ -56,8 +56,8 @@ def test_only_what_was_asked_for_and_what_it_needs(toy: Path, server: dict[str, 
 def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, server: dict[str, str]) -> None:
     (toy / "fail-prepare").touch()
     said = call(toy, "python", *EXPERIMENT, status=1, **server)
-    assert "error: stage prepare failed" in said
-    assert "prepare was told to fail" in said
+    assert "error: stage prepare failed: prepare was told to fail" in said
+    assert said.count("prepare was told to fail") == 1 and "failed to reproduce" not in said, "said more than once"
     assert "not run, because they need a failed stage: learn@0, learn@1, report" in said
     assert "Traceback" not in said
     assert (toy / "out/alone").exists()
@@ -66,6 +66,7 @@ def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, 
     (toy / "refuse-prepare").touch()
     said = call(toy, "python", *EXPERIMENT, status=1, **server)
     assert "error: stage prepare refused: nobody would learn from this" in said
+    assert said.count("nobody would learn from this") == 1
     assert "not run, because they need a failed stage: learn@0, learn@1, report" in said
     (toy / "refuse-prepare").unlink()
     assert "Traceback" not in said

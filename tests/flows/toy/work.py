@@ -7,7 +7,7 @@ from pathlib import Path
 name, out = sys.argv[1], Path(sys.argv[2])
 print(f"{name} at work", flush=True)
 if Path(f"fail-{name}").exists():
-    sys.exit(f"{name} was told to fail")
+    sys.exit(f"error: {name} was told to fail")
 if Path(f"refuse-{name}").exists():
     print("refused: nobody would learn from this", file=sys.stderr)
 while Path(f"hold-{name}").exists():
