@@ -1,0 +1,40 @@
+"""A stage that fails says why once: in the error of the chain, and not on the terminal too."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tasks.chain.stage_process import StageFailedError, StageProcess
+
+EXPLAINED = "print('at work', flush=True); import sys; sys.exit('error: the disk is full\\nfree some space')"
+UNEXPLAINED = "print('at work', flush=True); raise SystemExit(3)"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / ".symposium"))
+    for command in (["git", "init", "-q"], ["dvc", "init", "-q"]):
+        subprocess.run(command, cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def failed(project: Path, program: str) -> tuple[str, list[str]]:
+    """Return the message of a stage that fails, and the lines that the terminal shows of it."""
+    (project / "work.py").write_text(program)
+    (project / "dvc.yaml").write_text("stages: {work: {cmd: python -m work}}\n")
+    shown: list[str] = []
+    with pytest.raises(StageFailedError) as caught:
+        StageProcess("work", project, "run").wait(lambda line, reported: None if reported else shown.append(line))
+    return str(caught.value), shown
+
+
+def test_the_reason_is_reported_once_and_what_dvc_says_of_the_status_never(project: Path):
+    assert failed(project, EXPLAINED) == ("stage work failed: the disk is full\nfree some space", ["at work"])
+
+
+def test_without_a_reason_the_end_of_the_output_is_reported(project: Path):
+    message, shown = failed(project, UNEXPLAINED)
+    assert message.startswith("stage work failed (status ") and message.endswith("at work") and shown == ["at work"]
