@@ -17,7 +17,13 @@ class AdvantageSettings(Section):
         "mean",
         description="subtracted from a return: the group's mean, the mean of the other members, the maximum, nothing",
     )
-    scale: Literal["none", "group_std"] = Field("none", description="divide by the group's standard deviation, or not")
+    scale: Literal["none", "group_std", "agent_std"] = Field(
+        "none",
+        description=(
+            "divide by the standard deviation of all that the group executed, or by that of each agent's own returns, "
+            "as Dr. MAS does; both change the objective: problems, and agents, of small spread count more"
+        ),
+    )
 
 
 class LossSettings(Section):

@@ -71,7 +71,7 @@ def group_advantages(
     """Return the advantages of one group.
 
     With n returns R and m = mean(R):  ``mean`` R - m;  ``leave_one_out`` (n R - sum R) / (n - 1), the distance to the
-    mean of the others;  ``max`` R - max(R);  ``none`` R.  ``group_std`` divides by the population standard deviation
+    mean of the others;  ``max`` R - max(R);  ``none`` R.  Any ``scale`` divides by the population standard deviation
     of R.  A group whose returns are all equal has advantages of exactly 0 (``none``: R, not divided), and so has a
     group of one.
 
@@ -97,7 +97,7 @@ def group_advantages(
         advantages = (size * returns - returns.sum()) / (size - 1)
     else:
         advantages = returns - returns.max()
-    if settings.scale == "group_std" and not flat:
+    if settings.scale != "none" and not flat:
         advantages = advantages / (returns.std() if spread is None else spread)
     return advantages
 

@@ -96,7 +96,9 @@ def compare_actions(
         for judged, values in enumerate(comparisons):
             known = ~np.isnan(values)
             compared = np.full(len(values), np.nan)
-            compared[known] = group_advantages(values[known], settings, spread)
+            # Each agent by its own spread: that of the returns at hand.
+            shared = None if settings.scale == "agent_std" else spread
+            compared[known] = group_advantages(values[known], settings, shared)
             # A row gives advantages to all of its actions, a column to one.
             own = slice(None) if len(comparisons) == 1 else judged
             found[agent, own] = compared[own]

@@ -61,7 +61,7 @@ def test_each_agent_gets_its_rows_less_their_mean() -> None:
 
 
 @pytest.mark.parametrize("baseline", ["mean", "leave_one_out", "max", "none"])
-@pytest.mark.parametrize("scale", ["none", "group_std"])
+@pytest.mark.parametrize("scale", ["none", "group_std", "agent_std"])
 def test_without_combinations_it_is_the_advantage_of_the_joint_action_to_the_bit(baseline: str, scale: str) -> None:
     settings = AdvantageSettings.model_validate({"baseline": baseline, "scale": scale})
     rng = np.random.default_rng(0)
@@ -130,6 +130,13 @@ def test_the_spread_is_that_of_everything_executed_so_an_agent_that_does_not_mat
     found, flat, _ = given(played([[1, 0], [2, 1]], Cross()), Cross(), scaled)
     assert flat == 0.0
     assert np.array(found) == pytest.approx(np.array([[-0.5, 0.5], [0.5, -0.5]]) / np.std([1, 0, 2, 1]))
+
+
+def test_each_agent_divided_by_its_own_spread_is_as_large_as_the_others() -> None:
+    own = AdvantageSettings(scale="agent_std")
+    table = np.array([[0.0, 0.01], [1.0, 1.01]])
+    found, _, _ = given(played(table, Cross()), Cross(), own)
+    assert np.array(found) == pytest.approx(np.array([[-1.0, -1.0], [1.0, 1.0]])), "0.005 became as large as 0.5"
 
 
 def test_a_group_is_flat_when_all_that_was_executed_earned_alike() -> None:
