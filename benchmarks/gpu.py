@@ -156,9 +156,9 @@ def rollouts(
     for _ in range(options.repeats):
         engine.counters = Counters()
         seconds.append(timed(lambda: engine.generate(requests, sampling)))
-    sync = timed(lambda: [engine.update(policy) for policy in team.policies.values()])
+    sync = timed(lambda: take_weights(engine, team))
     tokens = engine.counters.generated_tokens
-    found = {"tokens": tokens, "seconds": min(seconds), "tokens_per_second": tokens / min(seconds)}
+    found: dict[str, Any] = {"tokens": tokens, "seconds": min(seconds), "tokens_per_second": tokens / min(seconds)}
     found |= {"seconds_to_take_weights": sync, "peak_gib": peak()}
     engine.close()
     gc.collect()
@@ -263,6 +263,12 @@ def products(device: torch.device) -> float:
     left = torch.randn(side, side, device=device).bfloat16()
     right = torch.randn(side, side, device=device).bfloat16()
     return 2 * side**3 / min(timed(lambda: left @ right) for _ in range(5))
+
+
+def take_weights(engine: TransformersEngine, team: Team) -> None:
+    """Copy the present weights of all agents into the engine."""
+    for policy in team.policies.values():
+        engine.update(policy)
 
 
 def timed(call: Callable[[], Any]) -> float:

@@ -163,8 +163,8 @@ def continuous(team: Team, requests: list[Request], sampling: Sampling) -> int:
 
 
 CONTENDERS: dict[str, tuple[str, Run]] = {
-    "engine": (EXACT, lambda *given: engine(*given)[0]),
-    "engine, general path": (EXACT, lambda *given: engine(*given, fast=False)[0]),
+    "engine": (EXACT, lambda team, requests, sampling: engine(team, requests, sampling)[0]),
+    "engine, general path": (EXACT, lambda team, requests, sampling: engine(team, requests, sampling, fast=False)[0]),
     "generate, batched": ("highest", batched),
     "generate, one prompt at a time": ("highest", one_prompt),
     "generate, continuous batching": ("highest", continuous),
@@ -211,6 +211,7 @@ def limit(team: Team) -> float:
     model = FusedDecoder(team.policy_of("main").model, torch.float32)
     model.refresh(team.policy_of("main").model.state_dict())
     weights = model._weights
+    assert weights is not None
     matrices = [m for layer in weights.layers for m in (layer.qkv, layer.out, layer.gate_up, layer.down)]
     pairs = [(torch.randn(256, matrix.shape[1]), matrix) for matrix in [*matrices, weights.head]]
     best = 0.0

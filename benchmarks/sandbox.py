@@ -149,10 +149,11 @@ def ours(problems: list[dict[str, Any]], backend: str, stack: ExitStack) -> Judg
     ]
 
     def judge(indices: list[int], workers: int) -> tuple[int, list[float]]:
+        seconds: list[float] = []
         if workers > 1:
-            verdicts, seconds = executors[workers].run([jobs[n] for n in indices]), []
+            verdicts = executors[workers].run([jobs[n] for n in indices])
         else:
-            verdicts, seconds = [], []
+            verdicts = []
             for n in indices:
                 began = time.perf_counter()
                 verdicts += executors[WORKERS[0]].run([jobs[n]])

@@ -100,8 +100,8 @@ def table(found: Mapping[str, list[str]]) -> str:
     groups: dict[str, list[str]] = {}
     for name, stages in found.items():
         groups.setdefault(", ".join(stages) or "nothing", []).append(name)
-    for stages, names in sorted(groups.items(), key=lambda item: item[1][0]):
-        lines.append(f"| {', '.join(f'`{name}`' for name in names)} | {stages} |\n")
+    for stale, names in sorted(groups.items(), key=lambda item: item[1][0]):
+        lines.append(f"| {', '.join(f'`{name}`' for name in names)} | {stale} |\n")
     return "".join(lines)
 
 

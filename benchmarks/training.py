@@ -97,8 +97,8 @@ def main() -> None:
                 section = params.environment.model_copy(update={"team": kind})
                 with contextlib.closing(make_environment(section, params.sandbox)) as environment:
                     environment.step([environment.start(todo[0])], [[""] * len(environment.agents(todo[0]))])  # starts
-                    run = own_run if peer is None else peer_run
-                    rows = runs[name][str(seed)] = run(params, base, environment, todo, seed, parsed.updates, peer)
+                    rows = run(params, base, environment, todo, seed, parsed.updates, peer)
+                    runs[name][str(seed)] = rows
                 last = rows[-1]
                 print(f"{name}, seed {seed}: {last['cpu']:.1f} CPU s, last reward {last['reward']:.2f}", flush=True)
     with cpu_numerics():
@@ -112,17 +112,26 @@ def main() -> None:
     print(text)
 
 
-def own_run(
+def run(
     params: Params,
     base: Path,
     environment: Any,
     problems: Sequence[Any],
     seed: int,
     updates: int,
-    peer: None,
+    peer: str | None,
     rate: float = RATE,
 ) -> Rows:
-    """Return CPU and wall seconds since the start and the mean reward, per update of this project."""
+    """Return CPU and wall seconds since the start and the mean reward, per update, of this project or of a peer."""
+    if peer is None:
+        return own_run(params, base, environment, problems, seed, updates, rate)
+    return peer_run(params, base, environment, problems, seed, updates, peer, rate)
+
+
+def own_run(
+    params: Params, base: Path, environment: Any, problems: Sequence[Any], seed: int, updates: int, rate: float
+) -> Rows:
+    """Return the figures of this project."""
     changes = {"steps": updates, "problems_per_step": PROBLEMS, "group_size": GROUP, "learning_rate": rate}
     settings = params.train.model_copy(update={**changes, "checkpoint_every": updates})
     team = load_team(params.policy, base, environment.agents(problems[0]))
@@ -173,9 +182,9 @@ def peer_run(
     seed: int,
     updates: int,
     peer: str,
-    rate: float = RATE,
+    rate: float,
 ) -> Rows:
-    """Return the same of a peer, whose joint actions are judged here."""
+    """Return the figures of a peer, whose joint actions are judged here."""
     agents = environment.agents(problems[0])
     team = load_team(params.policy, base, agents)
     starts = [environment.start(problem) for problem in problems]

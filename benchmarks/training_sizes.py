@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.training import CONTESTANTS, OURS, PEERS, PROBLEMS, Rows, own_run, peer_run, per_update
+from benchmarks.training import CONTESTANTS, OURS, PEERS, PROBLEMS, Rows, per_update, run
 from pipeline_lib import storage
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.policies.load import load_team
@@ -29,6 +29,7 @@ from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings import Params, load_params
+from pipeline_lib.settings.policy import EmbeddedPolicy
 
 OUTPUT = Path("benchmarks/results/training_sizes")
 WARM_UP, RATE = 60, 1e-6
@@ -53,6 +54,7 @@ def main() -> None:
         raise SystemExit("the peers are not installed; run benchmarks/make_peers_environment.sh")
     torch.set_num_threads(1)
     params = load_params(Path("params.yaml"))
+    assert isinstance(params.policy, EmbeddedPolicy)  # sizes are those of the embedded model
     report: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         problems = Path(temporary, "problems")
@@ -78,7 +80,6 @@ def measure(params: Params, base: Path, problems: Sequence[Any], updates: int) -
         section = params.environment.model_copy(update={"team": kind})
         with contextlib.closing(make_environment(section, params.sandbox)) as environment:
             environment.step([environment.start(problems[0])], [[""] * len(environment.agents(problems[0]))])  # starts
-            run = own_run if peer is None else peer_run
             rows: Rows = run(params, base, environment, problems, 0, updates, peer, RATE)
         found["seconds"][name] = [per_update(rows, at, at) for at in range(2, updates + 1)]
     return found

@@ -155,12 +155,14 @@ def packages() -> Drawing:
         for other in sorted(others):
             (x1, y1), (x2, y2) = places[name], places[other]
             drawing.arrow(x1 + wide / 2, y1 + high, x2 + wide / 2, y2)
-    for name, (x, y) in places.items():
-        drawing.box(x, y, wide, high)
-        drawing.text(x + wide / 2, y + 18, name.partition(".")[2] or name, 13, text_anchor="middle", font_weight="bold")
+    for name, (across, down) in places.items():
+        drawing.box(across, down, wide, high)
+        drawing.text(
+            across + wide / 2, down + 18, name.partition(".")[2] or name, 13, text_anchor="middle", font_weight="bold"
+        )
         listed = sorted(n.partition(".")[2] for n in imports[name] - shown[name] if n.startswith("pipeline_lib"))
         for line, said in enumerate(textwrap.wrap(", ".join(listed), 34)):
-            drawing.text(x + wide / 2, y + 31 + 11 * line, said, 9, SOFT, text_anchor="middle")
+            drawing.text(across + wide / 2, down + 31 + 11 * line, said, 9, SOFT, text_anchor="middle")
     return drawing
 
 
