@@ -128,7 +128,8 @@ def ask(project: Path, *arguments: str) -> str:
         check=False,
     )
     if done.returncode != 0:
-        words = done.stderr.strip() or done.stdout.strip()
+        words = (done.stderr.strip() or done.stdout.strip()).partition("Having any troubles?")[0].strip()
+        words = words.removeprefix("ERROR: ").removeprefix("unexpected error - ")
         raise ChainError(_without_git(project) or f"dvc {' '.join(arguments)}: {words}")
     return done.stdout
 

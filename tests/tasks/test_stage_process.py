@@ -1,12 +1,14 @@
-"""A stage that fails says why once: in the error of the chain, and not on the terminal too."""
+"""What is said when DVC or a stage fails: the reason, once."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tasks.chain.graph import ChainError, ask
 from tasks.chain.stage_process import StageFailedError, StageProcess
 
 EXPLAINED = "print('at work', flush=True); import sys; sys.exit('error: the disk is full\\nfree some space')"
@@ -38,3 +40,10 @@ def test_the_reason_is_reported_once_and_what_dvc_says_of_the_status_never(proje
 def test_without_a_reason_the_end_of_the_output_is_reported(project: Path):
     message, shown = failed(project, UNEXPLAINED)
     assert message.startswith("stage work failed (status ") and message.endswith("at work") and shown == ["at work"]
+
+
+def test_an_error_of_dvc_is_its_reason_alone(project: Path):
+    shutil.rmtree(project / ".dvc/tmp")
+    (project / ".dvc/tmp").write_text("a file where DVC needs a folder")
+    with pytest.raises(ChainError, match=r"^dvc status --json: \[Errno \d+\] .*'$"):
+        ask(project, "status", "--json")
