@@ -11,6 +11,7 @@ from pipeline_lib.assembly.sampling import sampling_of
 from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.audit.preflight import Played
 from pipeline_lib.audit.run import audit
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.play import Player, groups
 from pipeline_lib.rollouts import make_engine
@@ -47,6 +48,7 @@ def audit_team(
     """
     tried = problems[: params.audit.problems]
     size, seed = params.audit.group_size, params.audit.seed
+    alone = find(section.kind).single_agent(section)
     with (
         contextlib.closing(make_environment(section, params.sandbox)) as environment,
         contextlib.closing(make_engine(params.rollouts, params.policy)) as engine,
@@ -58,4 +60,12 @@ def audit_team(
             player = Player(watched, team, engine, sampling_of(params), protocol)
             return Played.of(player.play(groups(tried, size, seed)), size)
 
-        return audit(section, environment, tried, play_base, progress, seed)
+        def play_single() -> Played:
+            with contextlib.closing(make_environment(alone, params.sandbox)) as other:
+                single = base_team(params, base, other, tried)
+                engine.load(single.policies)
+                player = Player(other, single, engine, sampling_of(params))
+                return Played.of(player.play(groups(tried, size, seed)), size)
+
+        compared = alone is not None and len(environment.agents(tried[0])) > 1
+        return audit(section, environment, tried, play_base, progress, seed, play_single if compared else None)

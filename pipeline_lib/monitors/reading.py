@@ -9,6 +9,9 @@ from dataclasses import dataclass
 Row = Mapping[str, float]
 """The metrics of an update by name."""
 
+#: A line in the metrics of the update after which a monitor ended the run; its name follows.
+ENDED = "monitors/ended/"
+
 #: Number of standard errors from an estimate to the ends of its 95 % interval.
 Z = 1.96
 

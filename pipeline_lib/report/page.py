@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from pipeline_lib import storage
+from pipeline_lib.monitors.history import alarms, endings, watched
 from pipeline_lib.report import contribution_tables, cost_tables, result_figures, result_tables, training_figures
 from pipeline_lib.report.code import STYLE
 from pipeline_lib.report.data import ReportData
@@ -55,6 +56,8 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         "fidelity": training_figures.fidelity(data),
         "lengths": training_figures.lengths(data),
         "policies": training_figures.by_policy(data),
+        "alarms": [typeset(sentence) for sentence in alarms(data.train)],
+        "watched": watched(data.train),
         "time": training_figures.time_spent(data),
         "sweep": result_figures.sweep(data),
         "checkpoints": result_figures.checkpoint_metrics(data),
@@ -140,6 +143,7 @@ def _findings(data: ReportData) -> list[dict[str, Any]]:
         }
     )
     items += [*_plan_kept(verdict["plan"]), *_looked(verdict.get("looks"))]
+    items += [{"mark": "!", "bad": True, "text": text} for text in endings(data.train)]
     for note in (*primary["notes"], *data.selection["notes"]):
         items.append({"mark": "!", "text": f"{note[:1].upper()}{note[1:]}."})
     found = [{"bad": False, **item, "text": typeset(str(item["text"]))} for item in items]

@@ -9,12 +9,9 @@ import logging
 from collections.abc import Collection, Sequence
 
 from pipeline_lib.monitors.judge import MONITORS, End, judge
-from pipeline_lib.monitors.reading import Row
+from pipeline_lib.monitors.reading import ENDED, Row
 
 logger = logging.getLogger(__name__)
-
-#: A line in the metrics of the update after which a monitor ended the run; its name follows.
-ENDED = "monitors/ended/"
 
 
 class Watch:

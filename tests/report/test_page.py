@@ -173,3 +173,17 @@ def test_what_agents_wrote_stays_text_on_the_page(tmp_path: Path):
     assert "\x1b" not in page and '<span class="k">def</span>' in page
     without, _ = build(experiment(1), tmp_path)
     assert "Episodes to read" not in without
+
+
+def test_the_page_says_which_monitors_fired_and_which_runs_they_ended(tmp_path: Path) -> None:
+    data = experiment()
+    quiet = {seed: [{**row, "monitors/reward_hacking": 0.0} for row in rows] for seed, rows in data.train.items()}
+    fired = {seed: [dict(row) for row in rows] for seed, rows in quiet.items()}
+    fired[1][-1] |= {"monitors/reward_hacking": 1.0, "monitors/ended/reward_hacking": 1.0}
+    _, plain = build(data, tmp_path)
+    assert "onitor of training" not in plain.text
+    _, silent = build(dataclasses.replace(data, train=quiet), tmp_path)
+    assert "No monitor of training fired." in silent.text
+    _, loud = build(dataclasses.replace(data, train=fired), tmp_path)
+    assert "Seed 1, reward hacking: fired first at update 80" in loud.text
+    assert "Training of seed 1 was ended after update 80 by the monitor reward hacking" in loud.text
