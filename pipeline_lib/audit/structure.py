@@ -23,8 +23,8 @@ def cooperative_structure(team: Played, single: Played, wanted: str, words: str)
 
     Returns:
         ``cooperative_structure``: WARN if the lower limit of the 95 % t interval over problems of the difference,
-        single agent minus team, is above -`MARGIN`, unless neither does more than `MARGIN` of the task; None without the
-        metric, or with fewer than two problems.
+        single agent minus team, is above -`MARGIN`, unless neither does more than `MARGIN` of the task; None without
+        the metric, or with fewer than two problems.
     """
     if wanted not in team.metrics or wanted not in single.metrics:
         return None
