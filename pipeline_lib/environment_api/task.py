@@ -161,9 +161,14 @@ class Task(ABC):
         """
         return ""
 
+    def agent_names(self, params: Any) -> Sequence[str] | None:
+        """Return the names of all agents that a team can have; None if settings do not determine them."""
+        return None
+
     def max_acting(self, params: Any) -> int | None:
         """Return the maximum number of agents that act in one turn; None if settings do not determine it."""
-        return None
+        names = self.agent_names(params)
+        return None if names is None else len(names)
 
     def check(self, params: Any) -> None:
         """Raise ValueError if the settings of several sections do not fit this environment."""

@@ -98,6 +98,22 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
+    def _agents_exist(self) -> Params:
+        """Refuse agents that the team does not have, and a team without an agent to train."""
+        differing = self.policy.agents
+        names = find(self.environment.kind).agent_names(self) if differing else None
+        if names is None:
+            return self
+        if unknown := [name for name in differing if name not in names]:
+            raise ValueError(
+                f"policy.agents.{unknown[0]}: the team of {self.environment.kind} has no such agent; it has "
+                f"{', '.join(names)}"
+            )
+        if all(name in differing and differing[name].frozen for name in names):
+            raise ValueError("policy.agents: no agent is trained, so there is nothing to learn; let one be trained")
+        return self
+
+    @model_validator(mode="after")
     def _credit_can_be_given(self) -> Params:
         credit = self.train.credit
         if credit.kind == "aligned":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from pipeline_lib.settings.base import FileName, Machine, Section
 
@@ -58,6 +58,11 @@ class AgentPolicy(Section):
     adapter: Adapter | None = Field(None, description="in place of policy.adapter")
     learning_rate: float | None = Field(None, gt=0, lt=1, description="in place of train.learning_rate, the peak")
     temperature: float | None = Field(None, gt=0, le=5, description="in place of rollouts.temperature")
+
+    @property
+    def frozen(self) -> bool:
+        """Whether training leaves the agent as it is."""
+        return not self.trained or self.server is not None
 
     @model_validator(mode="after")
     def _frozen_has_nothing_to_train(self) -> AgentPolicy:
@@ -119,8 +124,9 @@ class EmbeddedPolicy(Section):
             own = agent.model_dump(exclude_none=True, include=set(shared))
             try:
                 EmbeddedPolicy.model_validate(shared | own)
-            except ValueError as error:
-                raise ValueError(f"agents.{name}: {error}") from None
+            except ValidationError as error:
+                reasons = "; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors())
+                raise ValueError(f"agents.{name}: {reasons}") from None
         return self
 
     @model_validator(mode="after")

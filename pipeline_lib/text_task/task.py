@@ -130,9 +130,9 @@ class TextTask(Task):
 
         return TextGame(self.agents, self.reward_bounds, self.observe, self.score)
 
-    def max_acting(self, params: Any) -> int:
-        """Return the number of agents."""
-        return len(self.agents)
+    def agent_names(self, params: Any) -> Sequence[str]:
+        """Return the names of the agents."""
+        return self.agents
 
     def unsuitable(self, protocol: str, settings: Any) -> str:
         """Return why a protocol makes no sense in a single turn."""

@@ -36,6 +36,20 @@ def _keys(value: object, prefix: str = "") -> set[str]:
     return {key for name, item in value.items() for key in _keys(item, f"{prefix}.{name}")}
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("policy: {kind: embedded, agents: {mian: {trained: false}}}", "policy.agents.mian: the team of coding has no such agent; it has helper, main"),
+        ("policy: {kind: embedded, agents: {main: {hidden_size: 65}}}", "policy: agents.main: hidden_size (65) must be a multiple of heads (4)"),
+        ("policy: {kind: embedded, agents: {main: {trained: false}, helper: {trained: false}}}", "policy.agents: no agent is trained"),
+        ("environment: writing\npolicy: embedded-frozen-main", "policy.agents.main: the team of writing has no such agent; it has first, second"),
+    ],
+)  # fmt: skip
+def test_agents_that_cannot_play_are_refused_before_anything_runs(text: str, words: str, tmp_path: Path):
+    said = refusal(tmp_path, text)
+    assert words in said and "pydantic" not in said
+
+
 PRESETS = sorted(path for path in (ROOT / "conf").glob("*/*.yaml") if path.parent.name != "studies")
 
 

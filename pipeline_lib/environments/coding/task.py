@@ -84,6 +84,12 @@ class CodingTask(PairTask):
 
         return Coding(settings, executor)
 
+    def agent_names(self, params: Any) -> Sequence[str]:
+        """Return the two agents, or the single one."""
+        from pipeline_lib.environments.coding.runtime import AGENTS
+
+        return AGENTS[params.environment.team]
+
     def check(self, params: Any) -> None:
         """Refuse steps of training that need more problems than are generated."""
         if params.problems.kind == "generated":

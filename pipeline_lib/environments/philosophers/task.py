@@ -65,6 +65,10 @@ class PhilosophersTask(Task):
             )
         return ""
 
+    def agent_names(self, params: Any) -> Sequence[str]:
+        """Return the seats of the largest table."""
+        return [f"P{seat}" for seat in range(max(params.problems.family.philosophers))]
+
     def max_acting(self, params: Any) -> int:
         """Return the size of the largest table; one where they move, and speak, one after the other."""
         environment = params.environment

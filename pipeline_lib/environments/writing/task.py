@@ -64,6 +64,12 @@ class WritingTask(PairTask):
 
         return Writing(settings)
 
+    def agent_names(self, params: Any) -> Sequence[str]:
+        """Return the two agents, or the single one."""
+        from pipeline_lib.environments.writing.runtime import AGENTS
+
+        return AGENTS[params.environment.team]
+
     def check(self, params: Any) -> None:
         """Refuse steps of training that need more texts than are generated."""
         if params.problems.kind == "world":
