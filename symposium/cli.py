@@ -58,6 +58,7 @@ class Program(click.Command):
             check_neighbours(*ALL, here=Path.cwd())  # where the stages will be run, by python -m
         except ImportError as error:
             raise click.ClickException(str(error)) from None
+        sys.path.insert(0, str(Path.cwd()))  # as for the stages, so that settings can name the project's own classes
         sys.argv = [f"symposium {self.name}", *ctx.args]
         importlib.import_module(self.module).main()
 

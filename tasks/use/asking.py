@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from pipeline_lib.play import Player
 from pipeline_lib.rollouts.engine import Sampling
@@ -30,6 +30,14 @@ class Limits:
     max_tokens: int
     body_kb: int = 256
     answers: int = 16
+
+
+def _encodable(text: str) -> str:
+    text.encode()  # a lone surrogate, which JSON can escape, raises a ValueError
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
 
 
 class StreamOptions(BaseModel):
@@ -59,7 +67,7 @@ class Message(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     role: Literal["system", "user", "assistant"]
-    content: str
+    content: Text
 
 
 class ChatAsked(Asked):
@@ -72,7 +80,7 @@ class ChatAsked(Asked):
 class TextAsked(Asked):
     """Body of ``/v1/completions``."""
 
-    prompt: str
+    prompt: Text
 
 
 class Asking:
@@ -171,6 +179,7 @@ class Asking:
             own,
             max_new_tokens=own.max_new_tokens if most is None else most,
             temperature=own.temperature if asked.temperature is None else asked.temperature,
+            temperatures=own.temperatures if asked.temperature is None else (),
             top_p=own.top_p if asked.top_p is None else asked.top_p,
         )
 

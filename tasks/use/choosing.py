@@ -155,9 +155,9 @@ def problem_of_stranger(params: Params, text: str) -> Any:
     """Return the problem that a text is, without code of it that would be run as trusted: for who serves others.
 
     Raises:
-        ChoiceError: as `problem_from_text`.
+        ChoiceError: as `typed_problem`.
     """
-    return find(params.environment.kind).without_code(problem_from_text(params, text))
+    return find(params.environment.kind).without_code(typed_problem(params, text))
 
 
 def problem_from_text(params: Params, text: str) -> Any:
@@ -169,7 +169,9 @@ def problem_from_text(params: Params, text: str) -> Any:
     task = find(params.environment.kind)
     try:
         if text.lstrip().startswith("{"):
-            return task.read_problem(json.loads(text))
+            row = json.loads(text)
+            json.dumps(row, ensure_ascii=False).encode()  # a lone surrogate cannot be encoded
+            return task.read_problem(row)
         return task.parse_problem(text)
     except (ValueError, TypeError, KeyError) as error:
         raise ChoiceError(f"this is not a problem of {params.environment.kind}: {error}") from None

@@ -37,17 +37,21 @@ def _keys(value: object, prefix: str = "") -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("agents", "words"),
     [
-        ("policy: {kind: embedded, agents: {mian: {trained: false}}}", "policy.agents.mian: the team of coding has no such agent; it has helper, main"),
-        ("policy: {kind: embedded, agents: {main: {hidden_size: 65}}}", "policy: agents.main: hidden_size (65) must be a multiple of heads (4)"),
-        ("policy: {kind: embedded, agents: {main: {trained: false}, helper: {trained: false}}}", "policy.agents: no agent is trained"),
-        ("environment: writing\npolicy: embedded-frozen-main", "policy.agents.main: the team of writing has no such agent; it has first, second"),
+        ("{mian: {trained: false}}", "policy.agents.mian: the team of coding has no such agent; it has helper, main"),
+        ("{main: {hidden_size: 65}}", "policy: agents.main: hidden_size (65) must be a multiple of heads (4)"),
+        ("{main: {trained: false}, helper: {trained: false}}", "policy.agents: no agent is trained"),
     ],
-)  # fmt: skip
-def test_agents_that_cannot_play_are_refused_before_anything_runs(text: str, words: str, tmp_path: Path):
-    said = refusal(tmp_path, text)
+)
+def test_agents_that_cannot_play_are_refused_before_anything_runs(agents: str, words: str, tmp_path: Path):
+    said = refusal(tmp_path, f"policy: {{kind: embedded, agents: {agents}}}")
     assert words in said and "pydantic" not in said
+
+
+def test_a_preset_with_agents_of_another_environment_is_refused(tmp_path: Path):
+    said = refusal(tmp_path, "environment: writing\npolicy: embedded-frozen-main")
+    assert "policy.agents.main: the team of writing has no such agent; it has first, second" in said
 
 
 PRESETS = sorted(path for path in (ROOT / "conf").glob("*/*.yaml") if path.parent.name != "studies")

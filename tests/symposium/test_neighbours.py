@@ -62,3 +62,15 @@ def test_import_symposium_works_beside_others_and_without_prefect_dvc_and_mlflow
     foreign(tmp_path, "pipeline_lib")
     done = run(tmp_path, "-c", "import symposium; symposium.train")
     assert done.returncode == 1 and "ImportError: the name 'pipeline_lib' leads to" in done.stderr
+
+
+def test_the_installed_command_finds_an_environment_in_the_projects_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from pipeline_lib.environments.coding.task import CodingTask\n\n\nclass Mine(CodingTask):\n    pass\n"
+    )
+    (tmp_path / "params.yaml").write_text(
+        "environment: {kind: mine:Mine}\nseeds: {train: [0, 1, 2], single_agent: [0]}\n"
+    )
+    command = Path(sys.executable).parent / "symposium"
+    done = run(tmp_path, str(command), "identity", "--changed")
+    assert done.returncode == 0, done.stderr

@@ -17,7 +17,7 @@ from pipeline_lib.play import Player
 from pipeline_lib.play.roots import PairedChance, Root
 from pipeline_lib.rollouts.engine import EngineError, Request
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
-from tasks.use.asking import Limits
+from tasks.use.asking import Asking, ChatAsked, Limits
 from tasks.use.endpoint import make_app
 from tasks.use.queueing import Answer, BatchQueue, FullError, Question
 from tests.served import served as serving
@@ -142,6 +142,24 @@ def test_what_cannot_be_answered_is_refused_with_a_reason(served: Served):
     refused(lambda: create(model="team", messages=turns), 400, "one user message")
     stranger = openai.OpenAI(base_url=served.client.base_url, api_key="another key", max_retries=0)
     refused(stranger.models.list, 401, "the key is missing or wrong")
+
+
+def test_a_requested_temperature_is_that_of_agents_with_their_own_too():
+    own = make_player()
+    own = replace(own, sampling=replace(own.sampling, temperatures=(("two", 0.5),)))
+    asking = Asking(own, ("one", "two"), toy, Limits(max_tokens=8))
+    found = [
+        asking.chat(ChatAsked(model=agent, messages=[{"role": "user", "content": "pick red right"}], **more))
+        for agent in ("one", "two")
+        for more in ({}, {"temperature": 0.9})
+    ]
+    used = [question.sampling.of(question.agent).temperature for question in found]
+    assert used == [own.sampling.temperature, 0.9, 0.5, 0.9]
+
+
+def test_half_a_character_is_refused(served: Served):
+    status, said = served.send(b'{"model": "one", "messages": [{"role": "user", "content": "\\ud800"}]}')
+    assert status == 400 and "surrogates" in said["error"]["message"]
 
 
 def test_bodies_hosts_and_types_are_checked(served: Served):

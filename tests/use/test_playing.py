@@ -22,6 +22,7 @@ from pipeline_lib.play import Player
 from pipeline_lib.play.roots import paired
 from pipeline_lib.play.watching import Speech
 from pipeline_lib.problems.content import ProblemsError
+from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.report.text import harmless
 from pipeline_lib.rollouts.engine import Action, Request
@@ -29,7 +30,10 @@ from pipeline_lib.rollouts.streaming import TextStream
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.sandbox.make import make_executor
 from pipeline_lib.settings.load import validate_params
+from pipeline_lib.settings.params import Params
 from pipeline_lib.settings.sandbox import ProcessSandbox
+from tasks.experiment.arms import PROBLEMS
+from tasks.use import choosing
 from tasks.use.choosing import problem_of_stranger
 from tasks.use.playing import AgentAnswer, Played, PlayedTurn, Show, as_json, play
 from tasks.use.showing import TerminalShow, side_by_side
@@ -171,7 +175,35 @@ def test_every_environment_is_played_shown_and_written_as_json(kind: str):
     assert json.loads(json.dumps(as_json(played, {})))["turns"][0]["said"][0]["agent"] == agents[0]
 
 
-def test_tests_that_a_stranger_sends_are_never_run_as_they_would_be_where_they_are_trusted(tmp_path: Path):
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+    """The settings of a project whose problems are prepared, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    sizes = {"problems": {"sizes": {"train": 32, "validation": 2, "test": 2}}}
+    params = validate_params(sizes, Path("params.yaml"))
+    prepare("coding", params.problems, PROBLEMS)
+    return params
+
+
+def test_a_served_team_refuses_problems_of_the_test_split_as_a_watched_one_does(prepared: Params):
+    known = {split: (PROBLEMS / f"{split}.jsonl").read_text().splitlines()[0] for split in ("test", "validation")}
+    renamed = json.dumps({**json.loads(known["test"]), "id": "mine", "hidden_tests": "", "visible_tests": ""})
+    for read in (problem_of_stranger, choosing.typed_problem):
+        assert read(prepared, known["validation"]).observations
+        for text in (known["test"], renamed):
+            with pytest.raises(choosing.ChoiceError, match="a problem of the test split"):
+                read(prepared, text)
+
+
+def test_a_problem_with_half_a_character_is_refused(prepared: Params):
+    row = json.loads((PROBLEMS / "validation.jsonl").read_text().splitlines()[0])
+    with pytest.raises(choosing.ChoiceError, match="surrogates not allowed"):
+        problem_of_stranger(prepared, json.dumps(row | {"observations": {"helper": "\ud800", "main": "x"}}))
+
+
+def test_tests_that_a_stranger_sends_are_never_run_as_they_would_be_where_they_are_trusted(
+    tmp_path: Path, prepared: Params
+):
     reached = tmp_path / "reached"
     evil = f"__import__('pathlib').Path({str(reached)!r}).touch()"
     typed = f"def f(x):\n    'Return x.'\n\nassert f(1) == 1 or {evil}"
@@ -179,11 +211,10 @@ def test_tests_that_a_stranger_sends_are_never_run_as_they_would_be_where_they_a
         "prelude": evil,
         "visible_tests": f"def check(candidate):\n    assert {evil}",
     }
-    params = validate_params({}, Path("params.yaml"))
-    environment = make_environment(CodingSettings(turns=2), params.sandbox)
+    environment = make_environment(CodingSettings(turns=2), prepared.sandbox)
     try:
         for text in (typed, json.dumps(row)):
-            problem = problem_of_stranger(params, text)
+            problem = problem_of_stranger(prepared, text)
             assert problem.observations == row["observations"], "what agents are told stays"
             state = environment.start(problem)
             outcome = environment.step([state], [("def aux(x):\n    return x", "def f(x):\n    return aux(x)")])[0]
