@@ -36,7 +36,8 @@ def study(
     explain_in_logs()
     logger, project = get_run_logger(), Path.cwd()
     name, asked, settings = read_study(study)
-    if left_out := uncommitted(project):
+    # Settings are those of the working tree, code and data those of the commit.
+    if left_out := [path for path in uncommitted(project) if Path(path).parts[0] not in ("params.yaml", "conf")]:
         logger.warning("changes that are not committed are not part of this study: %s", ", ".join(left_out))
     folder, commit, reference = project / PAGES / name, git(project, "rev-parse", "HEAD"), settings[reference_of(asked)]
     with (

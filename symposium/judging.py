@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from pipeline_lib.evaluation import planning, verdict
 from pipeline_lib.evaluation.guards import check_guards
 from pipeline_lib.evaluation.table import Episodes
+from pipeline_lib.problems.splits import load_manifest
+from pipeline_lib.settings.base import result_settings
+from symposium.experiments import Experiment
 from symposium.results import Comparison, Evaluation, Requirements
 
 #: One evaluation, or those of several training runs with different seeds.
@@ -26,14 +29,17 @@ def compare(first: Evaluations, second: Evaluations, metric: str | None = None) 
         metric: by default the experiment's primary one.
 
     Raises:
-        ValueError: the evaluations are of different environments, or two of them of one training seed.
+        ValueError: there are no evaluations, two of them are of one training seed, or their experiments differ in
+            environment, problems or sandbox.
         EvaluationError: no problem was played by both, or a value is not a number.
     """
     a, b = _list(first), _list(second)
     experiment = a[0].team.experiment
     params = experiment.params
-    if any(one.team.experiment.params.environment != params.environment for one in (*a, *b)):
-        raise ValueError("the teams act in different environments, or with different rewards; compare within one")
+    for section in ("environment", "problems", "sandbox"):
+        own = result_settings(getattr(params, section))
+        if any(result_settings(getattr(one.team.experiment.params, section)) != own for one in (*a, *b)):
+            raise ValueError(f"the teams are of experiments that differ in {section}, so they were judged differently")
     guarded = [check_guards(one.episodes, b[0].episodes, params.evaluate, experiment.metrics) for one in a]
     found = verdict.compare(
         _episodes(a),
@@ -43,7 +49,7 @@ def compare(first: Evaluations, second: Evaluations, metric: str | None = None) 
         (_title(a), _title(b)),
         tuple(dict.fromkeys(fault for one in guarded for fault in one.failures)),
         experiment.metrics,
-        "validation",
+        _where(experiment, (*a, *b)),
     )
     return Comparison(found)
 
@@ -68,8 +74,11 @@ def plan(
         comparisons: size of the family that is corrected for (Bonferroni).
 
     Raises:
+        ValueError: there are no evaluations, or a number that must be at least 1 is less.
         EvaluationError: fewer than two problems in common, or one episode per problem.
     """
+    if min(*samples, *runs, comparisons) < 1:
+        raise ValueError("samples, runs and comparisons must be at least 1")
     experiment = _list(first)[0].team.experiment
     params = experiment.params
     pilot = planning.variances(_episodes(_list(first)), _episodes(_list(second)), params.evaluate.metric)
@@ -85,8 +94,21 @@ def plan(
     return Requirements(pilot, tuple(rows))
 
 
+def _where(experiment: Experiment, evaluations: Sequence[Evaluation]) -> str:
+    """Return what the problems of evaluations are called."""
+    splits = load_manifest(experiment.problems_folder())["splits"]
+    played = {episode.problem for one in evaluations for episode in one.episodes}
+    for split, word in (("validation", "validation"), ("train", "training")):
+        if played <= set(splits[split]["ids"]):
+            return word
+    return "chosen"
+
+
 def _list(given: Evaluations) -> list[Evaluation]:
-    return [given] if isinstance(given, Evaluation) else list(given)
+    found = [given] if isinstance(given, Evaluation) else list(given)
+    if not found or not all(isinstance(one, Evaluation) for one in found):
+        raise ValueError("expected an evaluation (of `symposium.evaluate`), or a list of at least one")
+    return found
 
 
 def _episodes(given: Sequence[Evaluation]) -> Episodes:

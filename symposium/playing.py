@@ -76,7 +76,7 @@ def evaluate(
         All episodes; the first one on each problem includes its texts.
 
     Raises:
-        ValueError: a problem is one of the test split, ids repeat, or ``samples`` is not positive.
+        ValueError: there are no problems, one is of the test split, ids repeat, or ``samples`` is not positive.
     """
     params = team.experiment.params
     played = team.experiment.problems("validation") if problems is None else list(problems)
@@ -85,6 +85,8 @@ def evaluate(
         raise ValueError(
             f"{tested[0]} is a problem of the test split; only the chain looks at it, and git counts every look"
         )
+    if not played:
+        raise ValueError("there are no problems to play")
     drawn = params.evaluate.validation
     with team.open() as player:
         episodes = evaluate_team(

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from symposium.experiments import Experiment
     from symposium.teams import Team
 
-_ON_VALIDATION = (
-    "These are validation problems: a team that was selected on them looks better than it is. A claim needs the "
-    "chain's test on held-out problems."
-)
+_CAUTIONS = {
+    "validation": "These are validation problems: a team that was selected on them looks better than it is.",
+    "training": "These are training problems: what a team does on them need not hold for others.",
+    "chosen": "These problems were chosen by hand.",
+}
+_CLAIM = "A claim needs the chain's test on held-out problems."
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,11 @@ class Checkpoints:
                 mark = "selected" if point.step == choice.step else ""
                 rows.append([str(seed), point.step, info.text(point.mean), mark, "; ".join(point.faults)])
         notes = "".join(map(paragraph, self.selection.notes))
-        return table(("seed", "step", info.label, "", "fails"), rows) + notes + paragraph(_ON_VALIDATION)
+        return (
+            table(("seed", "step", info.label, "", "fails"), rows)
+            + notes
+            + paragraph(f"{_CAUTIONS['validation']} {_CLAIM}")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +203,8 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """What may be quoted, together with the caution that it is of validation problems."""
-        return f"{self.result.sentence} {_ON_VALIDATION}"
+        """What may be quoted, together with a caution about the problems."""
+        return f"{self.result.sentence} {_CAUTIONS[self.result.where]} {_CLAIM}"
 
     def __repr__(self) -> str:
         return self.sentence

@@ -57,10 +57,13 @@ def train(experiment: Experiment, seed: int = 0) -> TrainingRun:
         The metrics of every step, and the checkpoints; step 0 is the untrained team.
 
     Raises:
+        ValueError: the seed is not an integer of at least 0.
         SettingsError: the audit failed and there is no override.
         TrainingStopped: it was interrupted; the same call continues.
         TrainingError: gradients that are not finite, too many lost episodes, out of memory.
     """
+    if type(seed) is not int or seed < 0:  # True and "1" would be other runs with the same name
+        raise ValueError(f"seed is {seed!r}; it must be an integer of at least 0")
     params = experiment.params
     audited = audit(experiment)
     override = params.audit.override

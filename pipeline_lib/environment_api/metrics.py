@@ -37,6 +37,8 @@ class Metric:
     about: str = ""
 
     def __post_init__(self) -> None:
+        if self.better not in ("higher", "lower"):
+            raise ValueError(f"better is {self.better!r}; it must be 'higher' or 'lower'")
         if self.share and self.low is None and self.high is None:
             object.__setattr__(self, "low", 0.0)
             object.__setattr__(self, "high", 1.0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline_lib.settings.load import read_preset, validate_params
+from pipeline_lib.settings.load import SettingsError, read_preset, validate_params
 from pipeline_lib.settings.params import Params
 
 #: The name of the settings in messages.
@@ -39,6 +39,8 @@ def params_from_values(sections: Mapping[str, Any], conf: Path) -> Params:
 def _read(conf: Path, section: str, value: Any) -> Any:
     if isinstance(value, str) and section in Params.model_fields:
         return read_preset(conf / section, section, value)
+    if not isinstance(value, Mapping):
+        raise SettingsError(f"{_HERE}: {section}: got {value!r}; expected the name of a preset, or values by key")
     return value
 
 

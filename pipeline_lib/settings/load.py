@@ -105,7 +105,7 @@ def validate_params(content: Mapping[str, Any], path: Path, origin: Mapping[str,
         raise SettingsError("\n".join(lines)) from None
 
 
-def _refuse_repeated_keys(text: str) -> None:
+def refuse_repeated_keys(text: str) -> None:
     """Raise ConstructorError if a key is written twice in a section; YAML would silently use the last one."""
     waiting = [yaml.compose(text, Loader=yaml.SafeLoader)]
     known: list[object] = []
@@ -129,7 +129,7 @@ def _refuse_repeated_keys(text: str) -> None:
 def _read_mapping(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
-        _refuse_repeated_keys(text)
+        refuse_repeated_keys(text)
         content = yaml.safe_load(text)
     except FileNotFoundError:
         raise SettingsError(

@@ -7,6 +7,7 @@ changed; all cells are trained with the same seeds, and each is compared with th
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from pipeline_lib.settings.base import Section
 from pipeline_lib.settings.changes import Changes, changed_params
-from pipeline_lib.settings.load import SettingsError
+from pipeline_lib.settings.load import SettingsError, refuse_repeated_keys
 from pipeline_lib.settings.params import Params
 
 MIN_SEEDS = 3
@@ -48,6 +49,11 @@ class StudySettings(Section):
                 )
         if unknown := sorted(set(self.against) - set(self.factors)):
             raise ValueError(f"against: there is no factor {', '.join(unknown)}; factors: {', '.join(self.factors)}")
+        changed = [self.changes, *(level for levels in self.factors.values() for level in levels.values())]
+        if any(key in ("seeds", "seeds.train") for changes in changed for key in changes):
+            raise ValueError("seeds.train cannot be changed here: all cells have the training seeds of the key seeds")
+        if len(cells_of(self)) < math.prod(map(len, self.factors.values())):
+            raise ValueError("two cells have the same name, which is made of their levels; rename a level")
         if len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
             raise ValueError(f"seeds {list(self.seeds)} must be different and not negative")
         return self
@@ -84,7 +90,9 @@ def load_study(path: Path) -> StudySettings:
         SettingsError: the file is missing, is not YAML, or is not a valid study; the message lists all mistakes.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        refuse_repeated_keys(text)
+        content = yaml.safe_load(text)
     except FileNotFoundError:
         there = ", ".join(sorted(str(p) for p in path.parent.glob("*.yaml"))) or "none"
         raise SettingsError(f"{path}: there is no such study; studies there: {there}") from None
@@ -95,7 +103,10 @@ def load_study(path: Path) -> StudySettings:
     try:
         return StudySettings.model_validate(content)
     except ValidationError as error:
-        lines = [f"{path}: {'.'.join(map(str, e['loc'])) or 'the file'}: {e['msg']}" for e in error.errors()]
+        lines = [
+            f"{path}: {'.'.join(map(str, e['loc'])) or 'the file'}: {e['msg'].removeprefix('Value error, ')}"
+            for e in error.errors()
+        ]
         raise SettingsError("\n".join(lines)) from None
 
 

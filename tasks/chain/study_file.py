@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def read_study(name_or_file: str) -> tuple[str, StudySettings, dict[str, Params]
     study, project = load_study(path), Path.cwd()
     settings = {cell: cell_params(study, cell, project / "params.yaml", project / "conf") for cell in cells_of(study)}
     check_same_evaluation(settings)
+    refuse_equal(settings)
     return path.stem, study, settings
 
 
@@ -46,3 +48,17 @@ def check_same_evaluation(settings: Mapping[str, Params]) -> None:
                     f"the cells '{first[0]}' and '{name}' differ in {section}; settings that judge teams must be "
                     "the same in all cells: put them under changes"
                 )
+
+
+def refuse_equal(settings: Mapping[str, Params]) -> None:
+    """Refuse cells whose results are the same by construction.
+
+    Raises:
+        SettingsError: two cells differ at most in settings of the machine.
+    """
+    for (one, its), (other, theirs) in itertools.combinations(settings.items(), 2):
+        if result_settings(its) == result_settings(theirs):
+            raise SettingsError(
+                f"the cells '{one}' and '{other}' have the same settings, so there is nothing to compare; change a "
+                "level, or remove it"
+            )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from pipeline_lib.settings import Params
 from pipeline_lib.settings.study import StudySettings, cells_of, changes_of, reference_of
 from pipeline_lib.tracking import TrackedRun
 from tasks.chain.cells import KEPT, cell_folder, tested
+from tasks.chain.graph import ChainError
 from tasks.experiment.episode_files import read_episodes
 
 
@@ -26,7 +27,9 @@ def write_page(name: str, study: StudySettings, settings: Mapping[str, Params], 
 
     Raises:
         EvaluationError: the cells cannot be compared.
+        ChainError: they were evaluated on different problems.
     """
+    _same_problems(name, settings)
     first = settings[reference_of(study)]
     metric, level = first.evaluate.metric, 1 - first.verdict.alpha
     metrics = find(first.environment.kind).metrics()
@@ -91,6 +94,21 @@ def write_page(name: str, study: StudySettings, settings: Mapping[str, Params], 
     page = folder / "index.html"
     build_study(data, page)
     return page
+
+
+def _same_problems(name: str, cells: Iterable[str]) -> None:
+    """Raise ChainError if cells were evaluated on different problems, because a file changed while the study ran."""
+    contents = {}
+    for cell in cells:
+        plan = storage.read_json(cell_folder(name, cell) / "plan.json")
+        contents[cell] = plan["validation_content"], plan["test_content"]
+    first, *others = contents
+    for cell in others:
+        if contents[cell] != contents[first]:
+            raise ChainError(
+                f"the cells '{first}' and '{cell}' were evaluated on different problems: their source changed while "
+                "the study ran; run it again, and only the cells with the older problems are repeated"
+            )
 
 
 def conclusion(page: Path) -> str:

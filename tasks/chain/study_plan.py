@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.settings import Params
+from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.study import StudySettings, cells_of, changes_of, reference_of
 from pipeline_lib.storage import read_json, write_json
 
@@ -25,7 +26,7 @@ def fix_plan(path: Path, study: StudySettings, params: Params, known: Sequence[s
     Args:
         path: file of the plan.
         study: the study.
-        params: settings of the reference cell, for metric, margin and test.
+        params: settings of the reference cell; all cells have the same problems, evaluation and verdict.
         known: cells that already have results.
     """
     plan = {
@@ -33,11 +34,8 @@ def fix_plan(path: Path, study: StudySettings, params: Params, known: Sequence[s
         "cells": {name: changes_of(study, name) for name in cells_of(study)},
         "reference": reference_of(study),
         "seeds": list(study.seeds),
-        "metric": params.evaluate.metric,
-        "selection": params.evaluate.select,
         "test": "t over training runs and problems, crossed random effects; Holm over all comparisons",
-        "alpha": params.verdict.alpha,
-        "margin": params.verdict.margin,
+        **{section: result_settings(getattr(params, section)) for section in ("problems", "evaluate", "verdict")},
     }
     versions: list[dict[str, Any]] = read_json(path)["versions"] if path.exists() else []
     if not versions or versions[-1]["plan"] != plan:

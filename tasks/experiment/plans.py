@@ -34,7 +34,7 @@ def plan_of(params: Params) -> Plan:
         {split: entry["digest"] for split, entry in splits.items()},
         {
             "environment": params.environment.model_dump(mode="json"),
-            "sampling": {name: getattr(params.rollouts, name) for name in SAMPLING},
+            "sampling": {name: getattr(params.rollouts, name) for name in SAMPLING} | _own_temperatures(params),
             "limits": params.sandbox.limits.model_dump(mode="json"),
         },
         comparisons(params),
@@ -43,6 +43,11 @@ def plan_of(params: Params) -> Plan:
         params.train.stop_when,
         params.train.single_agent_budget,
     )
+
+
+def _own_temperatures(params: Params) -> dict[str, Any]:
+    own = {name: agent.temperature for name, agent in params.policy.agents.items() if agent.temperature is not None}
+    return {"agents": own} if own else {}
 
 
 def actual_plan(params: Params, design: Mapping[str, Any], **observed: Any) -> Plan:

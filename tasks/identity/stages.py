@@ -62,9 +62,9 @@ class Spec:
 
 _PLAYING = ("environment", "policy", "rollouts", "sandbox")
 _PLANNING = (
-    "environment", "policy.kind", "evaluate", "seeds", "train.steps", "train.checkpoint_every", "train.stop_when",
-    "train.single_agent_budget", "verdict", "rollouts.protocol", "rollouts.temperature", "rollouts.top_p",
-    "rollouts.top_k", "rollouts.max_new_tokens", "sandbox.limits",
+    "environment", "policy.kind", "policy.agents", "evaluate", "seeds", "train.steps", "train.checkpoint_every",
+    "train.stop_when", "train.single_agent_budget", "verdict", "rollouts.protocol", "rollouts.temperature",
+    "rollouts.top_p", "rollouts.top_k", "rollouts.max_new_tokens", "sandbox.limits",
 )  # fmt: skip
 _TRAINING = (*_PLAYING, "train", "audit.override")
 _SWEEPING = (*_PLAYING, "evaluate.pass_k", "evaluate.validation")

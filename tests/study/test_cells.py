@@ -9,14 +9,23 @@ import pytest
 
 from flows.study_cells import same_commit
 from pipeline_lib.settings import Params, SettingsError
+from pipeline_lib.settings.study import StudySettings
+from pipeline_lib.storage import write_json
 from tasks.chain.cells import cell_folder, keep, kept, known_cells
 from tasks.chain.graph import ChainError
-from tasks.chain.study_file import check_same_evaluation
-from tasks.chain.study_plan import plan_history
+from tasks.chain.study_file import check_same_evaluation, refuse_equal
+from tasks.chain.study_page import write_page
+from tasks.chain.study_plan import fix_plan, plan_history
 from tasks.chain.workspaces import git, slug
 from tasks.experiment.arms import PLAN_FILE, RESULTS
 
 SEEDS = (0, 1)
+STUDY = StudySettings(
+    question="Which?",
+    factors={"rate": {"low": {}, "high": {"train.learning_rate": 0.01}}},
+    against={"rate": "low"},
+    seeds=(0, 1, 2),
+)
 
 
 @pytest.fixture
@@ -85,6 +94,31 @@ def test_cells_must_be_judged_alike_by_sandbox_and_reward_too(changes: dict[str,
         return
     with pytest.raises(SettingsError, match=f"differ in {section}"):
         check_same_evaluation(cells)
+
+
+def test_cells_with_the_same_settings_are_refused() -> None:
+    slower = Params.model_validate({"sandbox": {"kind": "process", "slots": 3}})  # the same results, on another machine
+    with pytest.raises(SettingsError, match="'one' and 'two' have the same settings"):
+        refuse_equal({"one": Params(), "two": slower})
+
+
+def test_cells_evaluated_on_different_problems_get_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / "home"))
+    for cell, test in (("low", "old"), ("high", "new")):
+        write_json(cell_folder("rates", cell) / "plan.json", {"validation_content": "same", "test_content": test})
+    with pytest.raises(ChainError, match="'low' and 'high' were evaluated on different problems"):
+        write_page("rates", STUDY, {"low": Params(), "high": Params()}, "", tmp_path / "page")
+    assert not (tmp_path / "page").exists()
+
+
+def test_the_plan_names_a_later_change_of_how_teams_are_judged(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    assert "before any cell was run, and kept" in fix_plan(path, STUDY, Params(), [])
+    assert "and kept" in fix_plan(
+        path, STUDY, Params.model_validate({"sandbox": {"kind": "process", "slots": 3}}), ["low"]
+    )
+    other = Params.model_validate({"evaluate": {"test": {"samples": 16}}})
+    assert "when 1 of its cells were known (low)" in fix_plan(path, STUDY, other, ["low"])
 
 
 def test_a_commit_made_while_a_study_runs_ends_it(tmp_path: Path) -> None:

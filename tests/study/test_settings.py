@@ -62,6 +62,15 @@ def test_a_preset_brings_its_others_along(tmp_path: Path) -> None:
         ({"seeds": [0, 1]}, "seeds"),
         ({"seeds": [0, 1, 1]}, "must be different"),
         ({"colour": "red"}, "colour: Extra inputs"),
+        ({"changes": {"seeds.train": [5, 6, 7]}}, "the training seeds of the key seeds"),
+        ({"changes": {"seeds": {"train": [5, 6, 7]}}}, "the training seeds of the key seeds"),
+        (
+            {
+                "factors": {"a": {"x, y": {}, "x": {"train.steps": 1}}, "b": {"z": {}, "y, z": {"train.steps": 2}}},
+                "against": {"a": "x", "b": "z"},
+            },
+            "two cells have the same name",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_with_file_and_key(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
@@ -69,6 +78,13 @@ def test_what_cannot_be_is_refused_with_file_and_key(tmp_path: Path, changes: di
     with pytest.raises(SettingsError, match=r"asked\.yaml") as error:
         load_study(path)
     assert words in str(error.value)
+
+
+def test_a_level_written_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "asked.yaml"
+    path.write_text("factors: {rate: {8: {train.steps: 1}, '8': {train.steps: 2}}}\n")
+    with pytest.raises(SettingsError, match="'8' is written twice"):
+        load_study(path)
 
 
 @pytest.mark.parametrize("key", ["train.group", "trian.group_size", "policy.warm_start.step"])

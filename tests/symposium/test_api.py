@@ -15,6 +15,8 @@ import pytest
 import symposium
 from pipeline_lib.environment_api.registry import task_class
 from pipeline_lib.settings import SettingsError
+from symposium.results import Evaluation
+from symposium.teams import Team
 from tests.symposium.apart import Apart
 from tests.symposium.rendezvous import Rendezvous
 
@@ -258,3 +260,54 @@ def test_a_users_script_is_checked_by_mypy_against_the_types(tmp_path: Path) -> 
 
     assert errors(USER) == []
     assert {int(line.split(":")[1]) for line in errors(WRONG)} == {2, 3, 4}
+
+
+def test_a_comparison_says_which_problems_it_was_made_on(
+    experiment: symposium.Experiment, run: symposium.TrainingRun
+) -> None:
+    def on(problems: list[Any]) -> str:
+        teams = symposium.load_team(run, 10), symposium.load_team(experiment)
+        return symposium.compare(*(symposium.evaluate(team, samples=2, problems=problems) for team in teams)).sentence
+
+    train, validation = experiment.problems("train")[:8], experiment.problems()[:8]
+    assert "on 8 training problems" in on(train) and "These are training problems" in on(train)
+    assert "on 16 chosen problems" in on(train + validation) and "chosen by hand" in on(train + validation)
+
+
+def test_teams_that_were_judged_differently_are_not_compared(
+    experiment: symposium.Experiment, checkpoints: symposium.Checkpoints
+) -> None:
+    strict = symposium.Experiment(experiment.folder, Rendezvous, **TINY, sandbox={"limits": {"cpu_s": 1.0}})
+    strange = Evaluation(Team(strict), checkpoints.base.episodes)
+    with pytest.raises(ValueError, match="differ in sandbox"):
+        symposium.compare(checkpoints.selected, strange)
+
+
+def test_what_cannot_be_computed_is_refused(
+    experiment: symposium.Experiment, checkpoints: symposium.Checkpoints
+) -> None:
+    for seed in (-1, True, 1.0, "0"):
+        with pytest.raises(ValueError, match="must be an integer of at least 0"):
+            symposium.train(experiment, seed)  # type: ignore[arg-type]
+    for nothing in ([], [experiment]):
+        with pytest.raises(ValueError, match="expected an evaluation"):
+            symposium.compare(nothing, checkpoints.base)  # type: ignore[arg-type]
+    for wrong in ({"samples": (0,)}, {"runs": (0,)}, {"comparisons": 0}):
+        with pytest.raises(ValueError, match="must be at least 1"):
+            symposium.plan(checkpoints.selected, checkpoints.base, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no problems to play"):
+        symposium.evaluate(symposium.load_team(experiment), problems=[])
+    with pytest.raises(SettingsError, match=r"train: got \[1\]"):
+        symposium.Experiment(experiment.folder, Rendezvous, train=[1])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="'higher' or 'lower'"):
+        symposium.Metric("speed", better="up")  # type: ignore[arg-type]
+
+
+def test_an_experiment_keeps_its_folder_when_the_current_one_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = symposium.Experiment("lab", Rendezvous, **TINY)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert made.problems_folder().is_relative_to(tmp_path / "lab")
