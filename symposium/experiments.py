@@ -94,7 +94,7 @@ class Experiment:
             "train": train, "evaluate": evaluate, "verdict": verdict,
         }  # fmt: skip
         sections = {name: value for name, value in given.items() if value is not None}
-        self.folder = Path(folder).absolute()  # a notebook may change the current folder
+        self.folder = Path(folder)
         self.params = params_from_values({"environment": _environment(environment), **sections}, PRESETS)
         self._memory = SyntaxCache(self.folder / "syntax.json")
         self._depends_on()  # raises now if something is wrong with the environment's source

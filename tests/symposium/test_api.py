@@ -301,13 +301,3 @@ def test_what_cannot_be_computed_is_refused(
         symposium.Experiment(experiment.folder, Rendezvous, train=[1])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="'higher' or 'lower'"):
         symposium.Metric("speed", better="up")  # type: ignore[arg-type]
-
-
-def test_an_experiment_keeps_its_folder_when_the_current_one_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    made = symposium.Experiment("lab", Rendezvous, **TINY)
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    assert made.problems_folder().is_relative_to(tmp_path / "lab")
