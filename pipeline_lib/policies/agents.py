@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pipeline_lib.policies.policy import PolicyError
 
 if TYPE_CHECKING:
+    from pipeline_lib.settings.policy import AgentPolicy
     from pipeline_lib.settings.policy import Policy as PolicySettings
 
 
@@ -16,6 +17,11 @@ def section_of(settings: PolicySettings, agent: str) -> PolicySettings:
     shared = settings.model_dump(exclude={"agents"})
     own = settings.agents[agent].model_dump(exclude_none=True, include=set(shared)) if agent in settings.agents else {}
     return type(settings).model_validate(shared | own)
+
+
+def is_frozen(agent: AgentPolicy) -> bool:
+    """Return whether an agent is not trained."""
+    return not agent.trained or agent.server is not None
 
 
 def check_agents(settings: PolicySettings, agents: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from pipeline_lib.policies.agents import check_agents, section_of
+from pipeline_lib.policies.agents import check_agents, is_frozen, section_of
 from pipeline_lib.policies.base import base_folder, check_base
 from pipeline_lib.policies.embedded import ATTENTION
 from pipeline_lib.policies.policy import Policy, PolicyError, Team
@@ -68,18 +68,18 @@ def load_team(
             policies[name] = remote_policy(name, served[name].model, served[name])
             continue
         path, own, adapter = paths[name], settings.agents.get(name, AgentPolicy()), section_of(settings, name).adapter
-        in_full = adapter.kind == "none" and not own.frozen
+        in_full = adapter.kind == "none" and not is_frozen(own)
         model, tokenizer = load(path, in_full)
         if in_full:
             model = copy.deepcopy(model) if path in whole else model
             whole.add(path)
-        elif own.frozen:
+        elif is_frozen(own):
             model.requires_grad_(False)
         elif adapter.kind == "lora":
             from pipeline_lib.policies.lora import attach
 
             model = cast("PreTrainedModel", attach(model, adapter, name, seed))
-        if settings.kind == "pretrained" and settings.gradient_checkpointing and not own.frozen:
+        if settings.kind == "pretrained" and settings.gradient_checkpointing and not is_frozen(own):
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         policies[name] = Policy(
             name=name,

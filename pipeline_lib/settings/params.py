@@ -109,7 +109,8 @@ class Params(Section):
                 f"policy.agents.{unknown[0]}: the team of {self.environment.kind} has no such agent; it has "
                 f"{', '.join(names)}"
             )
-        if all(name in differing and differing[name].frozen for name in names):
+        trained = [name for name in names if name not in differing or differing[name].trained]
+        if all(name in differing and differing[name].server for name in trained):
             raise ValueError("policy.agents: no agent is trained, so there is nothing to learn; let one be trained")
         return self
 

@@ -59,11 +59,6 @@ class AgentPolicy(Section):
     learning_rate: float | None = Field(None, gt=0, lt=1, description="in place of train.learning_rate, the peak")
     temperature: float | None = Field(None, gt=0, le=5, description="in place of rollouts.temperature")
 
-    @property
-    def frozen(self) -> bool:
-        """Whether training leaves the agent as it is."""
-        return not self.trained or self.server is not None
-
     @model_validator(mode="after")
     def _frozen_has_nothing_to_train(self) -> AgentPolicy:
         given = {name for name in type(self).model_fields if getattr(self, name) is not None}
