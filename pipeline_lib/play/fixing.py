@@ -1,8 +1,9 @@
 """An environment in which some actions are fixed: what would a team do without an agent, or with another action?
 
-Some agents are *absent*: in every turn their action is the environment's stub (`Environment.stub`).  Some first actions
-are *given*.  Nothing is sampled for either; the other agents act as always, also in reaction to it, until the episode
-ends.  Everything that plays a team can play this environment.
+Some agents are *absent*: in every turn their action is the environment's stub (`Environment.stub`).  Others do what is
+known to be *right* (`Environment.right_part`).  Some first actions are *given*.  Nothing is sampled for these agents.
+The others act as always, also in reaction to them, until the episode ends.  Everything that plays a team can play this
+environment.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ class Fixed:
     Attributes:
         problem: the problem.
         absent: numbers of the agents that are absent.
+        right: numbers of the agents that do what is right; the environment must know it for this problem.
         given: by number of the agent, its action in the first turn.
     """
 
     problem: Any
     absent: frozenset[int] = frozenset()
+    right: frozenset[int] = frozenset()
     given: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -41,6 +44,7 @@ class _State:
     inner: Any
     agents: int
     absent: frozenset[int]
+    right: frozenset[int]
     given: Mapping[int, str]
 
 
@@ -59,7 +63,7 @@ class FixedActions(Environment[Fixed, Any]):
     def start(self, problem: Fixed, seed: int = 0) -> _State:
         """Return the first state of the inner environment."""
         state = self.inner.start(problem.problem, seed)
-        return _State(state, len(self.agents(problem)), problem.absent, problem.given)
+        return _State(state, len(self.agents(problem)), problem.absent, problem.right, problem.given)
 
     def observe(self, state: _State, agent: int) -> str:
         """Return what the agent always sees."""
@@ -67,7 +71,8 @@ class FixedActions(Environment[Fixed, Any]):
 
     def acting(self, state: _State) -> Sequence[int]:
         """Return the agents whose action is not fixed."""
-        return [agent for agent in self._acting(state) if agent not in state.absent and agent not in state.given]
+        fixed = {*state.absent, *state.right, *state.given}
+        return [agent for agent in self._acting(state) if agent not in fixed]
 
     def _acting(self, state: _State) -> Sequence[int]:
         acting = self.inner.acting(state.inner)
@@ -91,6 +96,8 @@ class FixedActions(Environment[Fixed, Any]):
                 found[agent] = state.given[agent]
             elif agent in state.absent:
                 found[agent] = self.inner.stub(state.inner, agent)
+            elif agent in state.right:
+                found[agent] = _known(self.inner.right_part(state.inner, agent), agent)
         return found
 
     def stub(self, state: _State, agent: int) -> str:
@@ -126,3 +133,9 @@ class SampledOnce(Engine):
         different = list(dict.fromkeys(requests))
         found = dict(zip(different, self.inner.generate(different, sampling), strict=True))
         return [found[request] for request in requests]
+
+
+def _known(part: str | None, agent: int) -> str:
+    if part is None:
+        raise ValueError(f"the environment knows no right part of agent {agent} for this problem")
+    return part

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline_lib.credit.aligned import Aligned
-from pipeline_lib.environment_api.environment import Environment, Outcome
+from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.monitors.judge import End
 from pipeline_lib.play import Player, Problem
+from pipeline_lib.play.fixing import Fixed, FixedActions
 from pipeline_lib.play.roots import PairedChance, Root
 from pipeline_lib.play.seeds import derive
 from pipeline_lib.training.parallel import Processes
@@ -31,67 +32,8 @@ PAIRS, COST = 8, 0.01
 SOONEST, LATEST = 10, 50
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A problem, and in what its episode differs from the team's own.
-
-    Attributes:
-        problem: the problem.
-        agent: number of the agent whose part is replaced; None for the team as it is.
-        right: whether a part that is known to be right replaces it, and not a stub.
-    """
-
-    problem: Any
-    agent: int | None = None
-    right: bool = False
-
-    @property
-    def id(self) -> str:
-        """Return the name of the problem."""
-        return str(self.problem.id)
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    variant: Variant
-    inner: Any
-
-
-class _Variants(Environment[Variant, _State]):
-    """An environment in which one agent's part is replaced before a joint action is executed."""
-
-    def __init__(self, inner: Environment[Any, Any]) -> None:
-        self._inner = inner
-        self.turns, self.reward_bounds = inner.turns, inner.reward_bounds
-
-    def agents(self, problem: Variant) -> tuple[str, ...]:
-        return self._inner.agents(problem.problem)
-
-    def start(self, problem: Variant, seed: int = 0) -> _State:
-        return _State(problem, self._inner.start(problem.problem, seed))
-
-    def observe(self, state: _State, agent: int) -> str:
-        return self._inner.observe(state.inner, agent)
-
-    def acting(self, state: _State) -> Sequence[int] | None:
-        return self._inner.acting(state.inner)
-
-    def step(self, states: Sequence[_State], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[_State]]:
-        replaced = [self._replace(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
-        outcomes = self._inner.step([state.inner for state in states], replaced)
-        return [
-            replace(outcome, state=_State(state.variant, outcome.state))
-            for state, outcome in zip(states, outcomes, strict=True)
-        ]
-
-    def _replace(self, state: _State, actions: Sequence[str]) -> Sequence[str]:
-        agent = state.variant.agent
-        if agent is None:
-            return actions
-        part = self._inner.right_part(state.inner, agent) if state.variant.right else None
-        texts = list(actions)
-        texts[agent] = self._inner.stub(state.inner, agent) if part is None else part
-        return texts
+_Change = tuple[frozenset[int], frozenset[int]]  # numbers of the agents that are absent, and of those that are right
+_TEAM: _Change = (frozenset(), frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +82,15 @@ def ablate(
     mine = processes.share(range(len(chosen)))
     variants = [variant for slot in mine for variant in _variants(environment, chosen[slot])]
     roots = [Root(variant, 1, PairedChance(draw, variant.id, 0)) for variant in variants]
-    apart = replace(player, environment=_Variants(environment), tree=False, plan=Aligned(), overlap=1, watcher=None)
+    apart = replace(player, environment=FixedActions(environment), tree=False, plan=Aligned(), overlap=1, watcher=None)
     episodes = apart.play(roots).episodes()
-    played: dict[str, dict[tuple[int | None, bool], _Played]] = {}
+    played: dict[str, dict[_Change, _Played]] = {}
     for variant, episode in zip(variants, episodes, strict=True):
         lost = any(decision.reward is None for decision in episode)
         value = None if lost else episode[-1].metrics.get(end.name)
         total = None if lost else math.fsum(decision.reward or 0.0 for decision in episode)
         failed = value is not None and end.high is not None and value < end.high
-        played.setdefault(variant.id, {})[variant.agent, variant.right] = _Played(total, value, failed)
+        played.setdefault(variant.id, {})[variant.absent, variant.right] = _Played(total, value, failed)
     by_problem = [own for part in processes.gather(list(played.values())) for own in part]
     return _summary(by_problem, agents)
 
@@ -159,7 +101,7 @@ def _interval(settings: TrainSettings, variants: int) -> int:
     return max(SOONEST, min(LATEST, wanted))
 
 
-def _variants(environment: Environment[Any, Any], problem: Any) -> list[Variant]:
+def _variants(environment: Environment[Any, Any], problem: Any) -> list[Fixed]:
     agents = environment.agents(problem)
     start = environment.start(problem)
     known = [
@@ -168,23 +110,25 @@ def _variants(environment: Environment[Any, Any], problem: Any) -> list[Variant]
         if agent in environment.relied_on and environment.right_part(start, number) is not None
     ]
     return [
-        Variant(problem),
-        *(Variant(problem, number) for number in range(len(agents))),
-        *(Variant(problem, number, right=True) for number in known),
+        Fixed(problem),
+        *(Fixed(problem, absent=frozenset({number})) for number in range(len(agents))),
+        *(Fixed(problem, right=frozenset({number})) for number in known),
     ]
 
 
-def _summary(by_problem: Sequence[dict[tuple[int | None, bool], _Played]], agents: Sequence[str]) -> dict[str, float]:
-    whole = [own for own in by_problem if own[None, False].end is not None]
+def _summary(by_problem: Sequence[dict[_Change, _Played]], agents: Sequence[str]) -> dict[str, float]:
+    whole = [own for own in by_problem if own[_TEAM].end is not None]
     if len(whole) < 2:
         return {}
     found = {"ablation/pairs": float(len(whole))}
-    found["ablation/team"], found["ablation/team_error"] = _mean([own[None, False].end or 0.0 for own in whole])
+    found["ablation/team"], found["ablation/team_error"] = _mean([own[_TEAM].end or 0.0 for own in whole])
     for number, agent in enumerate(agents):
+        without_agent: _Change = frozenset({number}), frozenset()
+        with_right: _Change = frozenset(), frozenset({number})
         pairs = [
-            (own[None, False], own[number, False])
+            (own[_TEAM], own[without_agent])
             for own in whole
-            if (number, False) in own and own[number, False].end is not None
+            if without_agent in own and own[without_agent].end is not None
         ]
         if len(pairs) < 2:
             continue
@@ -192,11 +136,11 @@ def _summary(by_problem: Sequence[dict[tuple[int | None, bool], _Played]], agent
         found[f"ablation/need/{agent}"], found[f"ablation/need_error/{agent}"] = need
         rewards = [(team.reward or 0.0) - (without.reward or 0.0) for team, without in pairs]
         found[f"ablation/reward_need/{agent}"] = _mean(rewards)[0]
-        mended = [own for own in whole if own[None, False].failed and (number, True) in own]
+        mended = [own for own in whole if own[_TEAM].failed and with_right in own]
         if mended:
             found["ablation/failed"] = float(len(mended))
             found[f"ablation/mended/{agent}"] = float(
-                sum(own[number, True].end is not None and not own[number, True].failed for own in mended)
+                sum(own[with_right].end is not None and not own[with_right].failed for own in mended)
             )
     return found
 
