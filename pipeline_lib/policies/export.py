@@ -45,11 +45,8 @@ def export_team(
     Raises:
         PolicyError: the folder exists.
     """
-    from transformers.utils.logging import disable_progress_bar
-
     if folder.exists():
         raise PolicyError(f"{folder} exists already; give another folder, or remove it")
-    disable_progress_bar()  # of writing, which takes a moment
     holds = {}
     for agent in agents:
         policy = team.policy_of(agent)

@@ -119,6 +119,9 @@ def choose_problem(params: Params, words: str) -> Any:
     path = Path(words)
     if "\n" not in words and len(words) < 4096 and path.is_file():
         words = path.read_text(encoding="utf-8")
+        rows = words.strip().splitlines()
+        if len(rows) > 1 and all(row.startswith("{") for row in rows):
+            raise ChoiceError(f"{path} has {len(rows)} problems, one per line; give a file with one of them")
     elif "\n" not in words and not words.lstrip().startswith("{"):
         known = ", ".join(manifest["validation"]["ids"][:3])
         raise ChoiceError(f"{words!r} is neither a problem nor a file; problems have ids such as {known}")

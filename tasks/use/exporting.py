@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from transformers.utils.logging import disable_progress_bar
+
 from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
@@ -62,6 +64,7 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
         raise ExportError(f"{RESULTS / 'verdict.json'}: no verdict yet, and the card is written from it")
     if output.exists():
         raise PolicyError(f"{output} exists already; give another folder, or remove it")
+    disable_progress_bar()  # of loading and writing weights, which takes a moment
     problems = load_split(PROBLEMS, "test")
     environment = make_environment(environment_section(params, TEAM), params.sandbox)
     try:
