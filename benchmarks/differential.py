@@ -108,7 +108,7 @@ def reason(pair: Pair, verdict: Verdict) -> str | None:
         pair.ending == "skips" or pair.shape == "skipped",
         pair.ending == "stops",
         verdict.status in (Status.CRASH, Status.TIMEOUT, Status.OOM, Status.OUTPUT_LIMIT, Status.VIOLATION),
-        any("without having asked" in text for text in texts),
+        any("ended without calling the program" in text for text in texts),
     )
     return next((why for why, holds in zip(REASONS, found, strict=True) if holds), None)
 
