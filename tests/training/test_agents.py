@@ -151,6 +151,8 @@ def test_a_policy_samples_at_its_own_temperature_and_others_at_the_common_one(tm
 
 def test_a_team_in_which_everybody_is_frozen_is_refused_where_settings_do_not_know_its_agents(tmp_path: Path):
     params = settings({"main": {"trained": False}})
-    frozen = params.policy.model_copy(update={"agents": dict.fromkeys(("helper", "main"), params.policy.agents["main"])})
+    frozen = params.policy.model_copy(
+        update={"agents": dict.fromkeys(("helper", "main"), params.policy.agents["main"])}
+    )
     with pytest.raises(TrainingError, match="every agent is frozen"):
         trained(params.model_copy(update={"policy": frozen}), tmp_path)
