@@ -17,7 +17,7 @@ from pipeline_lib.policies.agents import section_of
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts import make_engine
 from pipeline_lib.training.budget import Budget
-from pipeline_lib.training.parallel import Processes
+from pipeline_lib.training.parallel import ALONE, Processes
 from pipeline_lib.training.trainer import TrainResult, train
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def train_team(
     seed: int,
     scratch: Path,
     budget: Budget | None = None,
-    processes: Processes = Processes(),  # noqa: B008 (immutable)
+    processes: Processes = ALONE,
     on_step: Callable[[int, dict[str, float]], None] = lambda step, metrics: None,
     on_checkpoint: Callable[[int, Path], None] = lambda step, folder: None,
 ) -> TrainResult:
