@@ -10,8 +10,10 @@ from pipeline_lib.credit.cross import Cross
 from pipeline_lib.credit.latin import Latin
 from pipeline_lib.credit.pairings import Pairings
 from pipeline_lib.credit.plan import Plan
+from pipeline_lib.credit.removal import Removal
+from pipeline_lib.credit.replay import Replay
 
-PLANS: dict[str, type[Plan]] = {plan.name: plan for plan in (Aligned, Pairings, Latin, Cross, Column)}
+PLANS: dict[str, type[Plan]] = {plan.name: plan for plan in (Aligned, Pairings, Latin, Cross, Column, Removal, Replay)}
 
 
 def make_plan(kind: str, **options: Any) -> Plan:

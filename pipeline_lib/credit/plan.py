@@ -14,6 +14,9 @@ from pipeline_lib.credit.rows import row_means
 #: Maximum number of cells per group; each one is an execution.
 MAX_CELLS = 4096
 
+#: Stands in a cell for an agent whose action is replaced by one that contributes nothing (`Environment.stub`).
+NOTHING = -1
+
 
 class Plan(ABC):
     """Which combinations of a group's actions are executed.
@@ -23,13 +26,20 @@ class Plan(ABC):
 
     Attributes:
         name: its kind in the settings.
+        nested: whether agents act one after the other, and several joint actions share the actions of earlier agents
+            (`block`).  Otherwise the agents act without seeing each other.
     """
 
     name: ClassVar[str]
+    nested: ClassVar[bool] = False
 
     def refuse(self, agents: int, size: int) -> str:
         """Return why the plan is impossible for this number of agents with ``size`` actions each; empty if possible."""
         return ""
+
+    def block(self, place: int, agents: int, size: int) -> int:
+        """Return how many consecutive joint actions share one action of the agent at ``place`` in the acting order."""
+        return 1
 
     def cells(self, agents: int, size: int) -> NDArray[np.int64]:
         """Return the cells to execute, the sampled joint actions (g, ..., g) among them.
@@ -39,7 +49,8 @@ class Plan(ABC):
             size: actions per agent (G), > 0.
 
         Returns:
-            Shape (cells, agents), int64 in [0, size), rows distinct; row c holds the number of each agent's action.
+            Shape (cells, agents), int64 in [0, size) or `NOTHING`, rows distinct; row c holds the number of each
+            agent's action.
             With one agent or one action, every plan is `Aligned`.
 
         Raises:

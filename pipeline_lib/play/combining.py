@@ -1,5 +1,4 @@
 """Combine the actions of a group into further joint actions, to estimate each agent's contribution to the reward.
-estimated.
 
 A combination whose texts already occur together, in a joint action or in another combination of the same state, is not
 executed again, because the same texts in one state have the same outcome.
@@ -14,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline_lib.credit.plan import Plan
-from pipeline_lib.environment_api.environment import Outcome
+from pipeline_lib.credit.plan import NOTHING, Plan
+from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.play.experience import Cells
 from pipeline_lib.play.turn import Node
 from pipeline_lib.protocols import TurnInput
@@ -45,12 +44,17 @@ class Execution:
 
 
 def combine(
-    plan: Plan, nodes: Sequence[Node], seats: Sequence[TurnInput], joint_actions: Sequence[Sequence[str]]
+    plan: Plan,
+    environment: Environment[Any, Any],
+    nodes: Sequence[Node],
+    seats: Sequence[TurnInput],
+    joint_actions: Sequence[Sequence[str]],
 ) -> Execution:
     """Return all joint actions to execute.
 
     Args:
         plan: the plan of credit, which selects the combinations.
+        environment: knows the action that contributes nothing.
         nodes: the states, each with its number of joint actions.
         seats: one for each joint action, node by node.
         joint_actions: one text per agent, for each seat.
@@ -64,13 +68,20 @@ def combine(
     for node in nodes:
         acting = seats[start].acting
         chosen = plan.cells(len(acting), node.n) if acting else np.empty((0, 0), dtype=np.int64)
-        if len(chosen) > node.n:
-            found.tables.append((start, chosen, _places(found, node, start, acting, chosen)))
+        if len(chosen) > node.n or (plan.nested and len(acting) > 1 and node.n > 1):
+            found.tables.append((start, chosen, _places(found, environment, node, start, acting, chosen)))
         start += node.n
     return found
 
 
-def _places(found: Execution, node: Node, start: int, acting: Sequence[int], chosen: NDArray[np.int64]) -> list[int]:
+def _places(
+    found: Execution,
+    environment: Environment[Any, Any],
+    node: Node,
+    start: int,
+    acting: Sequence[int],
+    chosen: NDArray[np.int64],
+) -> list[int]:
     """Return the index of each cell's joint action; new joint actions are added."""
     sampled = found.joint_actions[start : start + node.n]
     known: dict[tuple[str, ...], int] = {}
@@ -83,7 +94,7 @@ def _places(found: Execution, node: Node, start: int, acting: Sequence[int], cho
             continue
         texts = [""] * len(node.agents)
         for agent, number in zip(acting, numbers, strict=True):
-            texts[agent] = sampled[number][agent]
+            texts[agent] = environment.stub(node.state, agent) if number == NOTHING else sampled[number][agent]
         place = known.setdefault(tuple(texts), len(found.joint_actions))
         if place == len(found.joint_actions):
             found.states.append(node.state)

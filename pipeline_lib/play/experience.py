@@ -43,6 +43,7 @@ class Decision:
             sampled at the same time.
         unread: number of prompts that quoted so much text that no space was left for an action; nothing was sampled.
         agents: name of the agent of each action.
+        shared: places of the actions that were sampled once for several joint actions, and are counted with another.
     """
 
     problem: str
@@ -61,6 +62,12 @@ class Decision:
     rounds: tuple[int, ...] = ()
     unread: int = 0
     agents: tuple[str, ...] = ()
+    shared: tuple[int, ...] = ()
+
+    def sampled(self) -> list[tuple[str, Action]]:
+        """Return the policy and the action of everything that was sampled for this decision."""
+        pairs = enumerate(zip(self.policies, self.actions, strict=True))
+        return [pair for place, pair in pairs if place not in self.shared]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +78,8 @@ class Cells:
 
     Attributes:
         first: index (in `Experience.decisions`) of the group's first decision; the others follow it.
-        chosen: shape (cells, agents): whose action each acting agent takes, as a number in the group; the sampled joint
-            actions (g, ..., g) are among them.
+        chosen: shape (cells, agents): whose action each acting agent takes, as a number in the group, or `NOTHING`; the
+            sampled joint actions (g, ..., g) are among them.
         rewards: shape (cells,), of this turn only; NaN if the infrastructure failed.
     """
 

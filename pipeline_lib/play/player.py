@@ -46,7 +46,7 @@ class Player:
         protocol: how the team produces a joint action.
         tree: sample a new group below every joint action; otherwise continue episodes.
         plan: which combinations of a group's actions are executed; beyond ``aligned`` it needs a protocol in which
-            agents act independently of each other.
+            agents act independently of each other, or (``nested``) one in which they act one after the other.
         check: called between turns and parts; it raises an error to stop.
         overlap: number of parts of a turn; with more than one, the next part is sampled in a separate thread while the
             environment executes the last one.
@@ -125,11 +125,11 @@ class Player:
             self.check()
             began = time.perf_counter()
             speaking = self.environment, self.team, self.engine, self.sampling
-            turn = Turn(*speaking, part, number, self._prompts, self.watcher)
+            turn = Turn(*speaking, part, number, self._prompts, self.plan, self.watcher)
             joint_actions = self.protocol.act(turn.seats, turn.speak)
             experience.decisions += turn.decisions()
             experience.generation_s += time.perf_counter() - began
-            return combine(self.plan, part, turn.seats, joint_actions)
+            return combine(self.plan, self.environment, part, turn.seats, joint_actions)
 
         outcomes: list[Outcome[Any]] = []
         executed_actions: list[Sequence[str]] = []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline_lib.credit.plan import Plan
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.play.experience import Decision
 from pipeline_lib.play.roots import Root
@@ -66,6 +67,7 @@ class Turn:
     """Sample the texts of one turn, and record them.
 
     Joint actions of one node with the same prompt become one request for several actions: a group shares its prompt.
+    In a nested plan of credit several joint actions also share the actions of earlier agents, which are sampled once.
 
     Attributes:
         seats: one for each joint action, in the order of ``nodes``.
@@ -80,8 +82,10 @@ class Turn:
         nodes: Sequence[Node],
         number: int,
         prompts: Prompts,
+        plan: Plan,
         watcher: Watcher | None = None,
     ) -> None:
+        self._plan = plan
         self._team, self._engine, self._sampling, self._nodes = team, engine, sampling, nodes
         self._number, self._prompts, self._watcher = number, prompts, watcher
         self.seats: list[TurnInput] = []
@@ -97,15 +101,21 @@ class Turn:
         self._rounds = 0
         self._times: dict[tuple[int, int], int] = {}  # how often an agent of a seat has spoken
         self._said: list[list[_Said]] = [[] for _ in self.seats]
+        self._shared: list[list[int]] = [[] for _ in self.seats]
         self._unread = [0] * len(self.seats)
 
     def speak(self, asks: Sequence[PromptRequest]) -> list[str]:
         """Sample one answer per question; see `pipeline_lib.protocols.protocol.Sample`."""
         alike: dict[tuple[int, int, int, str], list[int]] = {}
+        copies: list[tuple[int, int]] = []  # an ask, and the one whose answer it shares
+        numbers_of = {(ask.turn, ask.agent): number for number, ask in enumerate(asks)}
         for number, ask in enumerate(asks):
             speaker = ask.turn, ask.agent
             times = self._times.get(speaker, 0)
             self._times[speaker] = times + 1
+            if (owner := self._owner(ask)) != ask.turn:
+                copies.append((number, numbers_of[owner, ask.agent]))
+                continue
             alike.setdefault((self._places[ask.turn][0], ask.agent, times, ask.prompt), []).append(number)
         asked: list[list[int]] = []
         requests: list[Request] = []
@@ -135,8 +145,30 @@ class Turn:
                 ask = asks[number]
                 name = self.seats[ask.turn].agents[ask.agent]
                 self._said[ask.turn].append((request.policy, request.prompt, action, self._rounds, name))
+        for number, other in copies:
+            texts[number] = texts[other]
+            self._share(asks[number], asks[other].turn)
         self._rounds += 1
         return texts
+
+    def _owner(self, ask: PromptRequest) -> int:
+        """Return the seat whose action answers a question: its own, or an earlier joint action's of a nested plan."""
+        seat = self.seats[ask.turn]
+        place, j = self._places[ask.turn]
+        size = self._nodes[place].n
+        if not self._plan.nested or size == 1:
+            return ask.turn
+        return ask.turn - j % self._plan.block(seat.acting.index(ask.agent), len(seat.acting), size)
+
+    def _share(self, ask: PromptRequest, owner: int) -> None:
+        """Record the owner's action for this joint action too."""
+        name = self.seats[ask.turn].agents[ask.agent]
+        said = next((said for said in self._said[owner] if said[4] == name and said[3] == self._rounds), None)
+        if said is None:  # the prompt left no room
+            self._unread[ask.turn] += 1
+            return
+        self._shared[ask.turn].append(len(self._said[ask.turn]))
+        self._said[ask.turn].append(said)
 
     def _generate(self, requests: Sequence[Request], speeches: Sequence[Sequence[Speech]]) -> list[list[Action]]:
         if self._watcher is None or not self._watcher.listens:
@@ -154,13 +186,15 @@ class Turn:
     def decisions(self) -> list[Decision]:
         """Return the joint actions as decisions, in the order of ``seats``, before they are executed."""
         found = []
-        for (place, _), said, unread in zip(self._places, self._said, self._unread, strict=True):
+        rows = zip(self._places, self._said, self._unread, self._shared, strict=True)
+        for (place, _), said, unread, shared in rows:
             node = self._nodes[place]
             policies, prompts, actions, rounds, agents = zip(*said, strict=True) if said else ((), (), (), (), ())
             decision = Decision(
                 node.root.problem.id, self._number, node.group, node.parent, node.weight, policies, prompts, actions
             )
             decision.rounds, decision.unread, decision.agents = rounds, unread, agents
+            decision.shared = tuple(shared)
             found.append(decision)
         return found
 

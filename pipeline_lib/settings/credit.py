@@ -40,6 +40,22 @@ class ColumnCredit(Section):
     kind: Literal["column"] = "column"
 
 
+class RemovalCredit(Section):
+    """Each joint action also without each agent (difference rewards): G (N + 1) executions per group."""
+
+    kind: Literal["removal"] = "removal"
+
+
+class ReplayCredit(Section):
+    """For rollouts.protocol sequential_pipeline: alternatives of each agent for the same text of those before it."""
+
+    kind: Literal["replay"] = "replay"
+    fan_out: tuple[Annotated[int, Field(ge=2)], ...] = Field(
+        (2, 4), description="alternatives of each agent, in acting order; their product is group_size"
+    )
+
+
 Credit = Annotated[
-    AlignedCredit | PairingsCredit | LatinCredit | CrossCredit | ColumnCredit, Field(discriminator="kind")
+    AlignedCredit | PairingsCredit | LatinCredit | CrossCredit | ColumnCredit | RemovalCredit | ReplayCredit,
+    Field(discriminator="kind"),
 ]

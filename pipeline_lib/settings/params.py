@@ -121,10 +121,17 @@ class Params(Section):
             return self
         from pipeline_lib.credit.make import make_plan
 
-        if self.rollouts.protocol != "decentralised":
+        protocol = self.rollouts.protocol
+        if credit.kind == "replay" and protocol != "sequential_pipeline":
+            raise ValueError(
+                f"train.credit: replay is for agents that read each other one after the other, which is not so in "
+                f"{protocol}; set rollouts.protocol to sequential_pipeline, or train.credit to {{kind: aligned}}"
+            )
+        if credit.kind != "replay" and protocol != "decentralised":
+            other = " or {kind: replay}" if protocol == "sequential_pipeline" else ""
             raise ValueError(
                 f"train.credit: {credit.kind} combines actions that were sampled independently, but in "
-                f"{self.rollouts.protocol} agents read each other; set train.credit to {{kind: aligned}}"
+                f"{protocol} agents read each other; set train.credit to {{kind: aligned}}{other}"
             )
         task = find(self.environment.kind)
         if reason := task.unrepeatable(self.environment):

@@ -10,6 +10,8 @@ the only cell with action k from which an episode continued.  Both parts are unb
 other agents' actions are independent samples from their policies; so their sum is unbiased.  The returns of an agent's
 actions are then compared like those of a group.
 
+If all cells are sampled joint actions (``replay``), the later returns are part of Q_i(k).
+
 Means leave out lost cells.  If episodes continue, an action whose own joint action was lost has no known later return
 and gets no advantage.
 """
@@ -17,6 +19,7 @@ and gets no advantage.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,6 +56,9 @@ def credit(
     for cells in experience.cells:
         members = range(cells.first, cells.first + cells.size)
         following = _following(experience, returns, members)
+        if plan.nested:  # every cell is a sampled joint action with a later return of its own
+            cells = replace(cells, rewards=cells.rewards + following)
+            following = np.zeros(cells.size)
         # The later return of a cell that was not continued is estimated by the mean over the group.
         earned = cells.rewards + (np.nanmean(following) if not np.isnan(following).all() else 0.0)
         earned = earned[~np.isnan(earned)]

@@ -34,7 +34,7 @@ def experience_metrics(
     scored = [decision for decision in decisions if decision.reward is not None]
     totals = returns_to_go([d.reward for d in decisions], [d.parent for d in decisions], 1.0)
     whole = [value for d, value in zip(decisions, totals, strict=True) if d.parent is None and value is not None]
-    actions = [action for decision in decisions for action in decision.actions]
+    actions = [action for decision in decisions for _, action in decision.sampled()]
     tokens = sum(len(action.ids) for action in actions)
     known = _known(actions)
     found = {
@@ -102,7 +102,7 @@ def update_metrics(
 def _by_policy(decisions: Sequence[Decision]) -> dict[str, list[Action]]:
     found: dict[str, list[Action]] = {}
     for decision in decisions:
-        for name, action in zip(decision.policies, decision.actions, strict=True):
+        for name, action in decision.sampled():
             found.setdefault(name, []).append(action)
     return found
 

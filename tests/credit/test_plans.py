@@ -15,7 +15,9 @@ from pipeline_lib.credit.cross import Cross
 from pipeline_lib.credit.latin import Latin
 from pipeline_lib.credit.make import PLANS, make_plan
 from pipeline_lib.credit.pairings import Pairings
-from pipeline_lib.credit.plan import Plan
+from pipeline_lib.credit.plan import NOTHING, Plan
+from pipeline_lib.credit.removal import Removal
+from pipeline_lib.credit.replay import Replay
 
 TEAMS = [(agents, size) for agents in (2, 3, 4) for size in range(2, 10)]
 
@@ -74,6 +76,36 @@ def test_every_pairing_uses_every_action_once_and_the_balanced_ones_repeat_no_pa
             flat = cells.reshape(-1, agents)
             for i, j in itertools.combinations(range(agents), 2):
                 assert len(np.unique(flat[:, [i, j]], axis=0)) == per_action * size
+
+
+def test_removal_executes_what_was_sampled_and_each_without_one_agent() -> None:
+    cells = Removal().cells(2, 2)
+    assert cells.tolist() == [[0, 0], [1, 1], [NOTHING, 0], [NOTHING, 1], [0, NOTHING], [1, NOTHING]]
+    worth = Removal().compare(cells, np.array([5.0, 6, 1, 2, 4, 3]), 2)
+    assert worth[:, 0].tolist() == [[4, 4], [1, 3]]
+    assert len(Removal().cells(5, 8)) == 8 * 6
+    assert "more than 4096" in Removal().refuse(64, 64)
+
+
+def test_replay_compares_only_alternatives_for_the_same_context() -> None:
+    plan = Replay((2, 3))
+    assert [plan.block(place, 2, 6) for place in (0, 1)] == [3, 1]
+    worth = plan.compare(plan.cells(2, 6), np.array([1.0, 2, 6, 0, 0, 3]), 6)
+    first = [[known for known in row if not np.isnan(known)] for row in worth[0]]
+    assert first == [[3, 1]] * 6, "the mean of what followed each of the first agent's two actions"
+    second = [[known for known in row if not np.isnan(known)] for row in worth[1]]
+    assert second == [[1, 2, 6]] * 3 + [[0, 0, 3]] * 3
+    assert [worth[1, g, g] for g in range(6)] == [1, 2, 6, 0, 0, 3]
+    assert "must have one number for each of 3 agents" in plan.refuse(3, 6)
+    assert "the product of fan_out [2, 3] must be group_size (8)" in plan.refuse(2, 8)
+
+
+def test_replay_leaves_a_lost_joint_action_out_of_the_mean() -> None:
+    plan = Replay((2, 2))
+    nan = float("nan")
+    worth = plan.compare(plan.cells(2, 4), np.array([1.0, nan, nan, nan]), 4)
+    assert np.array_equal(worth[0, 0], [1, nan, nan, nan], equal_nan=True)
+    assert np.array_equal(worth[1, 0], [1, nan, nan, nan], equal_nan=True)
 
 
 @pytest.mark.parametrize("name", PLANS)

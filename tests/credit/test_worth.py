@@ -14,6 +14,8 @@ from pipeline_lib.credit.cross import Cross
 from pipeline_lib.credit.latin import Latin
 from pipeline_lib.credit.pairings import Pairings
 from pipeline_lib.credit.plan import Plan
+from pipeline_lib.credit.removal import Removal
+from pipeline_lib.credit.replay import Replay
 from pipeline_lib.settings.train import AdvantageSettings
 from pipeline_lib.training.advantages import group_advantages
 
@@ -32,7 +34,8 @@ def advantages(plan: Plan, game: Floats, actions: NDArray[np.int64], settings: A
     """
     size, agents = actions.shape
     cells = plan.cells(agents, size)
-    rewards = game[tuple(actions[cells[:, i], i] for i in range(agents))]
+    # Without its part an agent does the game's first action.
+    rewards = game[tuple(np.where(cells[:, i] < 0, 0, actions[cells[:, i], i]) for i in range(agents))]
     table = plan.compare(cells, rewards, size)
     found = np.empty((agents, size))
     for i, j in itertools.product(range(agents), range(size)):
@@ -60,6 +63,9 @@ SPLIT = np.array([[0, 1], [1, 1]])
         (Aligned(), FIRST, BOTH, [[0.5, -0.5], [0.5, -0.5]]),
         (Cross(), FIRST, BOTH, [[0.5, -0.5], [0, 0]]),
         (Column(), FIRST, BOTH, [[0.5, -0.5], [0, 0]]),
+        # what the team gets when the agent does the first action instead: 1 and 0, for both
+        (Removal(), MATCH, BOTH, [[-0.5, 0.5], [-0.5, 0.5]]),
+        (Removal(), FIRST, BOTH, [[0.5, -0.5], [0, 0]]),
         # the second agent does the same twice: rows (0, 0) and (1, 1) of the first, equal rows of the second
         (Cross(), MATCH, SPLIT, [[-0.5, 0.5], [0, 0]]),
     ],
@@ -81,7 +87,7 @@ def test_an_action_is_worth_the_mean_of_its_cells_whatever_their_number() -> Non
 
 CASES = [
     (plan, agents, size)
-    for plan in (Aligned(), Pairings(2), Latin(), Cross(), Column())
+    for plan in (Aligned(), Pairings(2), Latin(), Cross(), Column(), Removal())
     for agents, size in ((2, 2), (2, 3), (3, 2))
     if not plan.refuse(agents, size)
 ]
@@ -146,7 +152,12 @@ def test_the_variance_of_the_gradient_is_that_of_the_u_statistic() -> None:
     assert z12 > 0.5 * (z1 + z2)  # or the plans would hardly differ
 
 
-@pytest.mark.parametrize("plan", [Aligned(), Pairings(2), Latin(), Cross(), Column()], ids=lambda plan: plan.name)
+PARTNERS_CANCEL = ("latin", "cross", "column", "removal")
+
+
+@pytest.mark.parametrize(
+    "plan", [Aligned(), Pairings(2), Latin(), Cross(), Column(), Removal()], ids=lambda plan: plan.name
+)
 @pytest.mark.parametrize(("agents", "size"), [(2, 4), (3, 4), (3, 6), (4, 5)])
 def test_partners_main_effects_cancel_where_the_plan_is_balanced(plan: Plan, agents: int, size: int) -> None:
     rng = np.random.default_rng(1)
@@ -157,10 +168,10 @@ def test_partners_main_effects_cancel_where_the_plan_is_balanced(plan: Plan, age
     sampled = np.stack([rng.permutation(size) for _ in range(agents)], axis=1)
     given = advantages(plan, game, sampled, AdvantageSettings())
     own = np.stack([effects[i, sampled[:, i]] - effects[i].mean() for i in range(agents)])
-    assert np.allclose(given, own) == (plan.name in ("latin", "cross", "column"))
+    assert np.allclose(given, own) == (plan.name in PARTNERS_CANCEL)
 
 
-@pytest.mark.parametrize("plan", [Aligned(), Cross(), Column()], ids=lambda plan: plan.name)
+@pytest.mark.parametrize("plan", [Aligned(), Cross(), Column(), Removal()], ids=lambda plan: plan.name)
 def test_renaming_agents_renames_their_credit_and_nothing_else(plan: Plan) -> None:
     rng = np.random.default_rng(2)
     game, sampled = rng.normal(size=(5, 5, 5)), rng.integers(0, 5, (5, 3))
@@ -188,6 +199,42 @@ def test_where_a_plan_is_not_symmetric_its_mean_and_variance_are(plan: Plan) -> 
         ]
     assert moments[2, 0, 1] == pytest.approx(moments[0, 1, 2])
     assert moments[1, 0, 2] == pytest.approx(moments[0, 1, 2])
+
+
+@pytest.mark.parametrize("fan_out", [(2, 2), (2, 3), (3, 2), (2, 2, 2)], ids=str)
+def test_replay_is_unbiased_for_agents_that_read_each_other(fan_out: tuple[int, ...]) -> None:
+    """Over everything that can be drawn; the policy of each agent depends on the actions before it."""
+    agents, size = len(fan_out), int(np.prod(fan_out))
+    rng = np.random.default_rng(size)
+    game = rng.normal(size=(2,) * agents)
+    policies = [rng.dirichlet([2.0, 2.0], size=(2,) * place) for place in range(agents)]  # the last axis: the action
+    plan = Replay(fan_out)
+    exact = [np.zeros_like(policy) for policy in policies]
+    for joint in itertools.product(range(2), repeat=agents):
+        chance = np.prod([policies[i][joint[: i + 1]] for i in range(agents)])
+        for i, a in enumerate(joint):
+            exact[i][joint[:i]] += chance * game[joint] * (np.eye(2)[a] - policies[i][joint[:i]])
+    found = [np.zeros_like(policy) for policy in policies]
+    nodes = [int(np.prod(fan_out[: i + 1])) for i in range(agents)]  # actions that each agent samples
+    cells = plan.cells(agents, size)
+    for drawn in itertools.product(range(2), repeat=sum(nodes)):
+        sampled, start = np.empty((size, agents), dtype=int), 0
+        for i, count in enumerate(nodes):
+            sampled[:, i] = np.repeat(drawn[start : start + count], size // count)
+            start += count
+        chance = 1.0
+        for i, count in enumerate(nodes):
+            for g in range(0, size, size // count):
+                chance *= policies[i][tuple(sampled[g, : i + 1])]
+        table = plan.compare(cells, game[tuple(sampled.T)], size)
+        for i, g in itertools.product(range(agents), range(size)):
+            known = ~np.isnan(table[i, g])
+            place = int(known[:g].sum())
+            advantage = group_advantages(table[i, g][known], LEAVE_ONE_OUT)[place]
+            before = tuple(sampled[g, :i])
+            found[i][before] += chance * advantage * (np.eye(2)[sampled[g, i]] - policies[i][before]) / size
+    for i in range(agents):
+        assert found[i] == pytest.approx(exact[i], abs=1e-12), i
 
 
 def test_a_lost_cell_is_left_out_of_the_means_it_belongs_to() -> None:

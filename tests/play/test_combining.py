@@ -14,8 +14,11 @@ from pipeline_lib.credit.cross import Cross
 from pipeline_lib.credit.latin import Latin
 from pipeline_lib.credit.pairings import Pairings
 from pipeline_lib.credit.plan import Plan
+from pipeline_lib.credit.removal import Removal
+from pipeline_lib.credit.replay import Replay
 from pipeline_lib.play import Experience, Player, groups, join
-from pipeline_lib.protocols import Decentralised
+from pipeline_lib.play.watching import Watcher
+from pipeline_lib.protocols import Decentralised, SequentialPipeline
 from pipeline_lib.rollouts.engine import Action, Request
 from tests.play.engines import Scripted
 from tests.training.conftest import SAMPLING, TOYS, Agree, make_team
@@ -93,6 +96,68 @@ def test_parts_of_a_turn_and_of_several_processes_give_the_same_cells() -> None:
         for chosen, reward in zip(cells.chosen, cells.rewards, strict=True):
             if len(set(chosen)) == 1:
                 assert members[chosen[0]].reward == reward
+
+
+class Numbers(Scripted):
+    """Answers another digit for every action that it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said = 0
+
+    def actions(self, request: Request) -> list[Action]:
+        digits = [str((self.said + g) % 4) for g in range(request.n)]
+        self.said += request.n
+        return [Action((8 + int(digit), 1), (-1.0, -0.5), digit, "stop") for digit in digits]
+
+
+def test_replay_samples_alternatives_below_each_action_of_the_agent_before() -> None:
+    environment, engine = Listens(turns=2), Numbers()
+    player = Player(
+        environment,
+        make_team(),
+        engine,
+        SAMPLING,
+        SequentialPipeline(),
+        True,
+        Replay((2, 2)),
+        watcher=(heard := Hears()),
+    )
+    experience = player.play(groups(TOYS[:1], 4, 0, 1))
+    assert [request.n for call in engine.calls[:2] for request in call] == [2, 2, 2]
+    assert environment.heard[0] == [("0", "2"), ("0", "3"), ("1", "0"), ("1", "1")]
+    assert [d.shared for d in experience.decisions[:4]] == [(), (0,), (), (0,)]
+    assert [len(d.sampled()) for d in experience.decisions[:4]] == [2, 1, 2, 1]
+    said = [[action.text for action in decision.actions] for decision in experience.decisions[:4]]
+    assert said == [list(texts) for texts in environment.heard[0]]
+    assert len({request.seed for call in engine.calls for request in call}) == sum(map(len, engine.calls))
+    assert heard.count == sum(request.n for call in engine.calls for request in call), "heard once, as sampled once"
+    assert len(experience.cells) == 1 + 4 and len(experience.decisions) == 4 + 16
+
+
+class Hears(Watcher):
+    """Counts the actions."""
+
+    count = 0
+
+    def said(self, speech: Any, action: Action) -> None:
+        self.count += 1
+
+
+class Waits(Listens):
+    """An agent without a part says 2."""
+
+    def stub(self, state: Any, agent: int) -> str:
+        return "2"
+
+
+def test_removal_executes_the_stub_of_the_environment() -> None:
+    environment = Waits()
+    experience, _ = play(Removal(), environment)
+    [heard] = environment.heard
+    assert heard == [("0", "1"), ("1", "1"), ("2", "0"), ("2", "1"), ("0", "2"), ("1", "2"), ("2", "2")]
+    [cells] = experience.cells
+    assert len(cells.chosen) == 9 and cells.size == SIZE
 
 
 class OneAfterAnother(Listens):

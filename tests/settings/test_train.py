@@ -44,7 +44,7 @@ WITHOUT = {"evaluate": {"baselines": []}}
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"train": {"credit": {"kind": "crossed"}}}, "'aligned', 'pairings', 'latin', 'cross', 'column'"),
+        ({"train": {"credit": {"kind": "crossed"}}}, "'aligned', 'pairings', 'latin', 'cross', 'column', 'rem"),
         ({"train": {"credit": {"kind": "cross", "per_action": 2}}}, "Extra inputs"),
         ({"train": {"credit": {"kind": "pairings", "per_action": 1}}}, "greater than or equal to 2"),
         ({"train": {"credit": {"kind": "pairings", "per_action": 9}}}, "per_action .9. is more than the 8 actions"),
@@ -54,7 +54,15 @@ WITHOUT = {"evaluate": {"baselines": []}}
                 "train": {"credit": {"kind": "latin"}},
                 "rollouts": {"kind": "transformers", "protocol": "sequential_pipeline"},
             },
-            "agents read each other",
+            "set train.credit to .kind: aligned. or .kind: replay.",
+        ),
+        ({"train": {"credit": {"kind": "replay"}}}, "set rollouts.protocol to sequential_pipeline"),
+        (
+            {
+                "train": {"credit": {"kind": "replay", "fan_out": [2, 2]}},
+                "rollouts": {"kind": "transformers", "protocol": "sequential_pipeline"},
+            },
+            "the product of fan_out .2, 2. must be group_size .8.",
         ),
         ({"train": {"credit": {"kind": "cross"}}, "environment": PHILOSOPHERS}, "cross of 5 agents: 32768 executions"),
         (
@@ -69,7 +77,11 @@ def test_credit_that_cannot_be_given_is_refused_with_the_reason(given: dict[str,
 
 
 def test_credit_that_can_be_given_is_taken() -> None:
-    for kind in ("aligned", "pairings", "latin", "cross", "column"):
+    sequential = {"kind": "transformers", "protocol": "sequential_pipeline"}
+    Params.model_validate(
+        {"train": {"credit": {"kind": "replay", "fan_out": [4, 2]}}, "rollouts": sequential} | WITHOUT
+    )
+    for kind in ("aligned", "pairings", "latin", "cross", "column", "removal"):
         Params.model_validate({"train": {"credit": {"kind": kind}}})
         Params.model_validate(
             {"train": {"credit": {"kind": kind}}, "environment": {**PHILOSOPHERS, "mode": "sequential"}} | WITHOUT

@@ -14,8 +14,10 @@ from pipeline_lib.credit.column import Column
 from pipeline_lib.credit.cross import Cross
 from pipeline_lib.credit.latin import Latin
 from pipeline_lib.credit.plan import Plan
+from pipeline_lib.credit.replay import Replay
 from pipeline_lib.play.experience import Cells, Decision, Experience
 from pipeline_lib.policies.store import team_digest
+from pipeline_lib.protocols import SequentialPipeline
 from pipeline_lib.rollouts.engine import Action
 from pipeline_lib.settings.train import AdvantageSettings
 from pipeline_lib.training.advantages import advantages, returns_to_go
@@ -144,7 +146,19 @@ def test_a_group_is_flat_when_all_that_was_executed_earned_alike() -> None:
     assert given(played([[1, 1], [1, 1]], Cross()), Cross())[0] == [(0.0, 0.0), (0.0, 0.0)]
 
 
-@pytest.mark.parametrize("kind", ["pairings", "latin", "cross", "column"])
+def test_a_turn_later_is_part_of_what_an_alternative_is_worth() -> None:
+    """With replay every joint action continues, so the mean over those with an action includes later turns."""
+    plan = Replay((2, 2))
+    table = np.diag([1.0, 2.0, 3.0, 4.0])
+    experience = played(table, plan, (10.0, 20.0, 30.0, 40.0), last=False)
+    found, flat, _ = given(experience, plan)
+    assert np.array(found[:4]) == pytest.approx(np.array([[-11, -5.5], [-11, 5.5], [11, -5.5], [11, 5.5]]))
+    assert flat == 4 / 5, "what followed is one decision per group"
+    same, flat, _ = given(played(np.diag([1.0, 2.0, 3.0, 4.0]), plan, (4.0, 3.0, 2.0, 1.0), last=False), plan)
+    assert (same[:4], flat) == ([(0.0, 0.0)] * 4, 1.0), "whole returns are equal"
+
+
+@pytest.mark.parametrize("kind", ["pairings", "latin", "cross", "column", "removal"])
 def test_one_agent_is_trained_to_the_same_bits_by_every_plan(tmp_path: Path, kind: str) -> None:
     digests = []
     for credit_kind in ("aligned", kind):
@@ -166,6 +180,15 @@ def test_three_agents_learn(tmp_path: Path, kind: str, shared: bool, lora: bool,
     assert steps[0]["executions/cells"] == 3 * cells
     assert 3 * 8 < steps[0]["executions/count"] <= 3 * cells
     assert steps[0]["actions/count"] == 3 * 3 * 8
+    first, last = (np.mean([step["reward/mean"] for step in part]) for part in (steps[:3], steps[-3:]))
+    assert last > first + 0.1
+
+
+def test_agents_that_read_each_other_learn_by_replay(tmp_path: Path) -> None:
+    settings = make_settings(steps=20, group_size=16, learning_rate=3e-2, credit={"kind": "replay", "fan_out": (4, 4)})
+    _, steps = run_training(tmp_path, make_team(), Agree(), settings=settings, protocol=SequentialPipeline())
+    assert steps[0]["actions/count"] == 3 * (4 + 16), "the first agent writes four texts, the second four below each"
+    assert steps[0]["executions/count"] <= steps[0]["executions/cells"] == 3 * 16
     first, last = (np.mean([step["reward/mean"] for step in part]) for part in (steps[:3], steps[-3:]))
     assert last > first + 0.1
 
