@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,11 @@ from pipeline_lib.assembly.sampling import sampling_of
 from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.audit.preflight import Played
 from pipeline_lib.audit.run import audit
+from pipeline_lib.audit.structure import OneAgent
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.play import Player, groups
+from pipeline_lib.play.fixing import Fixed, FixedActions
 from pipeline_lib.rollouts import make_engine
 
 if TYPE_CHECKING:
@@ -48,7 +51,7 @@ def audit_team(
     """
     tried = problems[: params.audit.problems]
     size, seed = params.audit.group_size, params.audit.seed
-    alone = find(section.kind).single_agent(section)
+    single_form = find(section.kind).single_agent(section)
     with (
         contextlib.closing(make_environment(section, params.sandbox)) as environment,
         contextlib.closing(make_engine(params.rollouts, params.policy)) as engine,
@@ -60,12 +63,35 @@ def audit_team(
             player = Player(watched, team, engine, sampling_of(params), protocol)
             return Played.of(player.play(groups(tried, size, seed)), size)
 
-        def play_single() -> Played:
-            with contextlib.closing(make_environment(alone, params.sandbox)) as other:
+        def play_one() -> OneAgent:
+            alone = each_alone(Player(environment, team, engine, sampling_of(params), protocol), tried, size, seed)
+            with contextlib.closing(make_environment(single_form, params.sandbox)) as other:
                 single = base_team(params, base, other, tried)
                 engine.load(single.policies)
-                player = Player(other, single, engine, sampling_of(params))
-                return Played.of(player.play(groups(tried, size, seed)), size)
+                playing = Player(other, single, engine, sampling_of(params))
+                played = Played.of(playing.play(groups(tried, size, seed)), size)
+            return OneAgent(alone, played, all(environment.divided(problem) for problem in tried))
 
-        compared = alone is not None and len(environment.agents(tried[0])) > 1
-        return audit(section, environment, tried, play_base, progress, seed, play_single if compared else None)
+        compared = single_form is not None and len(environment.agents(tried[0])) > 1
+        return audit(section, environment, tried, play_base, progress, seed, play_one if compared else None)
+
+
+def each_alone(player: Player, problems: Sequence[Any], size: int, seed: int) -> dict[str, Played]:
+    """Return groups of each agent of a team alone, by name: the others' actions are the environment's stub.
+
+    Args:
+        player: the team in its environment.
+        problems: a group is played on each.
+        size: episodes of a group.
+        seed: of the random draws; they are those of the whole team's groups with this seed.
+    """
+    agents = player.environment.agents
+    fixed = replace(player, environment=FixedActions(player.environment))
+    found = {}
+    for agent in agents(problems[0]):
+        alone = [
+            Fixed(problem, frozenset(number for number, name in enumerate(agents(problem)) if name != agent))
+            for problem in problems
+        ]
+        found[agent] = Played.of(fixed.play(groups(alone, size, seed)), size)
+    return found

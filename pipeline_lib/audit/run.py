@@ -11,7 +11,7 @@ from pipeline_lib.audit.examiner import Examiner, Progress
 from pipeline_lib.audit.preflight import Played, preflight
 from pipeline_lib.audit.result import AuditResult, Check, Status, conclude
 from pipeline_lib.audit.reward_identity import describe_reward, reward_digest
-from pipeline_lib.audit.structure import cooperative_structure
+from pipeline_lib.audit.structure import OneAgent, cooperative_structure
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.storage import digest
@@ -24,7 +24,7 @@ def audit(
     play_base: Callable[[Environment[Any, Any]], Played] | None = None,
     progress: Progress | None = None,
     seed: int = 0,
-    play_single: Callable[[], Played] | None = None,
+    play_one: Callable[[], OneAgent] | None = None,
 ) -> AuditResult:
     """Audit a reward before training.
 
@@ -35,7 +35,7 @@ def audit(
         play_base: plays the base policy in an environment; None leaves out the checks of the base policy.
         progress: called as ``progress(done, total, text)``.
         seed: seed of all draws.
-        play_single: plays the untrained single agent on the same problems; None if there is no single-agent form.
+        play_one: plays one agent instead of the base team on the same problems; None if there is no such form.
 
     Raises:
         ValueError: there are no problems.
@@ -51,8 +51,8 @@ def audit(
         base = preflight(played, examiner.wanted, examiner.words, examiner.idle)
         report(1, 1, "base policy")
     beside: list[Check] = []
-    if play_base is not None and play_single is not None:
-        structure = cooperative_structure(played, play_single(), examiner.wanted, examiner.words)
+    if play_base is not None and play_one is not None:
+        structure = cooperative_structure(played, play_one(), examiner.wanted, examiner.words)
         beside = [structure] if structure is not None else []
         report(1, 1, "single agent")
     rungs, checks = examiner.examine(environment, problems, seed, report)

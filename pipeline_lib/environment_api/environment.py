@@ -89,6 +89,10 @@ class Environment(ABC, Generic[P, S]):
         """Return a text that contributes nothing, to be executed in place of what agent number ``agent`` wrote."""
         return ""
 
+    def divided(self, problem: P) -> bool:
+        """Return whether the agents of a team are told different things, so that none of them is told everything."""
+        return False
+
     def right_part(self, state: S, agent: int) -> str | None:
         """Return a text of agent number ``agent`` that is known to be right; None if none is known."""
         return None

@@ -30,9 +30,15 @@ def endings(train: Mapping[int, Sequence[Row]]) -> list[str]:
     return found
 
 
-def watched(train: Mapping[int, Sequence[Row]]) -> bool:
-    """Return whether any monitor judged any update."""
-    return any(_monitor(name) for rows in train.values() for row in rows for name in row)
+def silence(train: Mapping[int, Sequence[Row]]) -> str:
+    """Return in words that no monitor fired, and which of them could judge; empty if none could, or if one fired."""
+    lines = {name for rows in train.values() for row in rows for name in row if _monitor(name)}
+    judged = [monitor for monitor in MONITORS if any(name.split("/")[1] == monitor for name in lines)]
+    if not judged or alarms(train):
+        return ""
+    others = [monitor.replace("_", " ") for monitor in MONITORS if monitor not in judged]
+    rest = f" Too little evidence, or nothing of the kind in this task: {', '.join(others)}." if others else ""
+    return f"No monitor of training fired. Judged: {', '.join(judged).replace('_', ' ')}.{rest}"
 
 
 def _of_run(seed: int, rows: Sequence[Row]) -> list[str]:
@@ -44,8 +50,8 @@ def _of_run(seed: int, rows: Sequence[Row]) -> list[str]:
             continue
         monitor, _, subject = name.removeprefix("monitors/").partition("/")
         later = [step for step, fires in judged if step > firing[0] and not fires]
-        recovered = f"it stopped after {later[0] - firing[0]} updates" if later else "it never stopped"
-        again = f" and fired in {len(firing)} updates in all" if later and firing[-1] > later[0] else ""
+        recovered = f"it stopped after {_updates(later[0] - firing[0])}" if later else "it never stopped"
+        again = f" and fired in {_updates(len(firing))} in all" if later and firing[-1] > later[0] else ""
         about = f"{monitor} ({subject})" if subject else monitor
         about = about.replace("_", " ")
         found.append(
@@ -58,3 +64,7 @@ def _of_run(seed: int, rows: Sequence[Row]) -> list[str]:
 def _monitor(name: str) -> bool:
     """Return whether a metric is the line of a monitor."""
     return name.startswith("monitors/") and name.split("/")[1] in MONITORS
+
+
+def _updates(number: int) -> str:
+    return "1 update" if number == 1 else f"{number} updates"

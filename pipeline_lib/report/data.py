@@ -71,6 +71,7 @@ class ReportData:
         contributions: what each agent of the selected teams contributes (`contributions` of evaluation); empty if that
             was not measured.
         subteams: mean of the primary metric of each subteam, by the names of the agents that are present.
+        contribution_episodes: number of episodes per problem of each subteam; 0 if that was not measured.
     """
 
     name: str
@@ -95,6 +96,7 @@ class ReportData:
     schemes: Mapping[str, str] = field(default_factory=dict)
     contributions: Sequence[Contribution] = ()
     subteams: Mapping[tuple[str, ...], float] = field(default_factory=dict)
+    contribution_episodes: int = 0
 
     @property
     def examples(self) -> dict[str, Sequence[Mapping[str, Any]]]:

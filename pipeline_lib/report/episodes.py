@@ -17,9 +17,9 @@ from pipeline_lib.report.text import harmless
 RULE = (
     "Of every test problem the first episode of the base and of the selected team of the first training run is kept "
     "with its texts. Shown are, by rule and not by choice: greatest gain and greatest loss, the selected team's "
-    "best and worst by reward, the one whose value is nearest to its median, and the first of each way to fail and of "
-    "each cooperation scheme; where several are alike, the first in the order of the problems. The other kept episodes "
-    "follow in the order of the problems, as far as the page has room."
+    "best and worst by reward, the one whose value is nearest to its median, and the first of each status of a failure "
+    "and of each cooperation scheme; where several are alike, the first in the order of the problems. The other kept "
+    "episodes follow in the order of the problems, as far as the page has room."
 )
 #: Number of ways to fail, and of schemes, that are shown.
 MOST_KINDS = 6
@@ -118,8 +118,8 @@ def _chosen(pairs: Sequence[tuple[Episode, Episode]], metric: str) -> list[tuple
             failures.setdefault(status, place)
         for scheme in selected["details"].get("schemes", ()):
             schemes.setdefault(str(scheme), place)
-    found += [(place, f"fails: {kind.replace('_', ' ')}") for kind, place in list(failures.items())[:MOST_KINDS]]
-    found += [(place, f"scheme: {kind.replace('_', ' ')}") for kind, place in list(schemes.items())[:MOST_KINDS]]
+    found += [(place, f"status {kind.replace('_', ' ')}") for kind, place in list(failures.items())[:MOST_KINDS]]
+    found += [(place, f"scheme {kind.replace('_', ' ')}") for kind, place in list(schemes.items())[:MOST_KINDS]]
     return found
 
 

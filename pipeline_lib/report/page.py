@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from pipeline_lib import storage
-from pipeline_lib.monitors.history import alarms, endings, watched
+from pipeline_lib.monitors.history import alarms, endings, silence
 from pipeline_lib.report import contribution_tables, cost_tables, result_figures, result_tables, training_figures
 from pipeline_lib.report.code import STYLE
 from pipeline_lib.report.data import ReportData
@@ -57,7 +57,7 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         "lengths": training_figures.lengths(data),
         "policies": training_figures.by_policy(data),
         "alarms": [typeset(sentence) for sentence in alarms(data.train)],
-        "watched": watched(data.train),
+        "silence": silence(data.train),
         "time": training_figures.time_spent(data),
         "sweep": result_figures.sweep(data),
         "checkpoints": result_figures.checkpoint_metrics(data),
@@ -67,6 +67,7 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         "own": own,
         "contributions": contribution_tables.agents(data),
         "subteams": contribution_tables.subteams(data),
+        "again": count(data.contribution_episodes, "episode"),
         "about": typeset(data.about.sentence()) if data.about else "",
         "episode_pairs": episodes,
         "rule": RULE,

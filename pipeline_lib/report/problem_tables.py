@@ -23,7 +23,7 @@ class ProblemTable:
         team: its name.
         table: one row per problem.
         files: files with its episodes.
-        missing: number of problems left out because of `MOST_CELLS`.
+        missing: number of problems left out because of `MAX_CELLS`.
     """
 
     anchor: str

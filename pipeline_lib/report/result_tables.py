@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipeline_lib.environment_api.metrics import Metric, describe
+from pipeline_lib.evaluation.sentences import p_text
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.problem_tables import linked
 from pipeline_lib.report.style import Table
@@ -58,8 +59,8 @@ def comparisons(data: ReportData) -> Table:
                 linked(info.text(found["means"][0]["value"]), "selected", data),
                 typeset(info.difference(difference["estimate"])),
                 typeset(between(difference, info.difference).removesuffix(" points")),
-                found["p_adjusted"],
-                found["effect"]["g"],
+                _p(found["p_adjusted"]),
+                None if found["effect"]["g"] is None else typeset(f"{found['effect']['g']:.2f}"),
             ]
         )
     columns = ("against", "verdict", "its mean", "selected", "difference", "interval", "p (Holm)", "Hedges' g")
@@ -155,3 +156,8 @@ def between(limits: Mapping[str, Any], show: Callable[[float], str]) -> str:
 def team_name(team: str) -> str:
     """Return what the page calls a team."""
     return {"base": "the base", "last": "the last checkpoint", "selected": "selected"}.get(team, team)
+
+
+def _p(value: float | None) -> str | None:
+    """Return a p value with the digits that sentences give it."""
+    return None if value is None else typeset(p_text(value).removeprefix("p ")).removeprefix("=").strip()

@@ -40,14 +40,14 @@ def learning(data: ReportData) -> Figure | None:
                 percent(axes.yaxis)
                 axes.set_ylim(-0.02, 1.02)
         if len(teams) > 1:
-            all_axes[0].legend(loc="lower right" if panels[0][2] else "best")
+            all_axes[0].legend(loc="best")
 
     count = len(data.train)
     band = f"thick line: mean of {count} training seeds; thin lines: each; shaded: their range" if count > 1 else ""
     return figure(
         "learning",
         "Learning",
-        " ".join(["On training problems, sampled as in training.", _sentence(band), *_unearned(data)]).strip(),
+        " ".join(filter(None, ["On training problems, sampled as in training.", _sentence(band), *_unearned(data)])),
         paint,
         series.learning(data),
         (7.6, 3.0),
@@ -61,7 +61,7 @@ def _unearned(data: ReportData) -> list[str]:
         return []
     terms = " and ".join(data.team_terms)
     return [
-        f"{' and '.join(data.baseline_train)}: a single agent cannot earn the term {terms}, so its reward is not "
+        f"A single agent cannot earn the term {terms}, so the reward of {' and '.join(data.baseline_train)} is not "
         "comparable with the team's."
     ]
 

@@ -96,6 +96,7 @@ def gather(params: Params, name: str) -> ReportData:
         schemes=task.schemes(),
         contributions=contributions(subteams, metric, describe(metric, metrics), 1 - params.verdict.alpha),
         subteams=subteam_means(subteams, metric),
+        contribution_episodes=params.evaluate.contributions,
     )
 
 
@@ -156,7 +157,7 @@ def costs(params: Params) -> dict[str, dict[str, float]]:
     for arm in (TEAM, SINGLE):
         rows: list[dict[str, Any]] = [row for seed in seeds_of(params, arm) for row in training_rows(arm, seed)]
         if rows:
-            found[f"training, {arm}"] = {
+            found[f"training, {SINGLE_AGENT if arm == SINGLE else arm}"] = {
                 "seconds": sum(row["time/step_s"] for row in rows),
                 "tokens": sum(row["actions/tokens"] for row in rows),
             }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline_lib.monitors.history import alarms, endings, watched
+from pipeline_lib.monitors.history import alarms, endings, silence
 
 HACKED = "monitors/reward_hacking"
 TURN = "monitors/turn_instability/2"
@@ -17,7 +17,7 @@ def test_first_update_and_recovery_are_told() -> None:
     assert told.startswith("Seed 1, turn instability (2): fired first at update 2")
     assert "it stopped after 2 updates." in told
     (told,) = alarms({1: rows(TURN, 0, 1, 0, 1, 1)})
-    assert "it stopped after 1 updates and fired in 3 updates in all." in told
+    assert "it stopped after 1 update and fired in 3 updates in all." in told
     (told,) = alarms({0: rows(HACKED, 0, 0, 1)})
     assert "it never stopped" in told and "mend the reward" in told
 
@@ -25,7 +25,10 @@ def test_first_update_and_recovery_are_told() -> None:
 def test_quiet_and_unwatched_runs_are_told_apart() -> None:
     quiet, unwatched = {0: rows(HACKED, 0, 0)}, {0: rows("terms/tests", 1, 1)}
     assert alarms(quiet) == alarms(unwatched) == []
-    assert watched(quiet) and not watched(unwatched)
+    told = silence(quiet)
+    assert told.startswith("No monitor of training fired. Judged: reward hacking. Too little evidence")
+    assert told.endswith("trivial cooperation, turn instability, cascading errors.")
+    assert silence(unwatched) == silence({0: rows(HACKED, 0, 1)}) == ""
 
 
 def test_a_run_that_was_ended_is_named_with_its_last_update() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.page import build_report
 
-VOID = {"meta", "link", "br", "img", "hr", "input"}
+VOID = {"meta", "link", "br", "wbr", "img", "hr", "input"}
 
 
 class Document(HTMLParser):

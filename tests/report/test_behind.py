@@ -18,7 +18,7 @@ from tests.report.html import Document, build
 
 def test_the_curve_of_rewards_says_which_term_a_single_agent_cannot_earn():
     data = experiment(1)
-    assert "a single agent cannot earn the term cooperation" in training_figures.learning(data).caption
+    assert "sampled as in training. A single agent cannot earn the term cooperation" in training_figures.learning(data).caption
     for fields in ({"team_terms": ()}, {"baseline_train": {}}):
         assert "cannot earn" not in training_figures.learning(dataclasses.replace(data, **fields)).caption
 
@@ -35,8 +35,11 @@ def test_curves_of_each_agent_are_there_unless_all_share_one_policy():
 def test_every_number_of_the_comparisons_and_metrics_leads_to_its_problems(built: tuple[str, Document]):
     page, _ = built
     data = experiment()
-    for table in (result_tables.comparisons(data), result_tables.teams(data)):
-        for row in table.rows:
+    compared, teams = result_tables.comparisons(data), result_tables.teams(data)
+    p_values, effects = ([row[place] for row in compared.rows] for place in (-2, -1))
+    assert p_values[0] == "<\N{NO-BREAK SPACE}10⁻⁶" and effects[0] == "5.81", "as in the sentences"
+    for rows in ([row[:-2] for row in compared.rows], teams.rows):
+        for row in rows:
             linked = [cell.target for cell in row if isinstance(cell, Link)]
             numbers = [cell for cell in row[1:] if isinstance(cell, str) and re.fullmatch(r"[\d.]+( %)?", cell)]
             assert not numbers, row

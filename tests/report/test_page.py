@@ -154,15 +154,15 @@ def test_episodes_to_read_are_picked_by_the_rule_that_the_page_states(tmp_path: 
         "best": "p1",
         "worst": "p2",
         "typical": "p0",
-        "fails: failed": "p0",
-        "fails: timeout": "p4",
-        "scheme: fallback": "p7",
+        "status failed": "p0",
+        "status timeout": "p4",
+        "scheme fallback": "p7",
     }
     _, document = build(data, tmp_path)
     assert RULE in document.text
     for problem in set(found.values()):
         assert f": {problem}, " in document.text
-    others = document.text[document.text.index("scheme: fallback: p7") :]
+    others = document.text[document.text.index("scheme fallback: p7") :]
     assert others.index("p3, ") < others.index("p5, ") < others.index("p8, "), "the rest, in the order of the problems"
     assert "greatest gain, best: p1, 0.0 % \u2192 100.0 %" in " ".join(document.text.split())
 

@@ -163,6 +163,10 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         """Return the agent's function with a body that returns None."""
         return f"def {self._function(state, agent)}(*args, **kwargs):\n    return None\n"
 
+    def divided(self, problem: CodingProblem) -> bool:
+        """Return True for generated problems; of a dataset's problem, every agent is told the whole task."""
+        return problem.source == "generated" and len(self._agents) > 1
+
     def right_part(self, state: CodingState, agent: int) -> str | None:
         """Return the agent's function of the problem's known solution, if it has that function."""
         return state.problem.reference.get(self._function(state, agent))

@@ -83,6 +83,10 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
         last = state.turns[-1]
         return next_observation(first, last.actions[agent], last.notes[agent])
 
+    def divided(self, problem: WritingProblem) -> bool:
+        """Return True if each writer is told a part of the facts; published texts are shown to every writer."""
+        return bool(problem.parts) and len(self._agents) > 1
+
     def step(
         self, states: Sequence[WritingState], joint_actions: Sequence[Sequence[str]]
     ) -> list[Outcome[WritingState]]:
