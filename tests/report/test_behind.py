@@ -18,7 +18,8 @@ from tests.report.html import Document, build
 
 def test_the_curve_of_rewards_says_which_term_a_single_agent_cannot_earn():
     data = experiment(1)
-    assert "sampled as in training. A single agent cannot earn the term cooperation" in training_figures.learning(data).caption
+    caption = training_figures.learning(data).caption
+    assert "sampled as in training. A single agent cannot earn the term cooperation" in caption
     for fields in ({"team_terms": ()}, {"baseline_train": {}}):
         assert "cannot earn" not in training_figures.learning(dataclasses.replace(data, **fields)).caption
 
