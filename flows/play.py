@@ -20,7 +20,11 @@ TEAM = "selected (default), champion, base, single, single-base, or the folder o
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     found = program_parser("play", __doc__)
-    found.add_argument("problem", nargs="?", default="", help="id of a problem, a file, or - for standard input")
+    found.add_argument(
+        "problem",
+        nargs="?",
+        help="id of a problem, a file, or - for standard input (default: the first validation problem)",
+    )
     found.add_argument("--team", default="selected", help=TEAM)
     found.add_argument("--beside", help="a second team that plays the same problem")
     found.add_argument(

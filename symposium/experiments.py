@@ -17,6 +17,7 @@ from pipeline_lib.settings import SettingsError
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.from_values import params_from_values
 from pipeline_lib.storage import digest
+from symposium.arguments import check_type
 from symposium.progress import progress
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ _MAKERS = (
 )  # fmt: skip
 #: Settings count by their values; the others only remember and name.
 _NO_MAKERS = ("pipeline_lib.settings", "pipeline_lib.identity", "pipeline_lib.tracking", "pipeline_lib.locks")
+
+#: What an argument must be, in messages.
+AN_EXPERIMENT = "an experiment, such as symposium.Experiment('lab', 'philosophers')"
 
 #: Digest of an environment's code when this process first asked for it, by kind.
 _imported: dict[str, str] = {}
@@ -69,6 +73,7 @@ class Experiment:
         params: all settings, checked and immutable.
 
     Raises:
+        TypeError: the folder is no path.
         SettingsError: a setting is wrong (all mistakes are listed at once), or the environment has no source file.
     """
 
@@ -93,6 +98,7 @@ class Experiment:
             "problems": problems, "policy": policy, "rollouts": rollouts, "sandbox": sandbox, "audit": audit,
             "train": train, "evaluate": evaluate, "verdict": verdict,
         }  # fmt: skip
+        check_type("folder", folder, (str, Path), "a path")
         sections = {name: value for name, value in given.items() if value is not None}
         self.folder = Path(folder)
         self.params = params_from_values({"environment": _environment(environment), **sections}, PRESETS)

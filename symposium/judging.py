@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pipeline_lib.evaluation import planning, verdict
 from pipeline_lib.evaluation.guards import check_guards
 from pipeline_lib.evaluation.table import Episodes
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.settings.base import result_settings
+from symposium.arguments import check_list, check_type, check_whole
 from symposium.experiments import Experiment
 from symposium.results import Comparison, Evaluation, Requirements
 
@@ -29,6 +30,7 @@ def compare(first: Evaluations, second: Evaluations, metric: str | None = None) 
         metric: by default the experiment's primary one.
 
     Raises:
+        TypeError: something is no evaluation.
         ValueError: there are no evaluations, two of them are of one training seed, or their experiments differ in
             environment, problems or sandbox.
         EvaluationError: no problem was played by both, or a value is not a number.
@@ -74,11 +76,15 @@ def plan(
         comparisons: size of the family that is corrected for (Bonferroni).
 
     Raises:
-        ValueError: there are no evaluations, or a number that must be at least 1 is less.
+        TypeError: something is no evaluation, or a difference is no number.
+        ValueError: a list is empty, or a number that must be at least 1 is less or no integer.
         EvaluationError: fewer than two problems in common, or one episode per problem.
     """
-    if min(*samples, *runs, comparisons) < 1:
-        raise ValueError("samples, runs and comparisons must be at least 1")
+    for wanted in check_list("differences", differences, "at least one number"):
+        check_type("difference", wanted, (int, float), "a number")
+    for name, values in (("samples", samples), ("runs", runs), ("comparisons", [comparisons])):
+        for value in check_list(name, values, "at least one integer"):
+            check_whole(name, value, 1)
     experiment = _list(first)[0].team.experiment
     params = experiment.params
     pilot = planning.variances(_episodes(_list(first)), _episodes(_list(second)), params.evaluate.metric)
@@ -105,9 +111,11 @@ def _where(experiment: Experiment, evaluations: Sequence[Evaluation]) -> str:
 
 
 def _list(given: Evaluations) -> list[Evaluation]:
-    found = [given] if isinstance(given, Evaluation) else list(given)
-    if not found or not all(isinstance(one, Evaluation) for one in found):
-        raise ValueError("expected an evaluation (of `symposium.evaluate`), or a list of at least one")
+    if not isinstance(given, Evaluation | Iterable):
+        raise TypeError(f"{given!r} is no evaluation; expected one or several results of `symposium.evaluate`")
+    found = [given] if isinstance(given, Evaluation) else check_list("evaluations", given, "at least one evaluation")
+    for one in found:
+        check_type("evaluation", one, Evaluation, "a result of `symposium.evaluate`")
     return found
 
 

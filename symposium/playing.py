@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline_lib.environment_api.task import Problem
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.training.checkpoint_folders import step_folder
 from pipeline_lib.training.checkpoints import read_checkpoint
-from symposium.experiments import Experiment
+from symposium.arguments import check_list, check_type, check_whole
+from symposium.experiments import AN_EXPERIMENT, Experiment
 from symposium.progress import progress
 from symposium.projects import Project
 from symposium.results import Checkpoints, Evaluation, TrainingRun
@@ -32,8 +34,9 @@ def load_team(
             ``"team-0/step-00010"``.
 
     Raises:
-        ValueError: the run has no checkpoint of this step, a step was given for something else than a training run, or
-            the project has no such team.
+        TypeError: the source is something else.
+        ValueError: the run has no checkpoint of this step, a step was given for something else than a training run, a
+            team for something else than a project, or the project has no such team.
         SettingsError: the folder is no project.
         CorruptFileError: a file of the checkpoint is missing or damaged.
     """
@@ -41,6 +44,9 @@ def load_team(
         if step is not None:
             raise ValueError(f'a project has several training runs; say team="team-0/step-{step:05d}"')
         return _of_project(Project(Path(source)), team)
+    check_type("source", source, (Experiment, TrainingRun), f"{AN_EXPERIMENT}, a run of `symposium.train`, or a path")
+    if team != "selected":
+        raise ValueError(f"team is {team!r}, but only the teams of a project have names; give the folder of one")
     if isinstance(source, Experiment):
         if step is not None:
             raise ValueError("an experiment's team is untrained and has no steps; give a training run")
@@ -76,8 +82,18 @@ def evaluate(
         All episodes; the first one on each problem includes its texts.
 
     Raises:
-        ValueError: there are no problems, one is of the test split, ids repeat, or ``samples`` is not positive.
+        TypeError: it is no team, or something in the list is no problem.
+        ValueError: there are no problems, one is of the test split, ids repeat, or ``samples`` or ``seed`` is no
+            integer or too small.
     """
+    check_type("team", team, Team, "a team of `symposium.load_team`")
+    if samples is not None:
+        check_whole("samples", samples, 1)
+    if seed is not None:
+        check_whole("seed", seed, 0)
+    if problems is not None:
+        for problem in check_list("problems", problems, "at least one problem of `Experiment.problems`"):
+            check_type("problem", problem, Problem, "one of `Experiment.problems`")
     params = team.experiment.params
     played = team.experiment.problems("validation") if problems is None else list(problems)
     hidden = team.experiment.test_hashes()
@@ -85,8 +101,6 @@ def evaluate(
         raise ValueError(
             f"{tested[0]} is a problem of the test split; only the chain looks at it, and git counts every look"
         )
-    if not played:
-        raise ValueError("there are no problems to play")
     drawn = params.evaluate.validation
     with team.open() as player:
         episodes = evaluate_team(
@@ -108,8 +122,11 @@ def sweep(*runs: TrainingRun) -> Checkpoints:
         runs: of one experiment, with different seeds.
 
     Raises:
+        TypeError: one of them is no training run.
         ValueError: there are no runs, they are of different experiments, or a seed occurs twice.
     """
+    for run in runs:
+        check_type("run", run, TrainingRun, "a run of `symposium.train`; for a list of runs write sweep(*runs)")
     if not runs or any(run.experiment is not runs[0].experiment for run in runs):
         raise ValueError("sweep takes at least one training run, and all of the same experiment")
     if len({run.seed for run in runs}) < len(runs):

@@ -11,7 +11,8 @@ from pipeline_lib.protocols import make_protocol
 from pipeline_lib.settings.audit import AuditSettings
 from pipeline_lib.training.checkpoint_folders import planned_steps, steps_in
 from pipeline_lib.training.metrics_log import NAME as METRICS
-from symposium.experiments import Experiment
+from symposium.arguments import check_type, check_whole
+from symposium.experiments import AN_EXPERIMENT, Experiment
 from symposium.progress import progress
 from symposium.results import Audit, TrainingRun
 
@@ -30,8 +31,10 @@ def audit(experiment: Experiment) -> Audit:
         The checks with their sentences, and the rewards of the scripted teams.
 
     Raises:
+        TypeError: it is no experiment.
         ProblemsError, PolicyError: the problems or the base policy cannot be made.
     """
+    check_type("experiment", experiment, Experiment, AN_EXPERIMENT)
     params = experiment.params
     path = experiment.place("audit", audit=_AUDITED, **_PLAYING).with_suffix(".json")
     if not path.exists():
@@ -57,13 +60,14 @@ def train(experiment: Experiment, seed: int = 0) -> TrainingRun:
         The metrics of every step, and the checkpoints; step 0 is the untrained team.
 
     Raises:
+        TypeError: it is no experiment.
         ValueError: the seed is not an integer of at least 0.
         SettingsError: the audit failed and there is no override.
         TrainingStopped: it was interrupted; the same call continues.
         TrainingError: gradients that are not finite, too many lost episodes, out of memory.
     """
-    if type(seed) is not int or seed < 0:  # True and "1" would be other runs with the same name
-        raise ValueError(f"seed is {seed!r}; it must be an integer of at least 0")
+    check_type("experiment", experiment, Experiment, AN_EXPERIMENT)
+    check_whole("seed", seed, 0)  # True and "1" would be other runs with the same name
     params = experiment.params
     audited = audit(experiment)
     override = params.audit.override

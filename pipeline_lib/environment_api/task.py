@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pipeline_lib.environment_api.metrics import Metrics
 
 
+@runtime_checkable
 class Problem(Protocol):
     """The common interface of all problems."""
 

@@ -104,8 +104,8 @@ def _champion(params: Params) -> Choice:
     raise ChoiceError(f"the champion is {found}, whose weights are not here; `dvc exp apply {found.run}` brings them")
 
 
-def choose_problem(params: Params, words: str) -> Any:
-    """Return a problem: by its id, from a file, or as it was typed; "" means the first validation problem.
+def choose_problem(params: Params, words: str | None) -> Any:
+    """Return a problem: by its id, from a file, or as it was typed; None means the first validation problem.
 
     A problem of the test split is refused: watching a team on it would be a look at that split which nobody counts.
 
@@ -114,7 +114,12 @@ def choose_problem(params: Params, words: str) -> Any:
         ProblemsError: nothing was prepared.
     """
     manifest = load_manifest(PROBLEMS)["splits"]
-    if not words or any(words in entry["ids"] for entry in manifest.values()):
+    known = ", ".join(manifest["validation"]["ids"][:3])
+    if words is None:
+        return named_problem("")
+    if not words.strip():
+        raise ChoiceError(f"the problem is empty; give an id such as {known}, a file, or a text")
+    if any(words in entry["ids"] for entry in manifest.values()):
         return named_problem(words)
     path = Path(words)
     if "\n" not in words and len(words) < 4096 and path.is_file():
@@ -123,7 +128,6 @@ def choose_problem(params: Params, words: str) -> Any:
         if len(rows) > 1 and all(row.startswith("{") for row in rows):
             raise ChoiceError(f"{path} has {len(rows)} problems, one per line; give a file with one of them")
     elif "\n" not in words and not words.lstrip().startswith("{"):
-        known = ", ".join(manifest["validation"]["ids"][:3])
         raise ChoiceError(f"{words!r} is neither a problem nor a file; problems have ids such as {known}")
     return typed_problem(params, words)
 

@@ -6,6 +6,7 @@ import inspect
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -287,15 +288,38 @@ def test_what_cannot_be_computed_is_refused(
     for seed in (-1, True, 1.0, "0"):
         with pytest.raises(ValueError, match="must be an integer of at least 0"):
             symposium.train(experiment, seed)  # type: ignore[arg-type]
-    for nothing in ([], [experiment]):
-        with pytest.raises(ValueError, match="expected an evaluation"):
-            symposium.compare(nothing, checkpoints.base)  # type: ignore[arg-type]
     for wrong in ({"samples": (0,)}, {"runs": (0,)}, {"comparisons": 0}):
-        with pytest.raises(ValueError, match="must be at least 1"):
+        with pytest.raises(ValueError, match="must be an integer of at least 1"):
             symposium.plan(checkpoints.selected, checkpoints.base, **wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="no problems to play"):
-        symposium.evaluate(symposium.load_team(experiment), problems=[])
     with pytest.raises(SettingsError, match=r"train: got \[1\]"):
         symposium.Experiment(experiment.folder, Rendezvous, train=[1])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="'higher' or 'lower'"):
         symposium.Metric("speed", better="up")  # type: ignore[arg-type]
+
+
+def test_a_mixed_up_argument_is_refused_with_what_was_given_and_what_is_accepted(
+    experiment: symposium.Experiment, checkpoints: symposium.Checkpoints
+) -> None:
+    def refused(kind: type[Exception], words: str, call: Callable[..., object], *given: Any, **more: Any) -> None:
+        with pytest.raises(kind, match=words):
+            call(*given, **more)
+
+    base = checkpoints.base
+    refused(TypeError, "folder is None; it must be a path", symposium.Experiment, None, Rendezvous)
+    for call in (symposium.audit, symposium.train):
+        refused(TypeError, "experiment is 'lab'; it must be an experiment", call, "lab")
+    refused(TypeError, r"run is Experiment\(.*; it must be a run of `symposium.train`", symposium.sweep, experiment)
+    refused(TypeError, r"run is \[\]; .*sweep\(\*runs\)", symposium.sweep, [])
+    refused(TypeError, "source is None; it must be an experiment.* or a path", symposium.load_team, None)
+    refused(ValueError, "team is 'champion', but only", symposium.load_team, experiment, team="champion")
+    for nothing in (None, experiment):
+        refused(TypeError, "team is .*; it must be a team of `symposium.load_team`", symposium.evaluate, nothing)
+    for wrong in ({"samples": "2"}, {"samples": 0}, {"seed": "x"}, {"seed": -1}):
+        refused(ValueError, "must be an integer of at least", symposium.evaluate, base.team, **wrong)
+    refused(TypeError, "problem is 'x'; it must be one of", symposium.evaluate, base.team, problems=["x"])
+    refused(ValueError, "problems is empty", symposium.evaluate, base.team, problems=[])
+    refused(ValueError, "evaluations is empty", symposium.compare, [], base)
+    refused(TypeError, "None is no evaluation", symposium.compare, None, base)
+    refused(TypeError, "evaluation is .*; it must be a result", symposium.compare, [experiment], base)
+    refused(TypeError, "differences is 0.1; it must be a list", symposium.plan, base, base, 0.1)
+    refused(TypeError, "difference is '1'; it must be a number", symposium.plan, base, base, ["1"])

@@ -23,6 +23,7 @@ from pipeline_lib.play.roots import paired
 from pipeline_lib.play.watching import Speech
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.report.text import harmless
 from pipeline_lib.rollouts.engine import Action, Request
@@ -193,6 +194,14 @@ def test_a_served_team_refuses_problems_of_the_test_split_as_a_watched_one_does(
         for text in (known["test"], renamed):
             with pytest.raises(choosing.ChoiceError, match="a problem of the test split"):
                 read(prepared, text)
+
+
+def test_an_empty_text_is_no_problem_and_does_not_mean_the_first(prepared: Params):
+    first = load_manifest(PROBLEMS)["splits"]["validation"]["ids"][0]
+    assert choosing.choose_problem(prepared, None).id == first
+    for nothing in ("", " \n"):
+        with pytest.raises(choosing.ChoiceError, match=f"the problem is empty; give an id such as {first}"):
+            choosing.choose_problem(prepared, nothing)
 
 
 def test_a_problem_with_half_a_character_is_refused(prepared: Params):
