@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -107,15 +108,17 @@ class WorkerHost(Host):
             line = ""
         self._waiting = False
         if not line:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=5)  # its connection closes before it has ended
             raise EngineError(
-                f"the vLLM process ended during {name} (status {self._process.poll()}): {self._log_tail()}"
+                f"the vLLM process ended during {name} (status {self._process.poll()})\n{self._log_tail()}"
             )
         answer = json.loads(line)
         if "error" not in answer:
             return answer["result"]
         if answer["error"].startswith("ModuleNotFoundError"):
             raise EngineError(_missing(self._python, answer["error"]))
-        raise EngineError(f"vLLM: {name} failed: {answer['error']}; {self._log_tail()}")
+        raise EngineError(f"vLLM: {name} failed: {answer['error']}\n{self._log_tail()}")
 
     def _log_tail(self) -> str:
         """Return the end of the process's output."""

@@ -20,6 +20,8 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from pipeline_lib.rollouts.engine import EngineError
+
 #: The only address that servers here listen on, and the names by which they may be called.
 HOST = "127.0.0.1"
 NAMES = [HOST, "localhost"]
@@ -110,7 +112,10 @@ def kind_of(status: int) -> str:
 
 
 def status_and_message(error: BaseException) -> tuple[int, str]:
-    """Return HTTP status and message of an error; details of errors from outside this project are only logged."""
+    """Return HTTP status and message of an error; what only the owner of the server can use is logged instead."""
+    if isinstance(error, EngineError):
+        logging.getLogger(__name__).error("the engine failed: %s", error)
+        return 500, f"the engine failed: {str(error).partition(chr(10))[0]} (see the server's log)"
     if type(error).__module__.partition(".")[0] in {"pipeline_lib", "tasks"}:
         return 400, str(error)
     logging.getLogger(__name__).error("a request failed", exc_info=error)
