@@ -43,12 +43,10 @@ def sweep(data: ReportData) -> Figure:
         steps = [point["step"] for point in curve]
         if len(seeds) > 1:
             axes.plot(steps, [p["mean"] for p in curve], color=INK, linewidth=2.2, label="mean over seeds", zorder=4)
-        banded = [point for point in curve if point["band_low"] is not None]
+        banded = [(p["step"], *series.limits(p, info)[-2:]) for p in curve if p["band_low"] is not None]
         if banded:
-            axes.fill_between(
-                [p["step"] for p in banded], [p["band_low"] for p in banded], [p["band_high"] for p in banded],
-                color=INK, alpha=0.10, lw=0, label="band for all steps at once",
-            )  # fmt: skip
+            xs, lows, highs = zip(*banded, strict=True)
+            axes.fill_between(xs, lows, highs, color=INK, alpha=0.10, lw=0, label="band for all steps at once")
         for i, (seed, chosen) in enumerate(seeds):
             colour, marker = SEED_COLOURS[i % len(SEED_COLOURS)], MARKERS[i % len(MARKERS)]
             xs, ys = zip(*((point["step"], point["mean"]) for point in chosen["curve"]), strict=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pipeline_lib import storage
+from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.style import Figure, Table
 
@@ -45,12 +47,12 @@ def sweep(data: ReportData) -> Table:
     columns = ("seed", "step", "mean", "low", "high", "band low", "band high", "selected")
     rows: list[list[Any]] = []
     if base := data.selection.get("base"):
-        rows.append(["base", 0, *_limits(base), ""])
+        rows.append(["base", 0, *limits(base, data.info), ""])
     for seed, chosen in data.selection["seeds"].items():
         for point in chosen["curve"]:
             mark = "selected" if point["step"] == chosen["step"] else "last" if point["step"] == chosen["last"] else ""
-            rows.append([str(seed), point["step"], *_limits(point), mark])
-    rows += [["mean over seeds", point["step"], *_limits(point), ""] for point in data.selection["curve"]]
+            rows.append([str(seed), point["step"], *limits(point, data.info), mark])
+    rows += [["mean over seeds", point["step"], *limits(point, data.info), ""] for point in data.selection["curve"]]
     return Table(columns, rows)
 
 
@@ -58,7 +60,7 @@ def sweep_curve(data: ReportData) -> Table:
     """Validation mean over seeds at every step with interval and band, the base at step 0, then each seed's mean."""
     seeds = {seed: {p["step"]: p["mean"] for p in found["curve"]} for seed, found in data.selection["seeds"].items()}
     points = [*([data.selection["base"]] if data.selection.get("base") else []), *data.selection["curve"]]
-    rows = [[p["step"], *_limits(p), *(found.get(p["step"]) for found in seeds.values())] for p in points]
+    rows = [[p["step"], *limits(p, data.info), *(found.get(p["step"]) for found in seeds.values())] for p in points]
     return Table(("step", "mean", "low", "high", "band_low", "band_high", *(f"seed {seed}" for seed in seeds)), rows)
 
 
@@ -284,8 +286,12 @@ def _means(train: Mapping[int, Sequence[Mapping[str, float]]], name: str) -> tup
     return steps, means
 
 
-def _limits(point: Mapping[str, Any]) -> list[float | None]:
-    return [point[key] for key in ("mean", "low", "high", "band_low", "band_high")]
+def limits(point: Mapping[str, Any], info: Metric) -> list[float | None]:
+    """Return mean, interval and band of a checkpoint; limits beyond the metric's range are that of the range."""
+    low = -math.inf if info.low is None else info.low
+    high = math.inf if info.high is None else info.high
+    found = (point[key] for key in ("mean", "low", "high", "band_low", "band_high"))
+    return [None if value is None else min(max(value, low), high) for value in found]
 
 
 def _csv(table: Table) -> str:

@@ -39,7 +39,11 @@ def make_report(params: Params, run: StageRun) -> None:
     run.whole.artifact(REPORT)
     run.whole.describe(str(data.verdict["sentence"]), "index.html")
     run.whole.summary(
-        {f"cost/{part}/{name}": value for part, cost in data.costs.items() for name, value in cost.items()}
+        {
+            f"cost/{part.replace(', ', ' ')}/{name}": value
+            for part, cost in data.costs.items()
+            for name, value in cost.items()
+        }
     )
     run.markdown("report", f"**{data.verdict['verdict']}** {data.verdict['sentence']}\n\n`{REPORT / 'index.html'}`")
 

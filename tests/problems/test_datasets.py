@@ -340,8 +340,9 @@ def test_problems_without_solutions_start_no_sandbox(tmp_path: Path):
 
 def test_a_problem_that_is_left_out_must_be_there(tmp_path: Path):
     path = _jsonl(tmp_path / "a.jsonl", [_incrementing(n) for n in range(8)])
-    with pytest.raises(ProblemsError, match=r"problems.leave_out: .*a.jsonl has no problem 'T/77'; did you mean 'T/7'"):
-        _read(path, leave_out=["T/77"])
+    words = r"problems.leave_out: .*a.jsonl has no problem 'T/77' \(did you mean 'T/7'\?\) and no problem 'other'$"
+    with pytest.raises(ProblemsError, match=words):
+        _read(path, leave_out=["T/77", "T/1", "other"])
 
 
 def test_mbpp_tests_are_set_up_with_the_classes_of_the_solution(tmp_path: Path):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.report import series
 from pipeline_lib.report.data import ReportData
 from tests.report.build import STEPS, experiment, training
@@ -37,6 +38,12 @@ def test_sweep_is_one_curve_that_starts_at_the_base(folder: Path) -> None:
     for row in found:
         assert float(row["band_low"]) <= float(row["low"]) < float(row["mean"]) < float(row["high"])
     assert [int(row["step"]) for row in rows(folder, "checkpoints")] == [0, *STEPS]
+
+
+def test_no_limit_is_beyond_the_range_of_the_metric() -> None:
+    point = {"mean": 0.02, "low": -0.01, "high": 0.05, "band_low": None, "band_high": 1.2}
+    assert series.limits(point, Metric("tests", share=True)) == [0.02, 0.0, 0.05, None, 1.0]
+    assert series.limits(point, Metric("reward")) == [0.02, -0.01, 0.05, None, 1.2]
 
 
 def test_problems_effects_and_headline_agree(folder: Path) -> None:

@@ -46,10 +46,9 @@ def read_dataset(settings: DatasetProblems) -> list[tuple[CodingProblem, Row]]:
     rows = read_rows(settings.source, *HUB[settings.kind], settings.revision)
     names = [_name(row.fields) for row in rows]
     if unknown := [name for name in settings.leave_out if name not in names]:
-        near = difflib.get_close_matches(unknown[0], names, n=1)
         raise ProblemsError(
-            f"problems.leave_out: {rows[0].source} has no problem {unknown[0]!r}"
-            + "".join(f"; did you mean {name!r}?" for name in near)
+            f"problems.leave_out: {rows[0].source} has no problem "
+            + " and no problem ".join(_missing(name, names) for name in unknown)
         )
     problems = []
     for row, name in zip(rows, names, strict=True):
@@ -62,6 +61,11 @@ def read_dataset(settings: DatasetProblems) -> list[tuple[CodingProblem, Row]]:
     if not problems:
         raise ProblemsError(f"problems.leave_out: all problems of {rows[0].source} are left out")
     return problems
+
+
+def _missing(name: str, names: Sequence[str]) -> str:
+    """Return an id that no problem has, with the nearest one that a problem has."""
+    return repr(name) + "".join(f" (did you mean {near!r}?)" for near in difflib.get_close_matches(name, names, n=1))
 
 
 def _name(row: Fields) -> str:
