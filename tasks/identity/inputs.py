@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from tasks.experiment.arms import IDENTITIES
+from tasks.experiment.arms import IDENTITIES, planned_seeds
 from tasks.identity.stages import STAGES, identity_of
 
 _HASHED = ("data", "results")
@@ -37,6 +37,7 @@ def wrong_inputs(stage: str, identities: Mapping[str, Mapping[str, Any] | None])
     """
     found: list[str] = []
     now = functools.cache(identity_of)  # the seeds of a stage share one
+    planned = functools.cache(planned_seeds)
     for number in range(_TRIES):
         if number:
             time.sleep(_PAUSE_S)
@@ -44,6 +45,7 @@ def wrong_inputs(stage: str, identities: Mapping[str, Mapping[str, Any] | None])
         if lock is None:
             found = ["dvc.lock cannot be read"]
             continue
+        lock = {name: entry for name, entry in lock.items() if _exists(name, planned)}
         found = list(_wrong(stage, lock, identities, now))
         if not found:
             break
@@ -60,6 +62,12 @@ def _read_lock() -> Lock | None:
         return {}
     except (OSError, KeyError, TypeError, yaml.YAMLError):
         return None
+
+
+def _exists(name: str, planned: Callable[[str], tuple[int, ...]]) -> bool:
+    """Return whether ``dvc.yaml`` still has a stage of ``dvc.lock``, which keeps those of seeds that were taken out."""
+    kind, _, seed = name.partition("@")
+    return not seed or kind not in STAGES or seed in map(str, planned(STAGES[kind].arm))
 
 
 def _wrong(
