@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,8 @@ class EpisodeRecord:
         metrics: the last turn's metrics (``tests_passed``, ``all_passed``, ``cooperation``, ...).
         tokens: tokens sampled by all agents.
         details: JSON-like facts for the report (scheme, status).
+        attempts: reward and metrics of every turn, where turns are attempts at the same thing and there were several;
+            else empty.
         shown: transcript of the episode (`pipeline_lib.evaluation.transcripts`), kept on request for the first episode
             on each problem; else None.
     """
@@ -36,12 +38,13 @@ class EpisodeRecord:
     metrics: Mapping[str, float]
     tokens: int
     details: Mapping[str, Any] = field(default_factory=dict)
+    attempts: Sequence[Mapping[str, float]] = ()
     shown: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as a JSON object with one key per attribute, without ``shown`` if it is None."""
+        """Return the record as a JSON object, one key per attribute; empty ``attempts`` and ``shown`` are left out."""
         row = dataclasses.asdict(self)
-        return row if self.shown is not None else {key: value for key, value in row.items() if key != "shown"}
+        return {key: value for key, value in row.items() if value or key not in ("attempts", "shown")}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> EpisodeRecord:

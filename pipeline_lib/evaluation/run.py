@@ -45,21 +45,25 @@ def evaluate_team(
     roots = paired(problems, samples, seed)
     recorder = TranscriptRecorder(player.environment, roots[::samples]) if keep_texts else None
     episodes = replace(player, watcher=recorder).play(roots).episodes()
-    records = [record_of(problems[i // samples], i % samples, decisions) for i, decisions in enumerate(episodes)]
+    retries = player.environment.retries
+    records = [
+        record_of(problems[i // samples], i % samples, decisions, retries) for i, decisions in enumerate(episodes)
+    ]
     if recorder is not None:
         for number, transcript in enumerate(recorder.transcripts):
             records[number * samples] = replace(records[number * samples], shown=transcript)
     return records
 
 
-def record_of(problem: Problem, sample: int, decisions: Sequence[Decision]) -> EpisodeRecord:
-    """Return a finished episode as a row."""
+def record_of(problem: Problem, sample: int, decisions: Sequence[Decision], retries: bool = False) -> EpisodeRecord:
+    """Return a finished episode as a row; with ``retries`` turns are attempts, and each is recorded."""
     actions = [action for decision in decisions for action in decision.actions]
     rewards = [decision.reward for decision in decisions if decision.reward is not None]
     terms: dict[str, float] = {}
     for decision in decisions:
         for name, value in decision.terms.items():
             terms[name] = terms.get(name, 0.0) + value
+    scored = [{"reward": float(d.reward), **d.metrics} for d in decisions if d.reward is not None]
     return EpisodeRecord(
         problem=problem.id,
         family=problem.family,
@@ -77,6 +81,7 @@ def record_of(problem: Problem, sample: int, decisions: Sequence[Decision]) -> E
             "cut_off": sum(action.finish == "length" for action in actions),
             "unread": sum(decision.unread for decision in decisions),
         },
+        attempts=scored if retries and 1 < len(scored) == len(decisions) else (),
     )
 
 

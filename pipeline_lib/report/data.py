@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline_lib.environment_api.metrics import Metric, Metrics, describe
+from pipeline_lib.evaluation.attempts import TurnGain
 from pipeline_lib.evaluation.contributions import Contribution
+from pipeline_lib.evaluation.schemes import SchemeUse
 
 #: Number of problems whose episodes figures may show.
 EXAMPLES = 3
@@ -68,6 +70,8 @@ class ReportData:
         terms: meaning of each reward term, a clause each.
         team_terms: terms that the reward never pays to a single agent.
         schemes: meaning of each cooperation scheme, a clause each.
+        cooperation: how often the schemes are used, or None if no episode shows one.
+        turn_gains: what each turn adds, by team (``base``, ``selected``), where turns are attempts.
         contributions: what each agent of the selected teams contributes (`contributions` of evaluation); empty if that
             was not measured.
         subteams: mean of the primary metric of each subteam, by the names of the agents that are present.
@@ -94,6 +98,8 @@ class ReportData:
     terms: Mapping[str, str] = field(default_factory=dict)
     team_terms: Sequence[str] = ()
     schemes: Mapping[str, str] = field(default_factory=dict)
+    cooperation: SchemeUse | None = None
+    turn_gains: Mapping[str, Sequence[TurnGain]] = field(default_factory=dict)
     contributions: Sequence[Contribution] = ()
     subteams: Mapping[tuple[str, ...], float] = field(default_factory=dict)
     contribution_episodes: int = 0

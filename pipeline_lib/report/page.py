@@ -13,7 +13,15 @@ import yaml
 
 from pipeline_lib import storage
 from pipeline_lib.monitors.history import alarms, endings, silence
-from pipeline_lib.report import contribution_tables, cost_tables, result_figures, result_tables, training_figures
+from pipeline_lib.report import (
+    contribution_tables,
+    cost_tables,
+    result_figures,
+    result_tables,
+    scheme_tables,
+    training_figures,
+    turn_tables,
+)
 from pipeline_lib.report.code import STYLE
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.episodes import RULE, pick_episodes
@@ -65,6 +73,13 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         "problems": result_figures.problems(data),
         "behaviour": result_figures.behaviour(data),
         "own": own,
+        "turns": turn_tables.turns(data),
+        "schemes": scheme_tables.over_checkpoints(data),
+        "scheme_teams": scheme_tables.by_team(data),
+        "scheme_families": scheme_tables.by_family(data),
+        "further_families": data.cooperation.further_families if data.cooperation else 0,
+        "scheme_success": scheme_tables.success(data),
+        "scheme_moves": scheme_tables.moves(data),
         "contributions": contribution_tables.agents(data),
         "subteams": contribution_tables.subteams(data),
         "again": count(data.contribution_episodes, "episode"),

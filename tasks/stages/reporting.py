@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
+from pipeline_lib.evaluation.attempts import turn_gains
 from pipeline_lib.evaluation.contributions import contributions, subteam_means
 from pipeline_lib.evaluation.metrics import summarise_team
+from pipeline_lib.evaluation.schemes import scheme_use
 from pipeline_lib.evaluation.verdict import BASE, LAST
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.report.data import About, ReportData
@@ -60,6 +62,11 @@ def gather(params: Params, name: str) -> ReportData:
     metric = params.evaluate.metric
     measured = seeds_of(params, TEAM) if params.evaluate.contributions else ()
     subteams = [read_episodes(tested_file(TEAM, "subteams", seed)) for seed in measured]
+    swept_episodes = {seed: swept(TEAM, seed) for seed in seeds_of(params, TEAM)}
+    level = 1 - params.verdict.alpha
+    base = read_episodes(tested_file(TEAM, "base"))
+    selected = {seed: read_episodes(tested_file(TEAM, "selected", seed)) for seed in seeds_of(params, TEAM)}
+    every = [episode for episodes in selected.values() for episode in episodes]
     return ReportData(
         name=name,
         metrics=metrics,
@@ -69,9 +76,9 @@ def gather(params: Params, name: str) -> ReportData:
         sweep={
             seed: {
                 step: summarise_team(episodes, params.evaluate.pass_k, metrics)["overall"]
-                for step, episodes in swept(TEAM, seed).items()
+                for step, episodes in found.items()
             }
-            for seed in seeds_of(params, TEAM)
+            for seed, found in swept_episodes.items()
         },
         baseline_train={SINGLE_AGENT: {seed: training_rows(SINGLE, seed) for seed in seeds_of(params, SINGLE)}}
         if seeds_of(params, SINGLE)
@@ -98,7 +105,12 @@ def gather(params: Params, name: str) -> ReportData:
         terms=task.terms(params.environment),
         team_terms=task.team_terms(params.environment),
         schemes=task.schemes(),
-        contributions=contributions(subteams, metric, describe(metric, metrics), 1 - params.verdict.alpha),
+        cooperation=scheme_use(base, selected, swept_episodes, metric, level),
+        turn_gains={
+            team: turn_gains(episodes, metric, metrics, level)
+            for team, episodes in (("base", base), ("selected", every))
+        },
+        contributions=contributions(subteams, metric, describe(metric, metrics), level),
         subteams=subteam_means(subteams, metric),
         contribution_episodes=params.evaluate.contributions,
     )

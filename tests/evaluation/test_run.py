@@ -42,6 +42,17 @@ def test_rewards_and_terms_are_sums_over_turns_and_metrics_the_last_turns(team):
         assert record.metrics == {"turn": record.turns - 1}
 
 
+def test_turns_that_are_attempts_are_recorded_one_by_one(team):
+    assert all(record.attempts == () for record in play(team)), "here they are not"
+    environment = Talking()
+    environment.retries = True
+    for record in play(team, environment=environment):
+        assert len(record.attempts) == (record.turns if record.turns > 1 else 0)
+        if record.attempts:
+            assert sum(attempt["reward"] for attempt in record.attempts) == record.reward
+            assert [attempt["turn"] for attempt in record.attempts] == list(range(record.turns))
+
+
 def test_every_token_is_counted(team):
     engine = Listening()
     records = play(team, engine=engine)

@@ -79,6 +79,8 @@ def test_programs_written_for_one_scheme_follow_no_other(scheme, main):
         # Filtering a list by the helper is also applying it to every item.
         ("coordinator", "def main(xs):\n    return [x for x in xs if aux(x)]"),
         ("coordinator", "def main(xs):\n    return sum(filter(aux, xs))"),
+        # From the second round on, the condition is about the helper's value.
+        ("strategy_filter", "def main(x):\n    while x < 9:\n        x = aux(x)\n    return x"),
     }
     assert (scheme in of(main)) == ((scheme, main) in both)
 

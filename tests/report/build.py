@@ -18,6 +18,7 @@ from pipeline_lib.evaluation.looks import Look
 from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.evaluation.plan import make_plan
 from pipeline_lib.evaluation.plan_check import check_plan
+from pipeline_lib.evaluation.schemes import scheme_use
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.evaluation.verdict import add_plan_and_looks, summarise_test
 from pipeline_lib.report.data import About, ReportData
@@ -205,6 +206,7 @@ def experiment(seeds: int = 3) -> ReportData:
         terms=TERMS["sound"],
         team_terms=OF_TEAMS,
         schemes=MEANINGS,
+        cooperation=scheme_use(untrained, selected, checkpoints, "tests_passed", 0.95),
         settings={"train": {"steps": 80, "learning_rate": 1e-3}, "evaluate": {"metric": "tests_passed"}},
     )
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.environments.coding.metrics import METRICS
+from pipeline_lib.evaluation.attempts import TurnGain
+from pipeline_lib.evaluation.results import Estimate
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.episodes import RULE, pick_episodes
@@ -45,7 +47,8 @@ def test_every_figure_comes_in_two_widths_with_its_numbers(built: tuple[str, Doc
     page, _ = built
     figures = re.findall(r'<figure id="([^"]+)">(.*?)</figure>', page, flags=re.S)
     assert [name for name, _ in figures] == [
-        "learning", "terms", "policies", "lengths", "sweep", "checkpoints", "effects", "problems", "behaviour", "time",
+        "learning", "terms", "policies", "lengths", "sweep", "checkpoints", "effects", "problems", "behaviour",
+        "schemes", "time",
     ]  # fmt: skip
     for _, content in figures:
         assert content.count("<svg") == 2
@@ -72,6 +75,30 @@ def test_a_bare_run_has_a_page_too(tmp_path: Path) -> None:
     _, document = build(data, tmp_path)
     assert "1 training run: a statement about other runs needs at least 3" in document.text
     assert "Learning" not in document.text and "Reward audit" not in document.text
+
+
+def test_cooperation_schemes_are_shown_by_team_success_and_change(built: tuple[str, Document], tmp_path: Path) -> None:
+    page, document = built
+    use = experiment().cooperation
+    assert use is not None
+    rate = use.teams["seed 1"]["fallback"]
+    assert rate.value is not None and rate.low is not None and rate.high is not None
+    assert f"{100 * rate.value:.0f} % ({100 * rate.low:.0f} to {100 * rate.high:.0f})" in page
+    assert "Does a scheme go with success?" in document.text and "p (Holm)" in document.text
+    (before, after), share = next(iter(use.moves.items()))
+    row = f"{before}{after}{100 * share:.1f}%".replace("_", "").replace(" ", "")
+    assert row in "".join(document.text.split())
+    assert "20 more families have no room here" in document.text
+    _, without = build(dataclasses.replace(experiment(), cooperation=None), tmp_path)
+    assert "scheme is used" not in without.text
+
+
+def test_what_each_turn_adds_is_shown_where_there_are_several(built: tuple[str, Document], tmp_path: Path) -> None:
+    assert "What each turn adds" not in built[1].text
+    gain = TurnGain(2, 120, 0.25, Estimate(0.125, 0.05, 0.2, 0.95, "t", 30), 0.3, 0.4, 0.015)
+    _, document = build(dataclasses.replace(experiment(), turn_gains={"selected": [gain]}), tmp_path)
+    row = "".join(document.text[document.text.index("What each turn adds") :].split()).replace("\N{NO-BREAK SPACE}", "")
+    assert "selected212025.0%+12.5points+5.0to+20.0+0.3040.0%1.5%" in row
 
 
 def test_baseline_protocols_are_shown_with_what_must_be_known_of_them(

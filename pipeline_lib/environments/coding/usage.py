@@ -73,11 +73,17 @@ class MainModule:
         self._functions: dict[str, MainFunction] = {}
 
     def function(self, name: str) -> MainFunction | None:
-        """Return the module-level function or lambda of that name; the helper is none of them."""
+        """Return the module-level function, class or computed value of that name; the helper is none of them."""
         node = self._meaning.get(name)
-        if name not in self._functions and isinstance(node, Function):
+        if name in self._functions or isinstance(node, ast.Name):  # `resolve` follows names
+            return self._functions.get(name)
+        if isinstance(node, (ast.ClassDef, ast.expr, Function)):
             self._functions[name] = MainFunction(node, self)
         return self._functions.get(name)
+
+    def names(self) -> list[str]:
+        """Return all module-level names that have a meaning, the helper's left out."""
+        return list(self._meaning)
 
     def resolve(self, name: str) -> str:
         """Follow module-level aliases (``main = solve``) to the name they end at."""
@@ -110,7 +116,7 @@ class MainModule:
 
 
 class MainFunction:
-    """One function that may call the helper.
+    """One function that may call the helper; or a class, or an expression that gives a module-level name its value.
 
     Attributes:
         node: its syntax tree.
@@ -119,7 +125,7 @@ class MainFunction:
         parents: the node above each node, by the id of the lower one.
     """
 
-    def __init__(self, node: Function, module: MainModule) -> None:
+    def __init__(self, node: Function | ast.ClassDef | ast.expr, module: MainModule) -> None:
         self.node, self.module = node, module
         self.nodes = list(ast.walk(node))
         self.assigned: dict[str, list[ast.expr]] = {}
@@ -150,7 +156,7 @@ class MainFunction:
         for node in self.nodes:
             if not self.is_helper(node) or id(node) in renamed:
                 continue
-            parent = self.parents[id(node)]
+            parent = self.parents.get(id(node))
             if isinstance(parent, ast.Call) and parent.func is node:
                 yield not self._is_thrown_away(parent)
             elif isinstance(parent, (ast.If, ast.While, ast.IfExp)) and parent.test is node:
@@ -160,7 +166,9 @@ class MainFunction:
 
     def _is_thrown_away(self, call: ast.Call) -> bool:
         """Return whether a call stands by itself, or is only given to names that nobody reads."""
-        parent = self.parents[id(call)]
+        parent = self.parents.get(id(call))
+        if parent is None:  # the whole value of a module-level name
+            return False
         if isinstance(parent, ast.Expr):
             return True
         names = {name.id for name, value in assignments(parent) if value is call}

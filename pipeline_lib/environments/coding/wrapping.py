@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 
-from pipeline_lib.environments.coding.scopes import bindings, body_of, parameters, walk_own
+from pipeline_lib.environments.coding.scopes import Function, bindings, body_of, parameters, walk_own
 from pipeline_lib.environments.coding.usage import MainFunction, MainModule
 
 #: Methods of builtin types that change the object they are called on: what a type can do and its frozen twin cannot.
@@ -40,6 +40,8 @@ def _wraps(module: MainModule, name: str, seen: frozenset[str]) -> bool:
     if function is None or name in seen:
         return False
     node = function.node
+    if not isinstance(node, Function):
+        return False
     if isinstance(node, ast.Lambda):
         return _is_wrapped(function, node.body, seen | {name})
     live = list(_live(node.body))
@@ -94,10 +96,12 @@ def _given_once(function: MainFunction, name: str) -> ast.expr | None:
 
 
 def _is_parameter(function: MainFunction, name: str) -> bool:
+    assert isinstance(function.node, Function)  # `_wraps` looks into nothing else
     return any(parameter.arg == name for parameter in parameters(function.node))
 
 
 def _times_bound(function: MainFunction, name: str) -> int:
+    assert isinstance(function.node, Function)
     return sum(bound == name for bound, _ in bindings(body_of(function.node)))
 
 

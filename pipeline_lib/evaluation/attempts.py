@@ -1,0 +1,81 @@
+"""What each turn of an episode adds, where turns are attempts at the same thing: gains, repairs and breakage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline_lib.environment_api.metrics import Metric, Metrics
+from pipeline_lib.evaluation.clusters import encode
+from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.evidence import mean_interval
+from pipeline_lib.evaluation.results import Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class TurnGain:
+    """One turn, from the second on, over the episodes that reached it.
+
+    Attributes:
+        turn: its number, from 2.
+        episodes: number of episodes that reached it.
+        before: mean of the metric in the turn before, over the same episodes.
+        gain: mean difference to the turn before, with an interval over problems, clustered by family.
+        reward: mean difference of the reward.
+        repaired: share of the episodes that failed in the turn before and succeed in this one; None if none failed, or
+            no metric says what success is.
+        broken: share of the episodes that succeeded in the turn before and fail in this one; None likewise.
+    """
+
+    turn: int
+    episodes: int
+    before: float
+    gain: Estimate
+    reward: float
+    repaired: float | None
+    broken: float | None
+
+
+def turn_gains(episodes: Sequence[EpisodeRecord], metric: str, metrics: Metrics, level: float) -> tuple[TurnGain, ...]:
+    """Return what each turn adds to the one before, averaged over episodes of a problem, then over problems.
+
+    An episode ends early when nothing more can be gained, so later turns are of harder cases only; each turn is
+    compared with the turn before in the same episodes.
+
+    Args:
+        episodes: of one or more teams; those without recorded attempts ended in their first turn.
+        metric: a metric's name, or ``reward``.
+        metrics: the environment's; the first one that ``solves`` defines success.
+        level: coverage of the intervals, in (0, 1).
+    """
+    solves = next((name for name, info in metrics.items() if info.solves), None)
+    unbounded = Metric("gain", low=None, high=None)
+    found = []
+    for turn in range(1, max((len(e.attempts) for e in episodes), default=0)):
+        reached = [e for e in episodes if len(e.attempts) > turn]
+        by_problem: dict[str, list[float]] = {}
+        families = {e.problem: e.family for e in reached}
+        for e in reached:
+            by_problem.setdefault(e.problem, []).append(e.attempts[turn][metric] - e.attempts[turn - 1][metric])
+        clusters = encode([families[problem] for problem in by_problem])
+        pairs = [
+            (e.attempts[turn - 1].get(solves, 0) >= 1, e.attempts[turn].get(solves, 0) >= 1) for e in reached if solves
+        ]
+        found.append(
+            TurnGain(
+                turn=turn + 1,
+                episodes=len(reached),
+                before=float(np.mean([e.attempts[turn - 1][metric] for e in reached])),
+                gain=mean_interval([float(np.mean(v)) for v in by_problem.values()], clusters, level, unbounded),
+                reward=float(np.mean([e.attempts[turn]["reward"] - e.attempts[turn - 1]["reward"] for e in reached])),
+                repaired=_share([now for before, now in pairs if not before]),
+                broken=_share([not now for before, now in pairs if before]),
+            )
+        )
+    return tuple(found)
+
+
+def _share(values: Sequence[bool]) -> float | None:
+    return float(np.mean(values)) if values else None

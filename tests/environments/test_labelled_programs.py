@@ -1,0 +1,50 @@
+"""The detector of cooperation schemes against programs labelled by hand: precision and recall of each scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.environments.coding.schemes import SCHEMES, schemes
+from tests.environments.held_out_programs import HELD_OUT
+from tests.environments.labelled_programs import LABELLED
+
+AUX = "def aux(*args, **kwargs):\n    return args\n\n\n"
+DOC = Path(__file__).parents[2] / "docs/schemes.md"
+
+
+def agreement(programs: Sequence[tuple[frozenset[str], str]], scheme: str) -> tuple[int, float, float]:
+    """Return the number of programs with the label, precision and recall."""
+    pairs = [(scheme in label, scheme in schemes(AUX + source, "solve")) for label, source in programs]
+    labelled, found = sum(label for label, _ in pairs), sum(seen for _, seen in pairs)
+    both = sum(label and seen for label, seen in pairs)
+    return labelled, both / found, both / labelled
+
+
+def test_there_are_enough_programs_of_every_kind() -> None:
+    assert len(LABELLED) >= 100 and len(HELD_OUT) >= 100
+    for programs in (LABELLED, HELD_OUT):
+        assert all(sum(scheme in label for label, _ in programs) >= 15 for scheme in SCHEMES)
+        assert sum(len(label) > 1 for label, _ in programs) >= 15 and sum(not label for label, _ in programs) >= 10
+        assert set().union(*(label for label, _ in programs)) == set(SCHEMES)
+    sources = [source for _, source in (*LABELLED, *HELD_OUT)]
+    assert len(set(sources)) == len(sources)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_precision_and_recall_are_those_that_the_docs_state(scheme: str) -> None:
+    cells = []
+    for programs in (HELD_OUT, LABELLED):
+        labelled, precision, recall = agreement(programs, scheme)
+        cells.append(f"{labelled} | {precision:.2f} | {recall:.2f}")
+    assert f"| {scheme.replace('_', ' ')} | {' | '.join(cells)} |" in DOC.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_detector_that_always_or_never_says_a_scheme_would_fail(scheme: str) -> None:
+    """The bounds that the documented figures must keep, on programs that the detector was not made with."""
+    labelled, precision, recall = agreement(HELD_OUT, scheme)
+    assert precision > 0.8 > 2 * labelled / len(HELD_OUT)
+    assert recall > 0.8

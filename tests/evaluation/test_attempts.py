@@ -1,0 +1,50 @@
+"""What each turn adds: gains over problems, repairs and what was broken, worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline_lib.environment_api.metrics import Metric
+from pipeline_lib.evaluation.attempts import turn_gains
+from pipeline_lib.evaluation.episodes import EpisodeRecord
+
+METRICS = {"passed": Metric("tests", share=True), "solved": Metric("solved", share=True, solves=True)}
+
+
+def episode(problem: str, *turns: float) -> EpisodeRecord:
+    """An episode whose turns pass these shares of the tests; its reward is twice that."""
+    attempts = [{"reward": 2 * share, "passed": share, "solved": float(share == 1)} for share in turns]
+    return EpisodeRecord(
+        problem, problem, 0, 1.0, len(turns), {}, attempts[-1], 5, attempts=attempts if len(turns) > 1 else ()
+    )
+
+
+EPISODES = [
+    episode("a", 0.0, 1.0),  # repaired
+    episode("a", 1.0, 0.5),  # broken
+    episode("a", 1.0),  # ended early: has no second turn
+    episode("b", 0.5, 0.5, 1.0),
+    episode("c", 1.0, 1.0),
+]
+
+
+def test_a_turn_is_compared_with_the_one_before_in_the_same_episodes() -> None:
+    second, third = turn_gains(EPISODES, "passed", METRICS, 0.95)
+    assert (second.turn, second.episodes, third.turn, third.episodes) == (2, 4, 3, 1)
+    assert second.before == pytest.approx((0 + 1 + 0.5 + 1) / 4)
+    assert second.gain.value == pytest.approx(((1 - 0.5) / 2 + 0 + 0) / 3), "a mean over problems"
+    assert second.reward == pytest.approx(2 * (1 - 0.5 + 0 + 0) / 4)
+    assert second.gain.low is not None and second.gain.low < second.gain.value
+    assert (second.repaired, second.broken) == (pytest.approx(1 / 2), pytest.approx(1 / 2))
+    assert (third.repaired, third.broken) == (1.0, None), "nothing was right before the third turn"
+
+
+def test_without_several_turns_or_a_metric_of_success_there_is_nothing_to_say() -> None:
+    assert turn_gains([episode("a", 1.0)], "passed", METRICS, 0.95) == ()
+    (found,) = turn_gains(EPISODES[:2], "reward", {"passed": METRICS["passed"]}, 0.95)
+    assert (found.repaired, found.broken) == (None, None)
+
+
+def test_a_record_keeps_its_attempts_and_leaves_out_none() -> None:
+    assert EpisodeRecord.from_json(EPISODES[0].to_json()) == EPISODES[0]
+    assert "attempts" not in EPISODES[2].to_json() and "shown" not in EPISODES[2].to_json()
