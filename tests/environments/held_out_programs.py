@@ -4,30 +4,31 @@ They were written and labelled without looking at the detector and after it was 
 to measure its precision and recall. A comment above a program says why it has its labels
 where two readers could disagree. Four rules hold throughout:
 
-- a test for a helper that failed (None, empty, -1, a wrong type) is a fallback and not also a strategy filter;
-- any other test of the helper's value in an if, a while or a filter is a strategy filter, but a test
-  of the single elements of a collection that the helper gave only processes the value;
-- the base case of a recursion that gives a trivial answer without the helper is a guard;
-- leaving an item out before the helper sees it is no guard, as no answer stands in for the helper's.
+- a test for a call of aux that failed (None, empty, -1, a wrong type or shape) is a fallback and not also
+  a strategy filter;
+- any other test of the value of aux in an if, a while or a filter is a strategy filter, but a test of
+  the single elements of a collection that aux gave only processes the value;
+- the base case of a recursion that gives a trivial answer without aux is a guard;
+- leaving an item out before aux sees it is no guard, as no answer stands in for that of aux.
 """
 
 HELD_OUT: tuple[tuple[frozenset[str], str], ...] = (
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(numbers):
     if not numbers:
         return 0.0
     return aux(numbers)
-''',
+""",
     ),
     (
         frozenset({"coordinator"}),
-        '''
+        """
 def solve(sentence):
     words = sentence.split()
     return " ".join(aux(word) for word in words)
-''',
+""",
     ),
     (
         frozenset({"coordinator", "strategy_filter"}),
@@ -42,13 +43,13 @@ def solve(nums: List[int]) -> List[int]:
     ),
     (
         frozenset({"fallback"}),
-        '''
+        """
 def solve(date_str):
     try:
         return aux(date_str)
     except ValueError:
         return "Invalid date"
-''',
+""",
     ),
     (
         frozenset(),
@@ -60,35 +61,35 @@ def solve(a: int, b: int) -> int:
     ),
     (
         frozenset({"strategy_filter"}),
-        '''
+        """
 def solve(n):
     if aux(n):
         return "Prime"
     return "Composite"
-''',
+""",
     ),
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(text):
     counts = aux(text)
     return sorted(counts.items(), key=lambda kv: (-kv[1], kv[0]))
-''',
+""",
     ),
     # The position -1 says that nothing was found, and an answer of its own follows.
     (
         frozenset({"fallback"}),
-        '''
+        """
 def solve(items, target):
     index = aux(items, target)
     if index == -1:
         return len(items)
     return index
-''',
+""",
     ),
     (
         frozenset({"decorator", "coordinator"}),
-        '''
+        """
 def solve(matrix):
     if not matrix or not matrix[0]:
         return []
@@ -96,11 +97,11 @@ def solve(matrix):
     for row in matrix:
         result.append(aux(row))
     return result
-''',
+""",
     ),
     (
         frozenset({"strategy_filter"}),
-        '''
+        """
 def solve(arr):
     # Use insertion sort for small lists
     if len(arr) <= 10:
@@ -114,11 +115,11 @@ def solve(arr):
             arr[j + 1] = key
         return arr
     return aux(arr)
-''',
+""",
     ),
     (
         frozenset(),
-        '''
+        """
 def solve(n):
     result = []
     a, b = 0, 1
@@ -126,7 +127,7 @@ def solve(n):
         result.append(a)
         a, b = b, a + b
     return result
-''',
+""",
     ),
     (
         frozenset({"coordinator"}),
@@ -140,13 +141,14 @@ def solve(words):
         frozenset({"coordinator"}),
         '''
 def solve(a, b, c):
+    """Greatest common divisor of three numbers."""
     return aux(aux(a, b), c)
 ''',
     ),
-    # Leaving out the item is what the function does of its own when the helper fails.
+    # Leaving out the item is what the function does of its own when aux fails.
     (
         frozenset({"fallback", "coordinator"}),
-        '''
+        """
 def solve(lines):
     total = 0
     for line in lines:
@@ -155,53 +157,54 @@ def solve(lines):
         except ValueError:
             continue
     return total
-''',
+""",
     ),
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(n):
     if n < 0:
         raise ValueError("n must be non-negative")
     return aux(n)
-''',
+""",
     ),
-    # The value of the helper is what the loop tests to go on.
+    # The value of aux is what the loop tests to go on.
     (
         frozenset({"coordinator", "strategy_filter"}),
-        '''
+        """
 def solve(n):
     steps = 0
     while n != 1:
         n = aux(n)
         steps += 1
     return steps
-''',
+""",
     ),
     (
         frozenset({"fallback"}),
-        '''
+        """
 def solve(expression):
     result = aux(expression)
     if result is None:
         return 0
     return result
-''',
+""",
     ),
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(s):
     cleaned = "".join(ch.lower() for ch in s if ch.isalnum())
     return aux(cleaned)
-''',
+""",
     ),
     (
         frozenset({"strategy_filter"}),
-        '''
+        """
 def solve(email):
+    email = email.strip()
     return "valid" if aux(email) else "invalid"
-''',
+""",
     ),
     (
         frozenset({"coordinator"}),
@@ -216,15 +219,15 @@ def solve(numbers):
     ),
     (
         frozenset(),
-        '''
+        """
 def solve(grid, start, end):
     path = aux(grid, start, end)
     return path
-''',
+""",
     ),
     (
         frozenset({"decorator", "fallback"}),
-        '''
+        """
 def solve(text, pattern):
     if not pattern:
         return 0
@@ -232,32 +235,32 @@ def solve(text, pattern):
     if position is None or position < 0:
         return text.find(pattern)
     return position
-''',
+""",
     ),
     # The two calls are in branches that exclude each other; arguments and value are worked on.
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(number):
     if number < 0:
         return -aux(-number)
     return aux(number)
-''',
+""",
     ),
     (
         frozenset({"coordinator"}),
-        '''
+        """
 def solve(students):
     grades = {}
     for name, scores in students.items():
         grades[name] = aux(scores)
     return grades
-''',
+""",
     ),
-    # Perfect, abundant or deficient: the sum that the helper gives decides the answer.
+    # Perfect, abundant or deficient: the sum that aux gives decides the answer.
     (
         frozenset({"strategy_filter"}),
-        '''
+        """
 def solve(n):
     total = aux(n)
     if total == n:
@@ -266,22 +269,22 @@ def solve(n):
         return "abundant"
     else:
         return "deficient"
-''',
+""",
     ),
     (
         frozenset({"decorator"}),
-        '''
+        """
 import math
 
 
 def solve(p1, p2, p3):
     area = aux(p1, p2, p3)
     return round(math.fabs(area), 2)
-''',
+""",
     ),
     (
         frozenset({"fallback", "coordinator"}),
-        '''
+        """
 def solve(records):
     parsed = []
     for record in records:
@@ -290,28 +293,30 @@ def solve(records):
         except (KeyError, TypeError):
             parsed.append({})
     return parsed
-''',
+""",
     ),
     (
         frozenset({"coordinator", "strategy_filter"}),
-        '''
+        """
 def solve(words):
-    return len(list(filter(aux, words)))
-''',
+    matching = list(filter(aux, words))
+    return len(matching)
+""",
     ),
-    # The base case gives an empty list without the helper.
+    # The base case gives an empty list without aux.
     (
         frozenset({"decorator", "coordinator"}),
-        '''
+        """
 def solve(nested):
     if not nested:
         return []
     return aux(nested[0]) + solve(nested[1:])
-''',
+""",
     ),
+    # The input itself is returned where aux has nothing to do.
     (
         frozenset({"decorator"}),
-        '''
+        """
 VOWELS = "aeiou"
 
 
@@ -321,17 +326,17 @@ def solve(word):
     if word[0].lower() not in VOWELS:
         return word
     return aux(word)
-''',
+""",
     ),
     (
         frozenset({"fallback"}),
-        '''
+        """
 def solve(numbers):
     try:
         return round(aux(numbers), 2)
     except ZeroDivisionError:
         return 0
-''',
+""",
     ),
     (
         frozenset(),
@@ -340,7 +345,7 @@ from collections import Counter
 
 
 def solve(words):
-    """Return the most common word. The helper function aux is not needed here."""
+    """Return the most common word. Plain counting is enough here, aux is not needed."""
     counts = Counter(words)
     best = None
     for word in words:
@@ -351,29 +356,29 @@ def solve(words):
     ),
     (
         frozenset({"coordinator"}),
-        '''
+        """
 def solve(rows, cols):
     grid = [[0] * cols for _ in range(rows)]
     for r in range(rows):
         for c in range(cols):
             grid[r][c] = aux(r, c)
     return grid
-''',
+""",
     ),
     (
         frozenset({"decorator", "strategy_filter"}),
-        '''
+        """
 def solve(year):
     if year <= 0:
         raise ValueError("year must be positive")
     if aux(year):
         return 366
     return 365
-''',
+""",
     ),
     (
         frozenset({"strategy_filter"}),
-        '''
+        """
 def solve(base, exp):
     if exp < 0:
         result = 1.0
@@ -381,50 +386,52 @@ def solve(base, exp):
             result /= base
         return result
     return aux(base, exp)
-''',
+""",
     ),
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(s):
     tokens = s.replace("(", " ( ").replace(")", " ) ").split()
     value = aux(tokens)
     return int(value)
-''',
+""",
     ),
-    # The handler guards the conversion of the input and not the call of the helper.
+    # The handler guards the conversion of the input and not the call of aux.
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(s):
     try:
         n = int(s)
     except ValueError:
         return 0
     return aux(n)
-''',
+""",
     ),
     (
         frozenset({"fallback"}),
-        '''
+        """
 def solve(s):
     try:
         n = int(s)
         return aux(n)
     except Exception:
         return -1
-''',
+""",
     ),
     (
-        frozenset({"coordinator"}),
-        '''
+        frozenset(),
+        """
 def solve(word1, word2):
-    return aux(word1) == aux(word2)
-''',
+    if len(word1) != len(word2):
+        return False
+    return sorted(word1.lower()) == sorted(word2.lower())
+""",
     ),
     (
         frozenset({"coordinator", "strategy_filter"}),
-        '''
+        """
 def solve(player1, player2):
     score1 = aux(player1)
     score2 = aux(player2)
@@ -433,7 +440,7 @@ def solve(player1, player2):
     if score2 > score1:
         return "Player 2 wins"
     return "Draw"
-''',
+""",
     ),
     (
         frozenset(),
@@ -451,22 +458,23 @@ def solve(nums, k):
     ),
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(nums):
     evens = [x for x in nums if x % 2 == 0]
     return aux(evens)
-''',
+""",
     ),
     (
         frozenset({"fallback"}),
-        '''
+        """
 def solve(text):
-    return aux(text) or "unknown"
-''',
+    language = aux(text) or "unknown"
+    return language
+""",
     ),
     (
         frozenset({"decorator", "coordinator"}),
-        '''
+        """
 def solve(strings):
     if len(strings) == 0:
         return ""
@@ -474,12 +482,12 @@ def solve(strings):
     for s in strings[1:]:
         prefix = aux(prefix, s)
     return prefix
-''',
+""",
     ),
-    # The value of the helper decides which word is kept.
+    # The value of aux decides which word is kept.
     (
         frozenset({"coordinator", "strategy_filter"}),
-        '''
+        """
 def solve(words):
     best_word = ""
     best_score = -1
@@ -489,22 +497,22 @@ def solve(words):
             best_score = score
             best_word = word
     return best_word
-''',
+""",
     ),
     (
         frozenset({"coordinator"}),
-        '''
+        """
 def solve(lst):
     best = float("-inf")
     for i in range(len(lst)):
         for j in range(i + 1, len(lst) + 1):
             best = max(best, aux(lst[i:j]))
     return best
-''',
+""",
     ),
     (
         frozenset({"strategy_filter"}),
-        '''
+        """
 def solve(command, stack):
     match aux(command):
         case "push":
@@ -516,11 +524,11 @@ def solve(command, stack):
         case _:
             pass
     return stack
-''',
+""",
     ),
     (
         frozenset({"decorator"}),
-        '''
+        """
 class TextStats:
     def __init__(self, text):
         self.text = text
@@ -533,11 +541,11 @@ class TextStats:
 def solve(text):
     stats = TextStats(text)
     return stats.average_length()
-''',
+""",
     ),
     (
         frozenset({"fallback"}),
-        '''
+        """
 def solve(roman):
     result = aux(roman)
     if not isinstance(result, int):
@@ -549,11 +557,11 @@ def solve(roman):
             result += cur if cur >= prev else -cur
             prev = cur
     return result
-''',
+""",
     ),
     (
         frozenset({"decorator", "fallback", "coordinator"}),
-        '''
+        """
 def solve(prices):
     if not prices:
         return []
@@ -564,11 +572,11 @@ def solve(prices):
         except ValueError:
             result.append(0.0)
     return result
-''',
+""",
     ),
     (
         frozenset(),
-        '''
+        """
 import re
 
 
@@ -580,7 +588,7 @@ def solve(password):
     if not re.search(r"[0-9]", password):
         return False
     return True
-''',
+""",
     ),
     (
         frozenset({"coordinator"}),
@@ -595,7 +603,7 @@ def solve(text):
     ),
     (
         frozenset({"decorator"}),
-        '''
+        """
 memo = {}
 
 
@@ -604,28 +612,29 @@ def solve(n):
         return memo[n]
     memo[n] = aux(n)
     return memo[n]
-''',
+""",
     ),
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(s):
+    # A palindrome reads the same backwards
     return aux(s) == s
-''',
+""",
     ),
-    # A comparison with the helper's value as the condition of an if.
+    # A comparison with the value of aux as the condition of an if.
     (
         frozenset({"strategy_filter"}),
-        '''
+        """
 def solve(s):
     if aux(s) == s:
         return s
     return s + s[::-1]
-''',
+""",
     ),
     (
         frozenset({"coordinator", "strategy_filter"}),
-        '''
+        """
 def solve(n):
     count = 0
     num = 2
@@ -635,33 +644,34 @@ def solve(n):
             last = num
         num += 1
     return last
-''',
+""",
     ),
+    # No path is an empty value of aux, for which another answer is given.
     (
         frozenset({"fallback"}),
-        '''
+        """
 def solve(graph, start, goal):
     path = aux(graph, start, goal)
     if not path:
         return "No path found"
     return " -> ".join(path)
-''',
+""",
     ),
-    # Each level of the recursion calls the helper; a leaf answers without it.
+    # Each level of the recursion calls aux; an empty tree answers without it.
     (
         frozenset({"decorator", "coordinator"}),
-        '''
+        """
 def solve(tree):
     if tree is None:
         return 0
     left = solve(tree.get("left"))
     right = solve(tree.get("right"))
     return aux(tree["value"], left, right)
-''',
+""",
     ),
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(matrix):
     n = len(matrix)
     if n == 1:
@@ -669,27 +679,29 @@ def solve(matrix):
     if any(len(row) != n for row in matrix):
         raise ValueError("matrix is not square")
     return aux(matrix)
-''',
+""",
     ),
     (
         frozenset({"coordinator"}),
         '''
 def solve(nums):
+    """Check if all numbers are perfect squares."""
     return all(aux(x) for x in nums)
 ''',
     ),
     (
         frozenset({"coordinator", "strategy_filter"}),
-        '''
+        """
 def solve(board):
     if any(aux(board, player) for player in ("X", "O")):
         return "finished"
     return "running"
-''',
+""",
     ),
+    # The other shapes are main cases with formulas of their own, not edge cases.
     (
         frozenset({"strategy_filter"}),
-        '''
+        """
 def solve(shape, dims):
     if shape == "circle":
         return 3.14159 * dims[0] ** 2
@@ -697,15 +709,15 @@ def solve(shape, dims):
         return dims[0] * dims[1]
     else:
         return aux(shape, dims)
-''',
+""",
     ),
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(seconds):
     hours, minutes, secs = aux(seconds)
     return f"{hours:02d}:{minutes:02d}:{secs:02d}"
-''',
+""",
     ),
     (
         frozenset({"fallback"}),
@@ -724,7 +736,7 @@ def solve(text):
     ),
     (
         frozenset({"decorator", "coordinator"}),
-        '''
+        """
 def solve(text):
     if not text.strip():
         return 0
@@ -732,22 +744,24 @@ def solve(text):
     for sentence in text.split("."):
         total += aux(sentence)
     return total
-''',
+""",
     ),
     (
-        frozenset({"coordinator"}),
+        frozenset(),
         '''
-def solve(lists):
-    merged = []
-    for lst in lists:
-        merged = aux(merged, lst)
-    return merged
+def compute(items, capacity):
+    return aux(items, capacity)
+
+
+def solve(items, capacity):
+    """Solve the knapsack problem for the items."""
+    return compute(items, capacity)
 ''',
     ),
-    # The elements of the collection are tested, not the value of the helper itself.
+    # The elements of the collection are tested, not the value of aux itself.
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(text):
     counts = aux(text)
     duplicates = []
@@ -755,11 +769,11 @@ def solve(text):
         if count > 1:
             duplicates.append(char)
     return sorted(duplicates)
-''',
+""",
     ),
     (
         frozenset(),
-        '''
+        """
 class Solution:
     def longest(self, s):
         return aux(s)
@@ -767,11 +781,11 @@ class Solution:
 
 def solve(s):
     return Solution().longest(s)
-''',
+""",
     ),
     (
         frozenset({"decorator", "strategy_filter"}),
-        '''
+        """
 def solve(numbers, target):
     if not numbers:
         return -1
@@ -781,11 +795,11 @@ def solve(numbers, target):
         if value == target:
             return i
     return -1
-''',
+""",
     ),
     (
         frozenset({"fallback", "strategy_filter"}),
-        '''
+        """
 def solve(n):
     if n < 20:
         result = 1
@@ -796,30 +810,31 @@ def solve(n):
         return aux(n)
     except RecursionError:
         return -1
-''',
+""",
     ),
     (
         frozenset({"coordinator"}),
-        '''
+        """
 def solve(points):
     perimeter = 0
     n = len(points)
     for i in range(n):
         perimeter += aux(points[i], points[(i + 1) % n])
     return round(perimeter, 2)
-''',
+""",
     ),
-    # Short-circuit guard: too short a string gives False without the helper.
+    # Short-circuit guard: too short a string gives False without aux.
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(s):
+    s = s.strip()
     return len(s) > 2 and aux(s)
-''',
+""",
     ),
     (
         frozenset({"coordinator", "strategy_filter"}),
-        '''
+        """
 def solve(numbers):
     good = []
     bad = []
@@ -829,19 +844,19 @@ def solve(numbers):
         else:
             bad.append(number)
     return good, bad
-''',
+""",
     ),
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(dictionary):
     inverted = {value: key for key, value in dictionary.items()}
     return aux(inverted)
-''',
+""",
     ),
     (
         frozenset({"fallback", "coordinator"}),
-        '''
+        """
 def solve(names):
     result = {}
     for name in names:
@@ -850,30 +865,31 @@ def solve(names):
             code = name[:3].upper()
         result[name] = code
     return result
-''',
+""",
     ),
     # The handler only raises again; what is left is the value made into text.
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(value, unit):
     try:
         converted = aux(value, unit)
     except KeyError as err:
         raise ValueError(f"unknown unit: {unit}") from err
     return f"{converted:.1f} {unit}"
-''',
+""",
     ),
     (
         frozenset(),
         '''
 def solve(*args):
+    """Return the largest of the given values."""
     return aux(*args)
 ''',
     ),
     (
         frozenset({"strategy_filter"}),
-        '''
+        """
 def solve(a, b, c):
     if not aux(a, b, c):
         return "Not a triangle"
@@ -882,31 +898,31 @@ def solve(a, b, c):
     if a == b or b == c or a == c:
         return "Isosceles"
     return "Scalene"
-''',
+""",
     ),
     (
         frozenset({"coordinator"}),
-        '''
+        """
 def solve(s1, s2):
     first = aux(s1)
     second = aux(s2)
     common = set(first) & set(second)
     return sorted(common)
-''',
+""",
     ),
     (
         frozenset({"decorator", "coordinator", "strategy_filter"}),
-        '''
+        """
 def solve(words):
     if not words:
         return None
     palindromes = [w for w in words if aux(w)]
     return max(palindromes, key=len, default=None)
-''',
+""",
     ),
     (
         frozenset({"decorator", "fallback"}),
-        '''
+        """
 def solve(a, b):
     if b == 0:
         return None
@@ -914,12 +930,12 @@ def solve(a, b):
         return aux(a, b)
     except OverflowError:
         return a // b
-''',
+""",
     ),
-    # Empty lines are left out before the helper sees them, without an answer in its place.
+    # Empty lines are left out before aux sees them, without an answer in its place.
     (
         frozenset({"coordinator"}),
-        '''
+        """
 def solve(log):
     entries = []
     for line in log.splitlines():
@@ -927,12 +943,12 @@ def solve(log):
             continue
         entries.append(aux(line))
     return entries
-''',
+""",
     ),
     # The items that are left alone stand in the result themselves, so this is a guard.
     (
         frozenset({"decorator", "coordinator"}),
-        '''
+        """
 def solve(text):
     out = []
     for token in text.split():
@@ -941,15 +957,15 @@ def solve(text):
         else:
             out.append(aux(token))
     return " ".join(out)
-''',
+""",
     ),
     (
         frozenset({"decorator"}),
-        '''
+        """
 def solve(n):
     binary = aux(n)
     return max(len(run) for run in binary.strip("0").split("1"))
-''',
+""",
     ),
     (
         frozenset({"strategy_filter"}),
@@ -967,7 +983,7 @@ def solve(nums):
     ),
     (
         frozenset({"coordinator"}),
-        '''
+        """
 from itertools import groupby
 
 
@@ -976,33 +992,33 @@ def solve(words):
     for key, group in groupby(sorted(words, key=aux), key=aux):
         groups[key] = list(group)
     return groups
-''',
+""",
     ),
-    # A result that is no permutation of the input counts as a helper that failed.
+    # A result of the wrong length counts as a call of aux that failed.
     (
         frozenset({"fallback"}),
-        '''
+        """
 def solve(nums):
     result = aux(nums)
     if result is None or len(result) != len(nums):
         return sorted(nums)
     return result
-''',
+""",
     ),
     (
         frozenset({"fallback", "coordinator"}),
-        '''
+        """
 def solve(coins, amounts):
     answers = []
     for amount in amounts:
         ways = aux(coins, amount)
         answers.append(ways if ways is not None else 0)
     return answers
-''',
+""",
     ),
     (
         frozenset(),
-        '''
+        """
 def solve(arr):
     n = len(arr)
     for i in range(n):
@@ -1010,11 +1026,11 @@ def solve(arr):
             if arr[j] > arr[j + 1]:
                 arr[j], arr[j + 1] = arr[j + 1], arr[j]
     return arr
-''',
+""",
     ),
     (
         frozenset({"decorator", "strategy_filter"}),
-        '''
+        """
 from datetime import date
 
 
@@ -1022,20 +1038,21 @@ def solve(day):
     if not isinstance(day, date):
         return "invalid"
     return "holiday" if aux(day) else "workday"
-''',
+""",
     ),
     (
         frozenset({"coordinator", "strategy_filter"}),
-        '''
+        """
 def solve(n):
     while aux(n) != n:
         n = aux(n)
     return n
-''',
+""",
     ),
+    # The test of the length asks whether aux gave something useful.
     (
         frozenset({"fallback"}),
-        '''
+        """
 def solve(ip):
     try:
         octets = aux(ip)
@@ -1044,22 +1061,23 @@ def solve(ip):
     except (ValueError, TypeError):
         pass
     return "0.0.0.0"
-''',
+""",
     ),
     (
         frozenset({"decorator"}),
-        '''
+        """
 def reverse_words(text):
     return " ".join(text.split()[::-1])
 
 
 def solve(text):
     return reverse_words(aux(text))
-''',
+""",
     ),
+    # The other operators are main cases that are computed, not edge cases with a trivial answer.
     (
         frozenset({"strategy_filter"}),
-        '''
+        """
 def solve(x, y, op):
     if op == "+":
         return x + y
@@ -1068,7 +1086,7 @@ def solve(x, y, op):
     if op == "*":
         return x * y
     return aux(x, y, op)
-''',
+""",
     ),
     (
         frozenset(),
@@ -1085,7 +1103,7 @@ def solve(transactions: List[Dict[str, int]], account: str) -> int:
     ),
     (
         frozenset({"decorator", "fallback"}),
-        '''
+        """
 def solve(board, row, col):
     if board[row][col] != 0:
         return []
@@ -1093,29 +1111,30 @@ def solve(board, row, col):
     if not moves:
         return list(range(1, 10))
     return moves
-''',
+""",
     ),
     (
         frozenset({"coordinator"}),
-        '''
+        """
 def solve(matrix):
     rows = list(map(aux, matrix))
     cols = list(map(aux, zip(*matrix)))
     return rows + cols
-''',
+""",
     ),
     # Sorted or not is the condition; the other way is a computation of its own.
     (
         frozenset({"strategy_filter"}),
-        '''
+        """
 def solve(lst):
-    is_sorted = all(lst[i] <= lst[i + 1] for i in range(len(lst) - 1))
-    return lst[len(lst) // 2] if is_sorted else aux(lst)
-''',
+    n = len(lst)
+    is_sorted = all(lst[i] <= lst[i + 1] for i in range(n - 1))
+    return (lst[(n - 1) // 2] + lst[n // 2]) / 2 if is_sorted else aux(lst)
+""",
     ),
     (
         frozenset({"fallback", "strategy_filter"}),
-        '''
+        """
 def solve(card):
     digits = card.replace(" ", "")
     try:
@@ -1125,13 +1144,13 @@ def solve(card):
     if valid:
         return "accepted"
     return "declined"
-''',
+""",
     ),
     (
         frozenset(),
-        '''
+        """
 def solve(s):
-    def helper(i, j):
+    def check(i, j):
         while i < j:
             if s[i] != s[j]:
                 return False
@@ -1139,7 +1158,7 @@ def solve(s):
             j -= 1
         return True
 
-    return helper(0, len(s) - 1)
-''',
+    return check(0, len(s) - 1)
+""",
     ),
 )
