@@ -22,7 +22,7 @@ from tasks.chain.workspaces import change_settings
 from tasks.experiment.arms import RESULTS
 from tasks.identity.run import run_name
 from tasks.runtime.arguments import program_parser
-from tasks.runtime.exit_status import explain_in_logs, explained
+from tasks.runtime.exit_status import explain_in_logs, explained, sigterm_interrupts
 from tasks.services.preloaded import preloaded
 from tasks.services.servers import starting_prefect_server
 
@@ -100,7 +100,7 @@ def run_stale(targets: list[str], jobs: int, run: str, plain: bool) -> None:
 
 def main() -> None:
     """Run the experiment as the program: it ends with status 0, or with a message and another status."""
-    with explained():
+    with explained(), sigterm_interrupts():
         given = parser().parse_args()
         if given.set_param:
             change(given.set_param)

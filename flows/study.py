@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tasks.chain.study_file import STUDIES, read_study
 from tasks.runtime.arguments import program_parser
-from tasks.runtime.exit_status import explain_in_logs, explained
+from tasks.runtime.exit_status import explain_in_logs, explained, sigterm_interrupts
 from tasks.services.servers import starting_prefect_server
 
 
@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     """Run the study as the program: it ends with status 0, or with a message and another status."""
-    with explained():
+    with explained(), sigterm_interrupts():
         asked = parser().parse_args()
         name, _, _ = read_study(asked.study)
         with starting_prefect_server() as server:

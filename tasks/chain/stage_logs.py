@@ -90,7 +90,8 @@ def log_plain_lines(least: int = logging.INFO) -> None:
 
     def wanted(record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        return record.levelno >= least and not is_housekeeping(text) and not _FAILURE.match(text)
+        told = _FAILURE.match(text) and not record.exc_info  # only a defect still has its traceback
+        return record.levelno >= least and not is_housekeeping(text) and not told
 
     setup_logging()  # the first flow would do this and replace the handlers
     console = Console(stderr=True)  # Prefect's console has only its own styles

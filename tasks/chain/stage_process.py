@@ -15,7 +15,7 @@ from typing import Any
 
 from pipeline_lib.tracking.processes import own_process
 from tasks.runtime import progress
-from tasks.runtime.exit_status import ERROR, REFUSED
+from tasks.runtime.exit_status import ERROR, REFUSED, SEE_ABOVE
 from tasks.runtime.tracked_run import OWNER
 from tasks.services.process_environment import child_environment, places
 from tasks.services.processes import start, stop
@@ -23,6 +23,7 @@ from tasks.services.processes import start, stop
 _DVC_TALK = (
     "Running stage ",
     "> python -m ",
+    "Generating lock file",
     "Updating lock file",
     "Use `dvc push`",
     "To track the changes",
@@ -34,6 +35,12 @@ _DVC_TALK = (
 
 # The stage's own message, which stands above it, says why.
 _ONLY_THE_STATUS = re.compile(r"ERROR: failed to reproduce '[^']*': failed to run: .*, exited with -?\d+$")
+
+# The lines below them are indented or empty, up to the one that names the error.
+_TRACEBACK = re.compile(
+    r"Encountered exception during execution: |Traceback \(most recent call last\):"
+    r"|^During handling of the above exception, |^The above exception was the direct cause "
+)
 
 
 class StageFailedError(RuntimeError):
@@ -74,7 +81,8 @@ class StageProcess:
         """Forward the stage's output until it ends; return whether it did any work.
 
         Args:
-            on_line: called with each line, and whether it is part of the message that the error will contain.
+            on_line: called with each line, and whether a terminal can do without it: it is part of the message that
+                the error will contain, or of a traceback.
 
         Raises:
             StageFailedError: it ended with a status other than 0, or with a refusal, which DVC stores as a result.
@@ -83,6 +91,7 @@ class StageProcess:
         explanation: list[str] = []
         worked = False
         refused = ""
+        in_traceback = False
         output = self._process.stdout
         assert output is not None
         for raw in output:
@@ -93,14 +102,16 @@ class StageProcess:
                 refused = line if line.startswith(REFUSED) else refused
                 if explanation or line.startswith(ERROR):
                     explanation.append(line)
-                on_line(line, bool(explanation) or line.startswith(REFUSED))
+                began = _TRACEBACK.search(line) is not None
+                on_line(line, bool(explanation) or line.startswith(REFUSED) or began or in_traceback)
+                in_traceback = began or (in_traceback and line.startswith(" "))
         status = self._process.wait()
         self.work_s = self.progress().get("work_s")
         self._progress.unlink(missing_ok=True)
         if self._stopped:
             raise StageFailedError(f"stage {self.name} was stopped; the same command continues it")
         if status != 0 and explanation:
-            text = "\n".join(explanation).removeprefix(ERROR)
+            text = "\n".join(explanation).removeprefix(ERROR).removesuffix(SEE_ABOVE)
             raise StageFailedError(f"stage {self.name} failed: {text}")
         if status != 0:
             raise StageFailedError(

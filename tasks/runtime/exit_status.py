@@ -18,12 +18,35 @@ from typing import NoReturn
 
 from pipeline_lib.settings import SettingsError
 
-SETTINGS_STATUS, INTERRUPT_STATUS = 2, 128 + signal.SIGINT
+SETTINGS_STATUS, INTERRUPT_STATUS, TERMINATED_STATUS = 2, 128 + signal.SIGINT, 128 + signal.SIGTERM
 ERROR = "error: "
 """First word of the message of a process that failed for an explained reason; nothing follows the message."""
+SEE_ABOVE = " (see above)"
+"""Last words of the message of a process that has already shown the traceback."""
 REFUSED = "refused: "
 """First word of the message of a stage that succeeded with the result to refuse."""
 _logged: list[BaseException] = []
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM asked this process to end."""
+
+
+@contextlib.contextmanager
+def sigterm_interrupts() -> Iterator[None]:
+    """Raise `Terminated` at SIGTERM in a ``with`` block, so that everything is closed as at Ctrl-C.
+
+    Prefect's flows end themselves first, and then call this handler.
+    """
+
+    def end(*_: object) -> NoReturn:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager
@@ -43,11 +66,11 @@ def _end(error: BaseException) -> NoReturn:
         sys.exit(128 + signal.SIGPIPE)
     if was_interrupted(error):
         sys.stderr.write("interrupted; run the same command again to continue\n")
-        sys.exit(INTERRUPT_STATUS)
+        sys.exit(TERMINATED_STATUS if isinstance(error, Terminated) else INTERRUPT_STATUS)
     if is_explained(error):
         sys.stderr.write(f"{ERROR}{explanation(error)}\n")
     elif error in _logged:
-        sys.stderr.write(f"error: {type(error).__name__}: {error} (see above)\n")
+        sys.stderr.write(f"error: {type(error).__name__}: {error}{SEE_ABOVE}\n")
     else:
         traceback.print_exception(error)
     sys.exit(SETTINGS_STATUS if isinstance(error, SettingsError) else 1)
@@ -73,14 +96,16 @@ def was_interrupted(error: BaseException) -> bool:
 
 
 def explain_in_logs() -> None:
-    """Keep tracebacks of explained errors out of Prefect's logs; unexplained ones stay."""
+    """Keep tracebacks of explained errors out of Prefect's logs, and interruptions, which the program explains."""
     for name in ("prefect.flow_runs", "prefect.task_runs"):
         logger = logging.getLogger(name)
-        if _without_traceback not in logger.filters:
-            logger.addFilter(_without_traceback)
+        if _unexplained not in logger.filters:
+            logger.addFilter(_unexplained)
 
 
-def _without_traceback(record: logging.LogRecord) -> bool:
+def _unexplained(record: logging.LogRecord) -> bool:
+    if record.getMessage().startswith("Crash detected!"):
+        return False
     if record.exc_info and record.exc_info[1] is not None:
         if is_explained(record.exc_info[1]):
             record.exc_info = record.exc_text = None

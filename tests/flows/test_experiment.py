@@ -97,8 +97,10 @@ def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy
             os.kill(process.pid, number)
             status = process.wait(60)
             wait_for(lambda: not still_there(toy), lambda: f"all processes gone: {still_there(toy)}", 60)
-        assert status == {signal.SIGINT: 130, signal.SIGTERM: -15, signal.SIGKILL: -9}[number]
-        assert "Traceback" not in words(toy)
+        assert status == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
+        assert "Traceback" not in words(toy) and "Crash detected" not in words(toy)
+        told = words(toy).count("interrupted; run the same command again to continue")
+        assert told == (number != signal.SIGKILL), words(toy)
         assert ("prepare at work" in words(toy)) == (step == 2)
         database = toy / ".symposium/mlflow/mlflow.db"
         Recorder(f"sqlite:///{database}", database.parent).update_all_states()  # `make ui` may have had no time

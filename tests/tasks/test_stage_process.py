@@ -12,6 +12,7 @@ from tasks.chain.graph import ChainError, ask
 from tasks.chain.stage_process import StageFailedError, StageProcess
 
 EXPLAINED = "print('at work', flush=True); import sys; sys.exit('error: the disk is full\\nfree some space')"
+DEFECT = "import sys; sys.stderr.write('before\\n')\ntry:\n    {}['no']\nfinally:\n    raise ValueError('a crash')\n"
 UNEXPLAINED = "print('at work', flush=True); raise SystemExit(3)"
 
 
@@ -40,6 +41,12 @@ def test_the_reason_is_reported_once_and_what_dvc_says_of_the_status_never(proje
 def test_without_a_reason_the_end_of_the_output_is_reported(project: Path):
     message, shown = failed(project, UNEXPLAINED)
     assert message.startswith("stage work failed (status ") and message.endswith("at work") and shown == ["at work"]
+
+
+def test_a_traceback_is_reported_once(project: Path):
+    message, shown = failed(project, DEFECT)
+    assert shown == ["before"]
+    assert message.count("ValueError: a crash") == 1 and message.endswith("ValueError: a crash")
 
 
 def test_an_error_of_dvc_is_its_reason_alone(project: Path):
