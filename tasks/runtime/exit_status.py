@@ -79,14 +79,21 @@ def _end(error: BaseException) -> NoReturn:
 def is_explained(error: BaseException) -> bool:
     """Return whether an error needs no traceback: errors of this project and of the file system."""
     own = type(error).__module__.partition(".")[0] in {"pipeline_lib", "tasks", "flows", "symposium"}
-    return own or isinstance(error, OSError)
+    return own or isinstance(error, OSError) or _disk_is_full(error)
 
 
 def explanation(error: BaseException) -> str:
     """Return an error's text, with advice if the disk is full."""
-    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if _disk_is_full(error):
         return f"{error}; the disk is full: free some space and run the same command again (no file is half-written)"
     return str(error) or type(error).__name__
+
+
+def _disk_is_full(error: BaseException) -> bool:
+    """Return whether an error says so, also one of SQLite or safetensors, which have only words for it."""
+    if isinstance(error, OSError):
+        return error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return any(words in str(error) for words in ("No space left on device", "database or disk is full"))
 
 
 def was_interrupted(error: BaseException) -> bool:

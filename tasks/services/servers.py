@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -34,6 +35,7 @@ PREFECT_PORT, MLFLOW_PORT, PAGE_PORT = 4200, 5000, 8001
 #: Environment variable with the key that the page asks for; who has none gets one that is drawn.
 PAGE_KEY = "SYMPOSIUM_PAGE_KEY"
 START_S = 300.0
+_FULL_BYTES = 4 << 20  # less than Prefect's database needs
 
 # What looks after schedules, workers and automations several times a minute; a server of one chain has none.
 _SERVICES = (
@@ -79,7 +81,9 @@ class Server:
         # Whoever answers there may be somebody else's, who was a moment faster: ours must be the one that listens.
         while not (self._listens() and answers(self.url, self.name)):
             if self.process.poll() is not None:
-                raise ServerError(f"the {self.name} server ended with status {self.process.returncode}; see {self.log}")
+                full = shutil.disk_usage(self.log.parent).free < _FULL_BYTES
+                why = "the disk is full" if full else f"see {self.log}"
+                raise ServerError(f"the {self.name} server ended with status {self.process.returncode}; {why}")
             if time.monotonic() > end:
                 self.stop()
                 raise ServerError(f"the {self.name} server does not answer after {timeout_s:.0f} s; see {self.log}")

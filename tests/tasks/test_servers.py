@@ -46,6 +46,16 @@ def test_a_server_that_ends_is_reported_with_its_log(tmp_path: Path) -> None:
         server.wait_until_healthy()
 
 
+def test_a_server_that_ends_on_a_full_disk_is_reported_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "_FULL_BYTES", 1 << 60)
+    process = start([sys.executable, "-c", "raise SystemExit(3)"], {}, tmp_path, subprocess.DEVNULL)
+    server = servers.Server("prefect", "http://127.0.0.1:9", process, tmp_path / "prefect.log")
+    with pytest.raises(servers.ServerError, match="prefect server ended with status 3; the disk is full"):
+        server.wait_until_healthy()
+
+
 def test_a_server_that_never_answers_is_ended_and_reported(tmp_path: Path) -> None:
     process = start([sys.executable, "-c", "import time; time.sleep(99)"], {}, tmp_path, subprocess.DEVNULL)
     server = servers.Server("prefect", "http://127.0.0.1:9", process, tmp_path / "prefect.log")
