@@ -32,6 +32,14 @@ STEPS = [10, 20, 30, 40, 50, 60, 70, 80]
 SCHEMES = ("coordinator", "decorator", "fallback", "strategy_filter")
 
 
+#: As long as it is in a real plan, where it is one line.
+PLAY = {
+    "environment": {"kind": "coding", "reward": {"kind": "sound"}},
+    "limits": {"call_cpu_s": 2.0, "code_kb": 256, "cpu_s": 4.0, "error_kb": 2, "file_mb": 16, "memory_mb": 512}
+    | {"open_files": 64, "processes": 64, "reply_kb": 256, "wall_s": 12.0},
+}
+
+
 def episodes(
     split: str, problems: int, samples: int, ability: float, seed: int, team: bool = True
 ) -> list[EpisodeRecord]:
@@ -145,7 +153,7 @@ def experiment(seeds: int = 3) -> ReportData:
     }
     names = ("base", "last", "single-agent GRPO", "untrained single agent", "untrained one-round discussion")
     contents = {"validation": "v", "test": "t"}
-    plan = make_plan(EVALUATE, VERDICT, dict.fromkeys(range(seeds), STEPS), problems, contents, {}, names)
+    plan = make_plan(EVALUATE, VERDICT, dict.fromkeys(range(seeds), STEPS), problems, contents, PLAY, names)
     chosen = {s: found.step for s, found in selection.seeds.items()}
     selected = {s: episodes("test", 96, 4, ability(step, s), 10 + s) for s, step in chosen.items()}
     untrained = episodes("test", 96, 4, 0.12, 20)

@@ -70,6 +70,10 @@ def test_on_paper_plan_and_identity_are_unfolded_and_links_are_gone(folder: Path
         on_paper = browser.execute_script(folded)
         navigation = browser.execute_script("return document.querySelector('nav').checkVisibility()")
         problems = browser.execute_script("return document.querySelector('#behind').checkVisibility()")
+        size = {"width": 680, "height": 900, "deviceScaleFactor": 1, "mobile": False}  # A4 without its margins
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        width = browser.execute_script("return document.documentElement.scrollWidth")
+    assert width <= 680, "paper cannot be scrolled"
     assert len(on_paper) == 4
     assert all(on_paper) and not any(on_screen)
     assert not navigation and not problems
