@@ -36,6 +36,9 @@ _DVC_TALK = (
 # The stage's own message, which stands above it, says why.
 _ONLY_THE_STATUS = re.compile(r"ERROR: failed to reproduce '[^']*': failed to run: .*, exited with -?\d+$")
 
+# DVC prints this and ends with status 0.
+_NOT_STORED = re.compile(r"ERROR: failed to transfer '[^']*' - (?P<why>.*)")
+
 # The lines below them are indented or empty, up to the one that names the error.
 _TRACEBACK = re.compile(
     r"Encountered exception during execution: |Traceback \(most recent call last\):"
@@ -85,12 +88,13 @@ class StageProcess:
                 the error will contain, or of a traceback.
 
         Raises:
-            StageFailedError: it ended with a status other than 0, or with a refusal, which DVC stores as a result.
+            StageFailedError: it ended with a status other than 0, or with a refusal, which DVC stores as a result, or
+                DVC could not store what it made.
         """
         last: deque[str] = deque(maxlen=15)
         explanation: list[str] = []
         worked = False
-        refused = ""
+        refused = not_stored = ""
         in_traceback = False
         output = self._process.stdout
         assert output is not None
@@ -102,8 +106,10 @@ class StageProcess:
                 refused = line if line.startswith(REFUSED) else refused
                 if explanation or line.startswith(ERROR):
                     explanation.append(line)
-                began = _TRACEBACK.search(line) is not None
-                on_line(line, bool(explanation) or line.startswith(REFUSED) or began or in_traceback)
+                began, failed = _TRACEBACK.search(line) is not None, _NOT_STORED.match(line)
+                not_stored = not_stored or (failed["why"] if failed else "")
+                told = bool(explanation or failed) or line.startswith(REFUSED)
+                on_line(line, told or began or in_traceback)
                 in_traceback = began or (in_traceback and line.startswith(" "))
         status = self._process.wait()
         self.work_s = self.progress().get("work_s")
@@ -116,6 +122,10 @@ class StageProcess:
         if status != 0:
             raise StageFailedError(
                 f"stage {self.name} failed (status {status}); the end of its output:\n" + "\n".join(last)
+            )
+        if not_stored:
+            raise StageFailedError(
+                f"stage {self.name} did its work, but DVC cannot store the results in its cache: {not_stored}"
             )
         if refused:
             raise StageFailedError(f"stage {self.name} {refused}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +14,12 @@ from tasks.chain.stage_process import StageFailedError, StageProcess
 
 EXPLAINED = "print('at work', flush=True); import sys; sys.exit('error: the disk is full\\nfree some space')"
 DEFECT = "import sys; sys.stderr.write('before\\n')\ntry:\n    {}['no']\nfinally:\n    raise ValueError('a crash')\n"
+LARGE = f"""
+import os, resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
+os.mkdir("out")
+open("out/file", "wb").write(bytes({2 << 20}))
+"""
 UNEXPLAINED = "print('at work', flush=True); raise SystemExit(3)"
 
 
@@ -24,10 +31,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def failed(project: Path, program: str) -> tuple[str, list[str]]:
+def failed(project: Path, program: str, more: str = "") -> tuple[str, list[str]]:
     """Return the message of a stage that fails, and the lines that the terminal shows of it."""
     (project / "work.py").write_text(program)
-    (project / "dvc.yaml").write_text("stages: {work: {cmd: python -m work}}\n")
+    (project / "dvc.yaml").write_text(f"stages: {{work: {{cmd: python -m work, {more}}}}}\n")
     shown: list[str] = []
     with pytest.raises(StageFailedError) as caught:
         StageProcess("work", project, "run").wait(lambda line, reported: None if reported else shown.append(line))
@@ -47,6 +54,18 @@ def test_a_traceback_is_reported_once(project: Path):
     message, shown = failed(project, DEFECT)
     assert shown == ["before"]
     assert message.count("ValueError: a crash") == 1 and message.endswith("ValueError: a crash")
+
+
+def test_results_that_dvc_cannot_store_are_a_failure_though_it_ends_with_status_0(project: Path):
+    """A limit on the size of files stands for a full disk; the stage lifts it, so it stops DVC only."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        message, shown = failed(project, LARGE, "outs: [out]")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert message.startswith("stage work did its work, but DVC cannot store the results in its cache: [Errno 27] ")
+    assert "\n" not in message and not any("failed to transfer" in line for line in shown)
 
 
 def test_an_error_of_dvc_is_its_reason_alone(project: Path):
