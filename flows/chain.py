@@ -56,10 +56,10 @@ def in_workspace(
 
     Args:
         folder: the workspace; its ``params.yaml`` has the same settings as ``params``.
-        project: the project that the experiment becomes one of.
+        project: the project that gets the experiment.
         params: the settings.
         name: of the run and of the experiment.
-        jobs: stages side by side.
+        jobs: number of stages that run side by side.
         keep: called when all stages are done, before the experiment is saved.
         study: name in MLflow of the study that the run is a cell of.
 

@@ -2,7 +2,7 @@
 
 The names below are the public interface and stay stable; docs/api.md describes them.  Each is imported when it is first
 used, so ``symposium --help`` loads none of them.  They use `pipeline_lib` only.  So they need neither Prefect, DVC nor
-MLflow, and they work beside other packages named ``tasks`` or ``flows``.
+MLflow, and they work with other packages named ``tasks`` or ``flows``.
 """
 
 from __future__ import annotations
@@ -22,26 +22,18 @@ if TYPE_CHECKING:
     from symposium.teams import Team
     from symposium.training import audit, train
 
-#: Where each name lives.
+#: The module of each name.
 _HOMES = {
     "Experiment": "symposium.experiments",
-    "audit": "symposium.training",
-    "train": "symposium.training",
-    "load_team": "symposium.playing",
-    "evaluate": "symposium.playing",
-    "sweep": "symposium.playing",
-    "compare": "symposium.judging",
-    "plan": "symposium.judging",
+    **dict.fromkeys(("audit", "train"), "symposium.training"),
+    **dict.fromkeys(("load_team", "evaluate", "sweep"), "symposium.playing"),
+    **dict.fromkeys(("compare", "plan"), "symposium.judging"),
     "TextTask": "pipeline_lib.text_task.task",
     "Score": "pipeline_lib.text_task.score",
     "Metric": "pipeline_lib.environment_api.metrics",
-    "Audit": "symposium.results",
-    "TrainingRun": "symposium.results",
+    **dict.fromkeys(("Audit", "TrainingRun"), "symposium.results"),
     "Team": "symposium.teams",
-    "Evaluation": "symposium.results",
-    "Checkpoints": "symposium.results",
-    "Comparison": "symposium.results",
-    "Requirements": "symposium.results",
+    **dict.fromkeys(("Evaluation", "Checkpoints", "Comparison", "Requirements"), "symposium.results"),
 }
 
 __all__ = [

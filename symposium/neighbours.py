@@ -12,7 +12,7 @@ ALL = ("pipeline_lib", "tasks", "flows")
 def check_neighbours(*names: str, here: Path | None = None) -> None:
     """Make sure that the packages with these names belong to Symposium.
 
-    A package belongs to Symposium if it lies beside a package ``symposium``: in site-packages, in a checkout, or in the
+    A package belongs to Symposium if it is next to a package ``symposium``: in site-packages, in a checkout, or in the
     clone that an experiment runs in.
 
     Args:

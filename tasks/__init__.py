@@ -1,1 +1,1 @@
-"""Tasks: wrappers around calls of the library: cache key, retries, timeout, progress, tracking."""
+"""Tasks: wrappers around calls of the library: cache key, progress, tracking."""

@@ -83,7 +83,7 @@ def idempotent_square(size: int) -> NDArray[np.int64]:
     """Return a Latin square L of ``size`` > 2 symbols with L[g, g] = g; shape (size, size).
 
     For an odd size L[i, j] = (i + j) / 2 modulo the size.  For an even size, the square of size - 1 gets one more row
-    and column: the entries beside the diagonal move there, and the new symbol replaces them.
+    and column: the entries next to the diagonal move there, and the new symbol replaces them.
     """
     odd = size if size % 2 else size - 1
     first, second = np.indices((odd, odd))

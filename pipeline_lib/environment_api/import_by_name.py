@@ -17,7 +17,7 @@ from types import ModuleType
 from pipeline_lib.bytecode import forget_old_bytecode_of
 
 _LIBRARIES = {"site-packages", "dist-packages", "node_modules"}
-_MAX_FOLDERS = 5_000  # a module beside a large data folder must not cost minutes
+_MAX_FOLDERS = 5_000  # a module next to a large data folder must not cost minutes
 
 
 def import_by_name(name: str) -> ModuleType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
@@ -14,6 +15,7 @@ class Metric:
 
     Attributes:
         label: axis label and noun in sentences.
+        about: what it measures in an episode: a clause without a capital and a full stop.
         share: the metric is a fraction in [0, 1] and is shown in per cent, differences in points.
         better: which direction is good; for a primary metric higher must be better.
         low: smallest possible value, or None if unknown; 0 for a share.
@@ -22,10 +24,10 @@ class Metric:
         over_checkpoints: whether it is plotted over the checkpoints, beside the primary metric.
         at_k: name of the expected best value among k episodes, for example ``accuracy`` for ``accuracy@k``.
         solves: whether a value of 1 or more is a success; pass@k and pass^k count these.
-        about: what it measures in an episode: a clause without a capital and a full stop.
     """
 
     label: str
+    about: str = ""
     share: bool = False
     better: Literal["higher", "lower"] = "higher"
     low: float | None = None
@@ -34,7 +36,6 @@ class Metric:
     over_checkpoints: bool = False
     at_k: str = ""
     solves: bool = False
-    about: str = ""
 
     def __post_init__(self) -> None:
         if self.better not in ("higher", "lower"):
@@ -53,6 +54,9 @@ class Metric:
             return f"{round(100 * value, 1) + 0.0:+.1f} points"  # adding 0 turns -0.0 into +0.0
         return f"{value + 0.0:+.3g}"
 
+
+#: A share that describes how a team behaves.
+behaviour = partial(Metric, share=True, behaviour=True)
 
 Metrics = Mapping[str, Metric]
 """The metrics of an environment by name, in display order; every environment also has ``reward``."""

@@ -24,7 +24,7 @@ from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import ClusteredMean, Codes, clustered_mean, t_interval
 from pipeline_lib.evaluation.results import Estimate, Result, TestResult
 from pipeline_lib.evaluation.skewness import upper_critical, upper_tail
-from pipeline_lib.evaluation.tests_of_difference import equivalence, paired
+from pipeline_lib.evaluation.tests_of_difference import equivalence, no_answer, paired
 
 #: Minimum effective number of families that carry the variation of a difference, for a t test (calibrated).
 MIN_CARRYING = 3.0
@@ -85,7 +85,7 @@ def primary(differences: ArrayLike, clusters: Codes, level: float) -> TestResult
             f"too few families for a test: {found.count} were evaluated and about {found.carrying:.1f} of them carry "
             f"the variation, where at least {MIN_CARRYING:g} are needed; evaluate problems of more families"
         )
-        return TestResult(test.method, test.estimate, None, None, level, None, None, None, None, test.n, reason)
+        return no_answer(test.method, test.n, level, reason, test.estimate)
     tails = upper_tail(test.statistic, test.df, found.skewness), upper_tail(-test.statistic, test.df, -found.skewness)
     low, high = _limits(test, found, (1 - level) / 2)
     return dataclasses.replace(

@@ -49,11 +49,6 @@ class Look(Result):
         """SHA-256 of the look: of its inputs and its episodes, not of run and time."""
         return storage.digest([self.begun, self.episodes])
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Look:
-        """Rebuild a look from `to_json`; unknown or missing keys raise TypeError."""
-        return cls(**{**value, "problems": tuple(value["problems"])})
-
 
 @dataclass(frozen=True, slots=True)
 class Sweep(Result):
@@ -79,12 +74,6 @@ class Sweep(Result):
     def identity(self) -> str:
         """SHA-256 of the sweep, without run and time."""
         return storage.digest([self.plan["digest"], self.name, sorted(self.checkpoints), sorted(self.problems)])
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Sweep:
-        """Rebuild a sweep from `to_json`; unknown or missing keys raise TypeError."""
-        tuples = {name: tuple(value[name]) for name in ("checkpoints", "problems") if name in value}
-        return cls(**{**value, **tuples})
 
 
 def looks_at(problems: Iterable[str], known: Iterable[Look]) -> list[Look]:

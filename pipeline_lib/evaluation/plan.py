@@ -209,5 +209,4 @@ def read_plan(path: Path) -> Plan:
         )
     if unknown := {field.name for field in dataclasses.fields(Plan)} ^ set(content):
         raise EvaluationError(f"{path}: not a plan of this version ({', '.join(sorted(unknown))}); run the sweep again")
-    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}
-    return Plan(**fields)
+    return Plan.from_json(content)

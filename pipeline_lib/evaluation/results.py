@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 
 class EvaluationError(ValueError):
@@ -33,6 +33,11 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         """Return the result as a JSON object with one key per attribute."""
         return {f.name: to_json(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Rebuild a result of plain fields and tuples from `to_json`; unknown or missing keys raise TypeError."""
+        return cls(**{key: tuple(item) if isinstance(item, list) else item for key, item in value.items()})
 
 
 def to_json(value: Any) -> Any:

@@ -40,7 +40,7 @@ def evaluate_subteams(player: Player, problems: Sequence[Problem], samples: int,
 
     Returns:
         One record per episode; ``details`` has ``agents`` (the names of all) and ``present`` (of those in the
-        subteam), beside what `evaluate_team` records.
+        subteam), in addition to what `evaluate_team` records.
     """
     known = {problem.id: problem for problem in problems}
     roots: list[Root] = []

@@ -26,19 +26,19 @@ def welch_from_summaries(
     """Welch's test from means, standard deviations (ddof 1) and sizes."""
     method = "Welch's t test"
     if min(n1, n2) < 2:
-        return _no_answer(method, (n1, n2), level, TOO_FEW, mean1 - mean2)
+        return no_answer(method, (n1, n2), level, TOO_FEW, mean1 - mean2)
     if math.hypot(sd1, sd2) <= 1e-12 * max(abs(mean1), abs(mean2), 1e-300):
-        return _no_answer(method, (n1, n2), level, NO_WITHIN, mean1 - mean2)
+        return no_answer(method, (n1, n2), level, NO_WITHIN, mean1 - mean2)
     t, p = stats.ttest_ind_from_stats(mean1, sd1, n1, mean2, sd2, n2, equal_var=False)
     v1, v2 = sd1**2 / n1, sd2**2 / n2
     df = (v1 + v2) ** 2 / (v1**2 / (n1 - 1) + v2**2 / (n2 - 1))
-    return _student(method, mean1 - mean2, math.sqrt(v1 + v2), df, (n1, n2), level, float(t), float(p))
+    return student(method, mean1 - mean2, math.sqrt(v1 + v2), df, (n1, n2), level, float(t), float(p))
 
 
 def welch_clustered(a: ClusteredMean, b: ClusteredMean, level: float = 0.95) -> TestResult:
     """Welch's test of two means with clustered standard errors; the unit is the cluster."""
     if min(a.clusters, b.clusters) < 2:
-        return _no_answer(
+        return no_answer(
             "Welch's t test", (a.clusters, b.clusters), level, a.degenerate or b.degenerate, a.mean - b.mean
         )
     return welch_from_summaries(
@@ -54,10 +54,10 @@ def paired(differences: ArrayLike, clusters: Codes, level: float = 0.95) -> Test
     result = clustered_mean(differences, clusters)
     method = "paired t test, clustered"
     if result.degenerate:
-        return _no_answer(method, (result.clusters,), level, result.degenerate, result.mean)
+        return no_answer(method, (result.clusters,), level, result.degenerate, result.mean)
     t = result.mean / result.se
     p = float(2 * stats.t.sf(abs(t), result.df))
-    return _student(method, result.mean, result.se, result.df, (result.clusters,), level, t, p)
+    return student(method, result.mean, result.se, result.df, (result.clusters,), level, t, p)
 
 
 def sign_flips(differences: ArrayLike, clusters: Codes, resamples: int, seed: int, level: float = 0.95) -> TestResult:
@@ -69,7 +69,7 @@ def sign_flips(differences: ArrayLike, clusters: Codes, resamples: int, seed: in
     mean = float(x.mean())
     known = clustered_mean(x, clusters)
     if known.degenerate:
-        return _no_answer(method, (groups,), level, known.degenerate, mean)
+        return no_answer(method, (groups,), level, known.degenerate, mean)
     found = stats.permutation_test(
         (totals,),
         lambda u, axis: u.sum(axis=axis),
@@ -94,7 +94,7 @@ def equivalence(test: TestResult, margin: float, alpha: float) -> TestResult:
         raise EvaluationError(f"the margin is the smallest difference that would matter; got {margin}, need > 0")
     method = f"two one-sided t tests, margin {margin:g}"
     if test.se is None or test.df is None or test.estimate is None:
-        return _no_answer(method, test.n, 1 - 2 * alpha, test.degenerate, test.estimate)
+        return no_answer(method, test.n, 1 - 2 * alpha, test.degenerate, test.estimate)
     upper = float(stats.t.sf((test.estimate + margin) / test.se, test.df))
     lower = float(stats.t.cdf((test.estimate - margin) / test.se, test.df))
     half = float(stats.t.ppf(1 - alpha, test.df)) * test.se
@@ -122,19 +122,21 @@ def rates_paired(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> TestResult:
     method = "McNemar's exact test"
     difference = (only_a - only_b) / x.size
     if only_a + only_b == 0:
-        return _no_answer(method, (x.size,), level, "both arms agree on every pair", difference)
+        return no_answer(method, (x.size,), level, "both arms agree on every pair", difference)
     found = mcnemar([[int((x & y).sum()), only_a], [only_b, int((~x & ~y).sum())]], exact=True)
     return TestResult(
         method, difference, None, None, level, float(found.statistic), None, float(found.pvalue), None, (x.size,)
     )  # fmt: skip
 
 
-def _student(
+def student(
     method: str, estimate: float, se: float, df: float, n: tuple[int, ...], level: float, t: float, p: float
 ) -> TestResult:
+    """Return a test with the interval of Student's t."""
     half = float(stats.t.ppf((1 + level) / 2, df)) * se
     return TestResult(method, estimate, estimate - half, estimate + half, level, t, df, p, se, n)
 
 
-def _no_answer(method: str, n: tuple[int, ...], level: float, reason: str, estimate: float | None) -> TestResult:
+def no_answer(method: str, n: tuple[int, ...], level: float, reason: str, estimate: float | None) -> TestResult:
+    """Return a test that cannot be made, with the reason."""
     return TestResult(method, estimate, None, None, level, None, None, None, None, n, reason)

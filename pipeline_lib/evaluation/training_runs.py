@@ -19,6 +19,7 @@ from pipeline_lib.evaluation.bootstrap import cluster_totals
 from pipeline_lib.evaluation.clusters import Codes, clustered_mean
 from pipeline_lib.evaluation.results import TestResult
 from pipeline_lib.evaluation.table import Pairing
+from pipeline_lib.evaluation.tests_of_difference import no_answer, student
 
 Array = NDArray[np.float64]
 
@@ -39,18 +40,18 @@ def new_runs(pairing: Pairing, level: float) -> TestResult:
     over_problems = clustered_mean(differences, pairing.clusters)
     mean = over_problems.mean
 
-    def no_answer(reason: str) -> TestResult:
-        return TestResult(METHOD, mean, None, None, level, None, None, None, None, runs, reason)
+    def unknown(reason: str) -> TestResult:
+        return no_answer(METHOD, runs, level, reason, mean)
 
     if not any(pairing.trained):
-        return no_answer("neither team was trained")
+        return unknown("neither team was trained")
     if min(runs) < MIN_RUNS:
-        return no_answer(
+        return unknown(
             f"{' and '.join(str(n) for n in runs)} training run{'s' if runs != (1,) else ''}: a statement about other "
             f"runs needs at least {MIN_RUNS}; this result is about the checkpoints tested"
         )
     if over_problems.clusters < 2:
-        return no_answer(over_problems.degenerate)
+        return unknown(over_problems.degenerate)
     pieces = [(over_problems.se**2, over_problems.df)]
     for part in parts:
         pieces.append((float(part.mean(axis=1).var(ddof=1)) / part.shape[0], part.shape[0] - 1.0))
@@ -59,15 +60,12 @@ def new_runs(pairing: Pairing, level: float) -> TestResult:
     # Subtracting an estimate can overshoot; the variance is never below its greatest part.
     variance = max(variance, *(value for value, _ in pieces))
     if variance <= 1e-28 * max(1.0, mean * mean):
-        return no_answer("no variation between runs or problems, so no interval can be estimated")
+        return unknown("no variation between runs or problems, so no interval can be estimated")
     df = variance**2 / sum(value**2 / freedom for value, freedom in (*pieces, *interactions))
     se = math.sqrt(variance)
     t = mean / se
-    half = float(stats.t.ppf((1 + level) / 2, df)) * se
-    return TestResult(
-        METHOD, mean, mean - half, mean + half, level, t, df, float(2 * stats.t.sf(abs(t), df)), se,
-        (*runs, over_problems.clusters),
-    )  # fmt: skip
+    p = float(2 * stats.t.sf(abs(t), df))
+    return student(METHOD, mean, se, df, (*runs, over_problems.clusters), level, t, p)
 
 
 def _interaction(values: Array, clusters: Codes) -> tuple[float, float]:

@@ -217,7 +217,7 @@ MONITORS: Mapping[str, Monitor] = {
     "reward_hacking": Monitor(
         reward_hacking,
         "the reward rises, and what it should stand for does not",
-        "Read episodes of the last checkpoint, and mend the reward: something in it is paid that nobody wants.",
+        "Read episodes of the last checkpoint, and mend the reward: it pays for something that is not wanted.",
     ),
     "cascading_errors": Monitor(
         cascading_errors,

@@ -47,7 +47,7 @@ def combine(
     plan: Plan,
     environment: Environment[Any, Any],
     nodes: Sequence[Node],
-    seats: Sequence[TurnInput],
+    inputs: Sequence[TurnInput],
     joint_actions: Sequence[Sequence[str]],
 ) -> Execution:
     """Return all joint actions to execute.
@@ -56,8 +56,8 @@ def combine(
         plan: the plan of credit, which selects the combinations.
         environment: knows the action that contributes nothing.
         nodes: the states, each with its number of joint actions.
-        seats: one for each joint action, node by node.
-        joint_actions: one text per agent, for each seat.
+        inputs: one for each joint action, node by node.
+        joint_actions: one text per agent, for each input.
 
     Raises:
         ValueError: the plan does not exist for the agents and actions of a node.
@@ -66,7 +66,7 @@ def combine(
     found = Execution(states, list(joint_actions), len(states), [])
     start = 0
     for node in nodes:
-        acting = seats[start].acting
+        acting = inputs[start].acting
         chosen = plan.cells(len(acting), node.n) if acting else np.empty((0, 0), dtype=np.int64)
         if len(chosen) > node.n or (plan.nested and len(acting) > 1 and node.n > 1):
             found.tables.append((start, chosen, _places(found, environment, node, start, acting, chosen)))

@@ -124,12 +124,12 @@ class Player:
         def sample(part: Sequence[Node]) -> Execution:
             self.check()
             began = time.perf_counter()
-            speaking = self.environment, self.team, self.engine, self.sampling
-            turn = Turn(*speaking, part, number, self._prompts, self.plan, self.watcher)
-            joint_actions = self.protocol.act(turn.seats, turn.speak)
+            playing = self.environment, self.team, self.engine, self.sampling
+            turn = Turn(*playing, part, number, self._prompts, self.plan, self.watcher)
+            joint_actions = self.protocol.act(turn.inputs, turn.sample)
             experience.decisions += turn.decisions()
             experience.generation_s += time.perf_counter() - began
-            return combine(self.plan, self.environment, part, turn.seats, joint_actions)
+            return combine(self.plan, self.environment, part, turn.inputs, joint_actions)
 
         outcomes: list[Outcome[Any]] = []
         executed_actions: list[Sequence[str]] = []

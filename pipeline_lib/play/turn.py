@@ -10,7 +10,7 @@ from pipeline_lib.credit.plan import Plan
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.play.experience import Decision
 from pipeline_lib.play.roots import Root
-from pipeline_lib.play.watching import Listening, Speech, Watcher
+from pipeline_lib.play.watching import Generation, Listening, Watcher
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.protocols import PromptRequest, TurnInput
 from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
@@ -60,7 +60,7 @@ class Prompts:
 
 
 #: The record of one action: policy, prompt, action, round, agent.
-_Said = tuple[str, tuple[int, ...], Action, int, str]
+_Sampled = tuple[str, tuple[int, ...], Action, int, str]
 
 
 class Turn:
@@ -70,7 +70,7 @@ class Turn:
     In a nested plan of credit several joint actions also share the actions of earlier agents, which are sampled once.
 
     Attributes:
-        seats: one for each joint action, in the order of ``nodes``.
+        inputs: one for each joint action, in the order of ``nodes``.
     """
 
     def __init__(
@@ -88,93 +88,93 @@ class Turn:
         self._plan = plan
         self._team, self._engine, self._sampling, self._nodes = team, engine, sampling, nodes
         self._number, self._prompts, self._watcher = number, prompts, watcher
-        self.seats: list[TurnInput] = []
-        self._places: list[tuple[int, int]] = []  # of every seat: its node, and which of the node's joint actions
+        self.inputs: list[TurnInput] = []
+        self._places: list[tuple[int, int]] = []  # of every input: its node, and which of the node's joint actions
         for place, node in enumerate(nodes):
             acting = environment.acting(node.state)
             numbers = tuple(range(len(node.agents))) if acting is None else tuple(acting)
             observations = [""] * len(node.agents)
             for agent in numbers:
                 observations[agent] = environment.observe(node.state, agent)
-            self.seats += [TurnInput(node.agents, numbers, tuple(observations))] * node.n
+            self.inputs += [TurnInput(node.agents, numbers, tuple(observations))] * node.n
             self._places += [(place, j) for j in range(node.n)]
         self._rounds = 0
-        self._times: dict[tuple[int, int], int] = {}  # how often an agent of a seat has spoken
-        self._said: list[list[_Said]] = [[] for _ in self.seats]
-        self._shared: list[list[int]] = [[] for _ in self.seats]
-        self._unread = [0] * len(self.seats)
+        self._times: dict[tuple[int, int], int] = {}  # how often an agent of an input was prompted
+        self._sampled: list[list[_Sampled]] = [[] for _ in self.inputs]
+        self._shared: list[list[int]] = [[] for _ in self.inputs]
+        self._unread = [0] * len(self.inputs)
 
-    def speak(self, asks: Sequence[PromptRequest]) -> list[str]:
-        """Sample one answer per question; see `pipeline_lib.protocols.protocol.Sample`."""
+    def sample(self, wanted: Sequence[PromptRequest]) -> list[str]:
+        """Sample one text per prompt; see `pipeline_lib.protocols.protocol.Sample`."""
         alike: dict[tuple[int, int, int, str], list[int]] = {}
-        copies: list[tuple[int, int]] = []  # an ask, and the one whose answer it shares
-        numbers_of = {(ask.turn, ask.agent): number for number, ask in enumerate(asks)}
-        for number, ask in enumerate(asks):
-            speaker = ask.turn, ask.agent
-            times = self._times.get(speaker, 0)
-            self._times[speaker] = times + 1
-            if (owner := self._owner(ask)) != ask.turn:
-                copies.append((number, numbers_of[owner, ask.agent]))
+        copies: list[tuple[int, int]] = []  # a prompt, and the one whose action it shares
+        numbers_of = {(one.turn, one.agent): number for number, one in enumerate(wanted)}
+        for number, one in enumerate(wanted):
+            agent_of_input = one.turn, one.agent
+            times = self._times.get(agent_of_input, 0)
+            self._times[agent_of_input] = times + 1
+            if (owner := self._owner(one)) != one.turn:
+                copies.append((number, numbers_of[owner, one.agent]))
                 continue
-            alike.setdefault((self._places[ask.turn][0], ask.agent, times, ask.prompt), []).append(number)
-        asked: list[list[int]] = []
+            alike.setdefault((self._places[one.turn][0], one.agent, times, one.prompt), []).append(number)
+        answered: list[list[int]] = []
         requests: list[Request] = []
-        speeches: list[list[Speech]] = []
+        generations: list[list[Generation]] = []
         for (place, agent, times, text), numbers in alike.items():
-            seat, node = asks[numbers[0]].turn, self._nodes[place]
-            j = self._places[seat][1]
+            first, node = wanted[numbers[0]].turn, self._nodes[place]
+            j = self._places[first][1]
             policy = self._team.policy_of(node.agents[agent])
             prompt = self._prompts.ids(policy, text)
-            # What an agent observes by itself has room, or the engine refuses it.
-            if text != self.seats[seat].observations[agent] and _full(policy, prompt):
+            # An agent's own observation fits into the context, or the engine refuses it; a text with quotes may not.
+            if text != self.inputs[first].observations[agent] and _full(policy, prompt):
                 for number in numbers:
-                    self._unread[asks[number].turn] += 1
+                    self._unread[wanted[number].turn] += 1
                 continue
-            # Who speaks again draws anew, and so do joint actions of one node that are asked different things.
+            # An agent that is prompted again draws anew, and so do joint actions of one node with different prompts.
             again = (times, j) if j else (times,) if times else ()
             seed = node.root.chance.action(self._number, node.path, agent, *again)
-            asked.append(numbers)
+            answered.append(numbers)
             requests.append(Request(policy.name, prompt, len(numbers), seed))
-            speech = Speech(node.root, self._number, self._rounds, node.agents[agent], text)
-            speeches.append([speech] * len(numbers))
-        texts = [""] * len(asks)
-        found = self._generate(requests, speeches) if requests else []
-        for numbers, request, actions in zip(asked, requests, found, strict=True):
+            generation = Generation(node.root, self._number, self._rounds, node.agents[agent], text)
+            generations.append([generation] * len(numbers))
+        texts = [""] * len(wanted)
+        found = self._generate(requests, generations) if requests else []
+        for numbers, request, actions in zip(answered, requests, found, strict=True):
             for number, action in zip(numbers, actions, strict=True):
                 texts[number] = action.text
-                ask = asks[number]
-                name = self.seats[ask.turn].agents[ask.agent]
-                self._said[ask.turn].append((request.policy, request.prompt, action, self._rounds, name))
+                one = wanted[number]
+                name = self.inputs[one.turn].agents[one.agent]
+                self._sampled[one.turn].append((request.policy, request.prompt, action, self._rounds, name))
         for number, other in copies:
             texts[number] = texts[other]
-            self._share(asks[number], asks[other].turn)
+            self._share(wanted[number], wanted[other].turn)
         self._rounds += 1
         return texts
 
-    def _owner(self, ask: PromptRequest) -> int:
-        """Return the seat whose action answers a question: its own, or an earlier joint action's of a nested plan."""
-        seat = self.seats[ask.turn]
-        place, j = self._places[ask.turn]
+    def _owner(self, prompt: PromptRequest) -> int:
+        """Return the input whose action answers a prompt: its own, or an earlier one in a nested plan."""
+        own = self.inputs[prompt.turn]
+        place, j = self._places[prompt.turn]
         size = self._nodes[place].n
         if not self._plan.nested or size == 1:
-            return ask.turn
-        return ask.turn - j % self._plan.block(seat.acting.index(ask.agent), len(seat.acting), size)
+            return prompt.turn
+        return prompt.turn - j % self._plan.block(own.acting.index(prompt.agent), len(own.acting), size)
 
-    def _share(self, ask: PromptRequest, owner: int) -> None:
+    def _share(self, prompt: PromptRequest, owner: int) -> None:
         """Record the owner's action for this joint action too."""
-        name = self.seats[ask.turn].agents[ask.agent]
-        said = next((said for said in self._said[owner] if said[4] == name and said[3] == self._rounds), None)
-        if said is None:  # the prompt left no room
-            self._unread[ask.turn] += 1
+        name = self.inputs[prompt.turn].agents[prompt.agent]
+        shared = next((one for one in self._sampled[owner] if one[4] == name and one[3] == self._rounds), None)
+        if shared is None:  # the prompt left no space
+            self._unread[prompt.turn] += 1
             return
-        self._shared[ask.turn].append(len(self._said[ask.turn]))
-        self._said[ask.turn].append(said)
+        self._shared[prompt.turn].append(len(self._sampled[prompt.turn]))
+        self._sampled[prompt.turn].append(shared)
 
-    def _generate(self, requests: Sequence[Request], speeches: Sequence[Sequence[Speech]]) -> list[list[Action]]:
+    def _generate(self, requests: Sequence[Request], generations: Sequence[Sequence[Generation]]) -> list[list[Action]]:
         if self._watcher is None or not self._watcher.listens:
             return self._engine.generate(requests, self._sampling)
         policies = [self._team.policies[request.policy] for request in requests]
-        listening = Listening(self._watcher, speeches, policies)
+        listening = Listening(self._watcher, generations, policies)
         self._engine.listener = listening.token
         try:
             found = self._engine.generate(requests, self._sampling)
@@ -184,12 +184,12 @@ class Turn:
         return found
 
     def decisions(self) -> list[Decision]:
-        """Return the joint actions as decisions, in the order of ``seats``, before they are executed."""
+        """Return the joint actions as decisions, in the order of ``inputs``, before they are executed."""
         found = []
-        rows = zip(self._places, self._said, self._unread, self._shared, strict=True)
-        for (place, _), said, unread, shared in rows:
+        rows = zip(self._places, self._sampled, self._unread, self._shared, strict=True)
+        for (place, _), sampled, unread, shared in rows:
             node = self._nodes[place]
-            policies, prompts, actions, rounds, agents = zip(*said, strict=True) if said else ((), (), (), (), ())
+            policies, prompts, actions, rounds, agents = zip(*sampled, strict=True) if sampled else ((), (), (), (), ())
             decision = Decision(
                 node.root.problem.id, self._number, node.group, node.parent, node.weight, policies, prompts, actions
             )
@@ -200,5 +200,5 @@ class Turn:
 
 
 def _full(policy: Policy, prompt: Sequence[int]) -> bool:
-    """Return whether a prompt leaves no room for an action in the policy's context."""
+    """Return whether a prompt leaves no space for an action in the policy's context."""
     return policy.context is not None and len(prompt) >= policy.context

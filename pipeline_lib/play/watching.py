@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Speech:
-    """One agent's action for one prompt.
+class Generation:
+    """What an agent writes for one prompt.
 
     Attributes:
         root: first state of the episode.
@@ -46,13 +46,13 @@ class Watcher:
 
     listens: ClassVar[bool] = True
 
-    def asked(self, speech: Speech) -> None:
+    def prompted(self, generation: Generation) -> None:
         """An agent is prompted; if several are prompted at the same time, the calls come one after the other."""
 
-    def wrote(self, speech: Speech, text: str) -> None:
+    def wrote(self, generation: Generation, text: str) -> None:
         """The agent has written more text; an engine outside this process gives the whole text at once."""
 
-    def said(self, speech: Speech, action: Action) -> None:
+    def finished(self, generation: Generation, action: Action) -> None:
         """The agent has finished."""
 
     def judged(self, root: Root, turn: int, joint_action: Sequence[str], outcome: Outcome[Any]) -> None:
@@ -64,27 +64,29 @@ class Listening:
 
     Args:
         watcher: the receiver.
-        speeches: for each request, one speech per action, in the order of the actions.
+        generations: for each request, one generation per action, in the order of the actions.
         policies: the policy of each request.
     """
 
-    def __init__(self, watcher: Watcher, speeches: Sequence[Sequence[Speech]], policies: Sequence[Policy]) -> None:
+    def __init__(
+        self, watcher: Watcher, generations: Sequence[Sequence[Generation]], policies: Sequence[Policy]
+    ) -> None:
         self._watcher = watcher
-        self._speeches = speeches
-        self._streams = [[TextStream(policy) for _ in own] for policy, own in zip(policies, speeches, strict=True)]
-        for own in speeches:
-            for speech in own:
-                watcher.asked(speech)
+        self._generations = generations
+        self._streams = [[TextStream(policy) for _ in own] for policy, own in zip(policies, generations, strict=True)]
+        for own in generations:
+            for generation in own:
+                watcher.prompted(generation)
 
     def token(self, request: int, action: int, token: int) -> None:
         """Pass on the text that a token adds (`pipeline_lib.rollouts.engine.Listener`)."""
         if text := self._streams[request][action].add(token):
-            self._watcher.wrote(self._speeches[request][action], text)
+            self._watcher.wrote(self._generations[request][action], text)
 
     def finished(self, found: Sequence[Sequence[Action]]) -> None:
         """Pass on the remaining text and the actions."""
-        for streams, speeches, actions in zip(self._streams, self._speeches, found, strict=True):
-            for stream, speech, action in zip(streams, speeches, actions, strict=True):
+        for streams, generations, actions in zip(self._streams, self._generations, found, strict=True):
+            for stream, generation, action in zip(streams, generations, actions, strict=True):
                 if text := stream.end(action.text):
-                    self._watcher.wrote(speech, text)
-                self._watcher.said(speech, action)
+                    self._watcher.wrote(generation, text)
+                self._watcher.finished(generation, action)

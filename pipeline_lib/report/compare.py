@@ -16,9 +16,9 @@ from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics, describe
 from pipeline_lib.evaluation.multiplicity import holm
 from pipeline_lib.evaluation.results import EvaluationError
-from pipeline_lib.evaluation.sentences import p_text
 from pipeline_lib.report.page import render
-from pipeline_lib.report.style import BLUE, GREEN, GREY, INK, RED, Figure, Table, figure, percent, wrap
+from pipeline_lib.report.result_tables import between, p_cell
+from pipeline_lib.report.style import BLUE, GREEN, GREY, INK, RED, Figure, Table, figure, row_axes
 from pipeline_lib.report.text import sentence_only, typeset
 
 if TYPE_CHECKING:
@@ -132,10 +132,8 @@ def numbers(rows: Sequence[RunRow], metrics: Metrics) -> Table:
             info.text(row.base),
             info.text(row.selected),
             typeset(info.difference(row.difference)),
-            "no interval"
-            if row.low is None or row.high is None
-            else typeset(f"{info.difference(row.low).removesuffix(' points')} to {info.difference(row.high)}"),
-            typeset(p_text(p).removeprefix("p ").removeprefix("= ")),
+            typeset(between({"low": row.low, "high": row.high}, info.difference)),
+            p_cell(p),
         ]
         for row, p in zip(rows, adjusted, strict=True)
     ]
@@ -176,12 +174,7 @@ def effects(rows: Sequence[RunRow], metrics: Metrics) -> Figure:
             if not narrow:
                 text = f"{info.difference(row.difference)}  {row.verdict}"
                 axes.text(1.02, y, typeset(text), transform=axes.get_yaxis_transform(), va="center", color=colour)
-        axes.set_yticks(range(len(rows)), [wrap(row.name, 16 if narrow else 34) for row in rows])
-        axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.grid(visible=True, axis="x")
-        axes.set_xlabel(info.label)
-        if info.share:
-            percent(axes.xaxis)
+        row_axes(axes, [row.name for row in rows], 16 if narrow else 34, info)
 
     height = 0.9 + 0.42 * len(rows)
     return figure(

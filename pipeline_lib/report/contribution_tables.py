@@ -6,9 +6,8 @@ from typing import Any
 
 from pipeline_lib.evaluation.results import Estimate
 from pipeline_lib.report.data import ReportData
-from pipeline_lib.report.result_tables import between
+from pipeline_lib.report.result_tables import difference_cells
 from pipeline_lib.report.style import Table
-from pipeline_lib.report.text import typeset
 
 
 def agents(data: ReportData) -> Table:
@@ -36,6 +35,4 @@ def subteams(data: ReportData) -> Table:
 def _cells(data: ReportData, estimate: Estimate | None) -> tuple[Any, Any]:
     if estimate is None or estimate.value is None:
         return None, None
-    limits = {"low": estimate.low, "high": estimate.high}
-    interval = between(limits, data.info.difference).removesuffix(" points")
-    return typeset(data.info.difference(estimate.value)), typeset(interval)
+    return difference_cells({"estimate": estimate.value, "low": estimate.low, "high": estimate.high}, data.info)

@@ -32,6 +32,10 @@ from pipeline_lib.report.style import Figure, Link
 from pipeline_lib.report.text import cell, count, sentence_only, typeset
 
 TEMPLATES = Path(__file__).parent / "templates"
+#: A mark, and a sentence.
+Finding = tuple[str, str]
+#: The mark of a finding that speaks against the result; its first letter is shown.
+BAD = "!!"
 
 
 def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> None:
@@ -133,36 +137,27 @@ def render(template: str, context: Mapping[str, Any]) -> str:
 
 
 def _findings(data: ReportData) -> list[dict[str, Any]]:
-    """Return what a reader must know beside the verdict, one line each."""
+    """Return what a reader must know besides the verdict, one line each; what is bad comes first."""
     verdict, info = data.verdict, data.info
     primary = verdict["comparisons"]["base"]
     level = f"{100 * primary['difference']['level']:.0f} %"
-    items: list[dict[str, Any]] = [
-        {"mark": "→", "text": verdict["other_runs"]},
-        {"mark": "→", "text": verdict["price_of_the_default"]},
-    ]
+    items: list[Finding] = [("→", verdict["other_runs"]), ("→", verdict["price_of_the_default"])]
     if shrinkage := verdict.get("shrinkage"):
         lost = shrinkage["validation"] - shrinkage["test"]
-        items.append(
-            {
-                "mark": "→",
-                "text": f"From validation to test the selected checkpoints went from "
-                f"{info.text(shrinkage['validation'])} to {info.text(shrinkage['test'])} ({info.difference(-lost)}).",
-            }
+        text = (
+            f"From validation to test the selected checkpoints went from {info.text(shrinkage['validation'])} to "
+            f"{info.text(shrinkage['test'])} ({info.difference(-lost)})."
         )
-    items.append(
-        {
-            "mark": "→",
-            "text": f"It rests on {primary['problems']} problems in {primary['families']} families, "
-            f"{primary['episodes'][0]:,} episodes of the selected team and {primary['episodes'][1]:,} of the base, "
-            f"{count(len(data.selection['seeds']), 'training seed')}; {level} intervals.",
-        }
+        items.append(("→", text))
+    text = (
+        f"It rests on {primary['problems']} problems in {primary['families']} families, "
+        f"{primary['episodes'][0]:,} episodes of the selected team and {primary['episodes'][1]:,} of the base, "
+        f"{count(len(data.selection['seeds']), 'training seed')}; {level} intervals."
     )
-    items += [*_plan_kept(verdict["plan"]), *_looked(verdict.get("looks"))]
-    items += [{"mark": "!", "bad": True, "text": text} for text in endings(data.train)]
-    for note in (*primary["notes"], *data.selection["notes"]):
-        items.append({"mark": "!", "text": f"{note[:1].upper()}{note[1:]}."})
-    found = [{"bad": False, **item, "text": typeset(str(item["text"]))} for item in items]
+    items += [("→", text), *_plan_kept(verdict["plan"]), *_looked(verdict.get("looks"))]
+    items += [(BAD, text) for text in endings(data.train)]
+    items += [("!", f"{note[:1].upper()}{note[1:]}.") for note in (*primary["notes"], *data.selection["notes"])]
+    found = [{"bad": mark == BAD, "mark": mark[0], "text": typeset(str(text))} for mark, text in items]
     return sorted(found, key=lambda item: not item["bad"])
 
 
@@ -183,24 +178,24 @@ def _meanings(data: ReportData) -> list[tuple[str, list[tuple[str, str]]]]:
     ]
 
 
-def _plan_kept(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _plan_kept(plan: Mapping[str, Any]) -> list[Finding]:
     if plan["followed"]:
-        return [{"mark": "✓", "text": f"The plan fixed before the sweep ({plan['plan'][:12]}) was followed."}]
+        return [("✓", f"The plan fixed before the sweep ({plan['plan'][:12]}) was followed.")]
     texts = [f"{text[:1].upper()}{text[1:]}." for text in plan["changed"]]
     if plan["deviations"]:
         texts.insert(0, f"The plan was not followed: {'; '.join(plan['deviations'])}.")
-    return [{"mark": "!", "bad": True, "text": text} for text in texts]
+    return [(BAD, text) for text in texts]
 
 
-def _looked(looks: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Say how often the test split was looked at, as far as anybody counted."""
+def _looked(looks: Mapping[str, Any] | None) -> list[Finding]:
+    """Say how often the test split was looked at, if that was counted."""
     if looks is None:
         return []
     if looks["not_counted"]:
-        return [{"mark": "!", "bad": True, "text": f"{looks['not_counted']}."}]
+        return [(BAD, f"{looks['not_counted']}.")]
     if looks["count"] == 1:
-        return [{"mark": "✓", "text": "This is the only look at the test split that this repository knows of."}]
-    return [{"mark": "!", "bad": True, "text": looks["sentence"]}]
+        return [("✓", "This is the only look at the test split that this repository knows of.")]
+    return [(BAD, looks["sentence"])]
 
 
 def _plan(plan: Mapping[str, Any] | None) -> list[tuple[str, Any]]:

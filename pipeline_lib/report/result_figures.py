@@ -20,6 +20,7 @@ from pipeline_lib.report.style import (
     Table,
     end_labels,
     figure,
+    metric_axis,
     percent,
     wrap,
 )
@@ -65,9 +66,7 @@ def sweep(data: ReportData) -> Figure:
         last = max(chosen["last"] for _, chosen in seeds)
         axes.axvline(last, color=GREY, linestyle=":", linewidth=1.2, label="last checkpoint", zorder=1)
         axes.set_xlabel("training step of the checkpoint")
-        axes.set_ylabel(info.label)
-        if info.share:
-            percent(axes.yaxis)
+        metric_axis(axes.yaxis, info)
         canvas.legend(loc="outside lower center", ncols=2 if narrow else 4)
 
     chosen = ", ".join(f"step {c['step']} of seed {seed}" for seed, c in seeds)
@@ -117,7 +116,7 @@ def checkpoint_metrics(data: ReportData) -> Figure | None:
 
 
 def forest(data: ReportData) -> Figure:
-    """Draw the difference to each other team with its interval, beside the margin that would matter."""
+    """Draw the difference to each other team with its interval, and the margin that would matter."""
     info = data.info
     scale = 100.0 if info.share else 1.0
     found: list[tuple[str, dict[str, Any]]] = list(data.verdict["comparisons"].items())
@@ -182,10 +181,9 @@ def problems(data: ReportData) -> Figure | None:
         axes.plot(xs, before, "o", color=GREY, markersize=size, label="base", zorder=2)
         axes.plot(xs, after, "o", color=BLUE, markersize=size, label="selected", zorder=3)
         axes.set_xlabel("test problems, ordered by the base")
-        axes.set_ylabel(info.label)
+        metric_axis(axes.yaxis, info)
         axes.set_xlim(0, len(xs) + 1)
         if info.share:
-            percent(axes.yaxis)
             axes.set_ylim(-0.03, 1.03)
         canvas.legend(loc="outside upper right", ncols=2)
 

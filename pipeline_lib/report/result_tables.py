@@ -23,12 +23,10 @@ def per_seed(data: ReportData) -> Table:
         found = tested.get(str(seed))
         result: list[Any] = [None] * 4
         if found:
-            difference = found["difference"]
             result = [
                 linked(info.text(found["mean_b"]), "base", data),
                 linked(info.text(found["mean_a"]), "selected", data),
-                typeset(info.difference(difference["estimate"])),
-                typeset(between(difference, info.difference).removesuffix(" points")),
+                *difference_cells(found["difference"], info),
             ]
         repeats = chosen["repeats"].get(str(chosen["step"]), 0.0)
         luck = chosen["optimism"]
@@ -50,16 +48,14 @@ def comparisons(data: ReportData) -> Table:
     """Return one row per team that the selected one is compared with; numbers lead to the problems behind them."""
     info, rows = data.info, []
     for name, found in data.verdict["comparisons"].items():
-        difference = found["difference"]
         rows.append(
             [
                 team_name(name),
                 found["verdict"],
                 linked(info.text(found["means"][1]["value"]), name, data),
                 linked(info.text(found["means"][0]["value"]), "selected", data),
-                typeset(info.difference(difference["estimate"])),
-                typeset(between(difference, info.difference).removesuffix(" points")),
-                _p(found["p_adjusted"]),
+                *difference_cells(found["difference"], info),
+                None if found["p_adjusted"] is None else p_cell(found["p_adjusted"]),
                 None if found["effect"]["g"] is None else typeset(f"{found['effect']['g']:.2f}"),
             ]
         )
@@ -153,11 +149,17 @@ def between(limits: Mapping[str, Any], show: Callable[[float], str]) -> str:
     return f"{show(limits['low']).removesuffix(' %').removesuffix(' points')} to {show(limits['high'])}"
 
 
+def difference_cells(found: Mapping[str, Any], info: Metric) -> tuple[str, str]:
+    """Return a difference (``estimate``, ``low`` and ``high``) and its interval as two cells."""
+    interval = between(found, info.difference).removesuffix(" points")
+    return typeset(info.difference(found["estimate"])), typeset(interval)
+
+
+def p_cell(p: float | None) -> str:
+    """Return a p value for a column that is headed p, with the digits that sentences give it."""
+    return typeset(p_text(p).removeprefix("p ")).removeprefix("=").strip()
+
+
 def team_name(team: str) -> str:
     """Return what the page calls a team."""
     return {"base": "the base", "last": "the last checkpoint", "selected": "selected"}.get(team, team)
-
-
-def _p(value: float | None) -> str | None:
-    """Return a p value with the digits that sentences give it."""
-    return None if value is None else typeset(p_text(value).removeprefix("p ")).removeprefix("=").strip()

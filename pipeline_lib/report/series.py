@@ -31,15 +31,13 @@ def learning(data: ReportData) -> Table:
         names[data.metric] = f"metrics/{data.metric}"
     columns: dict[str, dict[int, float]] = {}
     for title, name in names.items():
-        columns[title] = dict(zip(*_means(data.train, name), strict=True))
+        columns[title] = _means(data.train, name)
     for team, train in {"": data.train, **data.baseline_train}.items():
         for title, name in names.items():
             for seed, rows in sorted(train.items()):
                 column = f"{title} {team} seed {seed}".replace("  ", " ")
                 columns[column] = {int(row["step"]): float(row[name]) for row in rows if name in row}
-    columns = {title: values for title, values in columns.items() if values}
-    steps = sorted({step for values in columns.values() for step in values})
-    return Table(("step", *columns), [[step, *(values.get(step) for values in columns.values())] for step in steps])
+    return _by_step({title: values for title, values in columns.items() if values})
 
 
 def sweep(data: ReportData) -> Table:
@@ -112,12 +110,7 @@ def problems(data: ReportData) -> Table:
 def terms(data: ReportData) -> Table:
     """Each reward term at every training step, mean over seeds."""
     names = sorted({key for rows in data.train.values() for row in rows for key in row if key.startswith("terms/")})
-    series = {name: dict(zip(*_means(data.train, name), strict=True)) for name in names}
-    steps = sorted({step for found in series.values() for step in found})
-    return Table(
-        ("step", *(name.removeprefix("terms/") for name in names)),
-        [[step, *(series[name].get(step) for name in names)] for step in steps],
-    )
+    return _mean_over_seeds(data, {name.removeprefix("terms/"): name for name in names})
 
 
 def behaviour(data: ReportData) -> Table:
@@ -142,10 +135,8 @@ def schemes(data: ReportData) -> Table:
 
 def lengths(data: ReportData) -> Table:
     """Mean length of an action and the share cut off at every training step, mean over seeds."""
-    columns = {"tokens per action": "actions/length_mean", "share cut off": "actions/truncated_share"}
-    series = {title: dict(zip(*_means(data.train, name), strict=True)) for title, name in columns.items()}
-    steps = sorted({step for found in series.values() for step in found})
-    return Table(("step", *columns), [[step, *(series[title].get(step) for title in columns)] for step in steps])
+    names = {"tokens per action": "actions/length_mean", "share cut off": "actions/truncated_share"}
+    return _mean_over_seeds(data, names)
 
 
 #: What is known of each policy by itself at every training step: title and name in the log.
@@ -165,13 +156,10 @@ def policies(data: ReportData) -> list[str]:
 
 def by_policy(data: ReportData) -> Table:
     """What is known of each policy by itself at every training step, mean over seeds."""
-    columns = {
-        f"{title}: {policy}": dict(zip(*_means(data.train, f"{name}/{policy}"), strict=True))
-        for title, name in OF_POLICIES.items()
-        for policy in policies(data)
-    }
-    steps = sorted({step for found in columns.values() for step in found})
-    return Table(("step", *columns), [[step, *(found.get(step) for found in columns.values())] for step in steps])
+    of = policies(data)
+    return _mean_over_seeds(
+        data, {f"{title}: {one}": f"{name}/{one}" for title, name in OF_POLICIES.items() for one in of}
+    )
 
 
 #: How near advantages were to the true ones, for each agent: title and name in the log.
@@ -187,13 +175,8 @@ def measured_agents(data: ReportData) -> list[str]:
 def fidelity(data: ReportData) -> Table:
     """How near advantages were to the true ones where that was measured, by agent, mean over seeds."""
     parts = {**FIDELITY, "squared error": "fidelity/error", "truth's own": "fidelity/truth_error"}
-    columns = {
-        f"{title}: {agent}": dict(zip(*_means(data.train, f"{name}/{agent}"), strict=True))
-        for title, name in parts.items()
-        for agent in measured_agents(data)
-    }
-    steps = sorted({step for found in columns.values() for step in found})
-    return Table(("step", *columns), [[step, *(found.get(step) for found in columns.values())] for step in steps])
+    of = measured_agents(data)
+    return _mean_over_seeds(data, {f"{title}: {one}": f"{name}/{one}" for title, name in parts.items() for one in of})
 
 
 TIMES = {
@@ -277,13 +260,21 @@ def _learning_of_any_metric(data: ReportData) -> Table:
     return Table(tuple("primary" if name == data.metric != "reward" else name for name in table.columns), table.rows)
 
 
-def _means(train: Mapping[int, Sequence[Mapping[str, float]]], name: str) -> tuple[list[int], list[float]]:
-    steps, values = step_series(train, name)
-    means = []
-    for row in values:
-        present = [value for value in row if value is not None]
-        means.append(sum(present) / len(present))
-    return steps, means
+def _mean_over_seeds(data: ReportData, names: Mapping[str, str]) -> Table:
+    """Return metrics of every training step, mean over seeds; ``names`` has the name in the log by title."""
+    return _by_step({title: _means(data.train, name) for title, name in names.items()})
+
+
+def _by_step(columns: Mapping[str, Mapping[int, float]]) -> Table:
+    """Return a row for every step that some column has."""
+    steps = sorted({step for values in columns.values() for step in values})
+    return Table(("step", *columns), [[step, *(values.get(step) for values in columns.values())] for step in steps])
+
+
+def _means(train: Mapping[int, Sequence[Mapping[str, float]]], name: str) -> dict[int, float]:
+    """Return the mean over seeds by step."""
+    present = ((step, [v for v in row if v is not None]) for step, row in zip(*step_series(train, name), strict=True))
+    return {step: sum(values) / len(values) for step, values in present}
 
 
 def limits(point: Mapping[str, Any], info: Metric) -> list[float | None]:

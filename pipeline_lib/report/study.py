@@ -13,10 +13,10 @@ import numpy as np
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.results import Estimate
-from pipeline_lib.evaluation.sentences import p_text
 from pipeline_lib.evaluation.study import Contrast
 from pipeline_lib.report.page import render
-from pipeline_lib.report.style import CYCLE, GREY, MARKERS, Figure, Table, figure, percent, wrap
+from pipeline_lib.report.result_tables import between, p_cell
+from pipeline_lib.report.style import CYCLE, GREY, MARKERS, Figure, Table, figure, metric_axis, row_axes
 from pipeline_lib.report.text import sentence_only, typeset
 
 if TYPE_CHECKING:
@@ -104,7 +104,6 @@ def build_study(data: StudyData, output: Path) -> None:
 
 def final(data: StudyData) -> Figure:
     """Draw the selected teams of every cell on the test problems: each training run, their mean, its interval."""
-    info = data.info
 
     def paint(canvas: Canvas, narrow: bool) -> None:
         axes = canvas.subplots()
@@ -115,12 +114,7 @@ def final(data: StudyData) -> Figure:
             axes.plot(cell.by_seed, [y] * len(cell.by_seed), "|", color=colour, markersize=11)
             axes.plot(cell.mean.value or 0.0, y, "D", color=colour, markersize=6)
             axes.plot(cell.base, y, "o", color=GREY, markersize=5)
-        axes.set_yticks(range(len(data.cells)), [wrap(cell.name, 14 if narrow else 30) for cell in data.cells])
-        axes.set_ylim(len(data.cells) - 0.4, -0.6)
-        axes.grid(visible=True, axis="x")
-        axes.set_xlabel(info.label)
-        if info.share:
-            percent(axes.xaxis)
+        row_axes(axes, [cell.name for cell in data.cells], 14 if narrow else 30, data.info)
 
     height = 0.9 + 0.4 * len(data.cells)
     return figure(
@@ -175,10 +169,8 @@ def curves(data: StudyData, cost: str) -> Figure | None:
             )
             axes.fill_between(x, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.12, linewidth=0)
         axes.set_xlabel(label)
-        axes.set_ylabel(data.info.label)
+        metric_axis(axes.yaxis, data.info)
         axes.set_xlim(left=0)
-        if data.info.share:
-            percent(axes.yaxis)
         axes.legend(loc="best")
 
     table = Table(
@@ -214,33 +206,19 @@ def _line(train: Mapping[int, Rows], name: str, added: Any) -> tuple[np.ndarray,
 
 def family(data: StudyData) -> Table:
     """Return the numbers of the family of comparisons."""
-    info = data.info
-    rows = []
-    for c in data.contrasts:
-        low, high = c.test.low, c.test.high
-        rows.append(
-            [
-                c.name,
-                c.verdict,
-                typeset(info.difference(c.test.estimate or 0.0)),
-                "no interval"
-                if low is None or high is None
-                else typeset(f"{info.difference(low).removesuffix(' points')} to {info.difference(high)}"),
-                typeset(p_text(c.p_adjusted).removeprefix("p ").removeprefix("= ")),
-                typeset(p_text(c.equivalence_p_adjusted).removeprefix("p ").removeprefix("= ")),
-            ]
-        )
-    return Table(
-        (
-            "comparison",
-            "verdict",
-            "difference",
-            "interval, new training runs",
-            "p (Holm)",
-            "p of the margin or more (Holm)",
-        ),
-        rows,
-    )
+    rows = [
+        [
+            c.name,
+            c.verdict,
+            typeset(data.info.difference(c.test.estimate or 0.0)),
+            typeset(between({"low": c.test.low, "high": c.test.high}, data.info.difference)),
+            p_cell(c.p_adjusted),
+            p_cell(c.equivalence_p_adjusted),
+        ]
+        for c in data.contrasts
+    ]
+    columns = ("comparison", "verdict", "difference", "interval, new training runs")
+    return Table((*columns, "p (Holm)", "p of the margin or more (Holm)"), rows)
 
 
 def settings(data: StudyData) -> Table:

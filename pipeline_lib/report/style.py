@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+    from pipeline_lib.environment_api.metrics import Metric
+
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY, INK = (
     "#0072B2", "#D98200", "#00805E", "#C44E00", "#A8558A", "#56B4E9", "#6B6B6B", "#1C2024",
 )  # fmt: skip
@@ -161,6 +163,21 @@ def percent(axis: Any) -> None:
     from matplotlib.ticker import PercentFormatter
 
     axis.set_major_formatter(PercentFormatter(1.0, decimals=None, symbol=" %"))
+
+
+def metric_axis(axis: Any, info: Metric) -> None:
+    """Label an axis with a metric; shares are in per cent."""
+    axis.set_label_text(info.label)
+    if info.share:
+        percent(axis)
+
+
+def row_axes(axes: Axes, names: Sequence[str], width: int, info: Metric) -> None:
+    """Name the rows of a figure, the first on top, with labels of ``width`` characters; the x axis has the metric."""
+    axes.set_yticks(range(len(names)), [wrap(name, width) for name in names])
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.grid(visible=True, axis="x")
+    metric_axis(axes.xaxis, info)
 
 
 def end_labels(axes: Axes, labels: Sequence[tuple[float, str, str]], x: float, spacing: float = 0.075) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipeline_lib.report import series
 from pipeline_lib.report.data import ReportData
-from pipeline_lib.report.style import BLUE, CYCLE, ORANGE, Figure, end_labels, figure, percent, wrap
+from pipeline_lib.report.style import BLUE, CYCLE, ORANGE, Figure, Table, end_labels, figure, percent, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,71 +67,72 @@ def _unearned(data: ReportData) -> list[str]:
 
 
 def by_policy(data: ReportData) -> Figure | None:
-    """Draw what is known of each policy by itself; nothing where all agents share one."""
-    names, table = series.policies(data), series.by_policy(data)
+    """Draw each policy's length, entropy and gradient norm over training; None if all agents share one policy."""
+    names = series.policies(data)
     if len(names) < 2:
         return None
-    panels = list(series.OF_POLICIES)
-
-    def paint(canvas: Canvas, narrow: bool) -> None:
-        shape = (len(panels), 1) if narrow else (1, len(panels))
-        steps = [row[0] for row in table.rows]
-        for panel, axes in enumerate(canvas.subplots(*shape, squeeze=False).ravel()):
-            for number, name in enumerate(names):
-                values = [row[1 + panel * len(names) + number] for row in table.rows]
-                style = ("-", "--", "-.", ":")[number % 4]
-                axes.plot(steps, values, color=CYCLE[number % len(CYCLE)], linestyle=style, label=name)
-            axes.set_title(panels[panel])
-            axes.set_xlabel("training step")
-            axes.set_xlim(left=0)
-            axes.set_ylim(bottom=0)
-        handles = canvas.axes[0].get_legend_handles_labels()
-        canvas.legend(*handles, loc="outside lower center", ncols=len(names))
-
-    return figure(
+    return _by_agent(
         "policies",
         "Each agent by itself",
         "The reward belongs to the team as a whole. This is what the log knows of each agent's policy, mean over "
         "training seeds. A policy whose entropy falls to 0 has stopped exploring.",
-        paint,
-        table,
-        (7.6, 2.9),
-        (3.7, 6.6),
+        list(series.OF_POLICIES),
+        names,
+        series.by_policy(data),
+        6.6,
+        from_zero=True,
     )
 
 
 def fidelity(data: ReportData) -> Figure | None:
-    """Draw how near the advantages were to the true ones; nothing where that was not measured."""
-    agents, table = series.measured_agents(data), series.fidelity(data)
+    """Draw how well the advantages agree with the true ones; None if that was not measured."""
+    table = series.fidelity(data)
     if not table.rows:
         return None
-
-    def paint(canvas: Canvas, narrow: bool) -> None:
-        shape = (len(series.FIDELITY), 1) if narrow else (1, len(series.FIDELITY))
-        for panel, axes in enumerate(canvas.subplots(*shape, squeeze=False).ravel()):
-            for number, agent in enumerate(agents):
-                place = 1 + panel * len(agents) + number
-                points = [(row[0], row[place]) for row in table.rows if row[place] is not None]
-                style = ("-", "--", "-.", ":")[number % 4]
-                colour = CYCLE[number % len(CYCLE)]
-                axes.plot(*zip(*points, strict=True), color=colour, linestyle=style, marker="o", label=agent)
-            axes.set_title(list(series.FIDELITY)[panel])
-            axes.set_xlabel("training step")
-            axes.set_xlim(left=0)
-        handles = canvas.axes[0].get_legend_handles_labels()
-        canvas.legend(*handles, loc="outside lower center", ncols=len(agents))
-
-    return figure(
+    return _by_agent(
         "fidelity",
         "Credit and the truth",
         "How well the advantages of sampled actions agree with the true ones, which are estimated from fresh episodes "
         "with the same weights. Same sign: share of the actions with a clear effect. The table also has the mean "
         "squared error and how much of it is the error of the truth itself. Mean over training seeds.",
-        paint,
+        list(series.FIDELITY),
+        series.measured_agents(data),
         table,
-        (7.6, 2.9),
-        (3.7, 4.8),
+        4.8,
+        marker="o",
     )
+
+
+def _by_agent(
+    name: str,
+    title: str,
+    caption: str,
+    panels: Sequence[str],
+    agents: Sequence[str],
+    table: Table,
+    narrow_height: float,
+    marker: str = "",
+    from_zero: bool = False,
+) -> Figure:
+    """Draw a panel per quantity and a line per agent; the table's columns are in that order, panel by panel."""
+
+    def paint(canvas: Canvas, narrow: bool) -> None:
+        shape = (len(panels), 1) if narrow else (1, len(panels))
+        for panel, axes in enumerate(canvas.subplots(*shape, squeeze=False).ravel()):
+            for number, agent in enumerate(agents):
+                place = 1 + panel * len(agents) + number
+                points = [(row[0], row[place]) for row in table.rows if row[place] is not None]
+                style, colour = ("-", "--", "-.", ":")[number % 4], CYCLE[number % len(CYCLE)]
+                axes.plot(*zip(*points, strict=True), color=colour, linestyle=style, marker=marker, label=agent)
+            axes.set_title(panels[panel])
+            axes.set_xlabel("training step")
+            axes.set_xlim(left=0)
+            if from_zero:
+                axes.set_ylim(bottom=0)
+        handles = canvas.axes[0].get_legend_handles_labels()
+        canvas.legend(*handles, loc="outside lower center", ncols=len(agents))
+
+    return figure(name, title, caption, paint, table, (7.6, 2.9), (3.7, narrow_height))
 
 
 def terms(data: ReportData) -> Figure | None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 _PROGRAM = "__symposium_program__"
 
 
-class Asked(Protocol):
+class Target(Protocol):
     """The part of `proxy.Program` that a candidate uses."""
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -31,7 +31,7 @@ class Candidate:
     __slots__ = (_PROGRAM, "__symposium_name__")
     __module__ = "program"
 
-    def __init__(self, program: Asked, name: str) -> None:
+    def __init__(self, program: Target, name: str) -> None:
         object.__setattr__(self, _PROGRAM, program)
         object.__setattr__(self, "__symposium_name__", name)
 
@@ -85,6 +85,6 @@ class _Documentation:
 type.__setattr__(Candidate, "__doc__", _Documentation())
 
 
-def _program(candidate: Candidate) -> Asked:
-    program: Asked = object.__getattribute__(candidate, _PROGRAM)
+def _program(candidate: Candidate) -> Target:
+    program: Target = object.__getattribute__(candidate, _PROGRAM)
     return program

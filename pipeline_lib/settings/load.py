@@ -12,7 +12,7 @@ each value that differs from its default.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -171,12 +171,13 @@ def _environment_models(content: Mapping[str, Any]) -> EnvironmentModels:
 
 
 def _explain(item: dict[str, Any], path: Path, own_models: EnvironmentModels) -> str:
-    keys = [str(part) for part in _without_tags(item["loc"], own_models)]
+    keys = [str(part) for part in _walk(item["loc"], own_models)[0]]
     name = ".".join(keys)
     given = item.get("input")
     context = item.get("ctx", {})
     if item["type"] == "extra_forbidden":
-        known = _siblings(item["loc"], own_models)
+        models = _walk(item["loc"][:-1], own_models)[1]
+        known = sorted({name for model in models for name in model.model_fields})
         return f"{path}: {name}: unknown key; known keys: {', '.join(known)}{_nearest(keys[-1], known)}"
     if item["type"] == "union_tag_invalid":
         kinds = [k.strip().strip("'") for k in str(context.get("expected_tags", "")).split(",")]
@@ -194,8 +195,8 @@ def _explain(item: dict[str, Any], path: Path, own_models: EnvironmentModels) ->
     return f"{path}: {name}: got {given!r}; {reason[:1].lower()}{reason[1:]}"
 
 
-def _without_tags(location: tuple[Any, ...], own_models: EnvironmentModels) -> list[Any]:
-    """Remove the variant names that pydantic inserts into the path of a discriminated union."""
+def _walk(location: Sequence[Any], own_models: EnvironmentModels) -> tuple[list[Any], list[type[BaseModel]]]:
+    """Return the keys of a location, without the variant names that pydantic inserts, and the models they lead to."""
     keys: list[Any] = []
     models: list[type[BaseModel]] = [Params]
     for part in location:
@@ -203,24 +204,11 @@ def _without_tags(location: tuple[Any, ...], own_models: EnvironmentModels) -> l
         if part in fields:
             keys.append(part)
             models = own_models[part] if models == [Params] and part in own_models else _models(fields[part].annotation)
-            continue
-        if variants := _variants(models, part):
+        elif variants := _variants(models, part):
             models = variants
-            continue
-        keys.append(part)
-    return keys
-
-
-def _siblings(location: tuple[Any, ...], own_models: EnvironmentModels) -> list[str]:
-    """Return the valid keys of the section with the unknown key."""
-    models: list[type[BaseModel]] = [Params]
-    for part in location[:-1]:
-        fields = {name: model.model_fields[name] for model in models for name in model.model_fields}
-        if part in fields:
-            models = own_models[part] if models == [Params] and part in own_models else _models(fields[part].annotation)
         else:
-            models = _variants(models, part) or models
-    return sorted({name for model in models for name in model.model_fields})
+            keys.append(part)
+    return keys, models
 
 
 def _variants(models: list[type[BaseModel]], part: Any) -> list[type[BaseModel]]:

@@ -90,7 +90,7 @@ class Params(Section):
             return self
         if self.rollouts.protocol != "decentralised":
             raise ValueError(
-                f"train.fidelity_every: an action is judged beside fresh actions of the others, but in "
+                f"train.fidelity_every: an action is judged with fresh actions of the others, but in "
                 f"{self.rollouts.protocol} agents read each other; set train.fidelity_every to 0"
             )
         if reason := find(self.environment.kind).unrepeatable(self.environment):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 DATABASE, ARTIFACTS = "mlflow.db", "artifacts"
 LOCK = "lock"
-"""Lock file beside the database, for all processes of a machine."""
+"""Lock file next to the database, for all processes of a machine."""
 VIEW = "symposium"
 """Name of the shared view of an experiment's runs, with selected columns."""
 

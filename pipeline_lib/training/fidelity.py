@@ -4,10 +4,10 @@ The true advantage of action a of agent i in a state is, with the weights of thi
 
     A*_i(a) = E[R | agent i does a] - E[R]
 
-It is estimated by playing: `PARTNERS` times all agents act anew from the state to the end of the episode, once with the
-first action of agent i replaced by a, and once without.  The other agents' first actions are the same both times, which
-makes the difference vary less than its parts.  Its mean is unbiased, and its standard error is known.  The draws are
-fresh: an estimate that is compared with the rewards that it was computed from looks perfect.
+It is estimated by playing: `PARTNERS` times all agents act again from the state to the end of the episode, once with
+the first action of agent i replaced by a, and once without.  The first actions of the other agents are the same both
+times, so the difference varies less than its parts.  Its mean is unbiased, and its standard error is known.  The draws
+are fresh: an estimate that is compared with the rewards that it was computed from looks perfect.
 
 Random draws depend on the run's seed, the step and the state, and on nothing that training draws.  Nothing is learned
 from what is played here, so training continues as if nothing had been measured.
@@ -138,7 +138,7 @@ def true_advantages(
         root: the state.
         said: by number of the agent, the texts to judge; equal ones are judged once.
         discount: of later turns' rewards.
-        place: what the random draws depend on, beside the problem.
+        place: what the random draws depend on, besides the problem.
         partners: fresh joint actions per text.
 
     Returns:

@@ -57,7 +57,7 @@ class TrainResult:
 
     Attributes:
         steps: updates done.
-        resumed_from: step from which the run continued; 0 if it started anew.
+        resumed_from: step from which the run continued; 0 if it started from the beginning.
         checkpoints: step and folder of every checkpoint that was due, step 0 (the untrained team) included.
         metrics: the file with one line per step.
         refused: optimiser steps refused because a gradient was not finite.

@@ -114,7 +114,7 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def resume_point(scratch: Path, steps: int, planned: Collection[int]) -> int | None:
-    """Return the newest step to continue from, or None to start anew.
+    """Return the newest step to continue from, or None to start from the beginning.
 
     A step qualifies if its checkpoint, its state (the first and the last step need none) and all planned checkpoints
     before it are intact.  The log names damaged files.

@@ -27,7 +27,7 @@ def budget_of(params: Params, arm: str) -> Budget | None:
 
 
 def compare_compute(params: Params) -> dict[str, Any]:
-    """Return what training the single agent took beside training the team, as JSON.
+    """Compare the compute of training the single agent with that of training the team, as JSON.
 
     Returns:
         ``matched``: what was made equal; ``team`` and ``single``: means over training runs of every measure and of

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("symposium.stage")
 
-#: File beside the episodes of a sweep or of the test: its plan, weights and problems.
+#: File next to the episodes of a sweep or of the test: its plan, weights and problems.
 MADE_OF = "made-of.json"
 
 

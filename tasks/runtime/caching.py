@@ -42,7 +42,7 @@ _DIGEST = re.compile(r"[0-9a-f]{32,64}")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a value depends on, beside the code.
+    """What a value depends on, besides the code.
 
     Attributes:
         policy: digest of the weights involved (32 to 64 hexadecimal digits), never a path.
@@ -71,16 +71,12 @@ class CachedTask:
 
     Args:
         name: what the task is called, in the UI and in the key.
-        modules: those that compute the value, with whoever calls the task: what it hands over decides too.  What they
+        modules: those that compute the value, and the caller of the task, because its arguments matter too.  What they
             import is covered (see `code_of`).
-        retries: how often a computation that raised is tried again.
-        retry_delay_s: seconds before each new try.
     """
 
-    def __init__(self, name: str, *modules: ModuleType, retries: int = 0, retry_delay_s: float = 1.0) -> None:
+    def __init__(self, name: str, *modules: ModuleType) -> None:
         self.name = name
-        self._retries = retries
-        self._retry_delay_s = retry_delay_s
         # Taken when the code is loaded: a file edited during a long run must not label what the old code computed.
         self._code = code_of(*(module.__name__ for module in modules), without=RUNTIME, memory=syntaxes()).digest
 
@@ -124,8 +120,6 @@ class CachedTask:
             # No object hooks: records hold plain JSON, and reading one never looks up a class by name.
             result_serializer=JSONSerializer(object_encoder=None, object_decoder=None),
             cache_result_in_memory=False,
-            retries=self._retries,
-            retry_delay_seconds=self._retry_delay_s,
         )
 
     def _envelope(self, key: str, compute: Callable[[], Any]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The whole run in MLflow, opened and closed by its owner: the process that runs all stages.
 
 While the owner runs, the run is RUNNING, also between two stages; the owner records how it ended.  If the owner was
-killed, the next stage records that, or `watch_states`, which runs beside ``make ui``.
+killed, the next stage records that, or `watch_states`, which runs together with ``make ui``.
 """
 
 from __future__ import annotations

@@ -92,11 +92,11 @@ def preloaded(project: Path, stages: int, jobs: int) -> Iterator[Callable[[], di
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a fork is to be.
+class ForkRequest:
+    """A request for a fork.
 
     Attributes:
-        request: module, arguments, environment and working directory of the process that asked.
+        request: module, arguments, environment and working directory of the requesting process.
         descriptors: its input, output and errors, open here.
         client: the connection to it.
         server: process id of the process that was forked.
@@ -108,8 +108,8 @@ class Asked:
     server: int
 
 
-def serve(path: Path) -> Asked | None:
-    """Load the libraries, then fork a process for everybody who asks, until SIGTERM.
+def serve(path: Path) -> ForkRequest | None:
+    """Load the libraries, then fork a process for every request, until SIGTERM.
 
     Returns:
         in a fork: what it is to be; None if forks are of no use.
@@ -147,30 +147,30 @@ def serve(path: Path) -> Asked | None:
             for key, _ in selector.select():
                 if key.fileobj is woken:
                     woken.recv(4096)
-                elif asked := _fork(listener.accept()[0], clients, before):
-                    asked.request["environment"].update(theirs)
-                    return asked
+                elif fork := _fork(listener.accept()[0], clients, before):
+                    fork.request["environment"].update(theirs)
+                    return fork
             _tell_of_the_ended(clients)
 
 
-def become(asked: Asked) -> NoReturn:
-    """Be, in a fork, the process that asked, until its module ends, and end as the interpreter would.
+def become(fork: ForkRequest) -> NoReturn:
+    """Run, in a fork, the module of the requesting process, and end as the interpreter would.
 
     But for taking down the libraries module by module, which takes a second and changes nothing.
     """
-    end_with(asked.server)
-    for target, descriptor in enumerate(asked.descriptors):
+    end_with(fork.server)
+    for target, descriptor in enumerate(fork.descriptors):
         os.dup2(descriptor, target)
         os.close(descriptor)
     os.environ.clear()
-    os.environ.update(asked.request["environment"])
+    os.environ.update(fork.request["environment"])
     for name in [name for name in sys.modules if name.partition(".")[0] in _OWN]:
         del sys.modules[name]
-    sys.argv = [asked.request["module"], *asked.request["arguments"]]
-    threading.Thread(target=_end_with, args=(asked.client,), name="client", daemon=True).start()
+    sys.argv = [fork.request["module"], *fork.request["arguments"]]
+    threading.Thread(target=_end_with, args=(fork.client,), name="client", daemon=True).start()
     status: object = 0
     try:
-        runpy.run_module(asked.request["module"], run_name="__main__", alter_sys=True)
+        runpy.run_module(fork.request["module"], run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         status = ended.code
     except BaseException:
@@ -181,14 +181,16 @@ def become(asked: Asked) -> NoReturn:
     if not isinstance(status, int | None):
         sys.stderr.write(f"{status}\n")
         status = 1
-    with contextlib.suppress(OSError, ValueError):  # nobody reads any more
+    with contextlib.suppress(OSError, ValueError):  # the reader is gone
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(status or 0)
 
 
-def _fork(client: socket.socket, clients: dict[int, socket.socket], environment: Mapping[str, str]) -> Asked | None:
-    """Fork for somebody who asks, if they have the environment that the libraries met.
+def _fork(
+    client: socket.socket, clients: dict[int, socket.socket], environment: Mapping[str, str]
+) -> ForkRequest | None:
+    """Fork for a request whose environment is that in which the libraries were imported.
 
     Returns:
         in the fork: what it is to be.
@@ -210,7 +212,7 @@ def _fork(client: socket.socket, clients: dict[int, socket.socket], environment:
                 for other in clients.values():
                     other.close()
                 client.settimeout(None)
-                return Asked(request, descriptors, client, server)
+                return ForkRequest(request, descriptors, client, server)
             clients[pid] = client
         for descriptor in descriptors:
             os.close(descriptor)
@@ -234,7 +236,7 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 def _end_with(client: socket.socket) -> None:
-    """End this process when the one that asked for it is gone, which else would have been this one."""
+    """End this process when the requesting process is gone."""
     with contextlib.suppress(OSError):
         while client.recv(1):
             pass
@@ -248,5 +250,5 @@ def _accelerated() -> bool:
 
 
 if __name__ == "__main__":
-    if asked := serve(Path(sys.argv[1])):
-        become(asked)
+    if fork := serve(Path(sys.argv[1])):
+        become(fork)

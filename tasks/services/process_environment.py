@@ -138,7 +138,7 @@ def server_url(name: str) -> str | None:
         entry = json.loads(places().servers.read_text(encoding="utf-8"))[name]
         url = str(entry["url"])
         if is_gone(entry["process"]):
-            return None  # it was killed, and its port may be somebody else's by now
+            return None  # it was killed, and another program may use its port now
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return url if answers(url, name) else None

@@ -78,7 +78,7 @@ class Server:
             ServerError: it ended, or did not answer in time.
         """
         end = time.monotonic() + timeout_s
-        # Whoever answers there may be somebody else's, who was a moment faster: ours must be the one that listens.
+        # Another program may have taken the port a moment before; our process must be the one that listens.
         while not (self._listens() and answers(self.url, self.name)):
             if self.process.poll() is not None:
                 full = shutil.disk_usage(self.log.parent).free < _FULL_BYTES
@@ -222,7 +222,7 @@ def free_port(wanted: int) -> int:
 
 
 def any_port() -> int:
-    """Return a port that nobody is likely to take in the next seconds."""
+    """Return a port that no program is likely to take in the next seconds."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

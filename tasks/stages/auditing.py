@@ -21,7 +21,7 @@ def audit_reward(params: Params, run: StageRun) -> None:
     """Audit the team's environment and write ``results/audit.json``; training asks for it.
 
     Raises:
-        RefusedError: the reward failed, and ``audit.override`` gives no reason to train on it all the same.
+        RefusedError: the reward failed, and ``audit.override`` gives no reason to train on it anyway.
     """
     problems, protocol = load_split(PROBLEMS, "train"), protocol_of(params, TEAM)
     result = audit_team(params, environment_section(params, TEAM), protocol, BASE, problems, run.progress)

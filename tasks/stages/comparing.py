@@ -24,12 +24,12 @@ def compare_runs(home: Path, experiment: str, names: Sequence[str], output: Path
     Args:
         home: folder of the project's tracking database.
         experiment: MLflow experiment, the kind of environment.
-        names: runs wanted, in any order; empty for all that have a verdict.
+        names: names of runs, in any order; empty for all runs with a verdict.
         output: file of the page.
 
     Raises:
         ServerError: the MLflow server does not answer.
-        EvaluationError: there is no such experiment or run, or the runs cannot stand on one page.
+        EvaluationError: there is no such experiment or run, or the runs cannot be compared on one page.
     """
     if (address := tracking_uri(home)).startswith("http") and not answers(address, "mlflow"):
         raise ServerError(f"the MLflow server at {address} does not answer; start it, or unset MLFLOW_TRACKING_URI")

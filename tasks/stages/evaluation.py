@@ -49,7 +49,7 @@ class Evaluated:
 class Evaluator:
     """Plays one arm's teams on one split, with one sandbox, one team in memory and one engine for all of them.
 
-    The engine starts when the first team is really played; another checkpoint's weights are put into the team in memory
+    The engine starts when the first team is played; weights of another checkpoint are loaded into the team in memory
     and from there into the running engine, as training does.
 
     Args:
@@ -57,7 +57,7 @@ class Evaluator:
         arm: which arm.
         split: ``validation`` or ``test``.
         samples: episodes per problem, and their seed.
-        keep_texts: keep of the first episode on each problem what people read.
+        keep_texts: keep the transcript of the first episode on each problem.
     """
 
     def __init__(self, params: Params, arm: str, split: str, samples: SampleSettings, keep_texts: bool = False) -> None:
@@ -91,31 +91,25 @@ class Evaluator:
         played = make_protocol(protocol) if protocol else self._protocol
         return self._evaluate(put, self._base, f"{self._arm} {title}", played)
 
-    def checkpoint(self, seed: int, step: int) -> Evaluated:
-        """Return the episodes of a checkpoint, which is verified by digest before it is used."""
+    def checkpoint(self, seed: int, step: int, subteams: int = 0) -> Evaluated:
+        """Return the episodes of a checkpoint, which is verified by digest before it is used.
+
+        With ``subteams`` > 0: so many episodes per problem of each of its subteams (`evaluate_subteams`).
+        """
         folder = step_folder(trained_folder(self._arm, seed), step)
         digest = str(read_checkpoint(folder)["team"])
 
         def put() -> None:
             load_checkpoint(folder, self._team)
 
-        return self._evaluate(put, digest, f"{self._arm} {seed} step {step}", self._protocol)
-
-    def subteams(self, seed: int, step: int, samples: int) -> Evaluated:
-        """Return the episodes of all subteams of a checkpoint (`evaluate_subteams`), ``samples`` per problem."""
-        folder = step_folder(trained_folder(self._arm, seed), step)
-        digest = str(read_checkpoint(folder)["team"])
-
-        def put() -> None:
-            load_checkpoint(folder, self._team)
-
-        return self._evaluate(put, digest, f"{self._arm} {seed} step {step}, subteams", self._protocol, samples)
+        title = f"{self._arm} {seed} step {step}{', subteams' if subteams else ''}"
+        return self._evaluate(put, digest, title, self._protocol, subteams)
 
     def _untrained(self) -> Team:
         return base_team(self._params, BASE, self._environment, self.problems)
 
     def _engine_with_team(self) -> Engine:
-        """Return the engine, with the weights that the team in memory has now."""
+        """Return the engine with the present weights of the team in memory."""
         policies = self._team.policies
         if self._engine is None:
             self._engine = make_engine(self._params.rollouts, self._params.policy)
@@ -130,9 +124,9 @@ class Evaluator:
     def _evaluate(
         self, put: Callable[[], None], digest: str, title: str, protocol: Protocol, subteams: int = 0
     ) -> Evaluated:
-        """Return the episodes of the team with this digest; ``put`` brings its weights into memory.
+        """Return the episodes of the team with this digest; ``put`` loads its weights into memory.
 
-        With ``subteams`` these are so many episodes per problem of each of its subteams.
+        With ``subteams`` > 0: so many episodes per problem of each of its subteams.
         """
         params, samples = self._params, self._samples
 
@@ -167,7 +161,7 @@ class Evaluator:
         return Evaluated([EpisodeRecord.from_json(row) for row in value["episodes"]], value["seconds"])
 
     def _depends_on(self, weights: str) -> str:
-        """Return the digest of all that decides how a team answers: trained weights, and the base that they adapt."""
+        """Return the digest of what determines a team's answers: trained weights, and the base that they adapt."""
         return storage.digest({"weights": weights, "base": contents().of(BASE)})
 
 

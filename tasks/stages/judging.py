@@ -88,13 +88,13 @@ def judge(params: Params, run: StageRun) -> str:
 def bound(
     params: Params, run: str, tested: Mapping[str, Any], carried: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Tie a test's result to its plan and to all looks at its problems, of which it becomes one.
+    """Add to a test's result the plan check and all looks at its problems; it becomes one of these looks.
 
     Args:
-        params: the settings in force.
+        params: the present settings.
         run: name of the run.
         tested: of `summarise_test`.
-        carried: the plans under which what it rests on was made, by what it is.
+        carried: the plans under which its inputs were made, by name of the input.
     """
     plan = read_plan(PLAN_FILE)
     done = actual_plan(params, tested["design"], checkpoints=steps_swept(params))
@@ -127,7 +127,7 @@ def headline(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def compared(numbers: Mapping[str, Any], updates: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Return the few numbers by which people compare runs, in the order of ``dvc metrics show``.
+    """Return the numbers for comparing runs, in the order of ``dvc metrics show``.
 
     Args:
         numbers: of `headline`.

@@ -126,7 +126,7 @@ def first_episodes(params: Params) -> dict[str, list[dict[str, Any]]]:
 
 
 def about(params: Params) -> About:
-    """Return what was trained, on what, when it was tested, and on what machine this page is made."""
+    """Return a description of model, problems, date of the test, and the machine on which the page is made."""
     manifest = load_manifest(PROBLEMS)
     sizes = ", ".join(f"{entry['count']:,} {split}" for split, entry in manifest["splits"].items())
     policy = params.policy
@@ -154,7 +154,7 @@ def about(params: Params) -> About:
 
 
 def tested_files(params: Params) -> dict[str, list[Path]]:
-    """Return where the test episodes of every team lie, by the verdict's names; a file per training seed."""
+    """Return the files of the test episodes of every team, by the verdict's names; a file per training seed."""
     team, single = seeds_of(params, TEAM), seeds_of(params, SINGLE)
     found = {
         "selected": [tested_file(TEAM, "selected", seed) for seed in team],

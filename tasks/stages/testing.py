@@ -25,8 +25,8 @@ def test_teams(params: Params, run: StageRun) -> None:
     """Write the test episodes of base, selected and last checkpoint of every arm and seed to ``results/test/``.
 
     The base of the team also plays the baseline protocols, and the selected teams play without some of their agents.
-    As soon as there are episodes, and before anybody can see them, git remembers the look at the test split
-    (`looking`); one that is interrupted counts.
+    As soon as there are episodes, and before they can be seen, git records the look at the test split
+    (`looking`); an interrupted one counts too.
     """
     selection = storage.read_json(RESULTS / "selection.json")
     shutil.rmtree(TESTED, ignore_errors=True)
@@ -61,7 +61,7 @@ def test_teams(params: Params, run: StageRun) -> None:
                 keep(tested_file(arm, "selected", seed), team.checkpoint(seed, selected))
                 keep(tested_file(arm, "last", seed), team.checkpoint(seed, last))
                 if arm == TEAM and episodes:
-                    keep(tested_file(arm, "subteams", seed), team.subteams(seed, selected, episodes))
+                    keep(tested_file(arm, "subteams", seed), team.checkpoint(seed, selected, episodes))
     storage.write_json(TESTED / "cost.json", costs)
     if look is not None:
         end_look(look)

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 def training_identity(params: Params, arm: str, seed: int) -> str:
-    """Return the digest of everything that makes this run's checkpoints what they are (64 hexadecimal digits).
+    """Return the digest of everything that this run's checkpoints depend on (64 hexadecimal digits).
 
-    The number of steps and the checkpoint interval are left out, so that a run can be lengthened or cut finer; with a
-    schedule that ends at the last step, the number of steps counts.  So is the reason for training on a reward that
-    the audit failed.
+    Left out are the number of steps and the checkpoint interval, so that a run can be continued or get more
+    checkpoints (with a schedule that ends at the last step, the number of steps counts), and the reason for training
+    on a reward that failed the audit.
     """
     splits = load_manifest(PROBLEMS)["splits"]
     inputs: dict[str, Any] = {
@@ -61,7 +61,7 @@ def training_stage(arm: str) -> str:
 
 
 def scratch_folder(params: Params, arm: str, seed: int) -> Path:
-    """Return the folder in which a run keeps what it needs to continue."""
+    """Return the folder with the files that a run needs to continue."""
     return places().scratch / "train" / f"{arm}-{training_identity(params, arm, seed)[:16]}"
 
 
@@ -73,7 +73,7 @@ def train_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
     scratch = scratch_folder(params, arm, seed)
     budget = budget_of(params, arm)
     if _is_finished(params, scratch, budget) and dvc_has_taken(training_stage(arm), seed):
-        shutil.rmtree(scratch)  # DVC has this very result and asks for it anew (`dvc repro -f`)
+        shutil.rmtree(scratch)  # DVC has this result already and wants it again (`dvc repro -f`)
 
     total = params.train.steps if budget is None else round(budget.amount)
     done = 0.0
@@ -102,7 +102,7 @@ def train_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
 
 
 def _is_finished(params: Params, scratch: Path, budget: Budget | None) -> bool:
-    """Return whether a run has ended that left its checkpoints in ``scratch``."""
+    """Return whether the run with its checkpoints in ``scratch`` has ended."""
     steps = steps_in(scratch)
     if budget is None:
         return set(planned_steps(params.train)) <= set(steps)

@@ -1,6 +1,6 @@
-"""Which team is meant, and which problem: from words on a command line to a checkpoint and a problem.
+"""Finds the team and the problem that the words of a command line name.
 
-Imports no torch: a page that only offers what there is stays small.
+Does not import torch, so that a page which only lists teams and problems stays small.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ TEAMS = "selected, champion, base, single, single-base, or the folder of a check
 
 
 class ChoiceError(ValueError):
-    """There is no such team or problem; the message says what there is."""
+    """There is no such team or problem; the message lists those there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A team that is meant.
+    """A chosen team.
 
     Attributes:
-        title: what people call it.
-        arm: whose environment it acts in.
-        folder: its checkpoint; None: the base.
+        title: name of the team in sentences.
+        arm: arm whose environment it acts in.
+        folder: folder of its checkpoint; None for the base.
     """
 
     title: str
@@ -90,7 +90,7 @@ def _title(arm: str, seed: int, step: int) -> str:
 
 
 def _champion(params: Params) -> Choice:
-    """Return the champion's checkpoint among those that are here, found by its weights."""
+    """Return the champion's checkpoint, found by the digest of its weights among the checkpoints in this folder."""
     from pipeline_lib.tracking.recorder import champion
     from tasks.services.process_environment import places
 
@@ -105,9 +105,9 @@ def _champion(params: Params) -> Choice:
 
 
 def choose_problem(params: Params, words: str | None) -> Any:
-    """Return a problem: by its id, from a file, or as it was typed; None means the first validation problem.
+    """Return a problem by its id, from a file, or from its text; None means the first validation problem.
 
-    A problem of the test split is refused: watching a team on it would be a look at that split which nobody counts.
+    A problem of the test split is refused: watching a team on it would be an uncounted look at that split.
 
     Raises:
         ChoiceError: there is no such problem, or it is a test problem.
@@ -147,7 +147,7 @@ def named_problem(name: str) -> Any:
 
 
 def typed_problem(params: Params, text: str) -> Any:
-    """Return the problem that a text is, unless it is one of the test split; its tests are trusted.
+    """Return the problem that a text describes, unless it is one of the test split; its tests are trusted.
 
     Raises:
         ChoiceError: as `choose_problem`.
@@ -158,8 +158,8 @@ def typed_problem(params: Params, text: str) -> Any:
     return problem
 
 
-def problem_of_stranger(params: Params, text: str) -> Any:
-    """Return the problem that a text is, without code of it that would be run as trusted: for who serves others.
+def untrusted_problem(params: Params, text: str) -> Any:
+    """Return the problem that a text of an untrusted client describes, without code that would run as trusted.
 
     Raises:
         ChoiceError: as `typed_problem`.
@@ -168,7 +168,7 @@ def problem_of_stranger(params: Params, text: str) -> Any:
 
 
 def problem_from_text(params: Params, text: str) -> Any:
-    """Return the problem that a text is: its JSON, or what people type in this environment.
+    """Return the problem that a text describes: JSON, or the environment's form for people.
 
     Raises:
         ChoiceError: it cannot be understood; the message says why.

@@ -1,6 +1,6 @@
 """A team behind an OpenAI-compatible API: one model name per agent, and ``team``, which answers with the joint result.
 
-An agent answers the prompt that it is sent, with its policy's prompt format.  ``team`` receives a problem (one user
+An agent answers the prompt of the request, in its policy's prompt format.  ``team`` receives a problem (one user
 message: its JSON, or the environment's text form), plays its protocol, and answers with the joint result.  Unknown
 fields of a request are refused, never ignored.
 """
@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from pipeline_lib.play import Player
-from tasks.use.asking import Asked, Asking, ChatAsked, Limits, TextAsked
+from tasks.use.api_requests import ChatRequest, CompletionRequest, Limits, RequestReader, TextRequest
 from tasks.use.local_server import guard, refusal, status_and_message
 from tasks.use.queueing import Answer, BatchQueue, FullError, Question
 from tasks.use.replying import Reply, stream
@@ -33,15 +33,15 @@ def make_app(
 
     Args:
         player: the team, for prompts and defaults; it is played by ``batch_queue`` alone.
-        agents: their names, which are names of models.
-        batch_queue: answers.
-        read_problem: makes a problem of what somebody sent; raises ValueError where it is none.
-        limits: what may be asked.
-        key: every request must bring it as bearer; empty: none is asked for.
+        agents: names of the agents, which are the names of models.
+        batch_queue: answers the questions.
+        read_problem: makes a problem from a client's text; raises ValueError if the text is no problem.
+        limits: the limits of a request.
+        key: bearer token that every request must have; empty: none is required.
     """
     app = FastAPI(title="Symposium", docs_url=None, redoc_url=None, openapi_url=None)
     guard(app, limits.body_kb, key)
-    asking = Asking(player, agents, read_problem, limits)
+    reader = RequestReader(player, agents, read_problem, limits)
 
     @app.get("/health")
     async def health() -> Response:
@@ -49,21 +49,21 @@ def make_app(
 
     @app.get("/v1/models")
     async def models() -> Response:
-        held = [{"id": name, "object": "model", "created": 0, "owned_by": "symposium"} for name in asking.models]
+        held = [{"id": name, "object": "model", "created": 0, "owned_by": "symposium"} for name in reader.models]
         return JSONResponse({"object": "list", "data": held})
 
     @app.post("/v1/chat/completions")
-    async def chat(asked: ChatAsked) -> Response:
-        return await _answer(batch_queue, asked, asking.chat(asked))
+    async def chat(request: ChatRequest) -> Response:
+        return await _answer(batch_queue, request, reader.chat(request))
 
     @app.post("/v1/completions")
-    async def completions(asked: TextAsked) -> Response:
-        return await _answer(batch_queue, asked, asking.text(asked))
+    async def completions(request: TextRequest) -> Response:
+        return await _answer(batch_queue, request, reader.text(request))
 
     return app
 
 
-async def _answer(batch_queue: BatchQueue, asked: Asked, question: Question) -> Response:
+async def _answer(batch_queue: BatchQueue, request: CompletionRequest, question: Question) -> Response:
     loop = asyncio.get_running_loop()
     events: asyncio.Queue[tuple[int, str] | Answer | BaseException] = asyncio.Queue()
 
@@ -71,14 +71,14 @@ async def _answer(batch_queue: BatchQueue, asked: Asked, question: Question) -> 
         loop.call_soon_threadsafe(events.put_nowait, item)
 
     question.done = put
-    if asked.stream:
+    if request.stream:
         question.wrote = lambda number, text: put((number, text))
     try:
         batch_queue.ask(question)
     except FullError as error:
         return refusal(429, str(error), None, {"Retry-After": "1"})
-    reply = Reply(asked)
-    if asked.stream:
+    reply = Reply(request)
+    if request.stream:
         return StreamingResponse(stream(question, events, reply), media_type="text/event-stream")
     try:
         found = await events.get()

@@ -1,7 +1,7 @@
-"""Servers for this machine alone: what they ask of a request before anything else looks at it, and how they run.
+"""Servers for this machine only: the checks of every request, and how the servers run.
 
 A page in a browser may send requests to this machine: it cannot send them under this machine's name, nor JSON, nor from
-another origin.  Other people on this machine can: those are kept out by a key.
+another origin.  Other users of this machine could; a key keeps them out.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class RefusedError(Exception):
 
 
 def guard(app: FastAPI, body_kb: int, key: str = "", public: Collection[str] = ()) -> None:
-    """Let an application answer only to requests that may be made, and every refusal be JSON in one form.
+    """Let an application answer only permitted requests, and give all refusals one JSON form.
 
     Args:
-        app: gets the checks, and handlers of what requests can be refused for.
+        app: the application; it gets the checks and the handlers of refusals.
         body_kb: largest body of a request, kibibytes.
-        key: every request must bring it as bearer; empty: none is asked for.
+        key: bearer token that every request must have; empty: none is required.
         public: paths that need no key.
     """
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=NAMES)
@@ -82,7 +82,7 @@ def guard(app: FastAPI, body_kb: int, key: str = "", public: Collection[str] = (
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket that listens on a port of `HOST`, 0 for any free one; OSError where it is taken."""
+    """Return a socket that listens on a port of `HOST`, 0 for any free one; OSError if the port is in use."""
     return socket.create_server((HOST, port))
 
 
@@ -92,7 +92,7 @@ def address(listening: socket.socket) -> str:
 
 
 def run(app: FastAPI, listening: socket.socket) -> None:
-    """Serve until the process is asked to end; Ctrl-C is the usual way, and raises nothing."""
+    """Serve until the process is asked to end, usually by Ctrl-C, which raises no error."""
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5))
     try:
         server.run(sockets=[listening])

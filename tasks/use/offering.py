@@ -1,4 +1,4 @@
-"""What there is to choose from on a page: teams, checkpoints, problems."""
+"""The choices on a page: teams, checkpoints, problems."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def offers(params: Params) -> dict[str, Any]:
-    """Return what there is in this folder.
+    """Return the teams and problems in this folder.
 
     Returns:
-        ``teams``: value and title of each, those of note first, then every checkpoint; ``problems``: ids of the
-        validation split; ``missing``: what there is not yet, and how to come by it, a sentence each.
+        ``teams``: value and title of each, named teams first, then every checkpoint; ``problems``: ids of the
+        validation split; ``missing``: what is missing, and how to get it, a sentence each.
     """
     teams: list[tuple[str, str]] = []
     missing: list[str] = []

@@ -24,7 +24,7 @@ def opened(params: Params, choice: Choice, problem: Any = None) -> Iterator[Play
     Args:
         params: the settings.
         choice: which team.
-        problem: what it will play, if that is known: its agents must be the team's.
+        problem: the problem that it will play, if known; its agents must be the team's.
 
     Raises:
         ChoiceError: the team has no policy for an agent of the problem.

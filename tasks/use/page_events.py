@@ -11,7 +11,7 @@ from pipeline_lib.report.text import harmless
 from tasks.use.playing import AgentAnswer, PlayedTurn, Show, facts
 
 if TYPE_CHECKING:
-    from pipeline_lib.play.watching import Speech
+    from pipeline_lib.play.watching import Generation
     from tasks.use.playing import Played
 
 
@@ -27,14 +27,20 @@ class PageShow(Show):
     def __init__(self, side: int, metrics: Metrics, send: Callable[[dict[str, Any]], None]) -> None:
         self._side, self._metrics, self._send_event = side, metrics, send
 
-    def asked(self, speech: Speech) -> None:
-        self._send("asked", agent=speech.agent, turn=speech.turn, round=speech.round, prompt=harmless(speech.prompt))
+    def prompted(self, generation: Generation) -> None:
+        self._send(
+            "prompted",
+            agent=generation.agent,
+            turn=generation.turn,
+            round=generation.round,
+            prompt=harmless(generation.prompt),
+        )
 
-    def wrote(self, speech: Speech, text: str) -> None:
+    def wrote(self, generation: Generation, text: str) -> None:
         self._send("wrote", text=harmless(text))
 
-    def said(self, speech: Speech, said: AgentAnswer) -> None:
-        self._send("said", tokens=said.tokens, cut=said.finish == "length")
+    def finished(self, generation: Generation, answer: AgentAnswer) -> None:
+        self._send("finished", tokens=answer.tokens, cut=answer.finish == "length")
 
     def turned(self, number: int, turn: PlayedTurn) -> None:
         exhibit = turn.exhibit

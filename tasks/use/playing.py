@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.play import Player
 from pipeline_lib.play.roots import paired
-from pipeline_lib.play.watching import Speech, Watcher
+from pipeline_lib.play.watching import Generation, Watcher
 
 if TYPE_CHECKING:
     from pipeline_lib.environment_api.environment import Outcome
@@ -66,13 +66,13 @@ class Played:
 class Show:
     """Receives the events to display, in order; each method does nothing unless it is overridden."""
 
-    def asked(self, speech: Speech) -> None:
+    def prompted(self, generation: Generation) -> None:
         """An agent was prompted and is about to write."""
 
-    def wrote(self, speech: Speech, text: str) -> None:
+    def wrote(self, generation: Generation, text: str) -> None:
         """It has written more text."""
 
-    def said(self, speech: Speech, said: AgentAnswer) -> None:
+    def finished(self, generation: Generation, answer: AgentAnswer) -> None:
         """It has finished."""
 
     def turned(self, number: int, turn: PlayedTurn) -> None:
@@ -108,25 +108,27 @@ class _Recording(Watcher):
     def __init__(self, player: Player, played: Played, show: Show) -> None:
         self._environment, self.played, self._show = player.environment, played, show
         self._turns: dict[int, PlayedTurn] = {}
-        self._open: list[Speech] = []
+        self._open: list[Generation] = []
         self._waiting: dict[int, list[Callable[[], None]]] = {}
 
-    def asked(self, speech: Speech) -> None:
-        self._open.append(speech)
-        self._waiting[id(speech)] = []
-        self._forward(speech, lambda: self._show.asked(speech))
+    def prompted(self, generation: Generation) -> None:
+        self._open.append(generation)
+        self._waiting[id(generation)] = []
+        self._forward(generation, lambda: self._show.prompted(generation))
 
-    def wrote(self, speech: Speech, text: str) -> None:
-        self._forward(speech, lambda: self._show.wrote(speech, text))
+    def wrote(self, generation: Generation, text: str) -> None:
+        self._forward(generation, lambda: self._show.wrote(generation, text))
 
-    def said(self, speech: Speech, action: Action) -> None:
-        said = AgentAnswer(speech.agent, speech.round, speech.prompt, action.text, len(action.ids), action.finish)
-        self._turn(speech.turn).said.append(said)
-        self._forward(speech, lambda: self._show.said(speech, said))
-        if self._open and self._open[0] is speech:
+    def finished(self, generation: Generation, action: Action) -> None:
+        answer = AgentAnswer(
+            generation.agent, generation.round, generation.prompt, action.text, len(action.ids), action.finish
+        )
+        self._turn(generation.turn).said.append(answer)
+        self._forward(generation, lambda: self._show.finished(generation, answer))
+        if self._open and self._open[0] is generation:
             self._close()
         else:
-            self._waiting[id(speech)].append(self._close)
+            self._waiting[id(generation)].append(self._close)
 
     def judged(self, root: Root, turn: int, joint_action: Sequence[str], outcome: Outcome[Any]) -> None:
         found = self._turn(turn)
@@ -141,14 +143,14 @@ class _Recording(Watcher):
             self.played.turns.append(self._turns[number])
         return self._turns[number]
 
-    def _forward(self, speech: Speech, event: Callable[[], None]) -> None:
-        if self._open and self._open[0] is speech:
+    def _forward(self, generation: Generation, event: Callable[[], None]) -> None:
+        if self._open and self._open[0] is generation:
             event()
         else:
-            self._waiting[id(speech)].append(event)
+            self._waiting[id(generation)].append(event)
 
     def _close(self) -> None:
-        """End the speech that is displayed, and forward the events of the next one that were held back."""
+        """End the generation that is displayed, and forward the events of the next one that were held back."""
         del self._waiting[id(self._open.pop(0))]
         if self._open:
             waiting = self._waiting[id(self._open[0])]

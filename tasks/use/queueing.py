@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.play import Player, Root
 from pipeline_lib.play.roots import PairedChance
-from pipeline_lib.play.watching import Speech, Watcher
+from pipeline_lib.play.watching import Generation, Watcher
 from pipeline_lib.rollouts.engine import Request, Sampling
 from pipeline_lib.rollouts.streaming import TextStream
 
@@ -187,8 +187,8 @@ class _Results(Watcher):
         self.results: list[tuple[Sequence[str], Outcome[Any]] | None] = [None] * len(roots)
         self.cut = [False] * len(roots)
 
-    def said(self, speech: Speech, action: Action) -> None:
-        self.cut[self._places[id(speech.root)]] |= action.finish == "length"
+    def finished(self, generation: Generation, action: Action) -> None:
+        self.cut[self._places[id(generation.root)]] |= action.finish == "length"
 
     def judged(self, root: Root, turn: int, joint_action: Sequence[str], outcome: Outcome[Any]) -> None:
         self.results[self._places[id(root)]] = joint_action, outcome

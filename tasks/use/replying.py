@@ -8,21 +8,21 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tasks.use.asking import Asked, ChatAsked
+from tasks.use.api_requests import ChatRequest, CompletionRequest
 from tasks.use.local_server import event, kind_of, status_and_message
 from tasks.use.queueing import Answer, Question
 
 
 class Reply:
-    """The shapes that clients know; see the API reference of OpenAI."""
+    """The forms of replies that clients expect; see the API reference of OpenAI."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
-        self._chat = isinstance(asked, ChatAsked)
+    def __init__(self, request: CompletionRequest) -> None:
+        self._request = request
+        self._chat = isinstance(request, ChatRequest)
         self._head = {
             "id": f"{'chatcmpl' if self._chat else 'cmpl'}-{secrets.token_hex(12)}",
             "created": int(time.time()),
-            "model": asked.model,
+            "model": request.model,
         }
 
     def whole(self, answer: Answer) -> dict[str, Any]:
@@ -38,17 +38,17 @@ class Reply:
         """Return the events that a stream begins with."""
         if not self._chat:
             return []
-        return [self._chunk(number, {"role": "assistant", "content": ""}) for number in range(self._asked.n)]
+        return [self._chunk(number, {"role": "assistant", "content": ""}) for number in range(self._request.n)]
 
     def piece(self, number: int, text: str) -> str:
-        """Return the event of some more text of an answer."""
+        """Return the event of a further piece of an answer."""
         return self._chunk(number, {"content": text} if self._chat else text)
 
     def end(self, answer: Answer) -> list[str]:
         """Return the events that a stream ends with."""
         nothing: Any = {} if self._chat else ""
         chunks = [self._chunk(number, nothing, finish) for number, finish in enumerate(answer.finishes)]
-        if self._asked.stream_options is not None and self._asked.stream_options.include_usage:
+        if self._request.stream_options is not None and self._request.stream_options.include_usage:
             chunks.append(event({**self._head, "object": self._object, "choices": [], "usage": _usage(answer)}))
         return chunks
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pipeline_lib.play import Player
 from pipeline_lib.problems.splits import load_split
 from tasks.experiment.arms import PROBLEMS
-from tasks.use.asking import TEAM_MODEL, Limits
-from tasks.use.choosing import Choice, problem_of_stranger
+from tasks.use.api_requests import TEAM_MODEL, Limits
+from tasks.use.choosing import Choice, untrusted_problem
 from tasks.use.endpoint import make_app
 from tasks.use.local_server import address, listen, run
 from tasks.use.opening import opened
@@ -36,11 +36,11 @@ def serve(
         params: the settings.
         choice: which team.
         port: of 127.0.0.1; 0 takes a free one.
-        max_tokens: most tokens of an action.
+        max_tokens: largest number of tokens of an action.
         body_kb: largest body of a request, kibibytes.
-        waiting: questions that may wait.
-        key: that requests must bring; empty: none.
-        ready: is told the address and the names of the models as soon as requests are taken.
+        waiting: number of questions that may wait.
+        key: bearer token that requests must have; empty: none.
+        ready: called with the address and the names of the models as soon as requests are accepted.
 
     Raises:
         OSError: the port is taken.
@@ -55,7 +55,7 @@ def serve(
         player = batch_queue.open()
         agents = max(map(player.environment.agents, load_split(PROBLEMS, "train")), key=len)
         limits = Limits(max_tokens, body_kb)
-        app = make_app(player, agents, batch_queue, lambda text: problem_of_stranger(params, text), limits, key)
+        app = make_app(player, agents, batch_queue, lambda text: untrusted_problem(params, text), limits, key)
         ready(address(listening), [TEAM_MODEL, *agents])
         try:
             run(app, listening)

@@ -21,7 +21,7 @@ from pipeline_lib.report.text import harmless
 from tasks.use.playing import AgentAnswer, Played, PlayedTurn, Show, facts
 
 if TYPE_CHECKING:
-    from pipeline_lib.play.watching import Speech
+    from pipeline_lib.play.watching import Generation
 
 #: Most of a prompt, and most tests, that the terminal shows; ``--json`` has all of them.
 SHOWN_LINES, SHOWN_CHECKS = 40, 20
@@ -40,25 +40,25 @@ class TerminalShow(Show):
         self._console, self._metrics = console, metrics
         self._known = set() if known is None else known
 
-    def asked(self, speech: Speech) -> None:
-        where = f" (turn {speech.turn + 1})" if speech.turn else ""
-        where += f" (round {speech.round + 1})" if speech.round else ""
-        key = f"{speech.turn} {speech.round} {speech.agent}\n{speech.prompt}"
+    def prompted(self, generation: Generation) -> None:
+        where = f" (turn {generation.turn + 1})" if generation.turn else ""
+        where += f" (round {generation.round + 1})" if generation.round else ""
+        key = f"{generation.turn} {generation.round} {generation.agent}\n{generation.prompt}"
         if key in self._known:
-            self._head(f"{speech.agent} is told the same, and writes{where}")
+            self._head(f"{generation.agent} is told the same, and writes{where}")
             return
         self._known.add(key)
-        self._head(f"{speech.agent} is told{where}")
-        self._console.print(Text(_shortened(harmless(speech.prompt)), style="dim"), soft_wrap=True)
-        self._head(f"{speech.agent} writes{where}")
+        self._head(f"{generation.agent} is told{where}")
+        self._console.print(Text(_shortened(harmless(generation.prompt)), style="dim"), soft_wrap=True)
+        self._head(f"{generation.agent} writes{where}")
 
-    def wrote(self, speech: Speech, text: str) -> None:
+    def wrote(self, generation: Generation, text: str) -> None:
         self._console.print(Text(harmless(text)), end="", soft_wrap=True)
 
-    def said(self, speech: Speech, said: AgentAnswer) -> None:
-        cut = ", cut off" if said.finish == "length" else ""
+    def finished(self, generation: Generation, answer: AgentAnswer) -> None:
+        cut = ", cut off" if answer.finish == "length" else ""
         self._console.print(
-            Text(f"{'' if said.text.endswith(chr(10)) else chr(10)}{said.tokens} tokens{cut}", style="dim")
+            Text(f"{'' if answer.text.endswith(chr(10)) else chr(10)}{answer.tokens} tokens{cut}", style="dim")
         )
 
     def turned(self, number: int, turn: PlayedTurn) -> None:
@@ -94,7 +94,7 @@ def result_of(turn: PlayedTurn, metrics: Metrics) -> RenderableType:
 
 
 def side_by_side(all_played: list[Played], metrics: Metrics) -> RenderableType:
-    """Return the last turns of several teams beside each other: results, then what they were asked, line by line."""
+    """Return the last turns of several teams side by side: results, then checks, one per line."""
     last = [played.turns[-1] for played in all_played]
     results = Table.grid(expand=True, padding=(0, 1))
     for _ in all_played:

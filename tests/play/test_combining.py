@@ -140,7 +140,7 @@ class Hears(Watcher):
 
     count = 0
 
-    def said(self, speech: Any, action: Action) -> None:
+    def finished(self, generation: Any, action: Action) -> None:
         self.count += 1
 
 

@@ -17,7 +17,7 @@ from pipeline_lib.play import Player
 from pipeline_lib.play.roots import PairedChance, Root
 from pipeline_lib.rollouts.engine import EngineError, Request
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
-from tasks.use.asking import Asking, ChatAsked, Limits
+from tasks.use.api_requests import ChatRequest, Limits, RequestReader
 from tasks.use.endpoint import make_app
 from tasks.use.queueing import Answer, BatchQueue, FullError, Question
 from tests.served import served as serving
@@ -147,9 +147,9 @@ def test_what_cannot_be_answered_is_refused_with_a_reason(served: Served):
 def test_a_requested_temperature_is_that_of_agents_with_their_own_too():
     own = make_player()
     own = replace(own, sampling=replace(own.sampling, temperatures=(("two", 0.5),)))
-    asking = Asking(own, ("one", "two"), toy, Limits(max_tokens=8))
+    reader = RequestReader(own, ("one", "two"), toy, Limits(max_tokens=8))
     found = [
-        asking.chat(ChatAsked(model=agent, messages=[{"role": "user", "content": "pick red right"}], **more))
+        reader.chat(ChatRequest(model=agent, messages=[{"role": "user", "content": "pick red right"}], **more))
         for agent in ("one", "two")
         for more in ({}, {"temperature": 0.9})
     ]

@@ -15,7 +15,7 @@ import pytest
 from pipeline_lib.play import Player
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.rollouts import Sampling, make_engine
-from tasks.use.asking import Limits
+from tasks.use.api_requests import Limits
 from tasks.use.endpoint import make_app
 from tasks.use.queueing import BatchQueue
 from tests.rollouts.test_vllm_engine import NEEDS_VLLM, adapted, section, vllm_policy

@@ -94,7 +94,7 @@ def test_an_episode_is_told_to_its_end_with_each_tests_verdict_and_each_term_of_
     status, text = send(port, "/play", {"team": "selected", "beside": "base", "typed": TYPED})
     found = events(text)
     assert status == 200
-    one_side = ["team", *["asked", "wrote", "said"] * 2, "turned", "ended"]
+    one_side = ["team", *["prompted", "wrote", "finished"] * 2, "turned", "ended"]
     assert [told["kind"] for told in found] == one_side * 2
     assert [told["side"] for told in found] == [0] * len(one_side) + [1] * len(one_side)
     turned = found[len(one_side) - 2]

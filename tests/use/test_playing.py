@@ -20,7 +20,7 @@ from pipeline_lib.environments.coding.settings import CodingEnvironment as Codin
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.play import Player
 from pipeline_lib.play.roots import paired
-from pipeline_lib.play.watching import Speech
+from pipeline_lib.play.watching import Generation
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_manifest
@@ -35,7 +35,7 @@ from pipeline_lib.settings.params import Params
 from pipeline_lib.settings.sandbox import ProcessSandbox
 from tasks.experiment.arms import PROBLEMS
 from tasks.use import choosing
-from tasks.use.choosing import problem_of_stranger
+from tasks.use.choosing import untrusted_problem
 from tasks.use.playing import AgentAnswer, Played, PlayedTurn, Show, as_json, play
 from tasks.use.showing import TerminalShow, side_by_side
 from tests.play.engines import Scripted
@@ -56,14 +56,14 @@ class Heard(Show):
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, str]] = []
 
-    def asked(self, speech: Speech) -> None:
-        self.calls.append(("asked", speech.agent, speech.prompt))
+    def prompted(self, generation: Generation) -> None:
+        self.calls.append(("prompted", generation.agent, generation.prompt))
 
-    def wrote(self, speech: Speech, text: str) -> None:
-        self.calls.append(("wrote", speech.agent, text))
+    def wrote(self, generation: Generation, text: str) -> None:
+        self.calls.append(("wrote", generation.agent, text))
 
-    def said(self, speech: Speech, said: AgentAnswer) -> None:
-        self.calls.append(("said", speech.agent, said.text))
+    def finished(self, generation: Generation, said: AgentAnswer) -> None:
+        self.calls.append(("finished", generation.agent, said.text))
 
     def turned(self, number: int, turn: PlayedTurn) -> None:
         self.calls.append(("turned", str(number), str(turn.reward)))
@@ -81,7 +81,7 @@ def test_each_agent_is_shown_to_its_end_before_the_next_and_the_pieces_are_its_t
     speeches: list[tuple[str, str, str]] = []
     pieces = ""
     for kind, who, text in show.calls:
-        if kind == "asked":
+        if kind == "prompted":
             pieces = ""
             speeches.append((who, text, ""))
         elif kind == "wrote":
@@ -131,10 +131,10 @@ def test_what_an_agent_writes_cannot_command_the_terminal():
     text = "\x1b[2J[bold]not markup[/bold]\x9b31m\u202eevil\n\tx = 'é'"
     assert harmless(text) == "�[2J[bold]not markup[/bold]�31m�evil\n\tx = 'é'"
     out = io.StringIO()
-    speech = Speech(paired([TOYS[0]], 1, 0)[0], 0, 0, "one", text)
+    generation = Generation(paired([TOYS[0]], 1, 0)[0], 0, 0, "one", text)
     show = TerminalShow(Console(file=out, force_terminal=True, width=100), {})
-    show.asked(speech)
-    show.wrote(speech, text)
+    show.prompted(generation)
+    show.wrote(generation, text)
     show.turned(
         0, PlayedTurn([], Exhibit(text, "python", (Check(text, False, text),)), 1.0, {"x": 1.0}, {}, {"error": text})
     )
@@ -189,7 +189,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
 def test_a_served_team_refuses_problems_of_the_test_split_as_a_watched_one_does(prepared: Params):
     known = {split: (PROBLEMS / f"{split}.jsonl").read_text().splitlines()[0] for split in ("test", "validation")}
     renamed = json.dumps({**json.loads(known["test"]), "id": "mine", "hidden_tests": "", "visible_tests": ""})
-    for read in (problem_of_stranger, choosing.typed_problem):
+    for read in (untrusted_problem, choosing.typed_problem):
         assert read(prepared, known["validation"]).observations
         for text in (known["test"], renamed):
             with pytest.raises(choosing.ChoiceError, match="a problem of the test split"):
@@ -207,7 +207,7 @@ def test_an_empty_text_is_no_problem_and_does_not_mean_the_first(prepared: Param
 def test_a_problem_with_half_a_character_is_refused(prepared: Params):
     row = json.loads((PROBLEMS / "validation.jsonl").read_text().splitlines()[0])
     with pytest.raises(choosing.ChoiceError, match="surrogates not allowed"):
-        problem_of_stranger(prepared, json.dumps(row | {"observations": {"helper": "\ud800", "main": "x"}}))
+        untrusted_problem(prepared, json.dumps(row | {"observations": {"helper": "\ud800", "main": "x"}}))
 
 
 def test_tests_that_a_stranger_sends_are_never_run_as_they_would_be_where_they_are_trusted(
@@ -223,7 +223,7 @@ def test_tests_that_a_stranger_sends_are_never_run_as_they_would_be_where_they_a
     environment = make_environment(CodingSettings(turns=2), prepared.sandbox)
     try:
         for text in (typed, json.dumps(row)):
-            problem = problem_of_stranger(prepared, text)
+            problem = untrusted_problem(prepared, text)
             assert problem.observations == row["observations"], "what agents are told stays"
             state = environment.start(problem)
             outcome = environment.step([state], [("def aux(x):\n    return x", "def f(x):\n    return aux(x)")])[0]

@@ -1,9 +1,9 @@
 """The coding environment: a helper agent and a main agent write one function each, and the joined program is tested.
 
-Promises: programs run only in the sandbox; only hidden tests give the reward; agents see only visible tests, which run
-in a process that never saw a hidden one; a failure of the sandbox gives no reward instead of a bad one.  All programs
-of a call of `CodingEnvironment.step` go to the sandbox in at most two batches: first the programs, then the ablations
-of those that pass some test and whose main function calls the helper.
+Programs run only in the sandbox.  Only hidden tests give the reward; agents see only visible tests, which run in a
+process that never saw a hidden test.  A failure of the sandbox gives no reward instead of a bad one.  All programs of a
+call of `CodingEnvironment.step` go to the sandbox in at most two batches: first the programs, then the ablations of
+those that pass some test and whose main function calls the helper.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 AGENTS = {"pair": ("helper", "main"), "single": ("single",)}
 
-#: What a program is run with in its helper's place: a stub that returns None, and one that agrees with everything.
+#: The stubs that replace the helper in an ablation: one returns None, one agrees with everything.
 ABLATIONS = ("ablated by None", "ablated by agreement")
 
 #: Rewards closer than this count as equal, so that rounding cannot keep an episode from ending.
@@ -35,7 +35,7 @@ _TOLERANCE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What happened in one turn: every agent's text, what each was told of it afterwards, and the hidden verdict."""
+    """One turn: every agent's text, the feedback to each agent, and the verdict on the hidden tests."""
 
     actions: tuple[str, ...]
     notes: tuple[tuple[str, ...], ...]
@@ -44,7 +44,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class CodingState:
-    """Where an episode stands: the problem, and the turns played."""
+    """The state of an episode: the problem, and the turns that were played."""
 
     problem: CodingProblem
     turns: tuple[Turn, ...] = ()
@@ -52,11 +52,10 @@ class CodingState:
 
 @dataclass(slots=True)
 class _Attempt:
-    """One joint action on its way to an outcome.
+    """One joint action before it has an outcome.
 
     ``verdicts`` are those of the program on hidden tests (``hidden``) and on visible ones (``visible``), of a program
-    that returns None (``none``), and of the program without its helper (``ablated``, one for each stub), as far as they
-    were asked for.
+    that returns None (``none``), and of the program without its helper (one of `ABLATIONS` each), if these were run.
     """
 
     state: CodingState
@@ -67,16 +66,16 @@ class _Attempt:
 
     @property
     def failure(self) -> str | None:
-        """Return what the sandbox said when it failed, or None if it did not."""
+        """Return the error of the sandbox if it failed, else None."""
         failed = (v for v in self.verdicts.values() if v.status is Status.INFRA_ERROR)
         return next((verdict.error or "the sandbox failed" for verdict in failed), None)
 
     def passed(self, kind: str = "hidden") -> float:
-        """Return the share of cases passed; a program that there was no use in running passes none."""
+        """Return the share of cases passed; 0 if the program was not run because it could pass none."""
         return (self.verdicts[kind].fraction or 0.0) if kind in self.verdicts else 0.0
 
     def facts(self) -> Facts:
-        """Return what the reward depends on."""
+        """Return the facts that the reward depends on."""
         passed = self.passed()
         ablated = [self.passed(kind) for kind in ABLATIONS if kind in self.verdicts]
         needs_helper = bool(ablated) and max(ablated) < passed
@@ -92,7 +91,7 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
     """Two functions by two agents (team ``pair``), or both by one (``single``), tested together.
 
     Metrics of an outcome: ``tests_passed`` in [0, 1]; ``all_passed``, ``syntax``, ``cooperation``, ``calls_helper``,
-    ``ignores_helper`` and ``thin_wrapper``, each 0 or 1; ``structure`` in [0, 1].  A single agent has nobody to
+    ``ignores_helper`` and ``thin_wrapper``, each 0 or 1; ``structure`` in [0, 1].  A single agent has no partner to
     cooperate with: its ``cooperation`` is always 0.
     """
 
@@ -120,7 +119,7 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         return self._agents
 
     def start(self, problem: CodingProblem, seed: int = 0) -> CodingState:
-        """Return the state before the first turn; there is no chance in this environment.
+        """Return the state before the first turn; nothing in this environment is random.
 
         Raises:
             ValueError: the problem has no observation for one of the team's agents.
@@ -144,15 +143,14 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
     def step(self, states: Sequence[CodingState], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[CodingState]]:
         """Join, run and reward; see the class for metrics.
 
-        ``details`` holds ``status`` (of the program on the hidden tests; ``missing`` without an entry point; a problem
-        without hidden tests is ``untested`` and earns no reward),
-        ``error`` (a line, may quote hidden tests: for people, never for agents), ``schemes``, ``convention`` and
-        ``conflicts``; of a program that fails a test also ``caused_by`` (the helper, if the main function calls it and
-        it did not define what is called, else an empty string), and ``visible``, the share of visible tests passed
-        where they were run.
+        ``details`` has ``status`` (of the program on the hidden tests; ``missing`` without an entry point;
+        ``untested``, without reward, if the problem has no hidden tests), ``error`` (a line that may quote hidden
+        tests: for people, never for agents), ``schemes``, ``convention`` and ``conflicts``.  If a test fails it also
+        has ``caused_by`` (the helper, if the main function calls it and it did not define the function, else an empty
+        string), and if visible tests were run ``visible``, the share of them that passed.
 
         Raises:
-            BadTests: the tests of a problem hold nothing that a program could fail; the message names the problem.
+            BadTests: the tests of a problem have no case that a program could fail; the message names the problem.
         """
         attempts = [self._attempt(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
         self._run([(attempt, kind, job) for attempt in attempts for kind, job in self._programs(attempt)])
@@ -175,7 +173,7 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         return HELPER if self._agents[agent] in self.relied_on else state.problem.entry_point
 
     def exhibit(self, state: CodingState, actions: Sequence[str]) -> Exhibit:
-        """Return the joined program and, of a state that it led to, how each hidden test went: for people only."""
+        """Return the joined program and, if it led to this state, the result of each hidden test: for people only."""
         program = build_program(tuple(actions), state.problem.entry_point)
         last = state.turns[-1] if state.turns else None
         cases = last.verdict.cases if last is not None and last.verdict is not None else ()
@@ -206,13 +204,13 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         job = attempt.job(attempt.program.code)
         yield "hidden", job
         if self._feedback == "tests" and not attempt.last and problem.visible_tests:
-            # A job of its own: a program that has seen hidden inputs could repeat them where agents read them.
+            # A separate job, because a program that has seen hidden inputs could print them where agents read them.
             yield "visible", replace(job, tests=problem.visible_tests)
         if self._reward.needs_baseline:
             yield "none", replace(job, code=f"def {problem.entry_point}(*args, **kwargs):\n    return None\n")
 
     def _run(self, wanted: Sequence[tuple[_Attempt, str, Job]]) -> None:
-        """Run jobs and note their verdicts; equal jobs are run once, the executor sees to that."""
+        """Run jobs and keep their verdicts; the executor runs equal jobs once."""
         if not wanted:
             return
         if self._executor is None:
@@ -233,7 +231,7 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         if attempt.failure is not None:
             details = {"status": Status.INFRA_ERROR.value, "error": one_line(attempt.failure)}
             return Outcome(None, {}, {}, state, done=True, details=details)
-        if not attempt.state.problem.hidden_tests:  # somebody typed a problem without any
+        if not attempt.state.problem.hidden_tests:  # a typed problem may have none
             return Outcome(None, {}, {}, state, done=True, details={"status": "untested"})
         facts = attempt.facts()
         terms = self._reward.terms(facts)
@@ -249,7 +247,7 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
 
 
 def _ablations(attempt: _Attempt) -> Iterator[tuple[str, Job]]:
-    """Yield the jobs that show whether the helper matters, if there is a question."""
+    """Yield the jobs that show whether the helper matters, if the program passes any test."""
     if attempt.failure is None and attempt.passed() > 0:
         for kind, code in zip(ABLATIONS, attempt.program.ablated, strict=False):
             yield kind, attempt.job(code)

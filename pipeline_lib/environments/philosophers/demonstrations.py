@@ -34,7 +34,7 @@ def demonstrate_philosophers(
     Args:
         scenarios: training scenarios.
         count: how many.
-        mistakes: share in [0, 1) of actions drawn by lot.
+        mistakes: share in [0, 1) of random actions.
         seed: fixes every draw.
 
     Raises:

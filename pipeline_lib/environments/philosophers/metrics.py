@@ -1,76 +1,51 @@
 """The metrics of a table of philosophers; `summary.metrics` computes them."""
 
-from pipeline_lib.environment_api.metrics import Metric
+from pipeline_lib.environment_api.metrics import Metric, behaviour
 
 METRICS = {
     "meals_share": Metric(
         "meals, of the most possible",
+        "meals of the table, as a share of the most that it can have within the horizon",
         share=True,
         over_checkpoints=True,
-        about="meals of the table, as a share of the most that it can have within the horizon",
     ),
-    "meals": Metric("meals", about="meals that were begun, of all philosophers together"),
-    "meals_per_step": Metric("meals per step", about="meals, per step of the whole horizon"),
+    "meals": Metric("meals", "meals that were begun, of all philosophers together"),
+    "meals_per_step": Metric("meals per step", "meals, per step of the whole horizon"),
     "minimum_share": Metric(
         "fewest meals, of the most possible",
+        "meals of the philosopher with the fewest, times the number of philosophers, as a share of the most possible",
         share=True,
-        about="meals of the philosopher with the fewest, times the number of philosophers, as a share of the most "
-        "possible",
     ),
     "survived": Metric(
-        "horizon before a deadlock", share=True, about="share of the horizon that passes before the first deadlock"
+        "horizon before a deadlock", "share of the horizon that passes before the first deadlock", share=True
     ),
-    "deadlock": Metric(
-        "episodes in deadlock",
-        share=True,
-        better="lower",
-        behaviour=True,
-        over_checkpoints=True,
-        about="a deadlock occurs: nobody can ever go on",
+    "deadlock": behaviour(
+        "episodes in deadlock", "a deadlock occurs: nobody can ever go on", better="lower", over_checkpoints=True
     ),
-    "deadlocks": Metric("deadlocks", better="lower", about="number of deadlocks in an episode"),
-    "wait_share": Metric(
-        "decisions to wait",
-        share=True,
-        better="lower",
-        behaviour=True,
-        over_checkpoints=True,
-        about="share of the decisions that are to wait",
+    "deadlocks": Metric("deadlocks", "number of deadlocks in an episode", better="lower"),
+    "wait_share": behaviour(
+        "decisions to wait", "share of the decisions that are to wait", better="lower", over_checkpoints=True
     ),
-    "invalid_share": Metric(
+    "invalid_share": behaviour(
         "decisions that cannot be read",
-        share=True,
+        "share of the decisions in whose text no action can be read",
         better="lower",
-        behaviour=True,
         over_checkpoints=True,
-        about="share of the decisions in whose text no action can be read",
     ),
-    "failed_share": Metric(
+    "failed_share": behaviour(
         "grabs that fail",
-        share=True,
+        "share of the decisions that try something and change nothing, such as grabbing a fork that is not free",
         better="lower",
-        behaviour=True,
-        about="share of the decisions that try something and change nothing, such as grabbing a fork that is not free",
     ),
-    "starvation": Metric(
-        "philosophers without a meal",
-        share=True,
-        better="lower",
-        behaviour=True,
-        about="share of the philosophers that have no meal at all",
+    "starvation": behaviour(
+        "philosophers without a meal", "share of the philosophers that have no meal at all", better="lower"
     ),
-    "livelock": Metric(
-        "episodes in livelock",
-        share=True,
-        better="lower",
-        behaviour=True,
-        about="over many rounds forks change hands and nobody eats",
+    "livelock": behaviour(
+        "episodes in livelock", "over many rounds forks change hands and nobody eats", better="lower"
     ),
-    "fairness": Metric(
+    "fairness": behaviour(
         "fairness",
-        share=True,
-        behaviour=True,
-        about="1 if all philosophers eat equally often, 0 if one has all meals or nobody eats (1 - normalised Gini "
+        "1 if all philosophers eat equally often, 0 if one has all meals or nobody eats (1 - normalised Gini "
         "coefficient)",
     ),
 }

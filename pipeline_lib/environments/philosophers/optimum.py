@@ -1,6 +1,6 @@
 """The most meals a perfectly coordinated table can have: exact by dynamic programming, or a bound beyond that.
 
-This module knows the rules by itself and never calls `rules.step`: it enumerates configurations (what each
+This module implements the rules independently and never calls `rules.step`: it enumerates configurations (what each
 philosopher holds, how long it still eats) and the configurations that can follow.  So it can judge the table's own
 step function (the audit compares the two).  A contested fork needs no rule here: losing it is the same as waiting.
 
@@ -188,7 +188,7 @@ def _moves(
         for column, i in enumerate(movers):
             chosen = after[now[:, i]][:, joint[:, column]]
             following[..., i] = chosen
-            # Who ends a meal frees its forks only after everybody has reached.
+            # Forks of a meal that ends are free only after all have chosen.
             during[..., i] = np.where(now[:, i, None] >= EATING, now[:, i, None], chosen)
         fits = (_occupancy(graph, during) <= 1).all(axis=-1)
         origin, choice = np.nonzero(fits)

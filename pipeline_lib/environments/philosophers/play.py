@@ -26,7 +26,7 @@ class Batch:
 
     Attributes:
         scenarios: one per column.
-        places: where each column's scenario stood in the list that was given.
+        places: index of each column's scenario in the given list.
         table: the tables at time 0.
         optimum: (B,) most meals possible in each.
     """
@@ -68,7 +68,7 @@ def play(table: Table, script: Script, rng: np.random.Generator, step: Step = cl
 def summaries(
     script: Script, scenarios: Sequence[Scenario], seed: int, sequential: bool = False, deadlock_ends: bool = True
 ) -> list[tuple[Batch, Table, Summary]]:
-    """Play a script once on every scenario and return what happened, by batch."""
+    """Play a script once on every scenario and return the summaries, by batch."""
     played = []
     for batch in lay_batches(scenarios, sequential, deadlock_ends):
         rng = np.random.default_rng(int(digest(["script", script.name, seed, batch.table.graph.name])[:15], 16))

@@ -1,7 +1,7 @@
 """Read an action and a message from a model's text.
 
 The action is the word after the last ``ACTION:``.  A reply without that field is an action only if it consists of the
-action's name alone.  Running text is not searched: "I will not grab left" is no grab.  A reply that names no action is
+action's name alone.  Free text is not searched: "I will not grab left" is no grab.  A reply that names no action is
 `INVALID`, which is not the same as a deliberate wait.
 """
 
@@ -40,7 +40,7 @@ class Reply:
 
     Attributes:
         action: an action code of `table`.
-        message: what the neighbours will be shown, at most as long as the limit; empty when there is none.
+        message: the message to the neighbours, cut to the limit; empty if there is none.
         message_cut: the message was longer than the limit.
     """
 

@@ -22,7 +22,7 @@ from pipeline_lib.environments.philosophers.summary import Floats, Summary, rati
 
 
 class Reward(ABC):
-    """What an episode is worth."""
+    """The reward of an episode."""
 
     @abstractmethod
     def terms(self, summary: Summary) -> dict[str, Floats]:
@@ -41,7 +41,7 @@ class Reward(ABC):
 class SoundReward(Reward):
     """Meals relative to the optimum, discounted by unfairness, less a deadlock penalty that shrinks with survival.
 
-    * ``meals``: meals / optimum * (1/2 + fairness / 2), in [0, 1]; 0 when nobody ate, and the first meal always
+    * ``meals``: meals / optimum * (1/2 + fairness / 2), in [0, 1]; 0 without meals, and the first meal always
       raises it.
     * ``deadlock``: -weight * (share of the horizon that was lost).  An early deadlock is worse than a late one, so
       a team that always ends in deadlock still has something to learn from.
@@ -70,7 +70,7 @@ class SumReward(Reward):
 
     Attributes:
         weights: weight by term name.
-        clip: least and greatest reward of an episode, or None; what clipping takes away is a term of its own.
+        clip: least and greatest reward of an episode, or None; the amount that is clipped is a separate term.
 
     Raises:
         ValueError: a term that is not in the library, or no term at all.

@@ -1,8 +1,8 @@
 """The rules: how a table moves by one step.
 
-They are DPBench's (arXiv 2602.13255) with its faults mended:
+They are those of DPBench (arXiv 2602.13255), with its faults corrected:
 
-* Everybody is hungry or eating.  Each philosopher has one action per step: take the left fork, take the right fork,
+* All are hungry or eating.  Each philosopher has one action per step: take the left fork, take the right fork,
   put down whatever it holds, or wait.  An action that cannot be done is a failed attempt and changes nothing.
 * Simultaneous step: first forks are put down, then free forks are asked for, and a fork that several want goes to
   the one whose priority number is smallest.  A hungry philosopher with both forks starts to eat, and its meal counts
@@ -112,7 +112,7 @@ def step(table: Table, actions: npt.NDArray[np.int8]) -> Table:
 
 
 def _grant(table: Table, left: Bools, right: Bools, ask_left: Bools, ask_right: Bools) -> tuple[Bools, Bools]:
-    """Return who gets the fork it asked for: free ones only, a contested one goes to the smallest priority."""
+    """Return who gets the wanted fork, if it is free; a contested fork goes to the smallest priority."""
     graph = table.graph
     n = graph.philosophers
     free = ~forks_taken(graph, all_hands(left, right))

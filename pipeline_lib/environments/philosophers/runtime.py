@@ -1,7 +1,7 @@
 """Dining philosophers in the form of an `Environment`: one turn is one step of the table, or one round of messages.
 
 The reward of a turn is the increment of the reward of the whole episode (`rewards`), so the turns of an episode sum
-up to it.  A message round moves nobody and is worth nothing by itself.  In sequential mode only the mover acts.
+up to it.  In a message round nothing moves and nothing is earned.  In sequential mode only the mover acts.
 
 Thousands of states step together: states that came out of one step share one table, and a step gathers the columns
 it needs.  States are values; several continuations of one state may be played.  Nothing here is random: chance is in
@@ -65,11 +65,11 @@ class Philosophers(Environment[Scenario, State]):
         self.reward_bounds = (min(least, least - greatest), max(greatest, greatest - least))
 
     def agents(self, problem: Scenario) -> tuple[str, ...]:
-        """Return P0, P1, ... in seating order, whatever numbers the philosophers go by."""
+        """Return P0, P1, ... in seating order, whatever the numbers of the philosophers."""
         return tuple(f"P{seat}" for seat in range(problem.philosophers))
 
     def start(self, problem: Scenario, seed: int = 0) -> State:
-        """Return the laid table; there is no chance left for ``seed`` to fix."""
+        """Return the first state; ``seed`` is not used, because nothing here is random."""
         table = lay_table(problem, self.settings.mode == "sequential", self.settings.deadlock_ends)
         return State(
             scenario=problem,
@@ -81,17 +81,17 @@ class Philosophers(Environment[Scenario, State]):
         )
 
     def acting(self, state: State) -> Sequence[int] | None:
-        """Return who is asked: the mover in sequential mode, else everybody who is not eating.
+        """Return who acts: the mover in sequential mode, else all who are not eating.
 
-        What an eater answers would change nothing, so there is nothing to be learned from it.  With messages everybody
-        is asked, because everybody may speak.
+        An action of an eating philosopher changes nothing, so nothing can be learned from it.  With messages all
+        philosophers act, because all may write one.
         """
         if state.table.sequential and not self.talking(state):
             return (int(state.table.mover()[state.column]),)
         return None if self.settings.message_rounds else state.board.hungry(state.column)
 
     def observe(self, state: State, agent: int) -> str:
-        """Return what a philosopher sees, worded as the settings say."""
+        """Return what a philosopher sees, in the wording of the settings."""
         view = self._view(state, agent)
         if self.settings.prompt == "compact":
             return text.compact(view)
@@ -124,11 +124,11 @@ class Philosophers(Environment[Scenario, State]):
         return [outcome for outcome in outcomes if outcome is not None]
 
     def stub(self, state: State, agent: int) -> str:
-        """Return the action of a philosopher who waits, and says nothing."""
+        """Return the action of a philosopher that waits and sends no message."""
         return text.action_name(WAIT)
 
     def exhibit(self, state: State, actions: Sequence[str]) -> Exhibit:
-        """Return how everybody sits at the table: who eats, who holds what."""
+        """Return the state of every philosopher: eating or hungry, and the forks in hand."""
         seats = range(state.scenario.philosophers)
         lines = [f"P{seat}: {text.snapshot(self._view(state, seat))}" for seat in seats]
         return Exhibit("\n".join(lines))
@@ -155,9 +155,7 @@ class Philosophers(Environment[Scenario, State]):
         for column, (old, read) in enumerate(zip(states, replies, strict=True)):
             earned = {name: values[column] for name, values in terms.items()}
             gained = {name: value - old.earned.get(name, 0.0) for name, value in earned.items()}
-            state = State(
-                old.scenario, board, column, old.optimum, earned, 0, old.said, old.past, old.announced, old.cut
-            )
+            state = replace(old, board=board, column=column, earned=earned, talks=0)
             if limit:
                 state = self._with_messages(state, read)
             if self.settings.memory:
@@ -176,17 +174,11 @@ class Philosophers(Environment[Scenario, State]):
 
     def _talk(self, old: State, actions: Sequence[str]) -> Outcome[State]:
         replies = {i: read_reply(action, self.settings.message_limit) for i, action in enumerate(actions)}
-        state = State(
-            old.scenario,
-            old.board,
-            old.column,
-            old.optimum,
-            old.earned,
-            old.talks + 1,
-            tuple(replies[i].message for i in range(len(actions))),
-            old.past,
-            old.announced,
-            old.cut + sum(reply.message_cut for reply in replies.values()),
+        state = replace(
+            old,
+            talks=old.talks + 1,
+            said=tuple(reply.message for reply in replies.values()),
+            cut=old.cut + sum(reply.message_cut for reply in replies.values()),
         )
         summary = summarise(old.table.select([old.column]), old.optimum)
         return Outcome(
@@ -208,7 +200,7 @@ class Philosophers(Environment[Scenario, State]):
         return replace(state, said=tuple(said), announced=(announced, kept), cut=cut)
 
     def _remembering(self, old: State, state: State, replies: Mapping[int, Reply]) -> State:
-        """Add what was seen before this step to the memory, and forget what is too long ago."""
+        """Add the snapshot before this step to the memory, and remove the oldest ones."""
         step = int(old.table.time[old.column])
         seats = range(old.scenario.philosophers)
         seen = [text.snapshot(self._view(old, i)) for i in seats]
@@ -224,7 +216,7 @@ class Philosophers(Environment[Scenario, State]):
         return replace(state, past=(*old.past, lines)[-self.settings.memory :])
 
     def talking(self, state: State) -> bool:
-        """Return whether the next turn is a round of messages, in which nobody moves."""
+        """Return whether the next turn is a round of messages, without moves."""
         return state.talks < self.settings.message_rounds - 1
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Scenarios of dining philosophers: a seeded generator, so that there is something to generalise to.
 
 The published benchmark has one scenario per number of philosophers; training and testing on it would be the same
-thing.  Here a scenario says who sits where under which number, who wins a contested fork, what is already held, how
+thing.  Here a scenario determines seats and numbers, who wins a contested fork, which forks are held at the start, how
 long meals and the episode last, and how the prompt is worded.  Scenarios are drawn with a seed; every scenario of a
 split is different from every other of any split.  `dpbench` is the published condition.
 """
@@ -35,12 +35,12 @@ class Scenario:
         level: the number of philosophers, which is what makes a table hard.
         graph: ``ring``, ``chain`` or ``grid``.
         philosophers: N.
-        labels: the number each philosopher goes by, in seating order; empty at an anonymous table.
+        labels: the number of each philosopher, in seating order; empty at an anonymous table.
         priority: a permutation of 0..N-1; 0 wins contested forks, and moves first in sequential mode.
         holdings: what each philosopher holds at the start: 0 nothing, 1 the left fork, 2 the right fork.
         eating_time: steps a meal lasts after the step in which it begins.
         horizon: steps of the episode (sequential mode: moves).
-        wording: which introduction the prompt has.
+        wording: number of the introduction in the prompt.
     """
 
     id: str
@@ -91,7 +91,7 @@ def make_scenario(
     """Make one scenario; what is not given is the published condition (P0..P{N-1}, lowest wins, nothing held).
 
     Raises:
-        ValueError: an unknown graph, or a number of philosophers that no table seats.
+        ValueError: an unknown graph, or a number of philosophers outside `SEATS`.
     """
     make_graph(graph, philosophers)
     seats = tuple(range(philosophers))
@@ -125,7 +125,7 @@ def generate_scenarios(settings: ScenarioProblems) -> dict[str, list[Scenario]]:
     and no other split does.
 
     Raises:
-        ValueError: the families have fewer different scenarios than were asked for.
+        ValueError: the families have fewer different scenarios than requested.
     """
     rng = random.Random(digest(["scenarios", settings.seed]))
     seen: set[str] = set()

@@ -40,7 +40,7 @@ class Graph:
 
     @cached_property
     def forks(self) -> int:
-        """Return the number of forks, F; every one of them is somebody's."""
+        """Return the number of forks, F; each belongs to at least one philosopher."""
         return max(*self.left, *self.right) + 1
 
     @cached_property
@@ -92,8 +92,8 @@ def make_graph(name: str, philosophers: int) -> Graph:
     """Build a seating plan.
 
     * ``ring``: philosopher i has fork i on the left and fork i + 1 (mod N) on the right; N forks.
-    * ``chain``: the same without closing the circle; N + 1 forks.  A circular wait cannot arise here.
-    * ``grid``: forks stand on two rows, philosophers sit between adjacent ones (rung, upper edge, lower edge, rung,
+    * ``chain``: the same without closing the circle; N + 1 forks.  A circular wait is impossible here.
+    * ``grid``: forks are in two rows, philosophers sit between adjacent ones (rung, upper edge, lower edge, rung,
       ...); up to three share a fork, and beyond six philosophers there are fewer forks than philosophers.
 
     Raises:

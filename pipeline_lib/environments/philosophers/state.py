@@ -16,7 +16,7 @@ from pipeline_lib.environments.philosophers.text import View
 
 
 class Board:
-    """A table that is also read one philosopher at a time; what is read is turned into Python values once."""
+    """A table with access to one philosopher at a time; its arrays are converted to Python values once."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -35,7 +35,7 @@ class Board:
         return View(label, len(self._lists[0]), _FORK[left], _FORK[right], eating > 0, meals, idle)
 
     def hungry(self, column: int) -> tuple[int, ...]:
-        """Return who is not eating in episode ``column``; as neighbours share forks, somebody always is."""
+        """Return who is not eating in episode ``column``; never empty, because neighbours share forks."""
         return tuple(seat for seat, left in enumerate(self._lists[2]) if left[column] == 0)
 
 
@@ -47,15 +47,15 @@ class State:
     """One episode at one moment.
 
     Attributes:
-        scenario: what is played.
+        scenario: its scenario.
         board: the table this episode is a column of.
-        column: which one.
+        column: index of the column.
         optimum: most meals possible, exact or an upper bound.
         earned: the reward terms of the episode so far.
         talks: message rounds already done before the next action.
         said: last message of each philosopher.
         past: earlier snapshots, oldest first, one text per philosopher.
-        announced: messages with an intent so far, and those of them that were followed by that very action.
+        announced: messages with an intent so far, and those of them that were followed by this action.
         cut: messages that were longer than the limit.
     """
 

@@ -1,7 +1,7 @@
 """The events of an episode so far, as the numbers from which rewards, metrics and reports are computed.
 
 All use this one definition.  A quotient has a defined value if nothing was counted, and nothing that did not happen
-counts as good (DPBench calls a table without meals perfectly fair; here its fairness is 0).
+counts as good (for DPBench a table without meals is perfectly fair; here its fairness is 0).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Summary:
 
 
 def summarise(table: Table, optimum: npt.ArrayLike) -> Summary:
-    """Read the facts off a table; ``optimum`` is (B,) or a number, at least 1."""
+    """Return the facts of a table; ``optimum`` is (B,) or a number, at least 1."""
     horizon = table.horizon.astype(np.float64)
     movers = 1 if table.sequential else table.graph.philosophers
     return Summary(
@@ -86,10 +86,10 @@ def fairness(meals: npt.NDArray[np.int32], without_meals: float = 0.0) -> Floats
 
     Args:
         meals: (N, B).
-        without_meals: the value where nobody ate; 0, because a table at which nothing happens is not a fair one.
+        without_meals: the value if there was no meal; 0, because a table at which nothing happens is not fair.
 
     Returns:
-        (B,), 1 when everybody ate equally often, 0 when one philosopher ate everything.
+        (B,), 1 if all ate equally often, 0 if one philosopher had all meals.
     """
     n = meals.shape[0]
     ascending = np.sort(meals, axis=0).astype(np.float64)
@@ -111,7 +111,7 @@ def metrics(summary: Summary) -> dict[str, Floats]:
     ``meals``, ``meals_share`` (of the optimum), ``meals_per_step`` (per step of the horizon, not of the steps run),
     ``deadlock`` 0/1, ``deadlocks``, ``fairness``, ``minimum_share`` (N times the fewest meals, of the optimum),
     ``starvation`` (share of philosophers without a meal), ``livelock`` 0/1, ``wait_share``, ``invalid_share`` and
-    ``failed_share`` (of the decisions asked for) and ``survived`` (share of the horizon before the first deadlock).
+    ``failed_share`` (of the decisions) and ``survived`` (share of the horizon before the first deadlock).
     """
     counts, n = summary.counts, summary.philosophers
     return {

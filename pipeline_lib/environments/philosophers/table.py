@@ -1,8 +1,8 @@
 """The table: thousands of episodes of dining philosophers as arrays; `rules` moves them together.
 
 Arrays put the batch last, (N, B) and (F, B), so that one philosopher of all episodes is contiguous.  A `Table` is a
-value that nothing changes.  All episodes of a table share one graph and one mode; what chance there is (who has
-priority, what is held at the start) comes with the scenario, so a table has no random numbers of its own.
+value that is never changed.  All episodes of a table share one graph and one mode; random properties (who has
+priority, what is held at the start) come with the scenario, so a table draws no random numbers.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ LIVELOCK_ROUNDS = 10
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What happened so far, per episode; every array has shape (B,) and type int32.
+    """Counts of events so far, per episode; every array has shape (B,) and type int32.
 
     Attributes:
         taken: forks taken.
         failed: attempts that changed nothing: a fork that was not free, was lost to a neighbour or was already in
             hand, and RELEASE with nothing in hand.
-        released: times somebody put something down on purpose.
+        released: number of forks that were released by an action.
         waits: deliberate waits of hungry philosophers.
         invalid: unparseable actions of hungry philosophers.
         decisions: actions that could count: those of the hungry (in sequential mode, when it is their move).
-        deadlocks: times the table stood in deadlock (at most 1 where deadlock ends the episode).
+        deadlocks: number of deadlocks (at most 1 if a deadlock ends the episode).
         stretch: steps since the last meal.
-        stretch_moves: forks taken or put down since the last meal.
+        stretch_moves: forks taken or released since the last meal.
         livelock: 1 once a stretch was a livelock.
     """
 
@@ -66,7 +66,7 @@ class Table:
     Attributes:
         graph: the seating plan of all of them.
         sequential: one philosopher moves per step.
-        deadlock_ends: deadlock ends an episode; else everybody is made to put its forks down and it goes on.
+        deadlock_ends: deadlock ends an episode; else all forks are released and the episode goes on.
         priority: (N, B) int8, a permutation of 0..N-1 per episode; 0 wins contested forks and moves first.
         eating_time: (B,) int32, steps a meal lasts after the step in which it began, at least 1.
         horizon: (B,) int32, steps (sequential: moves) of an episode, at least 1.
@@ -76,7 +76,7 @@ class Table:
         idle: (N, B) int8, own moves since something last changed for this philosopher, at most 100.
         time: (B,) int32, steps done.
         deadlock_time: (B,) int32, the value of ``time`` when deadlock was first seen; -1 if it was not.
-        counts: what happened so far.
+        counts: counts of events so far.
     """
 
     graph: Graph
@@ -111,7 +111,7 @@ class Table:
         return over | self.deadlocked if self.deadlock_ends else over
 
     def taken(self) -> Bools:
-        """Return which forks are in somebody's hand, shape (F, B)."""
+        """Return which forks are taken, shape (F, B)."""
         return forks_taken(self.graph, all_hands(self.left, self.right))
 
     def mover(self) -> Ints:

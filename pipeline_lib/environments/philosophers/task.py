@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PhilosophersTask(Task):
-    """Everybody needs two forks, and shares each with a neighbour."""
+    """Every philosopher needs two forks, and shares each with a neighbour."""
 
     settings = PhilosophersEnvironment
     problems = (ScenarioProblems,)
@@ -54,7 +54,7 @@ class PhilosophersTask(Task):
         return Philosophers(settings)
 
     def unsuitable(self, protocol: str, settings: PhilosophersEnvironment) -> str:
-        """Return why a protocol makes no sense: a single turn, no room for quotes, or nobody to read."""
+        """Return why a protocol makes no sense: a single turn, no space for quotes, or no texts to read."""
         if protocol == "naive_concatenation":
             return "it plays a single turn, but a meal needs several"
         if settings.prompt == "compact":

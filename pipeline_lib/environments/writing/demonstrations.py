@@ -5,7 +5,7 @@ to the other, at random: reinforcement learning has to find faithfulness and agr
 split may be demonstrated; the caller is responsible for that.
 
 Some demonstrations quote an earlier text, as the protocols do in which agents read each other.  There a writer keeps
-the other's tense and tells the shared fact only if the other did not.  So an untrained team can read, too.
+the other's tense and tells the shared fact only if the other did not.  So an untrained team can read too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class WritingDemonstration(Demonstration):
 
     Attributes:
         role: ``first``, ``second`` or ``single``.
-        flawed: its facts went through `FLAWS`.
+        flawed: whether its facts were changed by `FLAWS`.
     """
 
     role: str
@@ -107,12 +107,12 @@ def after_reading(observation: str, said: Sequence[tuple[str, str]], request: st
 
 
 def _shared_out(mine: Sequence[int], others: Sequence[int], rng: random.Random) -> list[int]:
-    """Return which of its facts a writer tells: those that it alone sees, and the others as chance has it."""
+    """Return which of its facts a writer tells: those that only it sees, and a random choice of the others."""
     return [number for number in mine if number not in others or rng.random() < SHARED_TOLD]
 
 
 def _told_by_single(problem: WritingProblem) -> tuple[list[int], list[int]]:
-    """Return which facts a single agent tells first and second: as a pair that agrees does."""
+    """Return the facts of the first and the second text of a single agent, divided as by a pair that agrees."""
     first, second = problem.parts
     return [number for number in first if number not in second], list(second)
 

@@ -1,4 +1,4 @@
-"""The figure that only this environment has: texts of the writers before and after training."""
+"""The figure of this environment: texts of the writers before and after training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = 300
 
 
 def texts(data: ReportData) -> list[Figure]:
-    """Show what base and selected team wrote on the first test problems; nothing where the test kept no texts."""
+    """Show the texts of base and selected team on the first test problems; nothing if the test kept no texts."""
     rows: list[list[Any]] = []
     for place, before in enumerate(data.examples.get("base", ())):
         for team, episode in (("base", before), ("selected", data.examples["selected"][place])):

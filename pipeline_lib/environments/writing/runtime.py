@@ -1,6 +1,6 @@
 """The writing environment: two texts by two agents, or both by one, are read and rewarded.
 
-Promises: no program is run, and no model is asked unless the reward has a judge; the same texts get the same reward.  A
+No program is run, and no model is used unless the reward has a judge.  The same texts get the same reward.  A
 single agent writes both texts with an empty line between them.
 """
 
@@ -39,7 +39,7 @@ _EMPTY_LINE = re.compile(r"\n[ \t]*\n\s*")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What happened in one turn: every agent's text, what each was told of it, and the reward."""
+    """One turn: every agent's text, the feedback to each agent, and the reward."""
 
     actions: tuple[str, ...]
     notes: tuple[tuple[str, ...], ...]
@@ -48,7 +48,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class WritingState:
-    """Where an episode stands: the problem, and the turns played."""
+    """The state of an episode: the problem, and the turns that were played."""
 
     problem: WritingProblem
     turns: tuple[Turn, ...] = ()
@@ -72,7 +72,7 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
         return self._agents
 
     def start(self, problem: WritingProblem, seed: int = 0) -> WritingState:
-        """Return the state before the first turn; there is no chance in this environment."""
+        """Return the state before the first turn; nothing in this environment is random."""
         return WritingState(problem)
 
     def observe(self, state: WritingState, agent: int) -> str:
@@ -84,7 +84,7 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
         return next_observation(first, last.actions[agent], last.notes[agent])
 
     def divided(self, problem: WritingProblem) -> bool:
-        """Return True if each writer is told a part of the facts; published texts are shown to every writer."""
+        """Return True if each writer is shown a part of the facts; published texts are shown to every writer."""
         return bool(problem.parts) and len(self._agents) > 1
 
     def step(
@@ -92,7 +92,7 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
     ) -> list[Outcome[WritingState]]:
         """Read and reward the texts; ``details`` holds the reward of every turn so far and the first hundred words.
 
-        Texts that the judge could not be asked about get no reward.
+        Texts without a mark because the judge did not answer get no reward.
         """
         works = [self._work(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
         if self._reward.judge is not None:
@@ -136,13 +136,13 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
 
 
 def split_texts(text: str) -> tuple[str, str]:
-    """Return the two texts of a single agent: what stands before the first empty line, and all the rest."""
+    """Return the two texts of a single agent: the part before the first empty line, and the rest."""
     parts = _EMPTY_LINE.split(text.strip(), maxsplit=1)
     return parts[0], parts[1] if len(parts) > 1 else ""
 
 
 def measure(work: Work) -> dict[str, float]:
-    """Return what is measured of two texts; see `metrics.METRICS`."""
+    """Return the metrics of two texts; see `metrics.METRICS`."""
     reading = work.reading
     levels = published_terms(work.first, work.second, CONSTANTS[work.problem.task, "paper"])
     return {

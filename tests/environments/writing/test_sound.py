@@ -43,7 +43,7 @@ def test_terms_of_a_mixed_pair_are_worked_out_by_hand():
     assert terms["coherence"] == 0.0, "no two neighbours tell"
     assert (found.reading.sentences, found.reading.inventions, found.reading.copied) == (6, 2 / 6, 2 / 6)
     assert found.reading.complete == pytest.approx(5 / 6)
-    assert found.reading.told == (len(first.split(". ")[0].split()), len(told.split()))
+    assert found.reading.useful_words == (len(first.split(". ")[0].split()), len(told.split()))
     assert found.reading.notes[0][0] == "facts told: 1 of 3"
     assert "sentences that are copied or said twice: 2" in found.reading.notes[1]
     assert "sentences that do not follow from what you saw: 1" in found.reading.notes[1]

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline_lib.environments.writing.problems.generated import generate
 from pipeline_lib.environments.writing.problems.problem import WritingProblem
-from pipeline_lib.environments.writing.problems.world import OPENINGS, TENSES, Kind, World, make_kinds
+from pipeline_lib.environments.writing.problems.world import OPENINGS, TENSES, Kind, World
 from pipeline_lib.environments.writing.problems.worlds import WORLDS
 from pipeline_lib.environments.writing.reading.reading import lengths_fit
 from pipeline_lib.environments.writing.settings import GeneratedTexts
@@ -19,15 +19,15 @@ from tests.environments.writing.help import problems, world_of
 def test_every_way_to_state_every_fact_is_read_back(name: str):
     world = WORLDS[name]
     read = 0
-    for kind in world.kinds.values():
+    for name, kind in world.kinds.items():
         for values in itertools.product(*(world.values(slot) for slot in kind.slots)):
             for template, tense in itertools.product(range(len(kind.statements)), TENSES):
                 for hero in world.values("hero")[:2]:
-                    sentence = world.state((kind.name, values), hero, template, tense)
+                    sentence = world.state((name, values), hero, template, tense)
                     for text in (sentence, f"However, {sentence}"):
                         statement = world.read(text)
                         assert statement is not None, text
-                        assert (statement.fact, statement.tense) == ((kind.name, values), tense)
+                        assert (statement.fact, statement.tense) == ((name, values), tense)
                         assert statement.hero == (hero if template == 0 else statement.hero)
                         assert statement.words == len(sentence.split())
                         read += 1
@@ -61,9 +61,9 @@ def test_words_in_two_classes_and_templates_that_look_alike_are_refused():
     with pytest.raises(ValueError, match="'one' is in two classes"):
         World(**{**parts, "words": {"a": ("one",), "b": ("one",)}}, kinds={})
     with pytest.raises(ValueError, match="look alike"):
-        World(**parts, kinds=make_kinds(Kind("k", ("a",), ("say {a}",), ()), Kind("l", ("a",), ("say {a}",), ())))
+        World(**parts, kinds={"k": Kind(("say {a}",), ()), "l": Kind(("say {a}",), ())})
     with pytest.raises(ValueError, match="'two' is a word of a template and of a class"):
-        World(**parts, kinds=make_kinds(Kind("k", ("a",), ("two {a}",), ())))
+        World(**parts, kinds={"k": Kind(("two {a}",), ())})
 
 
 @pytest.mark.parametrize("task", ["summary", "introduction"])

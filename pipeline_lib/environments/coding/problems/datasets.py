@@ -2,7 +2,7 @@
 
 Two layouts are understood, by the fields that a dataset has: HumanEval's (``prompt``, ``test``, ``entry_point`` and,
 if given, ``canonical_solution``) and MBPP's (``prompt`` or ``text``, ``code``, ``test_list`` and imports or set-up for
-the tests).  What a prompt imports or defines besides the function that is asked for belongs to the problem.  Every
+the tests).  What a prompt imports or defines besides the requested function belongs to the problem.  Every
 split that the source was published with is pooled; `problems.splitting` deals the problems out, as a file says or anew.
 """
 
@@ -104,7 +104,7 @@ def problem_of_prompt(identifier: str, source: str, prompt: str, name: str) -> t
     Args:
         identifier: the problem's id, and its family.
         source: where it comes from.
-        prompt: imports, what else the problem defines, and the function that is asked for, with or without a body.
+        prompt: imports, further definitions, and the requested function, with or without a body.
         name: that function.
 
     Raises:

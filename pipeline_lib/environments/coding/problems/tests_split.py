@@ -1,7 +1,7 @@
 """Split the tests of a dataset problem into visible ones and hidden ones, which give the reward.
 
-The unit is the case as the sandbox counts it: an ``assert`` in the syntax tree that is not constant.  Both parts keep
-all other statements, so everything that an assert needs is there; together they have all cases, each once.
+The unit is a case as the sandbox counts it: an ``assert`` in the syntax tree that is not constant.  Both parts keep all
+other statements, so that every assert has what it needs.  Every case is in exactly one of the parts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pipeline_lib.sandbox.tests_source import ALWAYS_TRUE, BadTests, count_cases
 
 
 def as_check(source: str, entry_point: str) -> str:
-    """Return tests as ``def check(candidate)``; bare asserts on ``entry_point`` are put into one.
+    """Return tests as ``def check(candidate)``; bare asserts on ``entry_point`` are put into such a function.
 
     Raises:
         ProblemsError: the source does not parse.
@@ -28,15 +28,15 @@ def as_check(source: str, entry_point: str) -> str:
 
 
 def split_tests(source: str, entry_point: str, visible: int) -> tuple[str, str]:
-    """Return the visible and the hidden tests: the first ``visible`` cases, and the rest, of which one is always left.
+    """Return the visible tests, which are the first ``visible`` cases, and the hidden ones, which are never empty.
 
     Args:
         source: defines ``check(candidate)``.
         entry_point: name of the function under test.
-        visible: how many cases may be seen; the visible tests are empty when it comes to none.
+        visible: largest number of visible cases; without any, the visible tests are empty.
 
     Raises:
-        ProblemsError: the source does not parse or holds no case.
+        ProblemsError: the source does not parse or has no case.
     """
     tree = _parse(source)
     cases = [number for number, node in enumerate(_asserts(tree)) if _is_case(node, entry_point)]
@@ -61,7 +61,7 @@ def _parse(source: str) -> ast.Module:
 
 
 def _asserts(tree: ast.AST) -> list[ast.Assert]:
-    """Return the asserts in the order in which they stand in the source."""
+    """Return the asserts in source order."""
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
     return sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
@@ -91,14 +91,14 @@ class _Without(ast.NodeTransformer):
         return ast.copy_location(ast.Pass(), node) if id(node) in self.dropped else node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
-        """Return the function without the ``pass`` that its other statements make superfluous."""
+        """Return the function without unnecessary ``pass`` statements."""
         self.generic_visit(node)
         node.body = [child for child in node.body if not isinstance(child, ast.Pass)] or [ast.Pass()]
         return node
 
 
 class _Renamed(ast.NodeTransformer):
-    """Lets tests call ``candidate`` instead of the function by its name."""
+    """Replaces the name of the tested function by ``candidate``."""
 
     def __init__(self, entry_point: str) -> None:
         self.entry_point = entry_point

@@ -12,16 +12,16 @@ from pipeline_lib.environments.writing.audit.teams import teams
 
 
 class WritingExaminer(ScriptedExaminer):
-    """Plays scripted writers and asks what those earn that tell nothing.
+    """Plays scripted writers and checks how much those earn that tell no facts.
 
-    Of an episode of several turns the first is looked at.
+    Only the first turn of an episode is used.
     """
 
     wanted, words = "coverage", "facts told"
     turns = 1
 
     def teams(self, environment: Any, problem: Any, other: Any) -> Teams:
-        """Return texts whose worth is known."""
+        """Return texts of known quality."""
         return teams(environment, problem, other)
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
@@ -30,7 +30,7 @@ class WritingExaminer(ScriptedExaminer):
 
 
 def _form(rungs: Sequence[Rung]) -> Check:
-    """Ask how much of what the best working writers earn is paid to some that tell nothing."""
+    """Check which share of the reward of the best working writers is paid to writers that tell no facts."""
     working = [rung.reward for rung in rungs if rung.role == "working"]
     degenerate = [rung for rung in rungs if rung.role == "degenerate"]
     if not working or not degenerate:

@@ -1,6 +1,6 @@
 """Scripted writers of known quality: some tell the facts of the source, most only pretend to.
 
-All of them are texts that go through `Environment.step` like any policy's actions.  The list contains what misleads the
+All texts go through `Environment.step` like the actions of a policy.  The list contains texts that mislead the
 published reward (nonsense with connectives, a copy of the other text, phrases inside words, white space), in lengths
 that it accepts: its greatest value is reached without the source.
 """
@@ -31,9 +31,9 @@ def teams(environment: Any, problem: WritingProblem, other: WritingProblem) -> T
     """Return the joint actions of all scripted writers on a problem: role and a text per agent.
 
     Args:
-        environment: shows the observations, for those who copy them.
-        problem: what is to be written about.
-        other: another problem, for those who write about the wrong one.
+        environment: gives the observations, for writers that copy them.
+        problem: the problem.
+        other: another problem, for writers that write about the wrong one.
     """
     agents = environment.agents(problem)
     state = environment.start(problem)
@@ -113,7 +113,7 @@ def _opened(problem: WritingProblem, text: str) -> str:
 
 
 def _renamed(problem: WritingProblem, other: WritingProblem, text: str) -> str:
-    """Return the same said of somebody else; of the same hero, a thing that is not there."""
+    """Return the same text about another hero; if the other problem has the same hero, about "nobody"."""
     return text.replace(problem.hero, other.hero if other.hero != problem.hero else "nobody")
 
 

@@ -1,8 +1,8 @@
 """Published texts: posts of TL;DR and abstracts of arXiv, from the hub or from a file with the published fields.
 
 TL;DR (``trl-lib/tldr``) has ``prompt``, a post with its heading; arXiv (``OpenMLRL/arXiv_abstract``) has
-``abstract_text``.  Every split that a source was published with is pooled; the problems are dealt out anew.  Both
-writers see the whole text, as published; which of them says what is asked of them in words.
+``abstract_text``.  All published splits of a source are pooled, and the problems are split again.  Both
+writers see the whole text, as published; their prompts say which part each of them writes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read_dataset(settings: PublishedTexts) -> list[tuple[WritingProblem, Row]]:
     """Return the problems of a dataset in published order with their rows, at most as many as the settings say.
 
     Raises:
-        ProblemsError: the source is not there, is empty or lacks the field, or holds no text that can be used; the
+        ProblemsError: the source does not exist, is empty, lacks the field, or has no usable text; the
             message names the row.
     """
     published, field, task = HUB[settings.kind]

@@ -4,7 +4,7 @@ A text has six facts (a post) or seven (an abstract).  Each writer of a pair is 
 together they see everything, and both see one of the facts.  They must agree on who tells that one: told by both it is
 repeated, told by neither it is missing.
 
-Splits are kept apart by family: who did what to what, the question and who was affected (posts), or method, aim,
+Splits have different families: the deed and its object, the question and who was affected (posts), or method, aim,
 problem and user (abstracts).  The combination of a test text never occurs in training, although each word does.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Facts that the first writer alone sees, that both see, that the second alone sees.
 POST_PARTS, PAPER_PARTS = (2, 1, 3), (3, 1, 3)
 
-#: The facts of a post: what was done and asked, whom it touched, and the details.
+#: The facts of a post: the deed, the question, its effect on another person, and the details.
 POST_ORDER = ("deed", "ask", "mood", "cause", "place", "month")
 
 #: The facts of an abstract in the order of an introduction: background, motivation, aim, method, implications.
@@ -68,7 +68,7 @@ def draw_problems(split: str, size: int, task: str, seed: int, rng: random.Rando
 
 
 def draw_post(rng: random.Random) -> WritingProblem:
-    """Return a post: what was done and asked, which the first writer alone sees, and what else there is to say."""
+    """Return a post: deed and question, which only the first writer sees, and the details."""
     world = WORLDS["posts"]
     facts = world.draw(POST_ORDER, rng)
     told = dict(facts)

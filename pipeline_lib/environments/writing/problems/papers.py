@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline_lib.environments.writing.problems.world import Kind, World, make_kinds
+from pipeline_lib.environments.writing.problems.world import Kind, World
 
 PAPERS = World(
     name="papers",
@@ -17,49 +17,35 @@ PAPERS = World(
         "user": ("hospitals", "farms", "schools", "ports", "banks", "cities"),
     },
     verbs={},
-    kinds=make_kinds(
-        Kind(
-            "field",
-            ("field",),
+    kinds={
+        "field": Kind(
             ("the {hero} mattered/matters in {field}", "the field was/is {field}"),
             ("long known from {field}", "used in {field}"),
         ),
-        Kind(
-            "problem",
-            ("problem",),
+        "problem": Kind(
             ("the {hero} suffered/suffers from {problem}", "the problem was/is {problem}"),
             ("limited by {problem}", "prone to {problem}"),
         ),
-        Kind(
-            "gap",
-            ("gap",),
+        "gap": Kind(
             ("work on the {hero} lacked/lacks {gap}", "past work had/has no {gap}"),
             ("{gap} are missing", "no {gap} so far"),
         ),
-        Kind(
-            "aim",
-            ("gain",),
+        "aim": Kind(
             ("the {hero} needed/needs better {gain}", "the aim was/is better {gain}"),
             ("we target {gain}", "towards {gain}"),
         ),
-        Kind(
-            "method",
-            ("method",),
+        "method": Kind(
             ("the {hero} got/gets help from a {method}", "the method was/is a {method}"),
             ("we propose a {method}", "via a {method}"),
         ),
-        Kind(
-            "data",
-            ("data",),
+        "data": Kind(
             ("the {hero} was/is tested on {data}", "the tests used/use {data}"),
             ("evaluated with {data}", "we run it on {data}"),
         ),
-        Kind(
-            "use",
-            ("user",),
+        "use": Kind(
             ("the {hero} served/serves {user}", "the result served/serves {user}"),
             ("good news for {user}", "{user} benefit"),
         ),
-    ),
+    },
     entities=frozenset({"hero"}),
 )

@@ -1,8 +1,8 @@
-"""The world of posts: somebody did something to a thing, and asks what to do now."""
+"""The world of posts: a person did something with a thing, and asks what to do now."""
 
 from __future__ import annotations
 
-from pipeline_lib.environments.writing.problems.world import Kind, World, make_kinds
+from pipeline_lib.environments.writing.problems.world import Kind, World
 
 POSTS = World(
     name="posts",
@@ -26,43 +26,31 @@ POSTS = World(
             ("repaired", "repairs", "repair"),
         ),
     },
-    kinds=make_kinds(
-        Kind(
-            "deed",
-            ("deed", "thing"),
+    kinds={
+        "deed": Kind(
             ("{hero} {deed} the {thing}", "the {thing} was/is {deed:past} by {hero}"),
             ("i {deed:past} my {thing}", "my {thing} got {deed:past}"),
         ),
-        Kind(
-            "ask",
-            ("act",),
+        "ask": Kind(
             ("{hero} asked/asks whether to {act}", "the question was/is whether to {act}"),
             ("should i {act}", "do i {act} now"),
         ),
-        Kind(
-            "cause",
-            ("cause",),
+        "cause": Kind(
             ("{hero} did/does it because of the {cause}", "the reason was/is the {cause}"),
             ("blame the {cause}", "all because of the {cause}"),
         ),
-        Kind(
-            "place",
-            ("place",),
+        "place": Kind(
             ("{hero} did/does it at the {place}", "it happened/happens at the {place}"),
             ("we met at the {place}", "down at the {place}"),
         ),
-        Kind(
-            "month",
-            ("month",),
+        "month": Kind(
             ("{hero} did/does it in {month}", "it was/is in {month}"),
             ("back in {month}", "that was {month}"),
         ),
-        Kind(
-            "mood",
-            ("other", "mood"),
+        "mood": Kind(
             ("{hero} made/makes the {other} {mood}", "it made/makes the {other} {mood}"),
             ("my {other} got {mood}", "{mood} says my {other}"),
         ),
-    ),
+    },
     entities=frozenset({"hero", "thing", "other"}),
 )

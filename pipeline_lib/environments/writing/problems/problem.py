@@ -17,7 +17,7 @@ PAIR, SINGLE = ("first", "second"), "single"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long the texts should be.
+    """Limits of the lengths of the texts.
 
     Attributes:
         first: least and greatest number of words of the first text.
@@ -41,7 +41,7 @@ class WritingProblem:
         task: ``summary`` or ``introduction``.
         observations: by role: ``first``, ``second`` and ``single``.
         text: the whole source, which no agent of a pair may have seen completely.
-        limits: how long the texts should be.
+        limits: limits of the lengths of the texts.
         world: name of the world that the text was generated in, or empty.
         hero: who or what a generated text is about.
         facts: the facts of a generated text.
@@ -64,7 +64,7 @@ class WritingProblem:
 
     @property
     def content_hash(self) -> str:
-        """Return the SHA-256 of what is asked: the task, and what each role is shown, normalised."""
+        """Return the SHA-256 of the task and of the normalised observation of each role."""
         return digest([self.task, {role: normalised_text(text) for role, text in self.observations.items()}])
 
     def to_json(self) -> dict[str, Any]:

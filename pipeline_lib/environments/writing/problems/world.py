@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 #: A kind of fact and its values.
 Fact = tuple[str, tuple[str, ...]]
@@ -36,34 +37,35 @@ _OPENING = re.compile(rf"(?:{'|'.join(OPENINGS)}), ", re.IGNORECASE)
 _SLOT = re.compile(r"{(\w+)}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Kind:
     """A kind of fact.
 
     Attributes:
-        name: what it is called.
-        slots: the classes of its values.
         statements: templates; ``{hero}`` is who or what the text is about, ``{deed}`` a verb in the sentence's tense,
             ``{deed:past}`` one in the past, ``was/is`` a word of either tense.
         source: templates in the voice of the source.
     """
 
-    name: str
-    slots: tuple[str, ...]
     statements: tuple[str, ...]
     source: tuple[str, ...]
+
+    @cached_property
+    def slots(self) -> tuple[str, ...]:
+        """Return the classes of its values, in the order of the first template."""
+        return tuple(slot for slot in _SLOT.findall(self.statements[0]) if slot != "hero")
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a sentence states.
+    """The statement of a sentence.
 
     Attributes:
         fact: the fact.
-        hero: who or what it is said of, or empty where the sentence does not say.
+        hero: its subject; empty if the sentence does not name it.
         tense: ``past`` or ``present``.
         entities: the entities that it names.
-        words: how many words it takes, without an opening connective.
+        words: number of words, without an opening connective.
     """
 
     fact: Fact
@@ -82,7 +84,7 @@ class World:
         words: the values of each class but verbs.
         verbs: past, present and plain form of each verb, by class; the plain form is the value.
         kinds: the kinds of facts by name.
-        entities: the classes of words whose sharing joins two sentences.
+        entities: the classes of words that join two sentences if both contain the same one.
     """
 
     name: str
@@ -103,11 +105,11 @@ class World:
                 self._forms[name, plain] = (past, present, plain)
                 self._enter(past, f"{name}:past", plain)
                 self._enter(present, f"{name}:present", plain)
-        for kind in self.kinds.values():
+        for kind_name, kind in self.kinds.items():
             for template in kind.statements:
                 for number, tense in enumerate(TENSES):
                     skeleton = tuple(self._skeleton_word(word, number) for word in template.split())
-                    if self._skeletons.setdefault(skeleton, (kind.name, tense)) != (kind.name, tense):
+                    if self._skeletons.setdefault(skeleton, (kind_name, tense)) != (kind_name, tense):
                         raise ValueError(f"world {self.name}: two templates look alike: {' '.join(skeleton)}")
 
     def values(self, slot: str) -> tuple[str, ...]:
@@ -201,8 +203,3 @@ class World:
 def _of_tense(word: str, tense: int) -> str:
     """Return the word of a pair ``was/is`` that belongs to a tense."""
     return word.split("/")[tense] if "/" in word else word
-
-
-def make_kinds(*kinds: Kind) -> dict[str, Kind]:
-    """Return kinds by name."""
-    return {kind.name: kind for kind in kinds}

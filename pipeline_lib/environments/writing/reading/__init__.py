@@ -1,1 +1,1 @@
-"""What two texts say of their source: exactly for generated sources, by words for published ones."""
+"""How two texts are compared with their source: exactly for generated sources, by words for published ones."""

@@ -1,4 +1,4 @@
-"""Read texts about a generated source: every sentence states a fact of the source, another one, or nothing."""
+"""Reads texts about a generated source: every sentence states a fact of the source, another fact, or none."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def _is_copy(sentence: str, source: str) -> bool:
 
 
 def read_exactly(problem: WritingProblem, first: str, second: str) -> Reading:
-    """Return what two texts tell of a generated source."""
+    """Return the analysis of two texts about a generated source."""
     facts = frozenset(problem.facts)
     styles: dict[str, set[object]] = {tense: set() for tense in TENSES}
     told_before: set[object] = set()
     unsupported = repeated = copied = incomplete = links = sentences = 0
-    words, told = [0, 0], [0, 0]
+    words, useful = [0, 0], [0, 0]
     notes = length_notes((len(first.split()), len(second.split())), problem.limits)
     for number, text in enumerate((first, second)):
         own: set[object] = set()
@@ -66,7 +66,7 @@ def read_exactly(problem: WritingProblem, first: str, second: str) -> Reading:
             else:
                 own.add(statement.fact)
                 styles[statement.tense].add(statement.fact)
-                told[number] += statement.words
+                useful[number] += statement.words
                 if statement.fact in told_before:
                     repeated += 1
                 else:
@@ -88,7 +88,7 @@ def read_exactly(problem: WritingProblem, first: str, second: str) -> Reading:
         repeated=repeated / count,
         style=max(map(len, styles.values())) / count,
         links=min(1.0, links / (count - 2)),
-        told=(told[0], told[1]),
+        useful_words=(useful[0], useful[1]),
         words=(words[0], words[1]),
         sentences=sentences,
         inventions=(unsupported - copied) / sentences if sentences else 0.0,

@@ -3,7 +3,7 @@
 The facts of a source are its most frequent words, without stopwords and suffixes.  A sentence follows from the source
 to the degree that its own content words occur there and that its share of function words is that of English; it is a
 copy if eight words in a row are the source's.  This is an approximation: it detects inventions, lists of keywords,
-copies and repetitions, but not a false claim made of true words.  Only generated sources are read exactly (`exact`).
+copies and repetitions, but not a false claim in words of the source.  Generated sources are read exactly (`exact`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ OLD = 0.8
 
 
 def read_by_words(problem: WritingProblem, first: str, second: str) -> Reading:
-    """Return what two texts tell of a published source."""
+    """Return the analysis of two texts about a published source."""
     known, facts, runs = _source(problem.text)
     told_words: dict[str, float] = {}
     unsupported = 0.0
     repeated = copied = links = sentences = complete = 0
-    told, words = [0.0, 0.0], [0, 0]
+    useful, words = [0.0, 0.0], [0, 0]
     notes = length_notes((len(first.split()), len(second.split())), problem.limits)
     everything: set[str] = set()
     for number, text in enumerate((first, second)):
@@ -60,7 +60,7 @@ def read_by_words(problem: WritingProblem, first: str, second: str) -> Reading:
                 continue
             follows = min(1.0, small / SMALL) * len(content & known) / len(content) if whole else 0.0
             wrong += 1.0 - follows
-            told[number] += follows * len(sentence.split())
+            useful[number] += follows * len(sentence.split())
             links += follows >= 0.5 and not previous.isdisjoint(content)
             previous = content if follows >= 0.5 else frozenset()
             for word in content & facts:
@@ -80,7 +80,7 @@ def read_by_words(problem: WritingProblem, first: str, second: str) -> Reading:
         repeated=repeated / SENTENCES,
         style=coverage * _likeness(first, second),
         links=min(1.0, links / (SENTENCES - 2)),
-        told=(round(told[0]), round(told[1])),
+        useful_words=(round(useful[0]), round(useful[1])),
         words=(words[0], words[1]),
         sentences=sentences,
         inventions=(unsupported - copied) / sentences if sentences else 0.0,

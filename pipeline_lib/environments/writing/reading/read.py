@@ -9,5 +9,5 @@ from pipeline_lib.environments.writing.reading.reading import Reading
 
 
 def read(problem: WritingProblem, first: str, second: str) -> Reading:
-    """Return what two texts tell of the problem's source."""
+    """Return the analysis of two texts about the problem's source."""
     return (read_exactly if problem.world else read_by_words)(problem, first, second)

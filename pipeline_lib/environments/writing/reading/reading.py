@@ -9,7 +9,7 @@ from pipeline_lib.environments.writing.problems.problem import Limits
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What two texts tell of their source.
+    """The analysis of two texts about their source.
 
     A sentence *tells* if it is complete, follows from the source, is no copy of it, and does not repeat its own text.
     Values counted in facts are relative to the number of facts in the source, so none of them rises if a text contains
@@ -17,12 +17,12 @@ class Reading:
 
     Attributes:
         coverage: share of the facts that are told, in [0, 1].
-        unsupported: sentences that state nothing of the source, copies of it among them, relative to the facts.
-        repeated: sentences that say again what either text has said, relative to the facts.
+        unsupported: sentences that state no fact of the source, including copies of it, relative to the facts.
+        repeated: sentences that repeat a statement of either text, relative to the facts.
         style: share of the facts that are told in the prevailing style of both texts together, in [0, 1].
-        links: share of the possible joints between neighbouring sentences that tell what no text before has told and
+        links: share of the possible joints between neighbouring sentences that tell a new fact and
             share an entity, in [0, 1].
-        told: words of each text in sentences that tell.
+        useful_words: words of each text in sentences that state a fact of the source, each fact once.
         words: all words of each text.
         sentences: number of sentences of both texts.
         inventions: share of the sentences that do not follow from the source and are no copies.
@@ -36,7 +36,7 @@ class Reading:
     repeated: float
     style: float
     links: float
-    told: tuple[int, int]
+    useful_words: tuple[int, int]
     words: tuple[int, int]
     sentences: int
     inventions: float
@@ -45,30 +45,30 @@ class Reading:
     notes: tuple[tuple[str, ...], tuple[str, ...]]
 
 
-def length_share(told: int, words: int, limits: tuple[int, int]) -> float:
+def length_share(useful: int, words: int, limits: tuple[int, int]) -> float:
     """Return how well a length fits, in [0, 1].
 
-    ``min(1, told / least) * max(0, 1 - max(0, words - greatest) / greatest)``: only words that tell make a text long
+    ``min(1, useful / least) * max(0, 1 - max(0, words - greatest) / greatest)``: only words that tell make a text long
     enough, every word makes it too long.
     """
     least, greatest = limits
-    return min(1.0, told / least) * max(0.0, 1.0 - max(0, words - greatest) / greatest)
+    return min(1.0, useful / least) * max(0.0, 1.0 - max(0, words - greatest) / greatest)
 
 
-def ratio_share(told: tuple[int, int], words: tuple[int, int], limits: tuple[float, float]) -> float:
+def ratio_share(useful: tuple[int, int], words: tuple[int, int], limits: tuple[float, float]) -> float:
     """Return how well the second length fits the first, in [0, 1].
 
-    The second text is long enough by the words of it that tell, for all words of the first; it is too long by all of
-    its words, for those of the first that tell.  So a word that tells nothing can only do harm.
+    Its useful words, relative to all words of the first text, make the second text long enough.  All of
+    its words, relative to the useful words of the first, make it too long.  So useless words never help.
     """
     least, greatest = limits
-    if not words[0] or not told[0]:
+    if not words[0] or not useful[0]:
         return 0.0
-    return min(1.0, told[1] / words[0] / least) * max(0.0, 1.0 - max(0.0, words[1] / told[0] / greatest - 1.0))
+    return min(1.0, useful[1] / words[0] / least) * max(0.0, 1.0 - max(0.0, words[1] / useful[0] / greatest - 1.0))
 
 
 def lengths_fit(words: tuple[int, int], limits: Limits) -> bool:
-    """Return whether both texts have as many words as they should, and the second so many for one of the first."""
+    """Return whether the lengths of both texts and their ratio are within the limits."""
     (a, b), (c, d), (e, f) = limits.first, limits.second, limits.ratio
     return a <= words[0] <= b and c <= words[1] <= d and e <= words[1] / words[0] <= f
 

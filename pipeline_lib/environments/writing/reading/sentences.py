@@ -1,7 +1,7 @@
 """Cuts a text into sentences.
 
 A sentence ends with ``.``, ``!`` or ``?`` (and closing quotes or brackets) before white space, unless a short form such
-as "Dr." ends there, or an initial other than "I".  What is left over at the end without such a mark is a sentence too,
+as "Dr." ends there, or an initial other than "I".  The rest of the text after the last mark is a sentence too,
 an incomplete one.
 """
 

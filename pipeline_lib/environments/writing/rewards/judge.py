@@ -1,7 +1,7 @@
 """A judge: a model on a server with an OpenAI-compatible API that marks how well two texts tell their source.
 
-Promises: the same texts about the same source get the same mark, which is requested once and kept; a missing mark is
-None, never 0; nothing is sent anywhere but to the server in the settings.  Does not promise that the mark is deserved:
+The same texts about the same source get the same mark, which is requested once and kept.  A missing mark is
+None, never 0.  Nothing is sent to any other server than that of the settings.  The mark may be undeserved:
 texts can influence a judge, and the properties of the other terms of the sound reward do not hold for it.
 """
 
@@ -46,7 +46,7 @@ class Judge:
     """Asks a server for marks, several at a time."""
 
     def __init__(self, settings: JudgeModel) -> None:
-        """Read the marks that are kept; the server is asked nothing yet.
+        """Read the marks that are kept; nothing is requested yet.
 
         Raises:
             ValueError: the environment variable that should hold the key is not set.
@@ -99,7 +99,7 @@ def _read_mark(answer: Any) -> float:
 
 
 class _Marks:
-    """Marks by question; in a folder a line each, appended as it arrives, so that a killed run asks for none twice."""
+    """Marks by question; with a folder, each is appended to a file, so that a killed run requests none twice."""
 
     def __init__(self, folder: Path | None) -> None:
         self.known: dict[str, float] = {}

@@ -17,7 +17,7 @@ def make_reward(settings: WritingReward) -> Reward:
     """Return the reward that the settings describe.
 
     Raises:
-        ValueError: a class of one's own cannot be made, or its bounds are no interval.
+        ValueError: a custom class cannot be made, or its bounds are not an interval.
     """
     if settings.kind == "sound":
         return SoundReward(settings)

@@ -45,7 +45,7 @@ class Reward(ABC):
 
     @abstractmethod
     def terms(self, work: Work) -> dict[str, float]:
-        """Return every term by name, the ones that are 0 included; the reward is their sum."""
+        """Return every term by name, including those that are 0; the reward is their sum."""
 
 
 def total(terms: Mapping[str, float]) -> float:

@@ -1,6 +1,6 @@
 """The sound reward: it pays for facts of the source that are told, minus penalties for everything else.
 
-Words that tell nothing earn nothing.  Only words that tell facts count towards the minimum length, all words count
+Useless words earn nothing.  Only words of sentences that tell facts count towards the minimum length, all words
 towards the maximum; style and coherence count facts told, not shares of the text; white space is ignored; and all form
 terms shrink with every sentence that tells nothing.  So for texts about a generated source, and with the default
 weights, adding a connective, a copied sentence or white space does not raise the reward.  Removing a fact does not
@@ -50,9 +50,9 @@ class SoundReward(Reward):
         """Return the terms; see the class."""
         weights, reading, limits = self._weights, work.reading, work.problem.limits
         lengths = (
-            length_share(reading.told[0], reading.words[0], limits.first)
-            + length_share(reading.told[1], reading.words[1], limits.second)
-            + ratio_share(reading.told, reading.words, limits.ratio)
+            length_share(reading.useful_words[0], reading.words[0], limits.first)
+            + length_share(reading.useful_words[1], reading.words[1], limits.second)
+            + ratio_share(reading.useful_words, reading.words, limits.ratio)
         ) / 3
         unsupported = min(1.0, reading.unsupported)
         faults = min(1.0, reading.unsupported + reading.repeated * weights.repeats / weights.inventions)

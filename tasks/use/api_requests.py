@@ -1,0 +1,188 @@
+"""Reads requests in the form of OpenAI's API; requests with unknown fields are refused."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from pipeline_lib.play import Player
+from pipeline_lib.rollouts.engine import Sampling
+from tasks.use.local_server import RefusedError
+from tasks.use.queueing import Answer, Question
+
+TEAM_MODEL = "team"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a request.
+
+    Attributes:
+        max_tokens: largest number of tokens of one action.
+        body_kb: largest body, kibibytes.
+        answers: largest number of answers.
+    """
+
+    max_tokens: int
+    body_kb: int = 256
+    answers: int = 16
+
+
+def _encodable(text: str) -> str:
+    text.encode()  # a lone surrogate, which JSON can escape, raises a ValueError
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class StreamOptions(_Strict):
+    """Options of a stream."""
+
+    include_usage: bool = False
+
+
+class CompletionRequest(_Strict):
+    """The common fields of both kinds of requests."""
+
+    model: str
+    max_tokens: int | None = Field(None, ge=1)
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, gt=0, le=1)
+    seed: int | None = None
+    n: int = Field(1, ge=1)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+
+
+class Message(_Strict):
+    """One message of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: Text
+
+
+class ChatRequest(CompletionRequest):
+    """Body of ``/v1/chat/completions``."""
+
+    messages: Annotated[list[Message], Field(min_length=1)]
+    max_completion_tokens: int | None = Field(None, ge=1)
+
+
+class TextRequest(CompletionRequest):
+    """Body of ``/v1/completions``."""
+
+    prompt: Text
+
+
+class RequestReader:
+    """Converts requests to questions.
+
+    Args:
+        player: the team, for prompts and defaults.
+        agents: the names of the agents, which are the names of models.
+        read_problem: makes a problem from a client's text; raises ValueError if the text is no problem.
+        limits: the limits of a request.
+    """
+
+    def __init__(
+        self, player: Player, agents: Sequence[str], read_problem: Callable[[str], Any], limits: Limits
+    ) -> None:
+        self._player, self._read_problem, self._limits = player, read_problem, limits
+        self.models = [TEAM_MODEL, *(name for name in agents if name != TEAM_MODEL)]
+
+    def chat(self, request: ChatRequest) -> Question:
+        """Return the question of a request to ``/v1/chat/completions``.
+
+        Raises:
+            RefusedError: it cannot be answered.
+        """
+        if request.max_tokens is not None and request.max_completion_tokens is not None:
+            raise RefusedError(400, "give max_completion_tokens or max_tokens, not both", "max_tokens")
+        most = request.max_completion_tokens or request.max_tokens
+        if request.model == TEAM_MODEL:
+            return self._team_question(request, most)
+        policy = self._policy(request.model)
+        if policy.chat:
+            turns = [message.model_dump() for message in request.messages]
+            encoded: Any = policy.tokenizer.apply_chat_template(
+                turns, add_generation_prompt=True, return_dict=True, enable_thinking=False
+            )
+            return self._agent_question(request, tuple(int(i) for i in encoded["input_ids"]), most)
+        if [message.role for message in request.messages] != ["user"]:
+            raise RefusedError(400, f"{request.model} has no chat template: send one user message", "messages")
+        return self._agent_question(request, policy.encode(request.messages[0].content), most)
+
+    def text(self, request: TextRequest) -> Question:
+        """Return the question of a request to ``/v1/completions``; raises as `chat`."""
+        if request.model == TEAM_MODEL:
+            raise RefusedError(400, "the team answers /v1/chat/completions only", "model")
+        policy = self._policy(request.model)
+        ids = policy.tokenizer(request.prompt)["input_ids"]
+        return self._agent_question(request, tuple(int(i) for i in ids), request.max_tokens)
+
+    def _policy(self, name: str) -> Any:
+        if name not in self.models:
+            raise RefusedError(404, f"there is no model {name!r}; there are {', '.join(self.models)}", "model")
+        return self._player.team.policy_of(name)
+
+    def _team_question(self, request: ChatRequest, most: int | None) -> Question:
+        if [message.role for message in request.messages] != ["user"]:
+            raise RefusedError(400, "the team is sent one user message, the problem", "messages")
+        if request.n != 1:
+            raise RefusedError(400, "the team gives one answer a request; send several requests", "n")
+        try:
+            problem = self._read_problem(request.messages[0].content)
+            environment, team = self._player.environment, self._player.team
+            state = environment.start(problem)
+            for number, agent in enumerate(environment.agents(problem)):
+                if team.uses.get(agent, "team") not in team.policies:
+                    raise ValueError(f"the problem has an agent {agent!r}, which the team does not have")
+                policy = team.policy_of(agent)
+                self._check_length(policy, len(policy.encode(environment.observe(state, number))))
+        except ValueError as error:
+            raise RefusedError(400, str(error), "messages") from None
+        return Question(self._sampling(request, most), _seed(request), _nobody, problem=problem)
+
+    def _agent_question(self, request: CompletionRequest, prompt: tuple[int, ...], most: int | None) -> Question:
+        if request.n > self._limits.answers:
+            raise RefusedError(400, f"n is {request.n}, the limit {self._limits.answers}", "n")
+        self._check_length(self._policy(request.model), len(prompt))
+        sampling = self._sampling(request, most)
+        return Question(sampling, _seed(request), _nobody, agent=request.model, prompt=prompt, n=request.n)
+
+    def _check_length(self, policy: Any, tokens: int) -> None:
+        if not 0 < tokens < (policy.context or tokens + 1):
+            raise RefusedError(
+                400, f"the prompt has {tokens} tokens; {policy.context} hold prompt and answer", "messages"
+            )
+
+    def _sampling(self, request: CompletionRequest, most: int | None) -> Sampling:
+        if request.stream_options is not None and not request.stream:
+            raise RefusedError(400, "stream_options needs stream", "stream_options")
+        if most is not None and most > self._limits.max_tokens:
+            raise RefusedError(400, f"max_tokens is {most}, the limit {self._limits.max_tokens}", "max_tokens")
+        own = self._player.sampling
+        return replace(
+            own,
+            max_new_tokens=own.max_new_tokens if most is None else most,
+            temperature=own.temperature if request.temperature is None else request.temperature,
+            temperatures=own.temperatures if request.temperature is None else (),
+            top_p=own.top_p if request.top_p is None else request.top_p,
+        )
+
+
+def _seed(request: CompletionRequest) -> int:
+    return secrets.randbits(62) if request.seed is None else request.seed
+
+
+def _nobody(found: Answer | BaseException) -> None:
+    """Do nothing; `endpoint` replaces this callback."""
