@@ -46,6 +46,7 @@ def over_checkpoints(data: ReportData) -> Figure | None:
                 axes.plot(list(by_step), own, color=colour, linewidth=0.7, alpha=0.5)
         percent(axes.yaxis)
         axes.set_ylim(-0.02, 1.02)
+        axes.locator_params(axis="x", integer=True)
         axes.set_xlabel("training step of the checkpoint")
         axes.set_ylabel("share of episodes")
         canvas.legend(loc="outside upper left", ncols=2 if narrow else 4)
