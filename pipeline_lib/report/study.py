@@ -29,6 +29,7 @@ Rows = Sequence[Mapping[str, float]]
 COSTS = {
     "updates": ("updates", lambda row: 1.0),
     "tokens": ("sampled tokens", lambda row: row["actions/tokens"]),
+    "executions": ("executed joint actions", lambda row: row["executions/count"]),
     "seconds": ("seconds of training", lambda row: row["time/step_s"]),
 }
 

@@ -56,6 +56,7 @@ def test_a_study_runs_each_cell_once_and_compares_them(tmp_path: Path) -> None:
     assert "train.learning_rate" not in runs["rates-usual"].data.tags["changes"]
     page = (project / "studies/rates/index.html").read_text()
     assert "Does a larger learning rate teach more?" in page and 'src="' not in page and "<script" not in page
+    assert all(f"Learning, by {cost}" in page for cost in ("updates", "sampled tokens", "executed joint actions"))
     rates = {
         name: yaml.safe_load(call(project, "git", "show", f"{ref}:params.yaml"))["train"].get("learning_rate")
         for ref in experiments
