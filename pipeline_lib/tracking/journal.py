@@ -203,7 +203,9 @@ class Journal:
         if not self._warned:
             self._warned = True
             log.warning(
-                "tracking: cannot reach the server (%s); the run goes on, metrics wait in %s", reason, self._folder
+                "tracking: cannot reach the server (%s); the run goes on, metrics wait in %s",
+                reason.partition(" with exception ")[0],  # all that follows are classes of urllib3
+                self._folder,
             )
 
 

@@ -40,6 +40,7 @@ def test_metrics_models_and_artifacts_over_http_survive_a_restart(
         run.checkpoint(checkpoint)
         assert not tracking.flush(60)
         assert caplog.text.count("cannot reach the server") == 1
+        assert "Retrying" not in caplog.text and "HTTPConnectionPool" not in caplog.text
         port = int(server.url.rpartition(":")[2])
         server = start(home, monkeypatch, port)
         assert server.url.endswith(str(port))
