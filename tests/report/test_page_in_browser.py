@@ -43,7 +43,7 @@ def test_nothing_overflows_in_a_real_browser(width: int, folder: Path, built: tu
             "return [...document.querySelectorAll('figure svg')].filter(s => s.getBoundingClientRect().width > 0)"
             ".map(s => [s.getBoundingClientRect().width, s.parentElement.className])"
         )
-        assert len(shown) == 10
+        assert len(shown) == built[1].tags["figure"] >= 10
         assert {name for _, name in shown} == {"narrow" if width < 640 else "wide"}
         assert all(0.8 * min(width, 760) < size <= width for size, _ in shown)
         cut = browser.execute_script(
