@@ -8,6 +8,7 @@ symposium compare --experiment philosophers
 import argparse
 from pathlib import Path
 
+from pipeline_lib.report.text import count
 from pipeline_lib.settings.environment import DEFAULT
 from tasks.runtime.arguments import program_parser
 from tasks.runtime.exit_status import explained
@@ -28,8 +29,8 @@ def main() -> None:
     """Write the page, or say what is missing."""
     with explained():
         asked = parser().parse_args()
-        count = compare_runs(places().tracking, asked.experiment, asked.runs, asked.output)
-        print(f"{count} runs compared: {asked.output}")
+        number = compare_runs(places().tracking, asked.experiment, asked.runs, asked.output)
+        print(f"{count(number, 'run')} compared: {asked.output}")
 
 
 if __name__ == "__main__":

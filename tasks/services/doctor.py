@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline_lib.settings.rollouts import VllmRollouts
 from tasks.services.process_environment import places, server_url
 
 OK, MISSING, OPTIONAL = "ok", "missing", "optional"
@@ -126,7 +127,20 @@ def _gpu(project: Path) -> Finding:
 
 
 def _vllm(project: Path) -> Finding:
-    return _package("vLLM", "vllm", "only `rollouts.kind: vllm` needs it")
+    """Look in this environment, then in the one that `rollouts.python` names if nothing else is set."""
+    here = _package("vLLM", "vllm", "")
+    if here.status == OK:
+        return here
+    python = VllmRollouts.model_fields["python"].default
+    version = _said(str(project / python), "-c", "import importlib.metadata as m; print(m.version('vllm'))")
+    if version:
+        return Finding("vLLM", OK, f"{version}, in {Path(python).parent.parent}")
+    return Finding(
+        "vLLM",
+        OPTIONAL,
+        "not installed; only `rollouts.kind: vllm` needs it: install vllm in an environment of its own, and name its "
+        f"interpreter in rollouts.python (default {python})",
+    )
 
 
 def _ray(project: Path) -> Finding:

@@ -37,3 +37,15 @@ def test_a_project_with_git_and_dvc_is_whole(tmp_path: Path) -> None:
     (tmp_path / "dvc.yaml").touch()
     found = {finding.name: finding for finding in examine(tmp_path)}
     assert found["git"].status == found["project"].status == OK
+
+
+def test_vllm_is_found_in_an_environment_of_its_own(tmp_path: Path) -> None:
+    def told() -> doctor.Finding:
+        return {finding.name: finding for finding in examine(tmp_path)}["vLLM"]
+
+    assert told().status == OPTIONAL and "name its interpreter in rollouts.python" in told().text
+    python = tmp_path / ".venv-vllm/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho 0.99\n")
+    python.chmod(0o755)
+    assert (told().status, told().text) == (OK, "0.99, in .venv-vllm")
