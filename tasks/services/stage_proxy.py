@@ -25,7 +25,7 @@ ITSELF = "loads the libraries itself"
 
 # Variables that the libraries do not read when they are imported: our own, DVC's and the shell's, and those that our
 # tracking sets while a chain runs.
-_HARMLESS = ("SYMPOSIUM_", "DVC_", "MLFLOW_HTTP_REQUEST_", "MLFLOW_TRACKING_URI")
+_HARMLESS = ("SYMPOSIUM_", "DVC_", "MLFLOW_HTTP_REQUEST_", "MLFLOW_SUPPRESS_", "MLFLOW_TRACKING_URI")
 _SHELL = {"PATH", "PWD", "OLDPWD", "SHLVL", "_"}
 _LENGTH = struct.Struct("!I")
 _FORWARDED = (signal.SIGINT, signal.SIGTERM)
