@@ -2,7 +2,8 @@
 
 import pytest
 
-from pipeline_lib.environments.coding.schemes import CONVENTIONS, SCHEMES, convention, schemes
+from pipeline_lib.environments.coding.conventions import CONVENTIONS, convention
+from pipeline_lib.environments.coding.schemes import SCHEMES, schemes
 
 AUX = "def aux(x):\n    return x * 2\n\n"
 

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.environment_api.exhibit import Check, Exhibit
+from pipeline_lib.environments.coding.conventions import convention
 from pipeline_lib.environments.coding.feedback import next_observation, notes_for, one_line
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.program import HELPER, Program, build_program
 from pipeline_lib.environments.coding.rewards import Facts, make_reward, total
-from pipeline_lib.environments.coding.schemes import convention, schemes
+from pipeline_lib.environments.coding.schemes import schemes
 from pipeline_lib.sandbox import Executor, Job, Status, Verdict
 
 if TYPE_CHECKING:
