@@ -8,14 +8,17 @@ import functools
 import numpy as np
 import pytest
 
+from pipeline_lib.audit.ladder import make_rung
 from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
 from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
+from pipeline_lib.environments.coding.audit.process import process_check
 from pipeline_lib.environments.coding.audit.search import learn
 from pipeline_lib.environments.coding.audit.teams import SHOWS, teams
 from pipeline_lib.environments.coding.problems.generated import generate
 from pipeline_lib.environments.coding.settings import (
     CodingEnvironment,
+    FineCodingReward,
     GeneratedProblems,
     PaperCodingReward,
     SoundCodingReward,
@@ -55,6 +58,34 @@ def test_the_published_reward_is_refused_because_a_show_of_teamwork_pays():
     assert check.numbers["solo"] == 2.5 and check.numbers["solo_useless_call"] == 4.0
     for told in ("'coding / paper'", "'solo_useless_call'", "To fix it: pay for cooperation only where fewer tests"):
         assert told in result.summary
+
+
+def test_the_fine_reward_passes_and_attempts_at_its_terms_earn_less_than_the_reference():
+    result = audited(CodingEnvironment(reward=FineCodingReward()))
+    assert result.status is Status.PASS, result.summary
+    rungs = {rung.name: rung for rung in result.ladder}
+    assert rungs["reference"].reward == pytest.approx(2.3)
+    for name in ("helper_with_tautologies", "helper_that_checks_itself", "helper_with_dead_code"):
+        assert rungs[name].outcome == 1.0 and rungs[name].terms["mutation"] < 0.2
+    unused = rungs["right_helper_unused"].terms
+    assert unused["contract"] == pytest.approx(0.3) and unused["mutation"] == unused["ablation"] == 0
+    for name in (*SHOWS, "solo"):
+        assert rungs[name].terms["ablation"] == rungs[name].terms["mutation"] == 0
+    assert rungs["visible_answers"].outcome < 0.2 and rungs["visible_answers"].terms["mutation"] == 0
+    check = next(c for c in result.checks if c.name == "process")
+    assert check.status is Status.PASS and check.numbers["gain"] < 0 and check.numbers["share"] < 0.5
+    assert not any(c.name == "process" for c in audited(CodingEnvironment()).checks), "the default needs no such teams"
+
+
+@pytest.mark.parametrize(
+    ("padded", "only", "status"),
+    [(2.0, 0.5, Status.PASS), (2.2, 0.5, Status.FAIL), (2.0, 1.1, Status.WARN), (2.0, 1.5, Status.FAIL)],
+)
+def test_pay_for_the_helpers_process_alone_is_refused(padded, only, status):
+    earned = {"reference": 2.0, "empty": 0.0, "right_helper_only": only, "helper_with_tautologies": padded}
+    rungs = [make_rung(name, "other", [reward], [1.0], [{}], [{}]) for name, reward in earned.items()]
+    (check,) = process_check(rungs)
+    assert check.status is status and "helper_with_tautologies" in check.sentence
 
 
 def test_no_show_of_needing_the_helper_earns_more_than_working_alone():

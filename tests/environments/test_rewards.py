@@ -6,7 +6,12 @@ import pytest
 
 from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.environments.coding.rewards import Facts, PaperReward, Reward, SoundReward, Team, make_reward, total
-from pipeline_lib.environments.coding.settings import CodingEnvironment, PaperCodingReward, SoundCodingReward
+from pipeline_lib.environments.coding.settings import (
+    CodingEnvironment,
+    FineCodingReward,
+    PaperCodingReward,
+    SoundCodingReward,
+)
 from pipeline_lib.environments.coding.task import CodingTask
 from pipeline_lib.settings.environment import CustomReward
 
@@ -75,15 +80,17 @@ def test_published_maxima():
     assert total(PaperReward("single").terms(solo)) == pytest.approx(2.1)
 
 
-@pytest.mark.parametrize("kind", ["sound", "paper"])
+@pytest.mark.parametrize("settings", [SoundCodingReward(), FineCodingReward(), PaperCodingReward()])
 @pytest.mark.parametrize("team", ["pair", "single"])
-def test_bounds_are_exact(kind, team):
-    reward = make_reward(SoundCodingReward() if kind == "sound" else PaperCodingReward(), team)
+def test_bounds_are_exact(settings, team):
+    reward = make_reward(settings, team)
     found = set()
     texts = (AUX, "", "def aux(x:", USES, WRAPS, IGNORES, ALONE, NO_VALUE, BROKEN, "print(1)")
     for helper, main, passed, needs in itertools.product(texts, texts, (0.0, 0.5, 1.0), (False, True)):
         program = build_program((helper, main) if team == "pair" else (main,), "main")
-        found.add(total(reward.terms(Facts(program, passed, needs_helper=needs and bool(program.ablated)))))
+        needed = needs and bool(program.ablated)
+        more = (passed * needed, passed, float(program.roles[0].defined), float(needed))
+        found.add(total(reward.terms(Facts(program, passed, 0.0, needed, *more))))
     assert (min(found), max(found)) == reward.bounds
 
 
@@ -158,12 +165,14 @@ def test_mistakes_in_a_reward_of_ones_own_are_answered_in_words(settings, words)
         make_reward(settings, "pair")
 
 
-@pytest.mark.parametrize("settings", [SoundCodingReward(), PaperCodingReward()])
+@pytest.mark.parametrize("settings", [SoundCodingReward(), FineCodingReward(), PaperCodingReward()])
 def test_the_terms_said_to_be_a_teams_alone_are_those_that_a_single_agent_never_earns(settings):
     alone, pair = make_reward(settings, "single"), make_reward(settings, "pair")
-    known = [facts(*parts, 1.0, needs_helper=True) for parts in itertools.product((AUX, ""), (USES, WRAPS, ALONE))]
+    all_done = {"needs_helper": True, "helper_adds": 1.0, "passed_weighted": 1.0, "contract": 1.0, "killed": 1.0}
+    known = [facts(*parts, 1.0, **all_done) for parts in itertools.product((AUX, ""), (USES, WRAPS, ALONE))]
     never = {name for name in pair.terms(known[0]) if not any(alone.terms(fact)[name] for fact in known)}
     task = CodingTask()
-    assert set(task.team_terms(CodingEnvironment(reward=settings))) == never == {"cooperation"}
+    assert set(task.team_terms(CodingEnvironment(reward=settings))) == never
+    assert never == ({"contract", "mutation", "ablation"} if settings.kind == "fine" else {"cooperation"})
     assert not task.team_terms(CodingEnvironment(reward=settings, team="single"))
     assert set(task.terms(CodingEnvironment(reward=settings))) == set(pair.terms(known[0]))

@@ -30,4 +30,21 @@ METRICS = {
     "syntax": behaviour(
         "programs that parse", "everything that the agents wrote is valid Python", over_checkpoints=True
     ),
+    # Measured only if the reward uses them.
+    "tests_weighted": behaviour(
+        "hidden tests passed, by difficulty",
+        "share of the problem's hidden tests that the joint program passes, where harder tests count more",
+    ),
+    "contract_met": behaviour("helper's contract met", "share of the tests of the helper alone that the helper passes"),
+    "mutants_noticed": behaviour(
+        "helper's mutants noticed",
+        "share of the small changes of the helper that hidden tests notice; 0 if the program does not need its helper",
+    ),
+    "helper_adds": behaviour(
+        "tests passed by the helper's work",
+        "share of the hidden tests that are passed with the helper and not without it",
+    ),
+    "programs": Metric(
+        "programs run", "programs that were run to judge the joint action", better="lower", low=0.0, behaviour=True
+    ),
 }

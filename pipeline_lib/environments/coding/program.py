@@ -123,6 +123,10 @@ class Program:
         """Return the role of the agent that writes the entry point."""
         return self.roles[-1]
 
+    def with_helper(self, source: str) -> str:
+        """Return the source of a pair's program with another source in place of the helper agent's part."""
+        return _joined((source, self.parts[1]))
+
 
 @functools.lru_cache(maxsize=4096)
 def build_program(texts: tuple[str, ...], entry_point: str) -> Program:

@@ -16,7 +16,7 @@ from pipeline_lib.environment_api.custom_reward import custom_reward
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.coding.program import Program
-    from pipeline_lib.environments.coding.settings import CodingReward, SoundCodingReward
+    from pipeline_lib.environments.coding.settings import CodingReward, FineCodingReward, SoundCodingReward
 
 Team = Literal["pair", "single"]
 
@@ -31,12 +31,21 @@ class Facts:
         passed_by_none: share that a program which always returns None passes, in [0, 1].
         needs_helper: the main function calls the helper, and passes fewer hidden tests with the helper replaced,
             both by a stub that returns None and by one whose value agrees with whatever it is compared with.
+        helper_adds: share of the hidden tests that it passes, and does not pass with the helper replaced by the better
+            of these stubs, in [0, 1].
+        passed_weighted: like ``passed``, but a harder test counts more (`pipeline_lib.environments.coding.hardness`).
+        contract: share of the tests of the helper alone that the helper passes, in [0, 1]; 0 if no contract is known.
+        killed: share of the mutants of the helper that hidden tests notice, in [0, 1]; 0 unless it needs the helper.
     """
 
     program: Program
     passed: float
     passed_by_none: float = 0.0
     needs_helper: bool = False
+    helper_adds: float = 0.0
+    passed_weighted: float = 0.0
+    contract: float = 0.0
+    killed: float = 0.0
 
     @property
     def structure(self) -> float:
@@ -51,10 +60,17 @@ class Reward(ABC):
     Attributes:
         bounds: least and greatest sum of the terms that can occur; both are reached.
         needs_baseline: `Facts.passed_by_none` is used and must be measured.
+        hardness: of `Facts.passed_weighted`, how much more than the easiest test the hardest one can count: with 1
+            twice as much.  None: it is not used.
+        needs_contract: `Facts.contract` is used and must be measured.
+        mutants: greatest number of mutants run for `Facts.killed`; 0: it is not used.
     """
 
     bounds: tuple[float, float]
     needs_baseline: bool = False
+    hardness: float | None = None
+    needs_contract: bool = False
+    mutants: int = 0
 
     @abstractmethod
     def terms(self, facts: Facts) -> dict[str, float]:
@@ -96,6 +112,44 @@ class SoundReward(Reward):
             return facts.passed
         # A program that does worse than one that returns None is not worth less than it.
         return max(0.0, facts.passed - facts.passed_by_none) / (1.0 - facts.passed_by_none)
+
+
+class FineReward(Reward):
+    """Beside the result, what each agent contributes to it: more terms, measured by more executions.
+
+    - ``structure`` and ``syntax``: as in the default reward;
+    - ``tests``: share of the hidden tests passed, where harder tests count more;
+    - ``contract`` (pairs only): share of the tests of the helper alone that it passes, whatever the main function does;
+    - ``mutation`` (pairs only): share of the helper's mutants that hidden tests notice, times the share of the tests
+      passed; 0 unless the program needs its helper;
+    - ``ablation`` (pairs only): share of the hidden tests that are passed with the helper and not without it.
+
+    What remains open is what is open of ``cooperation`` in `SoundReward`; and a helper can be written so that tests
+    notice more of its mutants, with conditions that are always true.  The audit plays such a team.
+    """
+
+    def __init__(self, weights: FineCodingReward, team: Team) -> None:
+        self._weights = weights
+        pair = team == "pair"
+        self._contract, self._mutation, self._ablation = (
+            weight if pair else 0.0 for weight in (weights.contract, weights.mutation, weights.ablation)
+        )
+        self.hardness = weights.hardness
+        self.needs_contract = self._contract > 0
+        self.mutants = weights.mutants if self._mutation > 0 else 0
+        form = weights.structure + weights.syntax
+        self.bounds = (0.0, form + weights.tests + self._contract + self._mutation + self._ablation)
+
+    def terms(self, facts: Facts) -> dict[str, float]:
+        """Return the six terms; see the class."""
+        return {
+            "structure": self._weights.structure * facts.structure,
+            "syntax": self._weights.syntax * facts.program.parses,
+            "tests": self._weights.tests * facts.passed_weighted,
+            "contract": self._contract * facts.contract,
+            "mutation": self._mutation * facts.passed * facts.killed,
+            "ablation": self._ablation * facts.helper_adds,
+        }
 
 
 class PaperReward(Reward):
@@ -140,6 +194,8 @@ def make_reward(settings: CodingReward, team: Team) -> Reward:
         return PaperReward(team)
     if settings.kind == "sound":
         return SoundReward(settings, team)
+    if settings.kind == "fine":
+        return FineReward(settings, team)
     made = custom_reward(settings.path, settings.options, Reward, {"team": team})  # type: ignore[type-abstract]
     least, greatest = getattr(made, "bounds", (0.0, 0.0))
     if not least < greatest:

@@ -2,23 +2,25 @@
 
 Programs run only in the sandbox.  Only hidden tests give the reward; agents see only visible tests, which run in a
 process that never saw a hidden test.  A failure of the sandbox gives no reward instead of a bad one.  All programs of a
-call of `CodingEnvironment.step` go to the sandbox in at most two batches: first the programs, then the ablations of
-those that pass some test and whose main function calls the helper.
+call of `CodingEnvironment.step` go to the sandbox in at most two batches: first the programs, then those of them that
+pass some test and whose main function calls the helper once more, with another helper (`attempt`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.environment_api.exhibit import Check, Exhibit
+from pipeline_lib.environments.coding.attempt import Attempt, failure_of
 from pipeline_lib.environments.coding.conventions import convention
 from pipeline_lib.environments.coding.feedback import next_observation, notes_for, one_line
+from pipeline_lib.environments.coding.hardness import almost_right
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
-from pipeline_lib.environments.coding.program import HELPER, Program, build_program
-from pipeline_lib.environments.coding.rewards import Facts, make_reward, total
+from pipeline_lib.environments.coding.program import HELPER, build_program
+from pipeline_lib.environments.coding.rewards import make_reward, total
 from pipeline_lib.environments.coding.schemes import schemes
 from pipeline_lib.sandbox import Executor, Job, Status, Verdict
 
@@ -26,9 +28,6 @@ if TYPE_CHECKING:
     from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
 
 AGENTS = {"pair": ("helper", "main"), "single": ("single",)}
-
-#: The stubs that replace the helper in an ablation: one returns None, one agrees with everything.
-ABLATIONS = ("ablated by None", "ablated by agreement")
 
 #: Rewards closer than this count as equal, so that rounding cannot keep an episode from ending.
 _TOLERANCE = 1e-9
@@ -51,49 +50,12 @@ class CodingState:
     turns: tuple[Turn, ...] = ()
 
 
-@dataclass(slots=True)
-class _Attempt:
-    """One joint action before it has an outcome.
-
-    ``verdicts`` are those of the program on hidden tests (``hidden``) and on visible ones (``visible``), of a program
-    that returns None (``none``), and of the program without its helper (one of `ABLATIONS` each), if these were run.
-    """
-
-    state: CodingState
-    actions: tuple[str, ...]
-    program: Program
-    last: bool
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-
-    @property
-    def failure(self) -> str | None:
-        """Return the error of the sandbox if it failed, else None."""
-        failed = (v for v in self.verdicts.values() if v.status is Status.INFRA_ERROR)
-        return next((verdict.error or "the sandbox failed" for verdict in failed), None)
-
-    def passed(self, kind: str = "hidden") -> float:
-        """Return the share of cases passed; 0 if the program was not run because it could pass none."""
-        return (self.verdicts[kind].fraction or 0.0) if kind in self.verdicts else 0.0
-
-    def facts(self) -> Facts:
-        """Return the facts that the reward depends on."""
-        passed = self.passed()
-        ablated = [self.passed(kind) for kind in ABLATIONS if kind in self.verdicts]
-        needs_helper = bool(ablated) and max(ablated) < passed
-        return Facts(self.program, passed, self.passed("none"), needs_helper)
-
-    def job(self, code: str) -> Job:
-        """Return the job of running ``code`` on the hidden tests."""
-        problem = self.state.problem
-        return Job(problem.id, code, problem.hidden_tests, problem.entry_point, problem.prelude)
-
-
 class CodingEnvironment(Environment[CodingProblem, CodingState]):
     """Two functions by two agents (team ``pair``), or both by one (``single``), tested together.
 
     Metrics of an outcome: ``tests_passed`` in [0, 1]; ``all_passed``, ``syntax``, ``cooperation``, ``calls_helper``,
-    ``ignores_helper`` and ``thin_wrapper``, each 0 or 1; ``structure`` in [0, 1].  A single agent has no partner to
-    cooperate with: its ``cooperation`` is always 0.
+    ``ignores_helper`` and ``thin_wrapper``, each 0 or 1; ``structure`` in [0, 1]; and what a finer reward measures
+    (`attempt.Attempt.metrics`).  A single agent has no partner to cooperate with: its ``cooperation`` is always 0.
     """
 
     retries = True
@@ -114,6 +76,13 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         self._enough = settings.stop_at * self.reward_bounds[1] - _TOLERANCE
         self._make_executor = executor
         self._executor: Executor | None = None
+        # Verdicts on almost right programs, by problem, if the reward weighs tests by how hard they are.
+        self._ladder: dict[tuple[str, str], dict[str, Verdict]] = {}
+
+    @property
+    def judges_helper(self) -> bool:
+        """Return whether the reward judges the helper itself, and not only what the team achieves."""
+        return self._reward.needs_contract or self._reward.mutants > 0
 
     def agents(self, problem: CodingProblem) -> tuple[str, ...]:
         """Return ``("helper", "main")`` or ``("single",)``."""
@@ -154,9 +123,10 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
             BadTests: the tests of a problem have no case that a program could fail; the message names the problem.
         """
         attempts = [self._attempt(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
-        self._run([(attempt, kind, job) for attempt in attempts for kind, job in self._programs(attempt)])
-        self._run([(attempt, kind, job) for attempt in attempts for kind, job in _ablations(attempt)])
-        return [self._outcome(attempt) for attempt in attempts]
+        wanted = [(a.verdicts, *job) for a in attempts for job in a.programs(self._reward, self._shows(a))]
+        self._run([*self._ladders(attempts), *wanted])
+        self._run([(a.verdicts, *job) for a in attempts for job in a.replacements(self._reward)])
+        return [self._outcome(state, attempt) for state, attempt in zip(states, attempts, strict=True)]
 
     def stub(self, state: CodingState, agent: int) -> str:
         """Return the agent's function with a body that returns None."""
@@ -191,27 +161,30 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
             self._executor.close()
             self._executor = None
 
-    def _attempt(self, state: CodingState, actions: Sequence[str]) -> _Attempt:
+    def _attempt(self, state: CodingState, actions: Sequence[str]) -> Attempt:
         if len(actions) != len(self._agents):
             raise ValueError(f"got {len(actions)} actions for the {len(self._agents)} agents of {state.problem.id}")
         program = build_program(tuple(actions), state.problem.entry_point)
-        return _Attempt(state, tuple(actions), program, last=len(state.turns) + 1 >= self.turns)
+        return Attempt(state.problem, tuple(actions), program, last=len(state.turns) + 1 >= self.turns)
 
-    def _programs(self, attempt: _Attempt) -> Iterator[tuple[str, Job]]:
-        """Yield the jobs of the first batch."""
-        problem = attempt.state.problem
-        if not attempt.program.main.defined or not problem.hidden_tests:
+    def _shows(self, attempt: Attempt) -> bool:
+        """Return whether agents will be shown the results of visible tests."""
+        return self._feedback == "tests" and not attempt.last
+
+    def _ladders(self, attempts: Sequence[Attempt]) -> Iterator[tuple[dict[str, Verdict], str, Job]]:
+        """Yield the jobs that show how hard the tests of each problem are, if they have not run yet."""
+        if self._reward.hardness is None:
             return
-        job = attempt.job(attempt.program.code)
-        yield "hidden", job
-        if self._feedback == "tests" and not attempt.last and problem.visible_tests:
-            # A separate job, because a program that has seen hidden inputs could print them where agents read them.
-            yield "visible", replace(job, tests=problem.visible_tests)
-        if self._reward.needs_baseline:
-            yield "none", replace(job, code=f"def {problem.entry_point}(*args, **kwargs):\n    return None\n")
+        for attempt in attempts:
+            problem = attempt.problem
+            key = _key(problem)
+            if problem.hidden_tests and (key not in self._ladder or failure_of(self._ladder[key]) is not None):
+                found = self._ladder[key] = {}
+                for number, code in enumerate(almost_right(problem)):
+                    yield found, str(number), attempt.job(code)
 
-    def _run(self, wanted: Sequence[tuple[_Attempt, str, Job]]) -> None:
-        """Run jobs and keep their verdicts; the executor runs equal jobs once."""
+    def _run(self, wanted: Sequence[tuple[dict[str, Verdict], str, Job]]) -> None:
+        """Run jobs and put each verdict where it belongs; the executor runs equal jobs once."""
         if not wanted:
             return
         if self._executor is None:
@@ -219,63 +192,47 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         # What agents are shown comes first: whatever a program has left, it has not seen hidden inputs by then.
         wanted = sorted(wanted, key=lambda item: item[1] != "visible")
         verdicts = self._executor.run([job for _, _, job in wanted])
-        for (attempt, kind, _), verdict in zip(wanted, verdicts, strict=True):
-            attempt.verdicts[kind] = verdict
+        for (place, kind, _), verdict in zip(wanted, verdicts, strict=True):
+            place[kind] = verdict
 
-    def _outcome(self, attempt: _Attempt) -> Outcome[CodingState]:
+    def _outcome(self, state: CodingState, attempt: Attempt) -> Outcome[CodingState]:
         program = attempt.program
-        told = self._feedback == "tests" and not attempt.last
+        told = self._shows(attempt)
         visible = attempt.verdicts.get("visible")
         notes = tuple(notes_for(role, program, visible) if told else () for role in program.roles)
         turn = Turn(attempt.actions, notes, attempt.verdicts.get("hidden"))
-        state = replace(attempt.state, turns=(*attempt.state.turns, turn))
-        if attempt.failure is not None:
-            details = {"status": Status.INFRA_ERROR.value, "error": one_line(attempt.failure)}
+        state = replace(state, turns=(*state.turns, turn))
+        problem, ladder = attempt.problem, self._ladder.get(_key(attempt.problem), {})
+        failure = attempt.failure or failure_of(ladder)
+        if failure is not None:
+            details = {"status": Status.INFRA_ERROR.value, "error": one_line(failure)}
             return Outcome(None, {}, {}, state, done=True, details=details)
-        if not attempt.state.problem.hidden_tests:  # a typed problem may have none
+        if not problem.hidden_tests:  # a typed problem may have none
             return Outcome(None, {}, {}, state, done=True, details={"status": "untested"})
-        facts = attempt.facts()
+        facts = attempt.facts(list(ladder.values()), self._reward)
         terms = self._reward.terms(facts)
         reward = total(terms)
         return Outcome(
             reward=reward,
             terms=terms,
-            metrics=_metrics(facts),
+            metrics=attempt.metrics(facts, self._reward),
             state=state,
             done=attempt.last or reward >= self._enough,
             details=_details(attempt),
         )
 
 
-def _ablations(attempt: _Attempt) -> Iterator[tuple[str, Job]]:
-    """Yield the jobs that show whether the helper matters, if the program passes any test."""
-    if attempt.failure is None and attempt.passed() > 0:
-        for kind, code in zip(ABLATIONS, attempt.program.ablated, strict=False):
-            yield kind, attempt.job(code)
+def _key(problem: CodingProblem) -> tuple[str, str]:
+    return problem.id, problem.hidden_tests
 
 
-def _metrics(facts: Facts) -> dict[str, float]:
-    program = facts.program
-    pair = len(program.roles) > 1
-    return {
-        "tests_passed": facts.passed,
-        "all_passed": float(facts.passed >= 1.0),
-        "structure": facts.structure,
-        "syntax": float(program.parses),
-        "cooperation": float(pair and facts.needs_helper),
-        "calls_helper": float(program.calls_helper),
-        "ignores_helper": float(program.ignores_helper),
-        "thin_wrapper": float(program.thin_wrapper),
-    }
-
-
-def _details(attempt: _Attempt) -> dict[str, Any]:
+def _details(attempt: Attempt) -> dict[str, Any]:
     program, hidden = attempt.program, attempt.verdicts.get("hidden")
     details: dict[str, Any] = {"status": "missing" if hidden is None else hidden.status.value}
     if hidden is not None and hidden.error:
         details["error"] = one_line(hidden.error)
     if program.calls_helper:
-        entry_point = attempt.state.problem.entry_point
+        entry_point = attempt.problem.entry_point
         details["schemes"] = sorted(schemes(program.parts[-1], entry_point))
         details["convention"] = convention(program.parts[0])
     if len(program.roles) > 1 and attempt.passed() < 1.0:

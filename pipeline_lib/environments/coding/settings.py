@@ -28,13 +28,41 @@ class SoundCodingReward(Section):
     )
 
 
+class FineCodingReward(Section):
+    """A finer reward: harder tests count more, and the helper is paid for what it does itself (docs/rewards.md)."""
+
+    kind: Literal["fine"] = "fine"
+    structure: float = Field(0.2, ge=0, description="share of the functions that are defined and return a value")
+    syntax: float = Field(0.2, ge=0, description="all texts of the agents parse")
+    tests: float = Field(1.0, gt=0, description="fraction of hidden tests passed, where harder tests count more")
+    hardness: float = Field(
+        1.0,
+        ge=0,
+        le=10,
+        description=(
+            "how much more a test counts that all mutants of the known solution fail than one that they all pass: "
+            "with 1 twice as much, with 0 all tests count the same"
+        ),
+    )
+    contract: float = Field(
+        0.3, ge=0, description="share of the tests of the helper alone that it passes; generated problems only"
+    )
+    mutation: float = Field(
+        0.2, ge=0, description="share of the helper's mutants that the tests notice, times the share of tests passed"
+    )
+    mutants: int = Field(6, ge=1, le=32, description="greatest number of mutants of a helper; each is a program to run")
+    ablation: float = Field(0.4, ge=0, description="share of the tests that are passed only with the helper")
+
+
 class PaperCodingReward(Section):
     """The published reward of MAGRPO (arXiv 2508.04652), at most 4.0; kept for comparison, the audit refuses it."""
 
     kind: Literal["paper"] = "paper"
 
 
-CodingReward = Annotated[SoundCodingReward | PaperCodingReward | CustomReward, Field(discriminator="kind")]
+CodingReward = Annotated[
+    SoundCodingReward | FineCodingReward | PaperCodingReward | CustomReward, Field(discriminator="kind")
+]
 
 
 class CodingEnvironment(EnvironmentSection):

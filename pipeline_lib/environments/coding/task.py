@@ -91,9 +91,17 @@ class CodingTask(PairTask):
         return AGENTS[params.environment.team]
 
     def check(self, params: Any) -> None:
-        """Refuse steps of training that need more problems than are generated."""
+        """Refuse steps of training that need more problems than are generated, and a contract where none is known."""
         if params.problems.kind == "generated":
             check_steps(params)
+            return
+        reward = params.environment.reward
+        if params.environment.team == "pair" and reward.kind == "fine" and reward.contract > 0:
+            raise ValueError(
+                f"environment.reward.contract ({reward.contract}) pays for a helper that meets its own contract, and "
+                f"problems of kind {params.problems.kind} state none: only generated problems do. Set "
+                "environment.reward.contract to 0, or problems.kind to generated"
+            )
 
     def terms(self, settings: CodingEnvironment) -> Mapping[str, str]:
         """Return what the terms of a reward of ours mean."""
@@ -102,10 +110,10 @@ class CodingTask(PairTask):
         return TERMS.get(settings.reward.kind, {})
 
     def team_terms(self, settings: CodingEnvironment) -> Sequence[str]:
-        """Return the term for working together: a single agent has no helper to call."""
+        """Return the terms for working together: a single agent has no helper to call."""
         from pipeline_lib.environments.coding.words import OF_TEAMS
 
-        return OF_TEAMS if settings.team == "pair" and settings.reward.kind != "custom" else ()
+        return OF_TEAMS.get(settings.reward.kind, ()) if settings.team == "pair" else ()
 
     def schemes(self) -> Mapping[str, str]:
         """Return the four schemes of the MAGRPO paper."""

@@ -19,6 +19,14 @@ TERMS = {
         "tests": _TESTS,
         "cooperation": "the main function calls the helper, and fewer tests pass without it",
     },
+    "fine": {
+        "structure": _STRUCTURE,
+        "syntax": _SYNTAX,
+        "tests": "share of the hidden tests passed, where harder tests count more",
+        "contract": "share of the tests of the helper alone that it passes",
+        "mutation": "share of the helper's mutants that the hidden tests notice, times the share of tests passed",
+        "ablation": "share of the hidden tests that are passed with the helper and not without it",
+    },
     "paper": {
         "structure": _STRUCTURE,
         "syntax": _SYNTAX,
@@ -28,5 +36,9 @@ TERMS = {
     },
 }
 
-#: The term of both rewards for cooperation; a single agent has no other agent's function to call.
-OF_TEAMS = ("cooperation",)
+#: The terms of each built-in reward that a single agent cannot earn: it has no other agent's function to call.
+OF_TEAMS = {
+    "sound": ("cooperation",),
+    "fine": ("contract", "mutation", "ablation"),
+    "paper": ("cooperation",),
+}

@@ -9,6 +9,7 @@ from pipeline_lib.audit.claims import form
 from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, ScriptedPlay, Teams
 from pipeline_lib.audit.result import Check, Rung, Status
 from pipeline_lib.environment_api.environment import Environment
+from pipeline_lib.environments.coding.audit.process import process_check, process_teams
 from pipeline_lib.environments.coding.audit.search import search_menu
 from pipeline_lib.environments.coding.audit.teams import SHOWS, teams
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
@@ -25,12 +26,15 @@ class CodingExaminer(ScriptedExaminer):
     turns = 1
 
     def teams(self, environment: Environment[CodingProblem, Any], problem: Any, other: Any) -> Teams:
-        """Return programs of known quality."""
-        return teams(problem, other, environment.agents(problem), environment)
+        """Return programs of known quality; for a reward that judges the helper itself, also attempts to please it."""
+        found = teams(problem, other, environment.agents(problem), environment)
+        if getattr(environment, "judges_helper", False) and "solo" in found:
+            found |= process_teams(problem, found["solo"][1][1])
+        return found
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
-        """Check pay for form, pay for pretending, and the reference solutions."""
-        return [_form(rungs), _teamwork(rungs), _reference_passes(played)]
+        """Check pay for form, pay for pretending, pay for the helper's process, and the reference solutions."""
+        return [_form(rungs), _teamwork(rungs), *process_check(rungs), _reference_passes(played)]
 
     def examine(
         self, environment: Any, problems: Sequence[Any], seed: int, progress: Progress
