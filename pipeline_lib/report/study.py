@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline_lib import storage
-from pipeline_lib.environment_api.metrics import Metric
+from pipeline_lib.environment_api.metrics import Metric, Metrics, describe
 from pipeline_lib.evaluation.results import Estimate
 from pipeline_lib.evaluation.study import Contrast
 from pipeline_lib.report.page import render
@@ -45,6 +45,8 @@ class StudyCell:
         by_seed: mean of each training run.
         train: metrics of each update, by training seed.
         run: name of its experiment.
+        further: means of the other metrics of the selected teams on the test problems.
+        alarms: sentences about the monitors that fired in its training runs.
     """
 
     name: str
@@ -53,6 +55,8 @@ class StudyCell:
     by_seed: Sequence[float]
     train: Mapping[int, Rows]
     run: str
+    further: Mapping[str, float]
+    alarms: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class StudyData:
         contrasts: the family of comparisons.
         info: the primary metric.
         metric: its name.
+        metrics: name and format of the other metrics.
         settings: by cell, the settings that make it.
         plan: a sentence that says when the plan was fixed.
         design: further facts: name and value.
@@ -79,6 +84,7 @@ class StudyData:
     contrasts: Sequence[Contrast]
     info: Metric
     metric: str
+    metrics: Metrics
     settings: Mapping[str, Mapping[str, Any]]
     plan: str
     design: Mapping[str, str]
@@ -97,6 +103,8 @@ def build_study(data: StudyData, output: Path) -> None:
         "final": final(data),
         "curves": [found for cost in COSTS if (found := curves(data, cost))],
         "family": family(data),
+        "further": further(data),
+        "alarms": [(cell.name, list(cell.alarms)) for cell in data.cells],
         "settings": settings(data),
         "design": list(data.design.items()),
     }
@@ -220,6 +228,17 @@ def family(data: StudyData) -> Table:
     ]
     columns = ("comparison", "verdict", "difference", "interval, new training runs")
     return Table((*columns, "p (Holm)", "p of the margin or more (Holm)"), rows)
+
+
+def further(data: StudyData) -> Table:
+    """Return the other metrics of the selected teams, one row each; the reward of a cell is in its own units."""
+    names = list(dict.fromkeys(name for cell in data.cells for name in cell.further))
+    rows = []
+    for name in names:
+        info = describe(name, data.metrics)
+        values = [info.text(cell.further[name]) if name in cell.further else "–" for cell in data.cells]
+        rows.append([info.label, *values])
+    return Table(("metric", *(cell.name for cell in data.cells)), rows)
 
 
 def settings(data: StudyData) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import numpy as np
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
+from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.metrics import value_of
 from pipeline_lib.evaluation.results import to_json
 from pipeline_lib.evaluation.study import cell_means, contrasts
+from pipeline_lib.monitors.history import alarms
 from pipeline_lib.report.study import StudyCell, StudyData, build_study
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.study import StudySettings, cells_of, changes_of, reference_of
@@ -35,7 +38,8 @@ def write_page(name: str, study: StudySettings, settings: Mapping[str, Params], 
     metrics = find(first.environment.kind).metrics()
     info = describe(metric, metrics)
     places = {cell: cell_folder(name, cell) for cell in settings}
-    means = cell_means({cell: tested(place, study.seeds) for cell, place in places.items()}, metric)
+    episodes = {cell: tested(place, study.seeds) for cell, place in places.items()}
+    means = cell_means(episodes, metric)
     levels = {cell: tuple(found.values()) for cell, found in cells_of(study).items()}
     found = contrasts(means, levels, reference_of(study), info, first.verdict)
     cells = []
@@ -45,14 +49,17 @@ def write_page(name: str, study: StudySettings, settings: Mapping[str, Params], 
             for record in read_episodes(place / "test/base.jsonl")
             if (value := value_of(record, metric)) is not None
         ]
+        train = {seed: list(storage.read_jsonl(place / f"train/{seed}.jsonl")) for seed in study.seeds}
         cells.append(
             StudyCell(
                 name=cell,
                 base=float(np.mean(base)),
                 mean=means.mean(cell, info, level),
                 by_seed=means.by_seed(cell),
-                train={seed: list(storage.read_jsonl(place / f"train/{seed}.jsonl")) for seed in study.seeds},
+                train=train,
                 run=storage.read_json(place / KEPT)["run"],
+                further=_further(itertools.chain.from_iterable(episodes[cell].values()), metric),
+                alarms=alarms(train),
             )
         )
     data = StudyData(
@@ -63,6 +70,7 @@ def write_page(name: str, study: StudySettings, settings: Mapping[str, Params], 
         contrasts=found,
         info=info,
         metric=metric,
+        metrics=metrics,
         settings={cell: changes_of(study, cell) for cell in settings},
         plan=plan,
         design={
@@ -85,6 +93,8 @@ def write_page(name: str, study: StudySettings, settings: Mapping[str, Params], 
                     "base": cell.base,
                     "mean": to_json(cell.mean),
                     "by_seed": list(cell.by_seed),
+                    "further": dict(cell.further),
+                    "alarms": list(cell.alarms),
                 }
                 for cell in cells
             },
@@ -94,6 +104,14 @@ def write_page(name: str, study: StudySettings, settings: Mapping[str, Params], 
     page = folder / "index.html"
     build_study(data, page)
     return page
+
+
+def _further(episodes: Iterable[EpisodeRecord], metric: str) -> dict[str, float]:
+    """Return the means of the reward and of every metric of a cell's episodes, the primary one left out."""
+    known = [record for record in episodes if record.reward is not None]
+    names = ["reward", *(known[0].metrics if known else ())]
+    found = {name: [value for record in known if (value := value_of(record, name)) is not None] for name in names}
+    return {name: float(np.mean(values)) for name, values in found.items() if values and name != metric}
 
 
 def _same_problems(name: str, cells: Iterable[str]) -> None:

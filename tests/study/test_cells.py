@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 
 from flows.study_cells import same_commit
+from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.settings import Params, SettingsError
 from pipeline_lib.settings.study import StudySettings
-from pipeline_lib.storage import write_json
+from pipeline_lib.storage import read_json, write_json, write_jsonl
 from tasks.chain.cells import cell_folder, keep, kept, known_cells
 from tasks.chain.graph import ChainError
 from tasks.chain.study_file import check_same_evaluation, refuse_equal
 from tasks.chain.study_page import write_page
 from tasks.chain.study_plan import fix_plan, plan_history
 from tasks.chain.workspaces import git, slug
-from tasks.experiment.arms import PLAN_FILE, RESULTS
+from tasks.experiment.arms import PLAN_FILE, RESULTS, TEAM
+from tasks.experiment.episode_files import tested_file
 
 SEEDS = (0, 1)
 STUDY = StudySettings(
@@ -109,6 +111,43 @@ def test_cells_evaluated_on_different_problems_get_no_page(tmp_path: Path, monke
     with pytest.raises(ChainError, match="'low' and 'high' were evaluated on different problems"):
         write_page("rates", STUDY, {"low": Params(), "high": Params()}, "", tmp_path / "page")
     assert not (tmp_path / "page").exists()
+
+
+def test_the_page_shows_what_the_comparisons_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other metrics of the tested teams, and the monitors that fired: in numbers, and on the page."""
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / "home"))
+    for cell, extra in (("low", {}), ("high", {"mutants_noticed": 0.75})):
+        place = cell_folder("rates", cell)
+        write_json(place / "plan.json", {"validation_content": "same", "test_content": "same"})
+        write_json(place / "kept.json", {"run": f"rates-{cell}"})
+        for name in ("base.jsonl", *(tested_file(TEAM, "selected", seed).name for seed in STUDY.seeds)):
+            rows = [
+                EpisodeRecord(
+                    *(f"p{i}", f"f{i}", 0, 1.0 + i, 1, {}),
+                    {"tests_passed": 0.5, "all_passed": float(i == 0), "cooperation": 1.0, **extra},
+                    1,
+                ).to_json()
+                for i in range(4)
+            ]
+            write_jsonl(place / "test" / name, rows)
+        for seed in STUDY.seeds:
+            hacked = {"monitors/reward_hacking": float(cell == "high")}
+            row = {
+                "step": 1.0,
+                "metrics/tests_passed": 0.5,
+                "actions/tokens": 9,
+                "executions/count": 4,
+                "time/step_s": 1,
+            }
+            write_jsonl(place / f"train/{seed}.jsonl", [row | hacked])
+    page = write_page("rates", STUDY, {"low": Params(), "high": Params()}, "", tmp_path / "page")
+    cells = read_json(page.parent / "study.json")["cells"]
+    assert cells["low"]["further"] == {"reward": 2.5, "all_passed": 0.25, "cooperation": 1.0}
+    assert cells["high"]["further"]["mutants_noticed"] == 0.75
+    assert cells["low"]["alarms"] == [] and len(cells["high"]["alarms"]) == 3
+    text = page.read_text()
+    assert "Other metrics" in text and "helper&#39;s mutants noticed" in text and "75.0 %" in text
+    assert "Seed 2, reward hacking: fired first at update 1" in text and "none fired" in text
 
 
 def test_the_plan_names_a_later_change_of_how_teams_are_judged(tmp_path: Path) -> None:
