@@ -14,7 +14,7 @@ from rich.console import Console
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.storage import read_json
 from tasks.chain.graph import Stage, chain_and_stale
-from tasks.chain.live_table import LiveTable
+from tasks.chain.live_table import DRAWING, LiveTable
 from tasks.chain.side_by_side import run_chain
 from tasks.chain.workspaces import save_experiment
 from tasks.experiment.arms import RESULTS
@@ -28,15 +28,13 @@ PAGE = Path("report/index.html")
 
 
 @flow(name="experiment")
-def experiment(
-    chain: Mapping[str, Stage], stale: set[str], jobs: int, variables: Mapping[str, str], live: bool = False
-) -> dict[str, bool]:
+def experiment(chain: Mapping[str, Stage], stale: set[str], jobs: int, variables: Mapping[str, str]) -> dict[str, bool]:
     """Bring the stages of the project up to date; returns for each whether it did any work."""
     run = str(runtime.flow_run.name)
     project = Path.cwd()
     params = load_params()
     with tracked_run(params.environment.kind, run, params.model_dump(mode="json"), changes()) as tracked:
-        worked = bring_up_to_date(chain, stale, project, run, jobs, variables, live)
+        worked = bring_up_to_date(chain, stale, project, run, jobs, variables)
         show_verdict(project, f"`{project / PAGE}`", run_in_mlflow(tracked, run, PAGE.name))
     return worked
 
@@ -85,20 +83,15 @@ def bring_up_to_date(
     run: str,
     jobs: int,
     variables: Mapping[str, str],
-    live: bool = False,
 ) -> dict[str, bool]:
-    """Run the stages that are stale, with these environment variables; to be called in a flow.
-
-    Args:
-        live: draw a table on this terminal, a row per stage; else lines are written.
-    """
+    """Run the stages that are stale, with these environment variables; to be called in a flow."""
     logger = get_run_logger()
     expected = sum(chain[name].seconds for name in stale)
     logger.info("%d of %d stages to check, about %s of work", len(stale), len(chain), duration(expected))
-    quiet = Console(quiet=True) if live else None
+    quiet = Console(quiet=True) if DRAWING.get() else None
     with (
         Progress("experiment", "experiment-progress", own_estimate=False, console=quiet) as progress,
-        _table(run, live) as table,
+        _table(run) as table,
     ):
 
         def tell(done: int, total: int, text: str) -> None:
@@ -132,8 +125,8 @@ def show_verdict(project: Path, page: str, tracked: str) -> None:
 
 
 @contextlib.contextmanager
-def _table(run: str, live: bool) -> Iterator[LiveTable | None]:
-    if not live:
+def _table(run: str) -> Iterator[LiveTable | None]:
+    if not DRAWING.get():
         yield None
         return
     with LiveTable(shared_console(), run) as table:

@@ -85,17 +85,18 @@ def run_stale(targets: list[str], jobs: int, run: str, plain: bool) -> None:
         from prefect.settings import PREFECT_API_URL, temporary_settings
 
         from flows.chain import experiment
+        from tasks.chain.live_table import DRAWING
         from tasks.chain.stage_logs import log_plain_lines
         from tasks.runtime.tagging import tagged
         from tasks.services.crashed import mark_crashed
 
         explain_in_logs()
-        live = sys.stderr.isatty() and not plain
-        log_plain_lines(logging.WARNING if live else logging.INFO)
+        DRAWING.set(sys.stderr.isatty() and not plain)
+        log_plain_lines(logging.WARNING if DRAWING.get() else logging.INFO)
         with temporary_settings({PREFECT_API_URL: f"{server()}/api"}):
             mark_crashed()
             with tagged(run):
-                experiment.with_options(flow_run_name=run)(chain, stale, jobs, libraries(), live)
+                experiment.with_options(flow_run_name=run)(chain, stale, jobs, libraries())
 
 
 def main() -> None:

@@ -8,7 +8,9 @@ cells.  This is the same as ``python -m flows.study``.
 """
 
 import argparse
+import logging
 import os
+import sys
 from pathlib import Path
 
 from tasks.chain.study_file import STUDIES, read_study
@@ -28,6 +30,7 @@ def parser() -> argparse.ArgumentParser:
         default=os.cpu_count() or 1,
         help="number of stages that run at the same time (default: number of cores)",
     )
+    found.add_argument("--plain", action="store_true", help="lines instead of tables, also in a terminal")
     return found
 
 
@@ -40,10 +43,14 @@ def main() -> None:
             from prefect.settings import PREFECT_API_URL, temporary_settings
 
             from flows.study_cells import study
+            from tasks.chain.live_table import DRAWING
+            from tasks.chain.stage_logs import log_plain_lines
             from tasks.chain.study_page import conclusion
             from tasks.services.crashed import mark_crashed
 
             explain_in_logs()
+            DRAWING.set(sys.stderr.isatty() and not asked.plain)
+            log_plain_lines(logging.WARNING if DRAWING.get() else logging.INFO)
             with temporary_settings({PREFECT_API_URL: f"{server()}/api"}):
                 mark_crashed()
                 page = study.with_options(flow_run_name=f"study {name}")(asked.study, asked.jobs)

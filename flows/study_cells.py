@@ -6,6 +6,7 @@ from typing import Annotated
 from prefect import flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact
 from pydantic import Field
+from rich.console import Console
 
 from flows.chain import in_workspace
 from pipeline_lib.settings import Params
@@ -18,7 +19,7 @@ from tasks.chain.study_page import conclusion, record_study, write_page
 from tasks.chain.study_plan import PAGES, fix_plan
 from tasks.chain.workspaces import change_settings, free_name, git, slug, uncommitted, workspace
 from tasks.runtime.exit_status import explain_in_logs
-from tasks.runtime.progress import Progress
+from tasks.runtime.progress import Progress, shared_console
 from tasks.runtime.tracked_run import tracked_run
 
 
@@ -42,10 +43,13 @@ def study(
     folder, commit, reference = project / PAGES / name, git(project, "rev-parse", "HEAD"), settings[reference_of(asked)]
     with (
         tracked_run(reference.environment.kind, in_mlflow(name), {}, {"stage": "study"}) as tracked,
-        Progress("study", "study-progress", own_estimate=True) as progress,
+        Progress("study", "study-progress", own_estimate=True, console=Console(quiet=True)) as progress,
     ):
         plan = fix_plan(folder / "plan.json", asked, reference, known_cells(name))
         for number, (found, params) in enumerate(settings.items(), start=1):
+            shared_console().print(
+                f"\n{name}, cell {number} of {len(settings)}: {found}", highlight=False, markup=False
+            )
             cell.with_options(flow_run_name=f"{name}: {found}")(name, found, params, asked.seeds, jobs)
             same_commit(project, commit)
             progress(number, len(settings), found)

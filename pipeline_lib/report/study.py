@@ -32,6 +32,8 @@ COSTS = {
     "executions": ("executed joint actions", lambda row: row["executions/count"]),
     "seconds": ("seconds of training", lambda row: row["time/step_s"]),
 }
+#: What a reader must know about one of them.
+_CAUTION = {"seconds": " Seconds include what else the machine did; compare cells that ran on an idle machine."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,8 @@ def curves(data: StudyData, cost: str) -> Figure | None:
     if not all(lines.values()):
         return None
 
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
     def paint(canvas: Canvas, narrow: bool) -> None:
         axes: Axes = canvas.subplots()
         for number, (name, found) in enumerate(lines.items()):
@@ -180,6 +184,8 @@ def curves(data: StudyData, cost: str) -> Figure | None:
         axes.set_xlabel(label)
         metric_axis(axes.yaxis, data.info)
         axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MaxNLocator(5 if narrow else 9, integer=True))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 200k: the labels of long runs fit on a phone
         axes.legend(loc="best")
 
     table = Table(
@@ -190,7 +196,7 @@ def curves(data: StudyData, cost: str) -> Figure | None:
         f"curve-{cost}",
         f"Learning, by {label}",
         "On training problems, sampled as in training, mean over five updates. Lines: mean over training runs; bands: "
-        "their range.",
+        "their range." + _CAUTION.get(cost, ""),
         paint,
         table,
         (7.6, 3.2),

@@ -80,8 +80,9 @@ class EvaluateSettings(Section):
             raise ValueError(f"pass_k has {wrong[0]}; k is a number of episodes, at least 1")
         if (largest := max(self.pass_k, default=0)) > self.test.samples:
             raise ValueError(
-                f"pass_k has {largest}, and the test plays {self.test.samples} episodes per problem (test.samples); "
-                f"k is at most {self.test.samples}"
+                f"pass_k has {largest}, and the test plays {self.test.samples} episodes per problem; raise "
+                f"evaluate.test.samples to {largest}, or set evaluate.pass_k to "
+                f"{[k for k in self.pass_k if k <= self.test.samples] or [1]}"
             )
         return self
 

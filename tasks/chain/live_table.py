@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,6 +15,9 @@ from rich.text import Text
 
 from tasks.chain.side_by_side import Board
 from tasks.runtime.progress import duration
+
+#: Whether flows of this process draw tables on its terminal; else they write lines.
+DRAWING: ContextVar[bool] = ContextVar("drawing", default=False)
 
 _STYLES = {"waits": "dim", "runs": "bold cyan", "done": "green", "up to date": "green dim", "failed": "bold red"}
 _BAR = 24

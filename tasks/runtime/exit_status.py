@@ -25,6 +25,7 @@ SEE_ABOVE = " (see above)"
 """Last words of the message of a process that has already shown the traceback."""
 REFUSED = "refused: "
 """First word of the message of a stage that succeeded with the result to refuse."""
+_ADVICE = "the disk is full: free some space and run the same command again (no file is half-written)"
 _logged: list[BaseException] = []
 
 
@@ -61,6 +62,7 @@ def explained() -> Iterator[None]:
 def _end(error: BaseException) -> NoReturn:
     if isinstance(error, SystemExit):
         sys.exit(error.code)
+    error = _behind(error)
     if isinstance(error, BrokenPipeError):  # the reader has closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
@@ -76,6 +78,14 @@ def _end(error: BaseException) -> NoReturn:
     sys.exit(SETTINGS_STATUS if isinstance(error, SettingsError) else 1)
 
 
+def _behind(error: BaseException) -> BaseException:
+    """Return the explained error that Prefect could not record, as on a full disk; else the error itself."""
+    found: BaseException | None = error
+    while found is not None and type(found).__module__.startswith(("prefect.", "httpx")):
+        found = found.__cause__ or found.__context__
+    return found if found is not None and is_explained(found) else error
+
+
 def is_explained(error: BaseException) -> bool:
     """Return whether an error needs no traceback: errors of this project and of the file system."""
     own = type(error).__module__.partition(".")[0] in {"pipeline_lib", "tasks", "flows", "symposium"}
@@ -84,8 +94,8 @@ def is_explained(error: BaseException) -> bool:
 
 def explanation(error: BaseException) -> str:
     """Return an error's text, with advice if the disk is full."""
-    if _disk_is_full(error):
-        return f"{error}; the disk is full: free some space and run the same command again (no file is half-written)"
+    if _disk_is_full(error) and _ADVICE not in str(error):  # the error of a stage already has it
+        return f"{error}; {_ADVICE}"
     return str(error) or type(error).__name__
 
 
@@ -103,7 +113,11 @@ def was_interrupted(error: BaseException) -> bool:
 
 
 def explain_in_logs() -> None:
-    """Keep tracebacks of explained errors out of Prefect's logs, and interruptions, which the program explains."""
+    """Keep tracebacks of explained errors out of Prefect's logs, and interruptions, which the program explains.
+
+    What the server of Prefect does not store, as on a full disk, is not reported line by line either.
+    """
+    logging.raiseExceptions = False
     for name in ("prefect.flow_runs", "prefect.task_runs"):
         logger = logging.getLogger(name)
         if _unexplained not in logger.filters:

@@ -21,8 +21,10 @@ from typing import Any, Self
 from uuid import UUID
 
 from rich.console import Console
+from rich.errors import MissingStyle
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as Bar
+from rich.theme import Theme
 
 from pipeline_lib.storage import write_text
 
@@ -214,8 +216,17 @@ def shared_console() -> Console:
     for handler in (*logging.getLogger("prefect").handlers, *logging.getLogger().handlers):
         console = getattr(handler, "console", None)
         if isinstance(console, Console):
-            return console
+            return _with_styles_of_rich(console)
     return Console(file=sys.stderr)
+
+
+def _with_styles_of_rich(console: Console) -> Console:
+    """Add what a bar is drawn with to Prefect's console, which has only the styles of its log lines."""
+    try:
+        console.get_style("bar.back")
+    except MissingStyle:
+        console.push_theme(Theme())
+    return console
 
 
 def duration(seconds: float) -> str:

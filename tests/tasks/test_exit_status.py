@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 
 import pytest
+from prefect.exceptions import PrefectException
 from safetensors import SafetensorError
 
 from tasks.runtime.exit_status import Terminated, explained, explanation, is_explained, sigterm_interrupts
@@ -14,6 +16,7 @@ from tasks.runtime.exit_status import Terminated, explained, explanation, is_exp
 def test_a_full_disk_needs_no_traceback_whoever_reports_it():
     for words in ("I/O error: No space left on device (os error 28)", "(sqlite3) database or disk is full"):
         error = SafetensorError(words)
+        assert explanation(OSError(explanation(error))) == explanation(error)
         assert is_explained(error) and explanation(error).startswith(f"{words}; the disk is full: free some space")
     assert not is_explained(SafetensorError("header too large"))
 
@@ -29,3 +32,24 @@ def test_sigterm_ends_a_program_as_ctrl_c_does(capsys: pytest.CaptureFixture[str
     assert closed and ended.value.code == 143
     assert capsys.readouterr().err == "interrupted; run the same command again to continue\n"
     assert signal.getsignal(signal.SIGTERM) is before and issubclass(Terminated, KeyboardInterrupt)
+
+
+def test_an_error_that_prefect_cannot_record_is_told_all_the_same(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended, explained():
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device", "data/problems/train.jsonl")
+        except OSError as full:
+            raise PrefectException("Server error '500 Internal Server Error'") from full.__cause__
+    told = capsys.readouterr().err
+    assert ended.value.code == 1 and told.count("\n") == 1
+    assert "'data/problems/train.jsonl'; the disk is full: free some space" in told
+
+
+def test_a_crash_that_nobody_expected_has_its_traceback_once(capsys: pytest.CaptureFixture[str]):
+    class Odd(BaseException):
+        pass
+
+    with pytest.raises(SystemExit) as ended, explained():
+        raise Odd("a defect")
+    told = capsys.readouterr().err
+    assert ended.value.code == 1 and told.count("Traceback") == 1 and told.endswith("Odd: a defect\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import time
 from pathlib import Path
 
@@ -50,6 +51,26 @@ def test_a_bar_with_what_remains_on_a_terminal(monkeypatch: pytest.MonkeyPatch) 
     assert "train seed 0" in drawn
     assert "50%" in drawn
     assert "0 s left  reward 0.50" in drawn
+
+
+def test_a_bar_on_the_console_of_prefects_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(progress, "_DRAW_S", 0.0)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    from prefect.logging.handlers import PrefectConsoleHandler
+
+    stream = Terminal()
+    logger = logging.getLogger("prefect")
+    monkeypatch.setattr(logger, "handlers", [PrefectConsoleHandler(stream)])
+    for _ in range(2):
+        with Progress("study") as shown:
+            shown(0, 4, "first cell")
+            shown(1, 4, "second cell")
+    assert "second cell" in stream.getvalue()
 
 
 def test_the_newest_state_in_a_file_for_the_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
