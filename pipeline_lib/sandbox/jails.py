@@ -38,7 +38,7 @@ def start_worker(kind: str, slot: int, config: dict[str, Any], flavour: str = "l
     """
     known = Packages(**config["packages"])
     own: dict[str, Any] = {"flavour": flavour, "preload": (), "extra_mb": 0, "packages": ()}
-    own |= {"wanted": known.names, "modules": known.modules}
+    own |= {"wanted": known.names, "importable": known.modules}
     if flavour == "packages":
         own |= {"preload": known.preload, "extra_mb": known.extra_mb, "packages": known.places}
     worker = STARTERS[kind](slot, config | own)

@@ -109,7 +109,7 @@ class Worker:
         self.meeting = meeting
         self.jobs = 0
         self.usual_limits = config["limits"]  # of jobs without limits of their own
-        self.modules: Sequence[str] = config["modules"]
+        self.modules: Sequence[str] = config["importable"]
         control.settimeout(_PATIENCE_S)
         if meeting is not None:
             meeting.settimeout(_PATIENCE_S)

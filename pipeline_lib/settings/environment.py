@@ -21,7 +21,7 @@ class EnvironmentSection(Section):
     """Common settings of all environments."""
 
     kind: str = Field(
-        description="name (coding, philosophers, writing, or an installed one) or import path: package.module"
+        description="name (coding, modules, philosophers, writing, or an installed one) or import path: package.module"
     )
 
 

@@ -1,0 +1,1 @@
+"""Several files by several agents, joined into one program: settings, problems, reward, metrics, audit."""

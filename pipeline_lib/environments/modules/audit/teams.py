@@ -1,0 +1,92 @@
+"""Scripted teams of known value that write a program in parts.
+
+All texts go through `Environment.step` like any policy's actions.  The list contains teams in which one agent does all
+the work, teams whose parts are right alone and do not fit together, and teams that satisfy tests without solving
+anything.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from pipeline_lib.audit.examiner import Teams
+from pipeline_lib.environment_api.environment import Environment
+from pipeline_lib.environments.modules.loader import PACKAGE, package_program
+from pipeline_lib.environments.modules.problems.problem import ModulesProblem
+from pipeline_lib.environments.modules.program import join_single
+from pipeline_lib.environments.modules.runtime import ModulesState, stub
+
+
+def teams(
+    environment: Environment[ModulesProblem, ModulesState], problem: ModulesProblem, other: ModulesProblem
+) -> Teams:
+    """Return the joint actions of all scripted teams on a problem: role and a text per agent.
+
+    Args:
+        environment: gives agents and observations.
+        problem: the problem.
+        other: another problem, whose parts are wrong here.
+    """
+    parts = problem.parts
+    agents = environment.agents(problem)
+    state = environment.start(problem)
+    told = problem.observations
+    found: dict[str, tuple[str, dict[str, str]]] = {
+        "nobody_does_anything": ("degenerate", dict.fromkeys(parts, "")),
+        "copied_prompt": ("degenerate", {part: told[part] for part in parts}),
+        "stubs": ("degenerate", {part: stub(problem, part) for part in parts}),
+    }
+    for number, known in enumerate(problem.references):
+        found["reference" if not number else f"reference_{number + 1}"] = ("working", dict(known))
+    if problem.references:
+        found |= _about(problem, other)
+    if len(agents) == 1:
+        return {
+            name: (role, [join_single({part: sources[part] for part in parts})])
+            for name, (role, sources) in found.items()
+        } | {"copied_whole_prompt": ("degenerate", [environment.observe(state, 0)])}
+    return {name: (role, [sources[part] for part in parts]) for name, (role, sources) in found.items()}
+
+
+def _about(problem: ModulesProblem, other: ModulesProblem) -> dict[str, tuple[str, dict[str, str]]]:
+    """Return teams that use a known solution."""
+    known, *ways = problem.references
+    *lower, top = problem.parts
+    wrong = other.references[0] if other.references else {}
+    found = {
+        "stubs_that_satisfy_unit_tests": ("degenerate", {part: memorised(problem, part) for part in problem.parts}),
+        "all_the_same_file": ("degenerate", dict.fromkeys(problem.parts, known[lower[0]])),
+        "copies_of_another_file": ("degenerate", _turned(known)),
+        "another_program": ("degenerate", {part: wrong.get(part, "") for part in problem.parts}),
+        "one_writes_all": ("other", {**{part: stub(problem, part) for part in lower}, top: whole(problem)}),
+        "one_writes_all_alone": ("other", {**dict.fromkeys(lower, ""), top: whole(problem)}),
+        "last_one_missing": ("other", {**known, top: ""}),
+        "first_one_missing": ("other", {**known, lower[0]: ""}),
+    }
+    if ways:
+        found["parts_that_do_not_fit"] = ("other", {**ways[0], top: known[top]})
+    return found
+
+
+def whole(problem: ModulesProblem) -> str:
+    """Return one part that does the work of all: the whole program, in a package of its own."""
+    own = {part: source.replace(f"from {PACKAGE} ", "from own ") for part, source in problem.references[0].items()}
+    return package_program(own, problem.parts[-1], problem.entry_point, "own")
+
+
+def memorised(problem: ModulesProblem, part: str) -> str:
+    """Return a part that knows the answers to its own tests and nothing else."""
+    answers = {}
+    for node in ast.walk(ast.parse(problem.unit_tests[part])):
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Call):
+            right = ast.literal_eval(node.comparators[0])
+            first = right[0] if isinstance(node.ops[0], ast.In) else right
+            answers[str(ast.literal_eval(node.left.args[0]))] = first
+    return f"def {problem.entry_point}(xs):\n    return {answers!r}.get(str(xs))\n"
+
+
+def _turned(known: Mapping[str, str]) -> dict[str, str]:
+    """Return for each part the text of the next one."""
+    parts = list(known)
+    return {part: known[after] for part, after in zip(parts, [*parts[1:], parts[0]], strict=True)}

@@ -1,0 +1,127 @@
+"""Demonstrations for the warm start of the embedded model: modules in both ways, and mistakes.
+
+The way in which a module treats the steps (`problems.design`) is drawn independently for every demonstration, so the
+agents of a team that imitates them rarely follow the same one: reinforcement learning has to find an agreement.  A
+single agent writes all modules in one way.  Some demonstrations contain one planted mistake.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pipeline_lib.environment_api.task import Demonstration
+from pipeline_lib.environments.modules.problems.design import EARLY, FUNCTION, LATE, Design
+from pipeline_lib.environments.modules.problems.generated import design_of
+from pipeline_lib.environments.modules.problems.pieces import CHANGES, CONDITIONS, REDUCTIONS, Piece, draw_piece
+from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
+from pipeline_lib.environments.modules.program import join_single
+from pipeline_lib.storage import digest
+
+#: How often each way is drawn.
+WAYS = {EARLY: 0.55, LATE: 0.45}
+
+#: How often all modules of a single agent are demonstrated; they are as long as those of a team together.
+SINGLE_SHARE = 0.1
+
+#: How often each kind of planted mistake is drawn.
+MISTAKES = {"piece": 0.35, "constant": 0.25, "bracket": 0.2, "return": 0.1, "name": 0.1}
+
+
+@dataclass(frozen=True, slots=True)
+class ModulesDemonstration(Demonstration):
+    """A module, or all modules of a single agent.
+
+    Attributes:
+        role: name of the module, or `SINGLE`.
+        way: in which it treats the steps.
+        mistake: kind of the planted mistake, or empty.
+    """
+
+    role: str
+    way: str
+    mistake: str
+
+
+def demonstrate(
+    problems: Sequence[ModulesProblem], count: int, mistakes: float, seed: int
+) -> list[ModulesDemonstration]:
+    """Return ``count`` demonstrations on generated problems; the same arguments give the same list.
+
+    Args:
+        problems: generated problems, of the training split.
+        count: how many, drawn with replacement.
+        mistakes: share in [0, 1) that gets a planted mistake.
+        seed: fixes every draw.
+
+    Raises:
+        ValueError: there are no problems, or one was not generated.
+    """
+    if not problems:
+        raise ValueError("there are no problems to demonstrate")
+    rng = random.Random(digest(["demonstrations", seed]))
+    designs = [(problem, design_of(problem)) for problem in problems]
+    return [_draw(*rng.choice(designs), mistakes, rng) for _ in range(count)]
+
+
+def plant(mistake: str, design: Design, role: str, way: str, rng: random.Random) -> str:
+    """Return the action of a role with one mistake in it.
+
+    Args:
+        mistake: a key of `MISTAKES`: another piece, a constant off by one, a lost bracket or colon, a lost ``return``,
+            or a wrong name of a function.
+        design: of the problem.
+        role: of the action.
+        way: in which it treats the steps.
+        rng: draws the place of the mistake.
+    """
+    if mistake in ("piece", "constant"):
+        return _misread(design, role, way, mistake == "constant", rng)
+    text = _action(design, role, way)
+    if mistake == "bracket":
+        place = rng.choice([place for place, letter in enumerate(text) if letter in "()[]:"])
+        return text[:place] + text[place + 1 :]
+    lost, instead = ("return ", "") if mistake == "return" else (FUNCTION, "start")
+    place = rng.choice([place for place in range(len(text)) if text.startswith(lost, place)])
+    return text[:place] + instead + text[place + len(lost) :]
+
+
+def _draw(problem: ModulesProblem, design: Design, mistakes: float, rng: random.Random) -> ModulesDemonstration:
+    role = SINGLE if rng.random() < SINGLE_SHARE else rng.choice(problem.parts)
+    (way,) = rng.choices(list(WAYS), weights=list(WAYS.values()))
+    mistake = ""
+    if rng.random() < mistakes:
+        (mistake,) = rng.choices(list(MISTAKES), weights=list(MISTAKES.values()))
+    action = plant(mistake, design, role, way, rng) if mistake else _action(design, role, way)
+    return ModulesDemonstration(problem.observations[role], action, role, way, mistake)
+
+
+def _action(design: Design, role: str, way: str) -> str:
+    return join_single(design.solution(way)) if role == SINGLE else design.source(role, way)
+
+
+def _misread(design: Design, role: str, way: str, by_one: bool, rng: random.Random) -> str:
+    """Return the action for the design with one piece replaced, or its constant off by one, if that changes the action.
+
+    If no constant occurs in the action, a piece is replaced.
+    """
+    right = _action(design, role, way)
+    places = (
+        [("own", n) for n in range(len(design.own))] + [("steps", n) for n in range(len(design.steps))] + [("end", 0)]
+    )
+    rng.shuffle(places)
+    for one in (True, False) if by_one else (False,):
+        for field, number in places:
+            pieces: tuple[Piece, ...] = (design.end,) if field == "end" else getattr(design, field)
+            old = pieces[number]
+            if one and old.k is None:
+                continue
+            kinds = next(table for table in (CONDITIONS, CHANGES, REDUCTIONS) if old.kind in table)
+            new = Piece(old.kind, (old.k or 0) + rng.choice((-1, 1))) if one else draw_piece(kinds, rng, but=old.kind)
+            changed: dict[str, Any] = {field: new if field == "end" else (*pieces[:number], new, *pieces[number + 1 :])}
+            action = _action(replace(design, **changed), role, way)
+            if action != right:
+                return action
+    raise AssertionError(f"no piece of {design.name} shows in the action of {role}")

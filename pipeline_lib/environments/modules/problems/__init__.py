@@ -1,0 +1,1 @@
+"""Problems whose solution has several parts with tests for each part and for the whole."""

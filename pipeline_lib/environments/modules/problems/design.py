@@ -1,0 +1,203 @@
+"""A generated program before it has tests: its dependency graph and what each module does.
+
+The modules form layers.  Those at the bottom keep some items of the list ``xs``, those in between change each item, and
+the last one puts the lists of the modules that it imports together and reduces them to a number.
+
+Between two layers there is a *step*, a change that must be made once to each item on the way.  Both sides know the step
+and not who makes it: ``early``, the modules that hand on, or ``late``, the modules that import them.  Both ways are
+right if all modules follow the same one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from pipeline_lib.environments.modules.loader import PACKAGE
+from pipeline_lib.environments.modules.problems.pieces import CHANGES, CONDITIONS, REDUCTIONS, Piece, draw_piece, put
+
+#: The modules that hand a list on, and the last one.
+LOWER, TOP = ("one", "two", "three"), "main"
+#: The function that each module defines.
+FUNCTION = "run"
+EARLY, LATE = "early", "late"
+
+_Function = Callable[[Any], Any]
+
+
+@lru_cache
+def graph(modules: int, depth: int) -> dict[str, tuple[str, ...]]:
+    """Return for each module the modules that it imports.
+
+    Args:
+        modules: number of modules, 2 to 4.
+        depth: number of layers, 2 to ``modules``; all have one module, except the one below the last.
+    """
+    layers = [1] * (depth - 2) + [modules - depth + 1, 1]
+    names = [*LOWER[: modules - 1], TOP]
+    found: dict[str, tuple[str, ...]] = {}
+    below: tuple[str, ...] = ()
+    for size in layers:
+        layer, names = tuple(names[:size]), names[size:]
+        found |= dict.fromkeys(layer, below)
+        below = layer
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What each module does.
+
+    Attributes:
+        depth: number of layers of the graph.
+        own: for each module except the last, the condition or change that is its own.
+        steps: for each layer except the last, the step on the way to the next one.
+        end: how the last module reduces its list.
+    """
+
+    depth: int
+    own: tuple[Piece, ...]
+    steps: tuple[Piece, ...]
+    end: Piece
+
+    @property
+    def needs(self) -> dict[str, tuple[str, ...]]:
+        """Return for each module the modules that it imports."""
+        return graph(len(self.own) + 1, self.depth)
+
+    @property
+    def name(self) -> str:
+        """Return the text that `parse` reads back."""
+        return self._join(lambda piece: piece.label)
+
+    @property
+    def family(self) -> str:
+        """Return the name without constants: the unit that splits keep apart."""
+        return self._join(lambda piece: piece.kind)
+
+    def _join(self, said: Callable[[Piece], str]) -> str:
+        fields = (self.own, self.steps, (self.end,))
+        return "/".join([str(self.depth), *("+".join(map(said, pieces)) for pieces in fields)])
+
+    @classmethod
+    def parse(cls, name: str) -> Design:
+        """Rebuild a design from `name`.
+
+        Raises:
+            ValueError: the text is not the name of a design.
+        """
+        depth, *fields = name.split("/")
+        if len(fields) != 3 or not depth.isdigit():
+            raise ValueError(f"{name!r} is no design; expected depth/pieces/steps/end, such as 2/even/plus3/sum")
+        own, steps, (end,) = (tuple(map(Piece.parse, field.split("+"))) for field in fields)
+        return cls(int(depth), own, steps, end)
+
+    def piece(self, module: str) -> Piece:
+        """Return the condition or change of a module other than the last."""
+        return self.own[LOWER.index(module)]
+
+    def step(self, module: str) -> Piece:
+        """Return the step on the way from a module to those that import it."""
+        layer = 0
+        while below := self.needs[module]:
+            module, layer = below[0], layer + 1
+        return self.steps[layer]
+
+    def said(self, module: str) -> str:
+        """Return what a module must do, as its agent is told."""
+        needs = self.needs[module]
+        found = [f"from {', '.join(needs)} {self.step(needs[0]).phrase}"] if needs else []
+        if module == TOP:
+            found.append(self.end.phrase)
+        else:
+            found += [
+                f"{'change' if needs else 'keep'} {self.piece(module).phrase}",
+                f"hand on {self.step(module).phrase}",
+            ]
+        return f"{module}.py: {'; '.join(found)}"
+
+    def source(self, module: str, way: str) -> str:
+        """Return a right module that treats the steps in one way, `EARLY` or `LATE`."""
+        needs = self.needs[module]
+        imports = f"from {PACKAGE} import {', '.join(needs)}\n\n" if needs else ""
+        items = " + ".join(f"{below}.{FUNCTION}(xs)" for below in needs) or "xs"
+        taken = self.step(needs[0]).code if needs and way == LATE else "x"
+        if module == TOP:
+            value = put(self.end.code, "ys", items if taken == "x" else f"[{taken} for x in {items}]")
+        else:
+            piece, step = self.piece(module).code, self.step(module).code
+            item = put(piece, "x", taken) if needs else "x"
+            item = put(step, "x", item) if way == EARLY else item
+            value = f"[{item} for x in {items}]" if needs else f"[{item} for x in xs if {piece}]"
+        return f"{imports}def {FUNCTION}(xs):\n    return {value}\n"
+
+    def solution(self, way: str) -> dict[str, str]:
+        """Return all modules, in one way."""
+        return {module: self.source(module, way) for module in self.needs}
+
+    def lists(
+        self, xs: list[int], times: Mapping[str, int] | None = None, idle: str = ""
+    ) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        """Return the list of each module other than the last, before and after the step.
+
+        Args:
+            xs: the input.
+            times: how often the step of a module is made, if not once.
+            idle: a module that keeps everything, or changes nothing.
+        """
+        before: dict[str, list[int]] = {}
+        after: dict[str, list[int]] = {}
+        for module, below, piece, step in _lower(self):
+            items = after[below] if below else xs
+            if module != idle:
+                items = [piece(x) for x in items] if below else [x for x in items if piece(x)]
+            before[module] = items
+            for _ in range(times.get(module, 1) if times else 1):
+                items = [step(x) for x in items]
+            after[module] = items
+        return before, after
+
+    def answer(self, xs: list[int], times: Mapping[str, int] | None = None, idle: str = "") -> int:
+        """Return the value of the whole program; IndexError or ValueError if a list is too short.  See `lists`."""
+        _, after = self.lists(xs, times, idle)
+        items = [item for below in self.needs[TOP] for item in after[below]]
+        return int(_compiled("ys", self.end.code)(items))
+
+    def neighbours(self) -> Iterator[Design]:
+        """Yield designs with a constant that differs by one, or with another reduction."""
+        for field in ("own", "steps"):
+            pieces: tuple[Piece, ...] = getattr(self, field)
+            for number, piece in enumerate(pieces):
+                for other in [Piece(piece.kind, piece.k + by) for by in (-1, 1)] if piece.k is not None else []:
+                    changed: dict[str, Any] = {field: (*pieces[:number], other, *pieces[number + 1 :])}
+                    yield replace(self, **changed)
+        yield from (replace(self, end=Piece(kind)) for kind in REDUCTIONS if kind != self.end.kind)
+
+
+def draw_design(modules: int, level: int, rng: random.Random) -> Design:
+    """Return a random design; a level has one layer more than its number."""
+    depth = level + 1
+    needs = graph(modules, depth)
+    own = tuple(draw_piece(CHANGES if needs[module] else CONDITIONS, rng) for module in needs if module != TOP)
+    steps = tuple(draw_piece(CHANGES, rng) for _ in range(level))
+    return Design(depth, own, steps, draw_piece(REDUCTIONS, rng))
+
+
+@lru_cache(maxsize=256)
+def _lower(design: Design) -> list[tuple[str, str, _Function, _Function]]:
+    """Return for each module but the last: its name, what it imports or "", its own piece, and its step."""
+    return [
+        (module, "".join(needs), _compiled("x", design.piece(module).code), _compiled("x", design.step(module).code))
+        for module, needs in design.needs.items()
+        if module != TOP
+    ]
+
+
+@lru_cache(maxsize=4096)
+def _compiled(parameter: str, code: str) -> _Function:
+    """Return a function of one of this package's own expressions; never of untrusted code."""
+    function: _Function = eval(f"lambda {parameter}: {code}")
+    return function

@@ -1,0 +1,65 @@
+"""The data of a problem whose solution has one part per agent."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pipeline_lib.problems.content import normalised_text
+from pipeline_lib.storage import digest
+
+#: The role of the agent that writes all parts.
+SINGLE = "single"
+
+
+@dataclass(frozen=True, slots=True)
+class ModulesProblem:
+    """One program in several parts.
+
+    Attributes:
+        id: unique within its source, for example ``module_graphs/2/even.squared/...``.
+        source: where it comes from, the kind of the ``problems`` section.
+        family: cluster of related problems.
+        level: difficulty, 1 is easiest.
+        layout: how the parts make a program: files of a ``package``, or methods of a ``class``.
+        entry_point: name of what the tests call.
+        parts: names of the parts; a part comes after those that it builds on, and the last is what the tests call.
+        needs: for each part, the parts that it builds on.
+        observations: by part, and for `SINGLE`.
+        unit_tests: by part, source of the tests of this part among right ones.
+        system_tests: source of the tests of the whole program.
+        references: known solutions, each a source by part.  Parts of different solutions need not fit together.
+        prelude: trusted source that belongs to the problem.
+    """
+
+    id: str
+    source: str
+    family: str
+    level: int
+    layout: Literal["package", "class"]
+    entry_point: str
+    parts: tuple[str, ...]
+    needs: Mapping[str, tuple[str, ...]]
+    observations: Mapping[str, str]
+    unit_tests: Mapping[str, str]
+    system_tests: str
+    references: tuple[Mapping[str, str], ...]
+    prelude: str = ""
+
+    @property
+    def content_hash(self) -> str:
+        """Return the SHA-256 of the normalised observations."""
+        return digest({role: normalised_text(text) for role, text in self.observations.items()})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the problem as a JSON object with one key per attribute."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ModulesProblem:
+        """Rebuild a problem from `to_json`; unknown or missing keys raise TypeError."""
+        needs = {part: tuple(below) for part, below in value.get("needs", {}).items()}
+        tuples = {name: tuple(value.get(name, ())) for name in ("parts", "references")}
+        return cls(**{**value, **tuples, "needs": needs})

@@ -1,0 +1,88 @@
+"""Join the parts that agents wrote into a program, and read off the texts what does not need a run.
+
+A text is Python, or Markdown whose fenced blocks are.  A single agent's text has the line ``# <part>.py`` before each
+part.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pipeline_lib.environments.modules.loader import package_program
+from pipeline_lib.environments.modules.problems.problem import ModulesProblem
+
+_FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^# (\w+)\.py[ \t]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the text of a part shows.
+
+    Attributes:
+        parses: it is Python.
+        defines: it binds the names that it must, at its top level.
+    """
+
+    parses: bool
+    defines: bool
+
+
+def split_single(text: str, parts: Sequence[str]) -> dict[str, str]:
+    """Return the text below each part's heading in a single agent's text: the last one, "" if there is none."""
+    pieces = _HEADING.split(unfenced(text))
+    found = dict(zip(pieces[1::2], pieces[2::2], strict=True))
+    return {part: found.get(part, "").strip("\n") for part in parts}
+
+
+def join_single(sources: Mapping[str, str]) -> str:
+    """Return the text in which a single agent writes all parts."""
+    return "\n".join(f"# {part}.py\n{source}" for part, source in sources.items())
+
+
+def unfenced(text: str) -> str:
+    """Return the fenced blocks of a Markdown text one after the other; a text without any as it is."""
+    blocks: list[str] = _FENCED.findall(text)
+    return "\n".join(blocks) if blocks else text
+
+
+def program(problem: ModulesProblem, sources: Mapping[str, str], top: str) -> str:
+    """Return the program of some parts, of which the tests call ``top``."""
+    return package_program(sources, top, problem.entry_point)
+
+
+def below(problem: ModulesProblem, part: str) -> tuple[str, ...]:
+    """Return the parts that a part builds on, directly or through others, in the order of the parts."""
+    wanted = {part}
+    for name in reversed(problem.parts):
+        if name in wanted:
+            wanted |= set(problem.needs[name])
+    return tuple(name for name in problem.parts if name in wanted and name != part)
+
+
+@lru_cache(maxsize=8192)
+def form(text: str, name: str) -> Form:
+    """Return the form of a part that must define ``name``."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return Form(False, False)
+    return Form(True, any(name in _bound(statement) for statement in tree.body))
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement of the top level binds."""
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return {name}
+        case ast.Assign(targets=targets):
+            return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
+            return {name}
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return {alias.asname or alias.name for alias in names}
+    return set()

@@ -1,0 +1,104 @@
+"""The reward of a joint program: named, weighted terms of its facts.
+
+A reward never sees text and never runs anything.  A reward of your own is a subclass of `Reward` (docs/rewards.md).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pipeline_lib.environment_api.custom_reward import custom_reward
+from pipeline_lib.environments.modules.program import Form
+
+if TYPE_CHECKING:
+    from pipeline_lib.environments.modules.settings import ModulesReward, SoundModulesReward
+
+TERMS = {
+    "form": "the share of the parts that parse and define what they must",
+    "unit": "the share of a part's hidden tests that it passes among right parts, mean over the parts",
+    "system": "the share of the hidden tests of the whole program that it passes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of one joint action.
+
+    Attributes:
+        forms: of each part.
+        units: of each part, the share of its tests that it passes among right parts, in [0, 1].
+        system: share of the tests of the whole program that it passes, in [0, 1].
+    """
+
+    forms: Mapping[str, Form]
+    units: Mapping[str, float]
+    system: float
+
+    @property
+    def defined(self) -> float:
+        """Return the share of the parts that define what they must."""
+        return _mean([form.defines for form in self.forms.values()])
+
+    @property
+    def unit(self) -> float:
+        """Return the share of tests of parts that pass, each part counted equally."""
+        return _mean(list(self.units.values()))
+
+
+class Reward(ABC):
+    """Named, weighted terms.
+
+    Attributes:
+        bounds: least and greatest sum of the terms that can occur; both are reached.
+    """
+
+    bounds: tuple[float, float]
+
+    @abstractmethod
+    def terms(self, facts: Facts) -> dict[str, float]:
+        """Return every term by name, the ones that are 0 included; the reward is their sum."""
+
+
+class SoundReward(Reward):
+    """The default: tests of the system, tests of the parts, and form; `TERMS` says what each means.
+
+    The tests of a part alone can be satisfied by parts that do not fit together, and form by nothing at all: both
+    together must weigh less than the tests of the system (the audit checks it).
+    """
+
+    def __init__(self, weights: SoundModulesReward) -> None:
+        self._weights = weights
+        self.bounds = (0.0, weights.form + weights.unit + weights.system)
+
+    def terms(self, facts: Facts) -> dict[str, float]:
+        """Return the three terms."""
+        return {
+            "form": self._weights.form * facts.defined,
+            "unit": self._weights.unit * facts.unit,
+            "system": self._weights.system * facts.system,
+        }
+
+
+def make_reward(settings: ModulesReward) -> Reward:
+    """Return the reward that the settings describe.
+
+    Raises:
+        ValueError: a class of one's own cannot be made, or its bounds are no interval.
+    """
+    if settings.kind == "sound":
+        return SoundReward(settings)
+    made = custom_reward(settings.path, settings.options, Reward, {})  # type: ignore[type-abstract]
+    least, greatest = getattr(made, "bounds", (0.0, 0.0))
+    if not least < greatest:
+        raise ValueError(
+            f"environment.reward.path: {settings.path} must set its attribute 'bounds' to the least and the greatest "
+            f"sum of its terms, got {(least, greatest)}"
+        )
+    return made
+
+
+def _mean(values: list[float] | list[bool]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,109 @@
+"""The modules environment's implementation of `Task`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.environment_api.task import Task, check_steps
+from pipeline_lib.environments.modules.settings import GeneratedModules, ModulesEnvironment
+
+if TYPE_CHECKING:
+    from pipeline_lib.environment_api.metrics import Metrics
+    from pipeline_lib.environment_api.task import Demonstration
+    from pipeline_lib.environments.modules.problems.problem import ModulesProblem
+    from pipeline_lib.environments.modules.runtime import ModulesEnvironment as Modules
+    from pipeline_lib.sandbox import Executor
+
+
+class ModulesTask(Task):
+    """Two to four agents write a part of a program each; parts and program are tested."""
+
+    settings = ModulesEnvironment
+    problems = (GeneratedModules,)
+    primary = "system_passed"
+    guards = ({"metric": "parts_parse", "better": "higher", "slack": 0.05},)
+
+    def make_problems(self, settings: GeneratedModules) -> Mapping[str, Sequence[ModulesProblem]]:
+        """Generate problems."""
+        from pipeline_lib.environments.modules.problems.generated import generate
+
+        return generate(settings)
+
+    def read_problem(self, row: Mapping[str, Any]) -> ModulesProblem:
+        """Rebuild a `ModulesProblem`."""
+        from pipeline_lib.environments.modules.problems.problem import ModulesProblem
+
+        return ModulesProblem.from_json(row)
+
+    def without_code(self, problem: ModulesProblem) -> ModulesProblem:
+        """Leave out the tests, which run where they are trusted; without them nothing is run, the prelude neither."""
+        from dataclasses import replace
+
+        return replace(problem, unit_tests={}, system_tests="")
+
+    def prompts(self, problems: Sequence[ModulesProblem]) -> list[str]:
+        """Return the observation of every role."""
+        return [text for problem in problems for text in problem.observations.values()]
+
+    def demonstrate(
+        self, problems: Sequence[ModulesProblem], count: int, mistakes: float, seed: int
+    ) -> Sequence[Demonstration]:
+        """Show modules that treat the steps in both ways, some flawed."""
+        from pipeline_lib.environments.modules.demonstrations import demonstrate
+
+        return demonstrate(problems, count, mistakes, seed)
+
+    def make(self, settings: ModulesEnvironment, executor: Callable[[], Executor]) -> Modules:
+        """Return the environment; the sandbox starts with the first program."""
+        from pipeline_lib.environments.modules.runtime import ModulesEnvironment as Modules
+
+        return Modules(settings, executor)
+
+    def single_agent(self, settings: ModulesEnvironment) -> ModulesEnvironment:
+        """Return the form in which one agent is told everything and writes all parts."""
+        return settings.model_copy(update={"team": "single"})
+
+    def unsuitable(self, protocol: str, settings: ModulesEnvironment) -> str:
+        """Return why a protocol does not suit: it needs several agents, or a second turn."""
+        if settings.team == "single":
+            return "environment.team is single, and a single agent has no other agents to read"
+        return "in a single turn it is what the base plays anyway" if protocol == "naive_concatenation" else ""
+
+    def agent_names(self, params: Any) -> Sequence[str]:
+        """Return an agent for each part, or the single one."""
+        from pipeline_lib.environments.modules.problems.design import LOWER, TOP
+        from pipeline_lib.environments.modules.problems.problem import SINGLE
+
+        if params.environment.team == "single":
+            return (SINGLE,)
+        return (*LOWER[: params.problems.modules - 1], TOP)
+
+    def check(self, params: Any) -> None:
+        """Refuse steps of training that need more problems than are generated."""
+        check_steps(params)
+
+    def terms(self, settings: ModulesEnvironment) -> Mapping[str, str]:
+        """Return what the terms of the default reward mean."""
+        from pipeline_lib.environments.modules.rewards import TERMS
+
+        return TERMS if settings.reward.kind == "sound" else {}
+
+    def metrics(self) -> Metrics:
+        """Return tests of the system and of the parts, need, and form."""
+        from pipeline_lib.environments.modules.metrics import METRICS
+
+        return METRICS
+
+    def audit(self) -> Any:
+        """Return the audit with scripted teams."""
+        from pipeline_lib.environments.modules.audit.examiner import ModulesExaminer
+
+        return ModulesExaminer()
+
+    def reward_code(self, settings: ModulesEnvironment) -> str:
+        """Return where the reward is; the built-in one depends on what is run."""
+        reward = settings.reward
+        return (
+            reward.path if reward.kind == "custom" else "pipeline_lib.environments.modules.runtime:ModulesEnvironment"
+        )
