@@ -95,10 +95,9 @@ class Comparison(Result):
         per_seed: each training seed alone; empty when neither team was trained.
         margin: smallest difference that would matter.
         alpha: family-wise error rate.
-        power: power for the next three numbers, which hold after the correction for the family.
+        power: power for the next two numbers, which hold after the correction for the family.
         detectable: true difference that this design detects with that power, or None.
         problems_for_margin: problems needed to detect a difference of the margin, or None.
-        problems_for_observed: problems needed to detect the observed difference if it is the true one, or None.
         faults: guards that the first team fails.
         degenerate: why these data are no evidence; empty if they are.
         one_observation: they count as a single observation (identical episodes, or one family), so there is no verdict.
@@ -139,7 +138,6 @@ class Comparison(Result):
     family_size: int = 1
     detectable: float | None = None
     problems_for_margin: int | None = None
-    problems_for_observed: int | None = None
     p_adjusted: float | None = None
     equivalence_p_adjusted: float | None = None
     verdict: str = ""

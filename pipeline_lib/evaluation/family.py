@@ -78,22 +78,16 @@ def identical(comparison: Comparison, reason: str) -> Comparison:
 
 
 def _with_power(c: Comparison, alpha: float) -> Comparison:
-    """Add the detectable difference and the needed numbers of problems at level ``alpha``."""
+    """Add the detectable difference, and the number of problems that the margin needs, at level ``alpha``."""
     se, df = c.difference.se, c.difference.df
     if se is None or df is None:
         return c
     variance = se**2 * c.problems  # of a problem's difference, clustering included
-
-    def needed(target: float | None) -> int | None:
-        if target is None or abs(target) < 1e-9:
-            return None
-        return problems_needed(target, variance, alpha, c.power, per_family=c.problems / (df + 1))
-
+    per_family = c.problems / (df + 1)
     return dataclasses.replace(
         c,
         detectable=detectable(unbiased(se, df), df, alpha, c.power, critical(df, c.evidence, alpha)),
-        problems_for_margin=needed(c.margin),
-        problems_for_observed=needed(c.difference.estimate),
+        problems_for_margin=problems_needed(c.margin, variance, alpha, c.power, per_family),
     )
 
 

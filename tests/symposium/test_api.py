@@ -234,6 +234,8 @@ def test_every_name_is_documented_and_has_a_home() -> None:
         symposium.trian  # noqa: B018
 
 
+# As strict as mypy can be in the user's own file; the rest is checked as `make check` does, whose cache is there.
+STRICT = "# mypy: disallow-any-generics, disallow-untyped-calls, warn-return-any, strict-equality\n"
 USER = """
 import symposium
 
@@ -250,15 +252,13 @@ WRONG = "import symposium\nsymposium.train('lab')\nsymposium.compare(1, 2)\nx: i
 
 @pytest.mark.slow
 def test_a_users_script_is_checked_by_mypy_against_the_types(tmp_path: Path) -> None:
-    (tmp_path / "right.py").write_text(USER)
-    (tmp_path / "wrong.py").write_text(WRONG)
-    config = ["--config-file", "", "--cache-dir", str(ROOT / ".mypy_cache/user"), "--follow-imports", "silent"]
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", *config, "right.py", "wrong.py"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, env={"MYPYPATH": str(ROOT), "PATH": ""},
-    )  # fmt: skip
+    right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
+    right.write_text(STRICT + USER)
+    wrong.write_text(WRONG)
+    command = [sys.executable, "-m", "mypy", str(right), str(wrong)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     found = [line.split(":")[:2] for line in done.stdout.splitlines() if ": error:" in line]
-    assert {(name, int(line)) for name, line in found} == {("wrong.py", 2), ("wrong.py", 3), ("wrong.py", 4)}, done
+    assert {(Path(name).name, line) for name, line in found} == {("wrong.py", line) for line in "234"}, done
 
 
 def test_a_comparison_says_which_problems_it_was_made_on(
