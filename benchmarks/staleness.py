@@ -1,7 +1,7 @@
-"""Which stages does a change to each module make stale?  ``python -m benchmarks.staleness`` writes docs/staleness.md.
+"""Which stages does a change to each module make stale?  ``python -m benchmarks.staleness`` prints tables.
 
 Every module is really changed, one after the other, in a copy of the project: first by a comment and a docstring, which
-must make nothing stale, then by a constant.  ``--sample N`` tries N modules only and writes nothing.
+must make nothing stale, then by a constant.  ``--sample N`` tries N modules only.
 """
 
 from __future__ import annotations
@@ -20,17 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-OUTPUT = ROOT / "docs/staleness.md"
 PACKAGES = ("pipeline_lib", "tasks", "flows")
-
-_INTRODUCTION = """# Which stages a change makes stale
-
-Written by `python -m benchmarks.staleness`, which changes every module in a copy of the project and asks for the
-identity of every stage. Comments, docstrings, formatting, tests, docs and benchmarks make no stage stale; this is
-tested for every module as well. A stage is not run if its inputs are the same as before, even if an earlier stage was
-run: DVC compares bytes.
-
-"""
 
 
 def modules(root: Path) -> list[str]:
@@ -92,9 +82,9 @@ def _other_words(text: str) -> str:
 
 
 def table(found: Mapping[str, list[str]]) -> str:
-    """Return the page: how many modules each stage depends on, and every module with its stages."""
+    """Return two tables: how many modules each stage depends on, and every module with its stages."""
     counts = Counter(stage for stages in found.values() for stage in stages)
-    lines = [_INTRODUCTION, "| stage | modules that make it stale |\n|---|---|\n"]
+    lines = ["| stage | modules that make it stale |\n|---|---|\n"]
     lines += [f"| {stage} | {count} of {len(found)} |\n" for stage, count in counts.items()]
     lines.append("\n| modules | make stale |\n|---|---|\n")
     groups: dict[str, list[str]] = {}
@@ -106,20 +96,16 @@ def table(found: Mapping[str, list[str]]) -> str:
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.staleness", description=__doc__)
-    parser.add_argument("--sample", type=int, default=0, metavar="N", help="only N modules, and write nothing")
+    parser.add_argument("--sample", type=int, default=0, metavar="N", help="only N modules")
     parser.add_argument("--inside", nargs="+", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.inside:
         print(json.dumps(_inside(asked.inside)))
         return
     names = modules(ROOT)
-    if asked.sample:
-        print(json.dumps(stale_by_module(random.sample(names, asked.sample)), indent=1))
-        return
-    OUTPUT.write_text(table(stale_by_module(names)), encoding="utf-8")
-    print(f"written: {OUTPUT.relative_to(ROOT)}")
+    print(table(stale_by_module(random.sample(names, asked.sample) if asked.sample else names)))
 
 
 if __name__ == "__main__":
