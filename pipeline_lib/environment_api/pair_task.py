@@ -8,7 +8,10 @@ from pipeline_lib.environment_api.task import Task
 
 
 class PairTask(Task):
-    """A task for two agents that act at the same time, or for one agent."""
+    """A task for two agents that act at the same time, or for one agent.
+
+    Its methods call no others of the task: so a stage is stale only if a method changes that it asks itself.
+    """
 
     def single_agent(self, settings: Any) -> Any:
         """Return the form in which one agent does the work of both."""

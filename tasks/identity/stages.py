@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from pipeline_lib.environment_api.pair_task import PairTask
 from pipeline_lib.environment_api.registry import task_class
 from pipeline_lib.environment_api.task import Task
 from pipeline_lib.identity.code import Code, code_of, named_code, version
@@ -211,11 +212,11 @@ def read_settings(params: Params) -> dict[str, Any]:
 def environment_code(kind: str, asks: tuple[str, ...]) -> Code:
     """Return the code of the environment that some of its methods run, without its settings.
 
-    If there is a class between it and `Task`, that class may call any of its methods, so all of them count.
+    If it extends another class than `Task` or `PairTask`, that class may call any of its methods, so all of them count.
     """
     task = task_class(kind)
     settings = {model.__module__ for model in (task.settings, *task.problems)} - {task.__module__}
-    called = asks if task.__bases__ == (Task,) else None
+    called = asks if task.__bases__ in ((Task,), (PairTask,)) else None
     return named_code(f"{task.__module__}:{task.__qualname__}", called, settings, syntaxes())
 
 

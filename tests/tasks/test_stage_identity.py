@@ -29,6 +29,7 @@ from tasks.identity.stages import (
     STAGES,
     IdentityError,
     Reads,
+    environment_code,
     identity_of,
     settings_of,
     work_digest,
@@ -94,6 +95,13 @@ def another(value: Any) -> Any:
         case None:
             return 1
     raise TypeError(value)
+
+
+@pytest.mark.parametrize("kind", ["coding", "philosophers", "writing"])
+def test_of_an_environment_a_stage_counts_only_what_it_runs(kind: str):
+    audit = f"pipeline_lib.environments.{kind}.audit"
+    code = {stage: environment_code(kind, spec.asks).files for stage, spec in STAGES.items()}
+    assert [stage for stage, files in code.items() if audit in files] == ["audit"]
 
 
 VARIANTS: dict[str, Callable[[], Params]] = {
