@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from pipeline_lib.environment_api.exhibit import Exhibit
+from pipeline_lib.environment_api.exhibit import Exhibit, Part
 
 P = TypeVar("P")  # the problem type
 S = TypeVar("S")  # the state type
@@ -34,7 +34,8 @@ class Outcome(Generic[S]):
         details: JSON-like facts for the report (cooperation scheme, verdict status, error text); never used as reward.
             Monitors of training read two of them: ``caused_by``, of a failure, the agent of `Environment.relied_on`
             whose part broke another's, or an empty string; and ``visible``, the share of the tests passed that agents
-            may see, where the primary metric is the share of hidden ones.
+            may see, where the primary metric is the share of hidden ones.  ``costs``, amounts by name, counts what was
+            paid for outside this project; training and evaluation add them up.
     """
 
     reward: float | None
@@ -68,6 +69,10 @@ class Environment(ABC, Generic[P, S]):
     @abstractmethod
     def observe(self, state: S, agent: int) -> str:
         """Return the observation of agent number ``agent`` in ``state``, the prompt of its policy."""
+
+    def parts(self, state: S, agent: int) -> Sequence[Part]:
+        """Return the observation of agent number ``agent`` in parts with their sources, for display."""
+        return (Part("task", self.observe(state, agent)),)
 
     def acting(self, state: S) -> Sequence[int] | None:
         """Return the numbers of the agents whose action counts in this turn; None means all of them.

@@ -1,4 +1,4 @@
-"""The joint result of a joint action for display; it is not used for learning or counting."""
+"""What an environment gives for display: the joint result of a joint action, and the parts of an observation."""
 
 from __future__ import annotations
 
@@ -33,3 +33,16 @@ class Exhibit:
     text: str
     language: str = ""
     checks: tuple[Check, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of an agent's observation.
+
+    Attributes:
+        source: where it comes from, in a word or two; empty for words that only join the others.
+        text: the part, with its line ends; all parts joined are the observation.
+    """
+
+    source: str
+    text: str

@@ -14,6 +14,7 @@ from pipeline_lib.environment_api.task import Problem
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.transcripts import TranscriptRecorder
 from pipeline_lib.play import Decision, Player, paired
+from pipeline_lib.play.experience import add_costs
 
 
 def evaluate_team(
@@ -32,8 +33,8 @@ def evaluate_team(
         One record per episode, grouped by problem in the order of ``problems``.  ``details`` contains, in addition to
         those of the environment: ``prompt_tokens`` and ``requests`` (over all agents and rounds),
         ``critical_path_tokens`` (the latency of the team in tokens: of each round, the longest action), ``cut_off``
-        (actions that reached the length limit), and ``unread`` (prompts that a protocol made too long for the policy's
-        context; the agent then writes nothing).
+        (actions that reached the length limit), ``unread`` (prompts that a protocol made too long for the policy's
+        context; the agent then writes nothing), and each of the environment's ``costs``, summed over turns.
 
     Raises:
         ValueError: ids repeat, ``samples`` is not positive, or the protocol cannot be played by the agents.
@@ -63,6 +64,9 @@ def record_of(problem: Problem, sample: int, decisions: Sequence[Decision], retr
     for decision in decisions:
         for name, value in decision.terms.items():
             terms[name] = terms.get(name, 0.0) + value
+    costs: dict[str, float] = {}
+    for decision in decisions:
+        add_costs(costs, decision.details.get("costs", {}))
     scored = [{"reward": float(d.reward), **d.metrics} for d in decisions if d.reward is not None]
     return EpisodeRecord(
         problem=problem.id,
@@ -74,7 +78,8 @@ def record_of(problem: Problem, sample: int, decisions: Sequence[Decision], retr
         metrics=dict(decisions[-1].metrics),
         tokens=sum(len(action.ids) for action in actions),
         details={
-            **decisions[-1].details,
+            **{name: value for name, value in decisions[-1].details.items() if name != "costs"},
+            **costs,
             "prompt_tokens": sum(len(prompt) for decision in decisions for prompt in decision.prompts),
             "critical_path_tokens": sum(_longest(decision) for decision in decisions),
             "requests": len(actions),

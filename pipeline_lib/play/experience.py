@@ -106,6 +106,7 @@ class Experience:
         cells: combinations that were executed for credit, one table per group with combinations.
         executed: joint actions that the environment executed; equal texts in one state count once.
         lost: the number of these that the infrastructure lost.
+        costs: what executing them cost outside this project, by name (`Outcome.details`); each amount a sum.
     """
 
     decisions: list[Decision] = field(default_factory=list)
@@ -116,6 +117,7 @@ class Experience:
     cells: list[Cells] = field(default_factory=list)
     executed: int = 0
     lost: int = 0
+    costs: dict[str, float] = field(default_factory=dict)
 
     def episodes(self) -> list[list[Decision]]:
         """Return the decisions of each episode, turn by turn, in the order in which episodes began.
@@ -159,6 +161,7 @@ def join(parts: Sequence[Experience]) -> Experience:
     )
     groups = 0
     for part in parts:
+        add_costs(whole.costs, part.costs)
         first = len(whole.decisions)
         whole.cells += [replace(cells, first=cells.first + first) for cells in part.cells]
         for decision in part.decisions:
@@ -166,3 +169,9 @@ def join(parts: Sequence[Experience]) -> Experience:
             whole.decisions.append(replace(decision, parent=parent, group=decision.group + groups))
         groups += max((decision.group for decision in part.decisions), default=-1) + 1
     return whole
+
+
+def add_costs(costs: dict[str, float], further: Mapping[str, float]) -> None:
+    """Add further amounts to ``costs``."""
+    for name, amount in further.items():
+        costs[name] = costs.get(name, 0.0) + amount

@@ -25,7 +25,7 @@ from pipeline_lib.credit.aligned import Aligned
 from pipeline_lib.credit.plan import Plan
 from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.play.combining import Execution, combine
-from pipeline_lib.play.experience import Experience
+from pipeline_lib.play.experience import Experience, add_costs
 from pipeline_lib.play.roots import Root
 from pipeline_lib.play.turn import Node, Prompts, Turn
 from pipeline_lib.play.watching import Watcher
@@ -145,6 +145,8 @@ class Player:
                 experience.cells += execution.cells(found, first + len(outcomes))
                 experience.executed += len(found)
                 experience.lost += sum(outcome.reward is None for outcome in found)
+                for outcome in found:
+                    add_costs(experience.costs, outcome.details.get("costs", {}))
                 outcomes += found[: execution.sampled]
                 if ahead is not None:
                     execution = ahead.result()

@@ -1,7 +1,7 @@
 """The metrics of one step for the log: rewards, differences within groups, and the update.
 
 Names are grouped by slash: ``reward/``, ``terms/``, ``metrics/``, ``groups/``, ``actions/``, ``update/``,
-``executions/``, ``fidelity/``, ``mismatch/``, ``memory/``, ``time/``.
+``executions/``, ``costs/``, ``fidelity/``, ``mismatch/``, ``memory/``, ``time/``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def experience_metrics(
 
     ``reward/mean`` and ``reward/std`` are of the undiscounted return of whole episodes; terms are summed over turns,
     environment metrics are those of last turns; in a tree both are averages over a joint action's continuations.
-    Combinations executed for credit are in none of these; ``executions/`` counts them.
+    Combinations executed for credit are in none of these; ``executions/`` counts them, and ``costs/`` what they cost.
     ``groups/advantage_std`` is the mean over the agents' places in the joint action.  ``actions/length_mean`` and
     ``actions/entropy`` are also given for each policy.
     """
@@ -45,6 +45,7 @@ def experience_metrics(
         "executions/count": float(experience.executed),
         "executions/cells": float(len(decisions) + sum(len(c.chosen) - c.size for c in experience.cells)),
     }
+    found |= {f"costs/{name}": amount for name, amount in experience.costs.items()}
     if whole:
         found |= {"reward/mean": float(np.mean(whole)), "reward/std": float(np.std(whole))}
     places = itertools.zip_longest(*advantages)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline_lib.environments.coding.feedback import MAX_QUOTE, one_line
+from pipeline_lib.environments.coding.feedback.note import MAX_QUOTE, one_line
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.environments.coding.runtime import CodingEnvironment, CodingState
@@ -319,7 +319,7 @@ def test_a_list_of_agreeing_values_is_nobodys_answer_either(make):
 
 def test_programs_meet_visible_tests_before_any_meets_hidden_ones():
     with Recorded() as executor:
-        environment = CodingEnvironment(Settings(turns=2, feedback="tests"), lambda: executor)
+        environment = CodingEnvironment(Settings(turns=2, feedback=("tests",)), lambda: executor)
         play(environment, (AUX, MAIN), (AUX, ALONE), (AUX, "def main(xs):\n    return aux"))
         tests = [job.tests for job in executor.batches[0]]
     assert tests[:3] == [VISIBLE] * 3
@@ -388,7 +388,7 @@ class TestTurns:
 
 class TestFeedback:
     def test_agents_see_their_own_code_and_nobody_elses(self, make):
-        for feedback in ("plain", "tests"):
+        for feedback in ((), ("tests",)):
             environment = make(turns=2, feedback=feedback)
             (outcome,) = play(
                 environment, ("def aux(helpers_secret):\n    return 1", "def main(mains_secret):\n    return 1")
@@ -401,13 +401,13 @@ class TestFeedback:
 
     def test_visible_tests_are_reported_beside_the_hidden_ones(self, make):
         only_visible = "def main(xs):\n    return 4"
-        (outcome,) = play(make(turns=2, feedback="tests"), (AUX, only_visible))
+        (outcome,) = play(make(turns=2, feedback=("tests",)), (AUX, only_visible))
         assert (outcome.details["visible"], outcome.metrics["tests_passed"]) == (1.0, 0.0)
-        (last,) = play(make(turns=1, feedback="tests"), (AUX, only_visible))
+        (last,) = play(make(turns=1, feedback=("tests",)), (AUX, only_visible))
         assert "visible" not in last.details, "nothing was run that nobody is shown"
 
     def test_plain_feedback_says_nothing_of_tests(self, make):
-        environment = make(turns=2, feedback="plain")
+        environment = make(turns=2, feedback=())
         (outcome,) = play(environment, (AUX, "def main(xs):\n    return 0"))
         assert "candidate" not in environment.observe(outcome.state, 1)
         assert "- " not in environment.observe(outcome.state, 1)
@@ -494,7 +494,7 @@ class TestFeedback:
 
     def test_no_visible_test_is_run_when_nobody_will_see_it(self):
         with Recorded() as executor:
-            for settings in (Settings(turns=1), Settings(turns=2, feedback="plain")):
+            for settings in (Settings(turns=1), Settings(turns=2, feedback=())):
                 play(CodingEnvironment(settings, lambda: executor), (AUX, MAIN))
             assert all(job.tests == HIDDEN for batch in executor.batches for job in batch)
             play(CodingEnvironment(Settings(turns=2), lambda: executor), (AUX, MAIN))

@@ -246,6 +246,13 @@ def test_other_team_sizes_are_refused(texts):
         build_program(texts, "main")
 
 
+def test_two_agents_may_import_everything_from_different_modules():
+    program = build_program(("from math import *\n" + AUX, "from cmath import *\ndef main(xs):\n    return xs"), "main")
+    assert program.code.count("import *") == 2 and program.conflicts == ()
+    for part in program.parts:
+        ast.parse(part)
+
+
 PARTS = ["aux", "main", "(", ")", ":", "\n", "    ", "return ", "lambda ", "x", "= ", "if ", "for ", "in ", "def "]
 PARTS += [
     "[",

@@ -7,8 +7,9 @@ import pytest
 
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
-from pipeline_lib.play import Player
+from pipeline_lib.play import Player, join, paired
 from pipeline_lib.play.seeds import derive
+from pipeline_lib.training.summary import experience_metrics
 from tests.protocols.world import SAMPLING, Listening, Talk, Talking, make_team
 
 PROBLEMS = [Talk("a"), Talk("b", turns=3), Talk("c", ("two", "one", "two"), turns=2)]
@@ -70,6 +71,27 @@ def test_the_critical_path_is_the_longest_action_of_each_turn(team):
     (both,) = play(team, [Talk("x", ("one", "two"))], samples=1)
     lengths = sorted((alone.tokens, both.tokens - alone.tokens))  # agent 0 draws the same alone
     assert both.details["critical_path_tokens"] == lengths[1]
+
+
+class Paying(Talking):
+    """Talking that costs something outside this project."""
+
+    def step(self, states, joint_actions):
+        return [
+            dataclasses.replace(outcome, details={**outcome.details, "costs": {"asked": 2.0}})
+            for outcome in super().step(states, joint_actions)
+        ]
+
+
+def test_what_an_environment_pays_is_summed_over_turns(team):
+    records = play(team, environment=Paying())
+    assert [record.details["asked"] for record in records] == [2.0 * record.turns for record in records]
+    assert not any("costs" in record.details for record in records)
+    engine = Listening()
+    engine.load(team.policies)
+    experience = Player(Paying(), team, engine, SAMPLING).play(paired(PROBLEMS, 2, 1))
+    assert join([experience, experience]).costs == {"asked": 2 * 2.0 * len(experience.decisions)}
+    assert experience_metrics(experience, [], 0.0)["costs/asked"] == 2.0 * len(experience.decisions)
 
 
 def test_all_episodes_are_played_side_by_side(team):

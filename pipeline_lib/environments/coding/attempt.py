@@ -29,9 +29,9 @@ def failure_of(verdicts: Mapping[str, Verdict]) -> str | None:
 class Attempt:
     """One joint action before it has an outcome.
 
-    ``verdicts`` are those of the program on hidden tests (``hidden``) and on visible ones (``visible``), of a program
-    that returns None (``none``), of the helper alone (``contract``), and of the program with its helper replaced: by a
-    stub (one of `ABLATIONS` each), or by one of its mutants; if these were run.
+    ``verdicts`` are those of the program on hidden tests (``hidden``) and on visible ones (``visible``), of its static
+    analysis (``analysis``), of a program that returns None (``none``), of the helper alone (``contract``), and of the
+    program with its helper replaced: by a stub (one of `ABLATIONS` each), or by one of its mutants; if these were run.
     """
 
     problem: CodingProblem
@@ -54,13 +54,8 @@ class Attempt:
         problem = self.problem
         return Job(problem.id, code, problem.hidden_tests, problem.entry_point, problem.prelude)
 
-    def programs(self, reward: Reward, visible: bool) -> Iterator[tuple[str, Job]]:
-        """Yield the jobs of the first batch.
-
-        Args:
-            reward: says what has to be measured.
-            visible: the program runs on the visible tests too.
-        """
+    def programs(self, reward: Reward) -> Iterator[tuple[str, Job]]:
+        """Yield the jobs of the first batch, besides those of the feedback; ``reward`` says what to measure."""
         problem = self.problem
         if reward.needs_contract and len(self.program.roles) > 1 and self.program.roles[0].defined:
             tests = contract(problem)
@@ -70,9 +65,6 @@ class Attempt:
             return
         job = self.job(self.program.code)
         yield "hidden", job
-        if visible and problem.visible_tests:
-            # A separate job, because a program that has seen hidden inputs could print them where agents read them.
-            yield "visible", replace(job, tests=problem.visible_tests)
         if reward.needs_baseline:
             yield "none", replace(job, code=f"def {problem.entry_point}(*args, **kwargs):\n    return None\n")
 

@@ -247,7 +247,7 @@ def _separated(texts: Sequence[str], entry_point: str, helper_defined: bool) -> 
     taken = {*in_helper, *in_main, *(name.id for name in module_references([*helper, *main]))}
     renamed = {}
     for name, meaning in in_helper.items():
-        if name == HELPER or (name != entry_point and in_main.get(name, meaning) == meaning):
+        if name in (HELPER, "*") or (name != entry_point and in_main.get(name, meaning) == meaning):
             continue
         renamed[name] = _fresh(f"{name}_of_helper", taken)
         if name == entry_point:

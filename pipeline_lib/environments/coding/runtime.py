@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.environment import Environment, Outcome
-from pipeline_lib.environment_api.exhibit import Check, Exhibit
+from pipeline_lib.environment_api.exhibit import Check, Exhibit, Part
 from pipeline_lib.environments.coding.attempt import Attempt, failure_of
 from pipeline_lib.environments.coding.conventions import convention
-from pipeline_lib.environments.coding.feedback import next_observation, notes_for, one_line
+from pipeline_lib.environments.coding.feedback.note import Note, one_line
+from pipeline_lib.environments.coding.feedback.observation import observation
+from pipeline_lib.environments.coding.feedback.sources import Feedback
 from pipeline_lib.environments.coding.hardness import almost_right
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.program import HELPER, build_program
@@ -38,7 +40,7 @@ class Turn:
     """One turn: every agent's text, the feedback to each agent, and the verdict on the hidden tests."""
 
     actions: tuple[str, ...]
-    notes: tuple[tuple[str, ...], ...]
+    notes: tuple[tuple[Note, ...], ...]
     verdict: Verdict | None = None
 
 
@@ -70,7 +72,7 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         self.turns = settings.turns
         self._agents = AGENTS[settings.team]
         self.relied_on = self._agents[:-1]
-        self._feedback = settings.feedback
+        self._feedback = Feedback(settings)
         self._reward = make_reward(settings.reward, settings.team)
         self.reward_bounds = self._reward.bounds
         self._enough = settings.stop_at * self.reward_bounds[1] - _TOLERANCE
@@ -104,11 +106,14 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
 
     def observe(self, state: CodingState, agent: int) -> str:
         """Return the agent's first observation, in later turns followed by its own last code and the notes on it."""
+        return "".join(part.text for part in self.parts(state, agent))
+
+    def parts(self, state: CodingState, agent: int) -> tuple[Part, ...]:
+        """Return the parts of the agent's observation, with the source of feedback that each comes from."""
         first = state.problem.observations[self._agents[agent]]
         if not state.turns:
-            return first
-        last = state.turns[-1]
-        return next_observation(first, last.actions[agent], last.notes[agent])
+            return (Part("task", first),)
+        return observation(first, [(turn.actions[agent], turn.notes[agent]) for turn in state.turns[-1:]])
 
     def step(self, states: Sequence[CodingState], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[CodingState]]:
         """Join, run and reward; see the class for metrics.
@@ -117,16 +122,20 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         ``untested``, without reward, if the problem has no hidden tests), ``error`` (a line that may quote hidden
         tests: for people, never for agents), ``schemes``, ``convention`` and ``conflicts``.  If a test fails it also
         has ``caused_by`` (the helper, if the main function calls it and it did not define the function, else an empty
-        string), and if visible tests were run ``visible``, the share of them that passed.
+        string), and if visible tests were run ``visible``, the share of them that passed.  If an expert was asked,
+        ``costs`` counts what that cost.  If the expert gave no usable answer, ``status`` is ``expert_failed``: there is
+        no reward and no next turn, and ``error`` says why.
 
         Raises:
             BadTests: the tests of a problem have no case that a program could fail; the message names the problem.
         """
         attempts = [self._attempt(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
-        wanted = [(a.verdicts, *job) for a in attempts for job in a.programs(self._reward, self._shows(a))]
-        self._run([*self._ladders(attempts), *wanted])
+        told = [(a.verdicts, *job) for a in attempts if not a.last for job in self._feedback.jobs(a.problem, a.program)]
+        wanted = [(a.verdicts, *job) for a in attempts for job in a.programs(self._reward)]
+        self._run([*self._ladders(attempts), *told, *wanted])
         self._run([(a.verdicts, *job) for a in attempts for job in a.replacements(self._reward)])
-        return [self._outcome(state, attempt) for state, attempt in zip(states, attempts, strict=True)]
+        outcomes = [self._outcome(state, attempt) for state, attempt in zip(states, attempts, strict=True)]
+        return self._feedback.with_answers(outcomes, self.observe)
 
     def stub(self, state: CodingState, agent: int) -> str:
         """Return the agent's function with a body that returns None."""
@@ -157,6 +166,7 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
 
     def close(self) -> None:
         """End the sandbox's processes; a later step starts new ones."""
+        self._feedback.close()
         if self._executor is not None:
             self._executor.close()
             self._executor = None
@@ -166,10 +176,6 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
             raise ValueError(f"got {len(actions)} actions for the {len(self._agents)} agents of {state.problem.id}")
         program = build_program(tuple(actions), state.problem.entry_point)
         return Attempt(state.problem, tuple(actions), program, last=len(state.turns) + 1 >= self.turns)
-
-    def _shows(self, attempt: Attempt) -> bool:
-        """Return whether agents will be shown the results of visible tests."""
-        return self._feedback == "tests" and not attempt.last
 
     def _ladders(self, attempts: Sequence[Attempt]) -> Iterator[tuple[dict[str, Verdict], str, Job]]:
         """Yield the jobs that show how hard the tests of each problem are, if they have not run yet."""
@@ -197,14 +203,13 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
 
     def _outcome(self, state: CodingState, attempt: Attempt) -> Outcome[CodingState]:
         program = attempt.program
-        told = self._shows(attempt)
-        visible = attempt.verdicts.get("visible")
-        notes = tuple(notes_for(role, program, visible) if told else () for role in program.roles)
+        agents = range(len(program.roles))
+        notes = tuple(() if attempt.last else self._feedback.notes(i, program, attempt.verdicts) for i in agents)
         turn = Turn(attempt.actions, notes, attempt.verdicts.get("hidden"))
         state = replace(state, turns=(*state.turns, turn))
         problem, ladder = attempt.problem, self._ladder.get(_key(attempt.problem), {})
-        failure = attempt.failure or failure_of(ladder)
-        if failure is not None:
+        failure = attempt.failure or failure_of(ladder) or self._feedback.failure(attempt.verdicts)
+        if failure:
             details = {"status": Status.INFRA_ERROR.value, "error": one_line(failure)}
             return Outcome(None, {}, {}, state, done=True, details=details)
         if not problem.hidden_tests:  # a typed problem may have none

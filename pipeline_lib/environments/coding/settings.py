@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline_lib.settings.base import FileName, Section
+from pipeline_lib.settings.base import FileName, Machine, Section
 from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
 from pipeline_lib.settings.problems import SplitSizes
 
@@ -65,6 +65,23 @@ CodingReward = Annotated[
 ]
 
 
+class Expert(Section):
+    """A model on a server with an OpenAI-compatible API that suggests edits of an agent's code."""
+
+    url: Machine[str] = Field(min_length=1, description="base address of the API, for example http://127.0.0.1:8000/v1")
+    model: str = Field(min_length=1, description="name of the model on the server")
+    max_tokens: int = Field(512, ge=1, description="longest answer in tokens; a longer one is cut off and of no use")
+    key_variable: Machine[str] = Field("", description="environment variable with the API key; empty for none")
+    concurrency: Machine[int] = Field(16, ge=1, description="requests at the same time")
+    retries: Machine[int] = Field(
+        3, ge=0, description="retries after a failure or an unusable answer; the pause doubles each time"
+    )
+    timeout: Machine[float] = Field(60.0, gt=0, description="time limit of a request in seconds")
+    cache: Machine[str] = Field(
+        ".symposium/expert", description="folder in which answers are kept; empty: they are kept in memory only"
+    )
+
+
 class CodingEnvironment(EnvironmentSection):
     """Two agents write a helper function and a main function, which are executed together."""
 
@@ -73,10 +90,15 @@ class CodingEnvironment(EnvironmentSection):
         "pair", description="pair: helper and main agent; single: one agent sees everything and writes both functions"
     )
     turns: int = Field(1, ge=1, le=8, description="turns per problem; agents see feedback in later turns")
-    feedback: Literal["plain", "tests"] = Field(
-        "tests",
-        description="what agents see in later turns: their own previous code, or also the results of the visible tests",
+    feedback: tuple[Literal["tests", "static_analysis", "expert"], ...] = Field(
+        ("tests",),
+        description=(
+            "what agents see in later turns besides their own previous code, in this order: tests: results of the "
+            "visible tests; static_analysis: what pyflakes finds in their part; expert: edits that the model of "
+            "environment.expert suggests; an empty list: nothing else"
+        ),
     )
+    expert: Expert | None = Field(None, description="the expert of feedback; null for none")
     stop_at: float = Field(
         1.0,
         gt=0,
@@ -84,6 +106,18 @@ class CodingEnvironment(EnvironmentSection):
         description="an episode ends early if a turn's reward reaches this share of the greatest possible reward",
     )
     reward: CodingReward = SoundCodingReward()
+
+    @model_validator(mode="after")
+    def _feedback_fits(self) -> CodingEnvironment:
+        if len(set(self.feedback)) < len(self.feedback):
+            raise ValueError(f"feedback names a source twice: {', '.join(self.feedback)}")
+        if "expert" in self.feedback and self.expert is None:
+            raise ValueError(
+                "feedback has expert, so expert must say which: {url: http://127.0.0.1:8000/v1, model: NAME}"
+            )
+        if self.expert is not None and "expert" not in self.feedback:
+            raise ValueError("expert is set, but feedback does not have it; add it to feedback, or set expert to null")
+        return self
 
 
 class GeneratedProblems(Section):

@@ -91,7 +91,13 @@ class CodingTask(PairTask):
         return AGENTS[params.environment.team]
 
     def check(self, params: Any) -> None:
-        """Refuse steps of training that need more problems than are generated, and a contract where none is known."""
+        """Refuse what cannot work: too few generated problems, a contract where none is known, no pyflakes to run."""
+        packages = getattr(params.sandbox, "packages", None)  # other kinds of sandbox have their own machine's
+        if "static_analysis" in params.environment.feedback and packages is not None and "pyflakes" not in packages:
+            raise ValueError(
+                "environment.feedback has static_analysis, which runs pyflakes in the sandbox: set sandbox.packages to "
+                f"[{', '.join((*packages, 'pyflakes'))}], or take static_analysis out"
+            )
         if params.problems.kind == "generated":
             check_steps(params)
             return

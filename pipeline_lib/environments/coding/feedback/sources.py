@@ -1,0 +1,109 @@
+"""The sources of feedback that the settings name, as one: the jobs that they need, and the notes that they give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.environment_api.environment import Outcome
+from pipeline_lib.environments.coding.feedback import visible_tests
+from pipeline_lib.environments.coding.feedback.note import Note
+from pipeline_lib.sandbox import Job, Verdict
+
+if TYPE_CHECKING:
+    from pipeline_lib.environments.coding.feedback.expert import Answer, Expert
+    from pipeline_lib.environments.coding.problems.problem import CodingProblem
+    from pipeline_lib.environments.coding.program import Program
+    from pipeline_lib.environments.coding.settings import CodingEnvironment
+
+#: The outcome of a turn; its state has ``turns``.
+_Outcome = Outcome[Any]
+
+
+class Feedback:
+    """What agents are told of a turn in the next one; with one turn, nothing."""
+
+    def __init__(self, settings: CodingEnvironment) -> None:
+        """Make the sources; the expert is not asked yet.
+
+        Raises:
+            ValueError: the environment variable that should hold the expert's key is not set.
+        """
+        self._sources = settings.feedback if settings.turns > 1 else ()
+        self._expert: Expert | None = None
+        if "expert" in self._sources and settings.expert is not None:
+            from pipeline_lib.environments.coding.feedback.expert import Expert
+
+            self._expert = Expert(settings.expert)
+
+    def jobs(self, problem: CodingProblem, program: Program) -> Iterator[tuple[str, Job]]:
+        """Yield the jobs for the sandbox that the sources need, by kind: ``visible`` and ``analysis``."""
+        if not problem.hidden_tests:  # the episode ends without a verdict
+            return
+        if "tests" in self._sources and program.main.defined and problem.visible_tests:
+            # A separate job, because a program that has seen hidden inputs could print them where agents read them.
+            yield "visible", Job(problem.id, program.code, problem.visible_tests, problem.entry_point, problem.prelude)
+        if "static_analysis" in self._sources:
+            from pipeline_lib.environments.coding.feedback import static_analysis
+
+            yield "analysis", static_analysis.job(problem.id, program, problem.prelude)
+
+    def failure(self, verdicts: Mapping[str, Verdict]) -> str:
+        """Return why a source could not work, whatever the program; empty if all could."""
+        if "analysis" not in verdicts:
+            return ""
+        from pipeline_lib.environments.coding.feedback import static_analysis
+
+        return static_analysis.failure(verdicts["analysis"])
+
+    def notes(self, agent: int, program: Program, verdicts: Mapping[str, Verdict]) -> tuple[Note, ...]:
+        """Return the notes for agent number ``agent``, without those of the expert; no line is said twice."""
+        found: list[Note] = []
+        for source in self._sources:
+            if source == "tests":
+                found += visible_tests.notes_for(program.roles[agent], program, verdicts.get("visible"))
+            elif source == "static_analysis" and "analysis" in verdicts:
+                from pipeline_lib.environments.coding.feedback import static_analysis
+
+                found += static_analysis.notes_for(agent, program, verdicts["analysis"])
+        return tuple({note.text: note for note in reversed(found)}.values())[::-1]
+
+    def with_answers(self, outcomes: Sequence[_Outcome], observe: Callable[[Any, int], str]) -> list[_Outcome]:
+        """Return the outcomes of a turn with the notes of the expert, if there is one, in episodes that go on.
+
+        Where it gives no usable answer for one of the agents, there is no reward, and the episode ends.
+
+        Args:
+            outcomes: with the notes of all other sources.
+            observe: returns what an agent is shown in a state.
+        """
+        if self._expert is None:
+            return list(outcomes)
+        shown = [
+            (observe(outcome.state, agent), action)
+            for outcome in outcomes
+            if not outcome.done
+            for agent, action in enumerate(outcome.state.turns[-1].actions)
+        ]
+        answers = iter(self._expert.ask(shown))
+        return [o if o.done else _with(o, [next(answers) for _ in o.state.turns[-1].actions]) for o in outcomes]
+
+    def close(self) -> None:
+        """Stop waiting for the expert."""
+        if self._expert is not None:
+            self._expert.close()
+
+
+def _with(outcome: _Outcome, answers: Sequence[Answer]) -> _Outcome:
+    costs: dict[str, float] = {}
+    for answer in answers:
+        for name, value in answer.costs.items():
+            costs[name] = costs.get(name, 0.0) + value
+    if failed := [answer.error for answer in answers if answer.notes is None]:
+        details = {"status": "expert_failed", "error": " ".join(failed[0].split()), "costs": costs}
+        return Outcome(None, {}, {}, outcome.state, done=True, details=details)
+    *before, last = outcome.state.turns
+    notes = tuple((*own, *(answer.notes or ())) for own, answer in zip(last.notes, answers, strict=True))
+    state = replace(outcome.state, turns=(*before, replace(last, notes=notes)))
+    return replace(outcome, state=state, details={**outcome.details, "costs": costs})
