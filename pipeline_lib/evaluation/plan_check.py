@@ -5,6 +5,7 @@ Plans are compared as JSON over all fields, so a new field of `Plan` is compared
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -112,6 +113,18 @@ def check_plan(
             elsewhere.setdefault(change.words("{key} was {before} then and is {after} now"), []).append(name)
     deviations += [f"made under another plan ({', '.join(names)}): {words}" for words, names in elsewhere.items()]
     return PlanCheck(not deviations and not changed, tuple(deviations), tuple(changed), plan.digest)
+
+
+def as_planned(done: Plan, plan: Plan) -> Plan:
+    """Return a design with the planned checkpoints of training runs that a monitor was allowed to end, and ended.
+
+    Such a run has the first of its checkpoints only, as the plan foresees; that makes it no other plan.
+    """
+    stopped = {
+        change.key.partition(".")[2] for change in changes(plan.to_json(), done.to_json()) if _was_stopped(change, plan)
+    }
+    checkpoints = {seed: plan.checkpoints[seed] if seed in stopped else own for seed, own in done.checkpoints.items()}
+    return dataclasses.replace(done, checkpoints=checkpoints)
 
 
 def _was_stopped(change: Change, plan: Plan) -> bool:

@@ -42,7 +42,8 @@ def record_look_of_verdict(
 
     Args:
         params: the settings.
-        done: the plan that was actually executed; the look is recorded under it.
+        done: the plan that was actually executed; training runs that a monitor ended count as planned
+            (`as_planned`).  The look is recorded under it.
         run: name of the run.
         result: of `summarise_test`.
 

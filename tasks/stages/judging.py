@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib import storage
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.plan import read_plan
-from pipeline_lib.evaluation.plan_check import check_plan
+from pipeline_lib.evaluation.plan_check import as_planned, check_plan
 from pipeline_lib.evaluation.verdict import BASE, add_plan_and_looks, summarise_test
+from pipeline_lib.monitors.history import endings
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, outside
 from tasks.experiment.compute import compare_compute
@@ -30,6 +31,9 @@ VERDICT, SENTENCE, METRIC = "verdict", "symposium.sentence", "symposium.metric"
 PLAN, TEST_PROBLEMS = "symposium.plan", "symposium.problems"
 #: Deviations from the plan, in words (empty: it was fixed before and followed), and the number of looks.
 PLAN_FAULTS, LOOKS = "symposium.plan_faults", "symposium.looks"
+
+#: Which training runs a monitor ended, in words (empty: none).
+ENDED = "symposium.ended_by_monitors"
 
 #: Values of `headline` for comparing runs; the others are in ``results/verdict.json`` and in MLflow.
 COMPARED = ("verdict", "metric", "base", "selected", "difference", "low", "high", "p", "p_for_looks", "looks")
@@ -64,11 +68,11 @@ def judge(params: Params, run: StageRun) -> str:
         found = tested["comparisons"][SINGLE_AGENT]
         found |= {"compute": compute, "sentence": f"{found['sentence']} {compute['sentence']}"}
     result = bound(params, run.name, tested, {**plans_used(params), "the selection": selection["plan"]})
+    updates = {seed: training_rows(TEAM, seed) for seed in seeds}
+    result["ended_by_monitors"] = endings(updates)
     storage.write_json(RESULTS / "verdict.json", result)
     numbers = headline(result)
-    storage.write_json(
-        RESULTS / "metrics.json", compared(numbers, [row for seed in seeds for row in training_rows(TEAM, seed)])
-    )
+    storage.write_json(RESULTS / "metrics.json", compared(numbers, [row for rows in updates.values() for row in rows]))
     run.whole.summary({f"test/{name}": value for name, value in numbers.items() if isinstance(value, int | float)})
     run.whole.tag(
         {
@@ -79,9 +83,11 @@ def judge(params: Params, run: StageRun) -> str:
             TEST_PROBLEMS: result["design"]["test_content"],
             PLAN_FAULTS: "; ".join((*result["plan"]["deviations"], *result["plan"]["changed"])),
             LOOKS: str(result["looks"]["count"] or "not counted"),
+            ENDED: " ".join(result["ended_by_monitors"]),
         }
     )
-    run.markdown("verdict", f"## {result['verdict']}\n\n{result['sentence']}\n\n{result['price_of_the_default']}")
+    said = (result["sentence"], result["price_of_the_default"], *result["ended_by_monitors"])
+    run.markdown("verdict", "\n\n".join((f"## {result['verdict']}", *said)))
     return str(result["sentence"])
 
 
@@ -98,7 +104,7 @@ def bound(
     """
     plan = read_plan(PLAN_FILE)
     done = actual_plan(params, tested["design"], checkpoints=steps_swept(params))
-    looks, changed = record_look_of_verdict(params, done, run, tested)
+    looks, changed = record_look_of_verdict(params, as_planned(done, plan), run, tested)
     check = check_plan(done, plan, tested["design"]["selected"], carried, changed)
     design = {**done.to_json(), "selected": tested["design"]["selected"]}
     return add_plan_and_looks({**tested, "design": design}, check, looks)

@@ -23,7 +23,7 @@ from tasks.experiment.compute import budget_of
 from tasks.experiment.plans import plan_of
 from tasks.experiment.training_files import training_file
 from tasks.looks import looking
-from tasks.stages.judging import COMPARED, judge
+from tasks.stages.judging import COMPARED, ENDED, PLAN_FAULTS, judge
 from tasks.stages.selecting import select_checkpoints
 from tests.evaluation.build import episode
 
@@ -54,6 +54,7 @@ class Run:
     def __init__(self) -> None:
         self.tags: dict[str, str] = {}
         self.metrics: dict[str, float] = {}
+        self.artifacts: dict[str, str] = {}
         self.tracked = self.whole = self
 
     def tag(self, tags: dict[str, str]) -> None:
@@ -61,6 +62,9 @@ class Run:
 
     def summary(self, metrics: dict[str, float]) -> None:
         self.metrics |= metrics
+
+    def markdown(self, name: str, text: str) -> None:
+        self.artifacts[name] = text
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
@@ -113,6 +117,27 @@ def chain(params: Params, *, stop: bool = False, mean: float = 0.8) -> tuple[dic
         write(episode_files.tested_file(TEAM, which, 0), "test", params.evaluate.test.samples, mean)
     looking.end_look(look)
     return verdict(params)
+
+
+def test_a_run_that_a_monitor_of_the_plan_ended_has_one_look_and_no_changed_plan():
+    """Four checkpoints were planned, a monitor ended the run after two: the plan foresees that."""
+    result, run = chain(settings(train={"steps": 40, "stop_when": ["reward_hacking"]}))
+    assert result["looks"]["count"] == 1
+    assert result["plan"]["followed"] and not result["plan"]["changed"] and not run.tags[PLAN_FAULTS]
+    assert result["design"]["checkpoints"] == {"0": [10, 20]}, "what was done is still told"
+    assert result["ended_by_monitors"] == [] and run.tags[ENDED] == "", "nothing in the log says that one did"
+    last = {**UPDATES[-1], "monitors/ended/reward_hacking": 1.0}
+    storage.write_jsonl(training_file(TEAM, 0), [*UPDATES[:-1], last])
+    result, run = verdict(settings(train={"steps": 40, "stop_when": ["reward_hacking"]}))
+    (said,) = result["ended_by_monitors"]
+    assert said == run.tags[ENDED] and "after update 20 by the monitor reward hacking" in said
+    assert said in run.artifacts["verdict"]
+
+
+def test_without_such_a_monitor_missing_checkpoints_are_told():
+    result, _ = chain(settings(train={"steps": 40}))
+    assert not result["plan"]["followed"]
+    assert "checkpoints.0: planned [10,20,30,40], done [10,20]" in result["plan"]["deviations"][0]
 
 
 def test_the_verdict_says_by_what_the_single_agent_was_matched_and_how_it_came_out():
