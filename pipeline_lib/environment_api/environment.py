@@ -70,6 +70,16 @@ class Environment(ABC, Generic[P, S]):
     def observe(self, state: S, agent: int) -> str:
         """Return the observation of agent number ``agent`` in ``state``, the prompt of its policy."""
 
+    def shortened(self, state: S, agent: int, cut: int) -> str | None:
+        """Return the observation without the ``cut`` oldest turns of the history that it shows.
+
+        It is asked for if an observation leaves too little room for an action in the policy's context.
+
+        Returns:
+            The observation; None if that many turns cannot be cut, because none would be left.
+        """
+        return None
+
     def parts(self, state: S, agent: int) -> Sequence[Part]:
         """Return the observation of agent number ``agent`` in parts with their sources, for display."""
         return (Part("task", self.observe(state, agent)),)

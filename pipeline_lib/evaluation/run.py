@@ -34,7 +34,8 @@ def evaluate_team(
         those of the environment: ``prompt_tokens`` and ``requests`` (over all agents and rounds),
         ``critical_path_tokens`` (the latency of the team in tokens: of each round, the longest action), ``cut_off``
         (actions that reached the length limit), ``unread`` (prompts that a protocol made too long for the policy's
-        context; the agent then writes nothing), and each of the environment's ``costs``, summed over turns.
+        context; the agent then writes nothing), ``cut_turns`` and ``cut_tokens`` (what was cut from observations
+        because earlier turns did not fit into a context), and each of the environment's ``costs``, summed over turns.
 
     Raises:
         ValueError: ids repeat, ``samples`` is not positive, or the protocol cannot be played by the agents.
@@ -85,6 +86,8 @@ def record_of(problem: Problem, sample: int, decisions: Sequence[Decision], retr
             "requests": len(actions),
             "cut_off": sum(action.finish == "length" for action in actions),
             "unread": sum(decision.unread for decision in decisions),
+            "cut_turns": sum(decision.cut_turns for decision in decisions),
+            "cut_tokens": sum(decision.cut_tokens for decision in decisions),
         },
         attempts=scored if retries and 1 < len(scored) == len(decisions) else (),
     )

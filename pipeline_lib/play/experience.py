@@ -44,6 +44,8 @@ class Decision:
         unread: number of prompts that quoted so much text that no space was left for an action; nothing was sampled.
         agents: name of the agent of each action.
         shared: places of the actions that were sampled once for several joint actions, and are counted with another.
+        cut_turns, cut_tokens: what was cut from the observations of all agents, because earlier turns did not fit into
+            a policy's context.
     """
 
     problem: str
@@ -63,6 +65,8 @@ class Decision:
     unread: int = 0
     agents: tuple[str, ...] = ()
     shared: tuple[int, ...] = ()
+    cut_turns: int = 0
+    cut_tokens: int = 0
 
     def sampled(self) -> list[tuple[str, Action]]:
         """Return the policy and the action of everything that was sampled for this decision."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipeline_lib.environment_api.environment import Environment, Outcome
-from pipeline_lib.environment_api.exhibit import Exhibit
+from pipeline_lib.environment_api.exhibit import Exhibit, Part
 from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
 
 
@@ -68,6 +68,14 @@ class FixedActions(Environment[Fixed, Any]):
     def observe(self, state: _State, agent: int) -> str:
         """Return what the agent always sees."""
         return self.inner.observe(state.inner, agent)
+
+    def shortened(self, state: _State, agent: int, cut: int) -> str | None:
+        """Return what the agent sees without the oldest turns."""
+        return self.inner.shortened(state.inner, agent, cut)
+
+    def parts(self, state: _State, agent: int) -> Sequence[Part]:
+        """Return the parts of what the agent sees."""
+        return self.inner.parts(state.inner, agent)
 
     def acting(self, state: _State) -> Sequence[int]:
         """Return the agents whose action is not fixed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline_lib.credit.plan import Plan
 from pipeline_lib.environment_api.environment import Environment
@@ -59,6 +59,14 @@ class Prompts:
         return self._ids[key]
 
 
+class _Observation(NamedTuple):
+    """An observation, and what was cut from it: turns, and tokens."""
+
+    text: str
+    cut_turns: int = 0
+    cut_tokens: int = 0
+
+
 #: The record of one action: policy, prompt, action, round, agent.
 _Sampled = tuple[str, tuple[int, ...], Action, int, str]
 
@@ -90,12 +98,17 @@ class Turn:
         self._number, self._prompts, self._watcher = number, prompts, watcher
         self.inputs: list[TurnInput] = []
         self._places: list[tuple[int, int]] = []  # of every input: its node, and which of the node's joint actions
+        self._cut: list[tuple[int, int]] = []  # of every node: turns and tokens cut from its agents' observations
         for place, node in enumerate(nodes):
             acting = environment.acting(node.state)
             numbers = tuple(range(len(node.agents))) if acting is None else tuple(acting)
             observations = [""] * len(node.agents)
+            turns = tokens = 0
             for agent in numbers:
-                observations[agent] = environment.observe(node.state, agent)
+                fitting = self._observe(environment, node, agent)
+                observations[agent] = fitting.text
+                turns, tokens = turns + fitting.cut_turns, tokens + fitting.cut_tokens
+            self._cut.append((turns, tokens))
             self.inputs += [TurnInput(node.agents, numbers, tuple(observations))] * node.n
             self._places += [(place, j) for j in range(node.n)]
         self._rounds = 0
@@ -103,6 +116,23 @@ class Turn:
         self._sampled: list[list[_Sampled]] = [[] for _ in self.inputs]
         self._shared: list[list[int]] = [[] for _ in self.inputs]
         self._unread = [0] * len(self.inputs)
+
+    def _observe(self, environment: Environment[Any, Any], node: Node, agent: int) -> _Observation:
+        """Return an observation that leaves room for an action of full length, cut from the oldest turn on if need be.
+
+        If not even the shortest one does, it is returned all the same: the action is then shorter.
+        """
+        text = environment.observe(node.state, agent)
+        policy = self._team.policy_of(node.agents[agent])
+        if not self._number or policy.context is None or environment.shortened(node.state, agent, 1) is None:
+            return _Observation(text)
+        room = policy.context - self._sampling.of(policy.name).max_new_tokens
+        whole = size = len(self._prompts.ids(policy, text))
+        cut = 0
+        while size > room and (shorter := environment.shortened(node.state, agent, cut + 1)) is not None:
+            cut, text = cut + 1, shorter
+            size = len(self._prompts.ids(policy, text))
+        return _Observation(text, cut, whole - size)
 
     def sample(self, wanted: Sequence[PromptRequest]) -> list[str]:
         """Sample one text per prompt; see `pipeline_lib.protocols.protocol.Sample`."""
@@ -195,6 +225,7 @@ class Turn:
             )
             decision.rounds, decision.unread, decision.agents = rounds, unread, agents
             decision.shared = tuple(shared)
+            decision.cut_turns, decision.cut_tokens = self._cut[place]
             found.append(decision)
         return found
 

@@ -30,6 +30,8 @@ def one_episode(data: ReportData) -> Table:
     teams = data.verdict["teams"]
     if any(team["details"].get("unread") for team in teams.values()):
         columns["unread"] = "prompts too long to answer"
+    if any(team["details"].get("cut_turns") for team in teams.values()):
+        columns["cut_turns"] = "earlier turns cut from prompts"
     known = {key: title for key, title in columns.items() if any(key in team["details"] for team in teams.values())}
     rows: list[list[Any]] = [
         [name, round(team["tokens"], 1), *(_rounded(team["details"].get(key), key) for key in known)]

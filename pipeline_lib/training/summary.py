@@ -1,7 +1,7 @@
 """The metrics of one step for the log: rewards, differences within groups, and the update.
 
 Names are grouped by slash: ``reward/``, ``terms/``, ``metrics/``, ``groups/``, ``actions/``, ``update/``,
-``executions/``, ``costs/``, ``fidelity/``, ``mismatch/``, ``memory/``, ``time/``.
+``observations/``, ``executions/``, ``costs/``, ``fidelity/``, ``mismatch/``, ``memory/``, ``time/``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def experience_metrics(
     ``reward/mean`` and ``reward/std`` are of the undiscounted return of whole episodes; terms are summed over turns,
     environment metrics are those of last turns; in a tree both are averages over a joint action's continuations.
     Combinations executed for credit are in none of these; ``executions/`` counts them, and ``costs/`` what they cost.
+    ``observations/cut_turns`` and ``observations/cut_tokens`` are sums over all observations.
     ``groups/advantage_std`` is the mean over the agents' places in the joint action.  ``actions/length_mean`` and
     ``actions/entropy`` are also given for each policy.
     """
@@ -42,6 +43,8 @@ def experience_metrics(
         "groups/masked_share": 1 - len(scored) / max(1, len(decisions)),
         "actions/count": float(len(actions)),
         "actions/tokens": float(tokens),
+        "observations/cut_turns": float(sum(decision.cut_turns for decision in decisions)),
+        "observations/cut_tokens": float(sum(decision.cut_tokens for decision in decisions)),
         "executions/count": float(experience.executed),
         "executions/cells": float(len(decisions) + sum(len(c.chosen) - c.size for c in experience.cells)),
     }

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pipeline_lib.environments.coding.feedback.expert import MAX_CODE, MAX_EDITS
+from pipeline_lib.environments.coding.feedback.expert import COSTS, MAX_CODE, MAX_EDITS
 from pipeline_lib.environments.coding.feedback.static_analysis import MAX_FINDINGS
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
@@ -82,6 +82,37 @@ def environment() -> Iterator[CodingEnvironment]:
     limits = Limits(cpu_s=2.0, call_cpu_s=1.0)
     with Executor(slots=1, limits=limits, packages=("numpy", "pyflakes")) as executor:
         yield CodingEnvironment(Settings(turns=2, feedback=("static_analysis",)), lambda: executor)
+
+
+class TestHistory:
+    def after(self, turns: int, **settings: Any) -> tuple[CodingEnvironment, Any]:
+        environment = CodingEnvironment(Settings(turns=8, **settings), Failing)
+        state = environment.start(PROBLEM)
+        for turn in range(turns):
+            actions = (AUX.replace("aux", f"aux_{turn}"), MAIN.replace("main(", f"main_{turn}("))
+            state = environment.step([state], [actions])[0].state
+        return environment, state
+
+    def test_all_turns_are_shown_the_oldest_first(self) -> None:
+        environment, state = self.after(3, history="all", feedback=())
+        own = "".join(f"\nYour code:\n{AUX.replace('aux', f'aux_{turn}')}\n" for turn in range(3))
+        assert environment.observe(state, 0) == f"aux: even items\n{own}\nWrite it again, improved:\n"
+        with_notes, state = self.after(2, history="all")
+        sources = [part.source for part in with_notes.parts(state, 1)]
+        assert sources == ["task", "own code", "tests", "own code", "tests", ""]
+        assert "aux_0" not in with_notes.observe(state, 1)
+
+    def test_the_oldest_turns_can_be_cut_but_not_the_last(self) -> None:
+        environment, state = self.after(3, history="all")
+        last, last_state = self.after(3)
+        assert environment.shortened(state, 1, 0) == environment.observe(state, 1)
+        assert environment.shortened(state, 1, 2) == last.observe(last_state, 1)
+        assert environment.shortened(state, 1, 3) is None
+        assert last.shortened(last_state, 1, 1) is None
+
+    def test_after_one_turn_all_is_the_last(self) -> None:
+        (everything, state), (last, same) = self.after(1, history="all"), self.after(1)
+        assert everything.observe(state, 0) == last.observe(same, 0)
 
 
 class TestStaticAnalysis:
@@ -199,6 +230,10 @@ def expert(server: Server, turns: int = 2, feedback: Sequence[str] = ("tests", "
     return CodingEnvironment(Settings(turns=turns, feedback=tuple(feedback), expert=section), Failing)
 
 
+def spent(outcome: Any) -> dict[str, float]:
+    return {name: amount for name, amount in outcome.details["costs"].items() if amount}
+
+
 class TestExpert:
     def test_an_agent_is_shown_the_edits_of_its_own_code(self, server: Server) -> None:
         environment = expert(server, max_tokens=77)
@@ -209,7 +244,7 @@ class TestExpert:
         )
         sources = [part.source for part in environment.parts(outcome.state, 0)]
         assert sources == ["task", "own code", "tests", "tests", "expert", ""]
-        assert outcome.details["costs"] == {
+        assert spent(outcome) == {
             "expert_requests": 2, "expert_prompt_tokens": 200, "expert_completion_tokens": 14
         }  # fmt: skip
         assert {(body["model"], body["temperature"], body["max_tokens"]) for body in server.bodies} == {("wise", 0, 77)}
@@ -282,7 +317,7 @@ class TestExpert:
         first = expert(server, cache=cache)
         outcomes = step(first, (AUX, MAIN), (AUX, MAIN))
         assert len(server.asked) == 2
-        assert outcomes[1].details["costs"] == {"expert_remembered": 2}
+        assert spent(outcomes[1]) == {"expert_remembered": 2}
         with (tmp_path / "answers" / "answers.jsonl").open("a") as file:
             file.write('{"key": "cut o')
         again = expert(server, cache=cache)
@@ -294,8 +329,9 @@ class TestExpert:
     def test_it_is_asked_only_about_episodes_that_go_on(self, server: Server) -> None:
         environment = expert(server)
         (outcome,) = step(environment, (AUX, MAIN))
-        environment.step([outcome.state], [(AUX, MAIN)])
+        (last,) = environment.step([outcome.state], [(AUX, MAIN)])
         assert len(server.asked) == 2, "the last turn needs no feedback"
+        assert last.details["costs"] == dict.fromkeys(COSTS, 0.0), "means count it too"
 
     def test_the_key_is_sent_and_told_to_nobody(
         self, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -73,6 +73,7 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         self._agents = AGENTS[settings.team]
         self.relied_on = self._agents[:-1]
         self._feedback = Feedback(settings)
+        self._all_turns = settings.history == "all"
         self._reward = make_reward(settings.reward, settings.team)
         self.reward_bounds = self._reward.bounds
         self._enough = settings.stop_at * self.reward_bounds[1] - _TOLERANCE
@@ -105,15 +106,25 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         return CodingState(problem)
 
     def observe(self, state: CodingState, agent: int) -> str:
-        """Return the agent's first observation, in later turns followed by its own last code and the notes on it."""
+        """Return the agent's first observation, in later turns followed by its own code and the notes on it.
+
+        With ``history: all`` these are of all turns, the oldest first; else of the last turn.
+        """
         return "".join(part.text for part in self.parts(state, agent))
+
+    def shortened(self, state: CodingState, agent: int, cut: int) -> str | None:
+        """Return the observation without the oldest turns; the last turn is always shown."""
+        if not self._all_turns or cut >= len(state.turns):
+            return None
+        return "".join(part.text for part in self.parts(replace(state, turns=state.turns[cut:]), agent))
 
     def parts(self, state: CodingState, agent: int) -> tuple[Part, ...]:
         """Return the parts of the agent's observation, with the source of feedback that each comes from."""
         first = state.problem.observations[self._agents[agent]]
         if not state.turns:
             return (Part("task", first),)
-        return observation(first, [(turn.actions[agent], turn.notes[agent]) for turn in state.turns[-1:]])
+        turns = state.turns if self._all_turns else state.turns[-1:]
+        return observation(first, [(turn.actions[agent], turn.notes[agent]) for turn in turns])
 
     def step(self, states: Sequence[CodingState], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[CodingState]]:
         """Join, run and reward; see the class for metrics.

@@ -99,6 +99,13 @@ class CodingEnvironment(EnvironmentSection):
         ),
     )
     expert: Expert | None = Field(None, description="the expert of feedback; null for none")
+    history: Literal["last", "all"] = Field(
+        "last",
+        description=(
+            "which earlier turns agents are shown: the last one, or all; if all do not fit into a policy's context, "
+            "the oldest are cut"
+        ),
+    )
     stop_at: float = Field(
         1.0,
         gt=0,

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 #: Most edits that an agent is shown, and the longest code of an edit in characters.
 MAX_EDITS, MAX_CODE = 3, 400
 
+#: What is counted: requests that the server answered, and the tokens that it counted for them, also for answers of no
+#: use; questions without a usable answer; and those with an answer that was kept.
+COSTS = tuple(f"expert_{name}" for name in ("requests", "prompt_tokens", "completion_tokens", "failed", "remembered"))
+
 _SOURCE = "expert"
 
 _QUESTION = """You review the Python code of a programmer who works on one part of a program. Below is everything that \
@@ -46,9 +50,7 @@ class Answer:
     Attributes:
         notes: the suggested edits; None if the server gave no usable answer.
         error: why not, without the key; empty if there are notes.
-        costs: ``expert_requests`` that the server answered, and the tokens that it counted for them,
-            ``expert_prompt_tokens`` and ``expert_completion_tokens``, also of answers of no use; ``expert_failed``
-            and ``expert_remembered``, questions without a usable answer and with one that was kept.
+        costs: amounts by name (`COSTS`); those that are 0 are left out.
     """
 
     notes: tuple[Note, ...] | None

@@ -87,7 +87,7 @@ class Feedback:
             for agent, action in enumerate(outcome.state.turns[-1].actions)
         ]
         answers = iter(self._expert.ask(shown))
-        return [o if o.done else _with(o, [next(answers) for _ in o.state.turns[-1].actions]) for o in outcomes]
+        return [_with(o, [] if o.done else [next(answers) for _ in o.state.turns[-1].actions]) for o in outcomes]
 
     def close(self) -> None:
         """Stop waiting for the expert."""
@@ -96,14 +96,17 @@ class Feedback:
 
 
 def _with(outcome: _Outcome, answers: Sequence[Answer]) -> _Outcome:
-    costs: dict[str, float] = {}
-    for answer in answers:
-        for name, value in answer.costs.items():
-            costs[name] = costs.get(name, 0.0) + value
+    """Return an outcome with the answers for its agents, or without reward if one of them failed."""
+    from pipeline_lib.environments.coding.feedback.expert import COSTS
+
+    # Every outcome has all counts, so that means over episodes are over all of them.
+    costs = {name: sum(answer.costs.get(name, 0.0) for answer in answers) for name in COSTS}
     if failed := [answer.error for answer in answers if answer.notes is None]:
         details = {"status": "expert_failed", "error": " ".join(failed[0].split()), "costs": costs}
         return Outcome(None, {}, {}, outcome.state, done=True, details=details)
-    *before, last = outcome.state.turns
-    notes = tuple((*own, *(answer.notes or ())) for own, answer in zip(last.notes, answers, strict=True))
-    state = replace(outcome.state, turns=(*before, replace(last, notes=notes)))
+    state = outcome.state
+    if answers:
+        *before, last = state.turns
+        notes = tuple((*own, *(answer.notes or ())) for own, answer in zip(last.notes, answers, strict=True))
+        state = replace(state, turns=(*before, replace(last, notes=notes)))
     return replace(outcome, state=state, details={**outcome.details, "costs": costs})
