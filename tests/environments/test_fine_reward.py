@@ -111,6 +111,11 @@ def test_mutants_are_limited_different_and_always_the_same():
     assert len(mutants("def aux(x):\n    return (x * 1, x * 1)", 32)) == 6, "equal changes in two places are two"
 
 
+@pytest.mark.parametrize("source", ["def aux(", "x" + "()" * 20_000, "\0", ""])
+def test_what_cannot_be_read_has_no_mutants(source):
+    assert mutants(source, 6) == ()
+
+
 def test_the_contract_is_right_for_an_independent_helper_and_no_input_is_a_test_of_the_task():
     tests = contract(PROBLEM)
     assert results(RIGHT, "aux", tests) == ["ok"] * 8

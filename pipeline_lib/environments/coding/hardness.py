@@ -6,7 +6,6 @@ a model or a seed.  They run once per problem and process.  Without a known solu
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Sequence
 
@@ -20,11 +19,7 @@ LADDER = 12
 
 def almost_right(problem: CodingProblem) -> tuple[str, ...]:
     """Return mutants of the problem's known solution as source; none if there is no solution that parses."""
-    try:
-        tree = ast.parse("\n\n".join(problem.reference.values()))
-    except (SyntaxError, ValueError, RecursionError):
-        return ()
-    return mutants(ast.unparse(tree), LADDER)
+    return mutants("\n\n".join(problem.reference.values()), LADDER)
 
 
 def passed_cases(verdict: Verdict) -> frozenset[int]:

@@ -41,27 +41,28 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 def mutants(source: str, limit: int) -> tuple[str, ...]:
     """Return up to ``limit`` different mutants of a source, none of them equal to it as text.
 
-    If there are more, they are taken at equal distances in the source.
+    If there are more, they are taken at equal distances in the source.  A source that is not Python, or is nested too
+    deeply, has none.
 
     Args:
-        source: Python as `ast.unparse` writes it.
+        source: Python.
         limit: greatest number of mutants.
-
-    Raises:
-        SyntaxError: ``source`` is not Python.
     """
-    tree = ast.parse(source)
+    try:
+        tree = ast.parse(source)
+        original = ast.unparse(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
     sites = list(_sites(tree))
     if len(sites) > limit:
         sites = [sites[number * len(sites) // limit] for number in range(limit)]
-    original = ast.unparse(tree)
     found: dict[str, None] = {}
     for holder, key, changed in sites:
         kept = holder[key]
         holder[key] = changed
         try:
             found[ast.unparse(tree)] = None
-        except ValueError:  # a formatted string that has no source form in this version of Python
+        except (ValueError, RecursionError):  # such as a formatted string without a source form in this Python
             continue
         finally:
             holder[key] = kept
