@@ -14,7 +14,7 @@ from typing import Any
 
 from pipeline_lib.environment_api.task import Demonstration
 from pipeline_lib.environments.modules.problems.design import EARLY, FUNCTION, LATE, Design
-from pipeline_lib.environments.modules.problems.generated import design_of
+from pipeline_lib.environments.modules.problems.generated import SOURCE, design_of
 from pipeline_lib.environments.modules.problems.pieces import CHANGES, CONDITIONS, REDUCTIONS, Piece, draw_piece
 from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
 from pipeline_lib.environments.modules.program import join_single
@@ -61,6 +61,8 @@ def demonstrate(
     """
     if not problems:
         raise ValueError("there are no problems to demonstrate")
+    if problems[0].source != SOURCE:
+        raise ValueError("classes have no demonstrations for the embedded model; use a pretrained policy")
     rng = random.Random(digest(["demonstrations", seed]))
     designs = [(problem, design_of(problem)) for problem in problems]
     return [_draw(*rng.choice(designs), mistakes, rng) for _ in range(count)]

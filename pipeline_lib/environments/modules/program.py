@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from pipeline_lib.environments.modules.class_program import class_program, members
 from pipeline_lib.environments.modules.loader import package_program
 from pipeline_lib.environments.modules.problems.problem import ModulesProblem
 
@@ -50,28 +51,51 @@ def unfenced(text: str) -> str:
     return "\n".join(blocks) if blocks else text
 
 
+def single_text(problem: ModulesProblem, sources: Mapping[str, str]) -> str:
+    """Return the text in which a single agent writes these parts."""
+    ordered = {part: sources[part] for part in problem.parts}
+    return "\n".join(ordered.values()) if problem.layout == "class" else join_single(ordered)
+
+
+def sources_of(problem: ModulesProblem, text: str) -> dict[str, str]:
+    """Return the parts in a single agent's text: files below headings, or for each part the whole class."""
+    if problem.layout == "class":
+        return dict.fromkeys(problem.parts, unfenced(text))
+    return split_single(text, problem.parts)
+
+
 def program(problem: ModulesProblem, sources: Mapping[str, str], top: str) -> str:
-    """Return the program of some parts, of which the tests call ``top``."""
+    """Return the program of some parts; of a package, the tests call ``top``."""
+    if problem.layout == "class":
+        return class_program(problem.prelude, problem.entry_point, sources, problem.defines)
     return package_program(sources, top, problem.entry_point)
 
 
 def below(problem: ModulesProblem, part: str) -> tuple[str, ...]:
     """Return the parts that a part builds on, directly or through others, in the order of the parts."""
-    wanted = {part}
-    for name in reversed(problem.parts):
-        if name in wanted:
-            wanted |= set(problem.needs[name])
+    wanted = [part]
+    for name in wanted:
+        wanted += [needed for needed in problem.needs[name] if needed not in wanted]
     return tuple(name for name in problem.parts if name in wanted and name != part)
 
 
+def form(problem: ModulesProblem, part: str, text: str) -> Form:
+    """Return the form of the text of a part."""
+    if problem.layout == "class":
+        found = members(text, problem.entry_point)
+        return Form(found is not None, found is not None and set(problem.defines[part]) <= found.methods)
+    bound = top_level(text)
+    return Form(bound is not None, bound is not None and set(problem.defines[part]) <= bound)
+
+
 @lru_cache(maxsize=8192)
-def form(text: str, name: str) -> Form:
-    """Return the form of a part that must define ``name``."""
+def top_level(text: str) -> frozenset[str] | None:
+    """Return the names that a module binds at its top level; None if it does not parse."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return Form(False, False)
-    return Form(True, any(name in _bound(statement) for statement in tree.body))
+        return None
+    return frozenset(name for statement in tree.body for name in _bound(statement))
 
 
 def _bound(statement: ast.stmt) -> set[str]:

@@ -17,7 +17,7 @@ from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.environment_api.exhibit import Check, Exhibit
 from pipeline_lib.environments.modules.problems.design import LOWER
 from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
-from pipeline_lib.environments.modules.program import below, form, join_single, program, split_single, unfenced
+from pipeline_lib.environments.modules.program import below, form, program, single_text, sources_of, unfenced
 from pipeline_lib.environments.modules.rewards import Facts, make_reward
 from pipeline_lib.sandbox import Executor, Job, Status, Verdict
 
@@ -62,8 +62,7 @@ class _Attempt:
 
     def facts(self) -> Facts:
         """Return the facts that the reward depends on."""
-        names = _defined_by(self.problem)
-        forms = {part: form(source, names[part]) for part, source in self.sources.items()}
+        forms = {part: form(self.problem, part, source) for part, source in self.sources.items()}
         return Facts(forms, {part: self.passed("unit", part) for part in self.sources}, self.passed("system"))
 
 
@@ -119,26 +118,25 @@ class ModulesEnvironment(Environment[ModulesProblem, ModulesState]):
         """Return a part that can be called and returns None."""
         parts = state.problem.parts
         stubs = {part: stub(state.problem, part) for part in parts}
-        return join_single(stubs) if self._single else stubs[parts[agent]]
+        return single_text(state.problem, stubs) if self._single else stubs[parts[agent]]
 
     def divided(self, problem: ModulesProblem) -> bool:
-        """Return True for generated problems: each agent is told its own part only."""
-        return problem.layout == "package" and not self._single
+        """Return True for a team: each agent is told its own part."""
+        return len(problem.parts) > 1 and not self._single
 
     def right_part(self, state: ModulesState, agent: int) -> str | None:
         """Return the part of the first known solution, if there is one."""
         if not state.problem.references:
             return None
         known = state.problem.references[0]
-        parts = state.problem.parts
-        return join_single({part: known[part] for part in parts}) if self._single else known[parts[agent]]
+        return single_text(state.problem, known) if self._single else known[state.problem.parts[agent]]
 
     def exhibit(self, state: ModulesState, actions: Sequence[str]) -> Exhibit:
         """Return the parts and, if they led to this state, the result of each system test: for people only."""
         sources = self._sources(state.problem, actions)
         cases = state.verdict.cases if state.verdict is not None and state.actions == tuple(actions) else ()
         checks = tuple(Check(case.source, case.result == "ok", _one_line(case.message)) for case in cases)
-        return Exhibit(join_single(sources), "python", checks)
+        return Exhibit(single_text(state.problem, sources), "python", checks)
 
     def close(self) -> None:
         """End the sandbox's processes; a later step starts new ones."""
@@ -148,7 +146,7 @@ class ModulesEnvironment(Environment[ModulesProblem, ModulesState]):
 
     def _sources(self, problem: ModulesProblem, actions: Sequence[str]) -> dict[str, str]:
         if self._single:
-            return split_single(actions[0], problem.parts)
+            return sources_of(problem, actions[0])
         return {part: unfenced(text) for part, text in zip(problem.parts, actions, strict=True)}
 
     def _attempt(self, state: ModulesState, actions: Sequence[str]) -> _Attempt:
@@ -188,18 +186,14 @@ class ModulesEnvironment(Environment[ModulesProblem, ModulesState]):
 
 def stub(problem: ModulesProblem, part: str) -> str:
     """Return a part that does nothing: what it must define can be called and returns None."""
-    return f"def {_defined_by(problem)[part]}(*args, **kwargs):\n    return None\n"
-
-
-def _defined_by(problem: ModulesProblem) -> dict[str, str]:
-    return dict.fromkeys(problem.parts, problem.entry_point)
+    return "\n".join(f"def {name}(*args, **kwargs):\n    return None\n" for name in problem.defines[part])
 
 
 def _job(problem: ModulesProblem, sources: Mapping[str, str], part: str = "") -> Job:
     """Return the job of testing some parts: the whole program, or one part among the others."""
     code = program(problem, sources, part or problem.parts[-1])
     tests = problem.unit_tests[part] if part else problem.system_tests
-    return Job(problem.id, code, tests, problem.entry_point, problem.prelude)
+    return Job(problem.id, code, tests, problem.entry_point)
 
 
 def _first_programs(attempt: _Attempt) -> Iterator[tuple[tuple[str, str], Job]]:

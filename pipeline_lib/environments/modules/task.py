@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.task import Task, check_steps
-from pipeline_lib.environments.modules.settings import GeneratedModules, ModulesEnvironment
+from pipeline_lib.environments.modules.settings import ClassProblems, GeneratedModules, ModulesEnvironment
 
 if TYPE_CHECKING:
     from pipeline_lib.environment_api.metrics import Metrics
@@ -20,15 +20,28 @@ class ModulesTask(Task):
     """Two to four agents write a part of a program each; parts and program are tested."""
 
     settings = ModulesEnvironment
-    problems = (GeneratedModules,)
+    problems = (GeneratedModules, ClassProblems)
     primary = "system_passed"
     guards = ({"metric": "parts_parse", "better": "higher", "slack": 0.05},)
 
-    def make_problems(self, settings: GeneratedModules) -> Mapping[str, Sequence[ModulesProblem]]:
-        """Generate problems."""
-        from pipeline_lib.environments.modules.problems.generated import generate
+    def make_problems(self, settings: GeneratedModules | ClassProblems) -> Mapping[str, Sequence[ModulesProblem]]:
+        """Generate problems, or read classes and deal them out."""
+        if settings.kind == "module_graphs":
+            from pipeline_lib.environments.modules.problems.generated import generate
 
-        return generate(settings)
+            return generate(settings)
+        from pipeline_lib.environments.modules.problems.class_eval import read_classes
+        from pipeline_lib.problems.splitting import split_problems
+
+        return split_problems(read_classes(settings), settings.validation, settings.test, settings.seed)
+
+    def check_problems(self, problems: Sequence[ModulesProblem], executor: Callable[[], Executor]) -> None:
+        """Run the solutions that classes came with."""
+        if problems[0].layout == "package":  # their tests come from running their solutions
+            return
+        from pipeline_lib.environments.modules.problems.solutions import check_solutions
+
+        check_solutions(problems, executor)
 
     def read_problem(self, row: Mapping[str, Any]) -> ModulesProblem:
         """Rebuild a `ModulesProblem`."""
@@ -49,7 +62,7 @@ class ModulesTask(Task):
     def demonstrate(
         self, problems: Sequence[ModulesProblem], count: int, mistakes: float, seed: int
     ) -> Sequence[Demonstration]:
-        """Show modules that treat the steps in both ways, some flawed."""
+        """Show modules that treat the steps in both ways, some flawed; ValueError for classes."""
         from pipeline_lib.environments.modules.demonstrations import demonstrate
 
         return demonstrate(problems, count, mistakes, seed)
@@ -81,7 +94,8 @@ class ModulesTask(Task):
 
     def check(self, params: Any) -> None:
         """Refuse steps of training that need more problems than are generated."""
-        check_steps(params)
+        if params.problems.kind == "module_graphs":
+            check_steps(params)
 
     def terms(self, settings: ModulesEnvironment) -> Mapping[str, str]:
         """Return what the terms of the default reward mean."""

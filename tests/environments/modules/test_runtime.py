@@ -9,7 +9,7 @@ from pipeline_lib.environments.modules.audit.teams import memorised, whole
 from pipeline_lib.environments.modules.demonstrations import demonstrate
 from pipeline_lib.environments.modules.problems.design import TOP
 from pipeline_lib.environments.modules.problems.problem import ModulesProblem
-from pipeline_lib.environments.modules.program import below, form, join_single, split_single, unfenced
+from pipeline_lib.environments.modules.program import below, join_single, split_single, top_level, unfenced
 from pipeline_lib.environments.modules.runtime import ModulesEnvironment
 from pipeline_lib.environments.modules.settings import ModulesEnvironment as Settings
 from pipeline_lib.sandbox import Executor, Limits, Status, Verdict
@@ -69,7 +69,7 @@ def test_rewards_equal_those_of_plain_python(environment, modules: int):
                 {**{name: known[name] for name in below(each, part)}, part: team[part]} for known in each.references
             ]
             units.append(max(plain_passed(each, sources, part, each.unit_tests[part]) for sources in among))
-        defined = [form(text, "run").defines for text in team.values()]
+        defined = ["run" in (top_level(text) or ()) for text in team.values()]
         expected = 0.2 * sum(defined) / modules + 0.4 * sum(units) / modules + system
         assert outcome.reward == pytest.approx(expected), (each.id, team)
         assert outcome.metrics["system_passed"] == pytest.approx(system)
@@ -223,15 +223,15 @@ def test_a_failure_of_the_sandbox_gives_no_reward_and_a_wrong_number_of_texts_is
 
 
 def test_a_form_is_what_the_top_level_binds():
-    defining = [
+    for text in (
         "def run(xs): pass",
         "run = 1",
         "run: int = 1",
         "from app.one import run",
         "import x as run",
         "class run: ...",
-    ]
-    assert all(form(text, "run").defines for text in defining)
-    others = ["def start(): pass", "if x:\n  def run(): pass", "run: int", "print(run)", "def f():\n  run = 1"]
-    assert not any(form(text, "run").defines for text in others) and all(form(text, "run").parses for text in others)
-    assert not form("def run(", "run").parses and not form("(" * 10000, "run").parses
+    ):
+        assert "run" in (top_level(text) or ()), text
+    for text in ("def start(): pass", "if x:\n  def run(): pass", "run: int", "print(run)", "def f():\n  run = 1"):
+        assert top_level(text) is not None and "run" not in top_level(text), text
+    assert top_level("def run(") is top_level("(" * 10000) is None

@@ -14,7 +14,7 @@ from pipeline_lib.audit.examiner import Teams
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environments.modules.loader import PACKAGE, package_program
 from pipeline_lib.environments.modules.problems.problem import ModulesProblem
-from pipeline_lib.environments.modules.program import join_single
+from pipeline_lib.environments.modules.program import single_text
 from pipeline_lib.environments.modules.runtime import ModulesState, stub
 
 
@@ -40,37 +40,41 @@ def teams(
     for number, known in enumerate(problem.references):
         found["reference" if not number else f"reference_{number + 1}"] = ("working", dict(known))
     if problem.references:
-        found |= _about(problem, other)
+        found |= _about(problem, other, len(agents) == 1)
     if len(agents) == 1:
-        return {
-            name: (role, [join_single({part: sources[part] for part in parts})])
-            for name, (role, sources) in found.items()
-        } | {"copied_whole_prompt": ("degenerate", [environment.observe(state, 0)])}
+        return {name: (role, [single_text(problem, sources)]) for name, (role, sources) in found.items()} | {
+            "copied_whole_prompt": ("degenerate", [environment.observe(state, 0)])
+        }
     return {name: (role, [sources[part] for part in parts]) for name, (role, sources) in found.items()}
 
 
-def _about(problem: ModulesProblem, other: ModulesProblem) -> dict[str, tuple[str, dict[str, str]]]:
+def _about(problem: ModulesProblem, other: ModulesProblem, single: bool) -> dict[str, tuple[str, dict[str, str]]]:
     """Return teams that use a known solution."""
     known, *ways = problem.references
-    *lower, top = problem.parts
+    parts, (*lower, top) = problem.parts, problem.parts
     wrong = other.references[0] if other.references else {}
     found = {
-        "stubs_that_satisfy_unit_tests": ("degenerate", {part: memorised(problem, part) for part in problem.parts}),
-        "all_the_same_file": ("degenerate", dict.fromkeys(problem.parts, known[lower[0]])),
-        "copies_of_another_file": ("degenerate", _turned(known)),
-        "another_program": ("degenerate", {part: wrong.get(part, "") for part in problem.parts}),
-        "one_writes_all": ("other", {**{part: stub(problem, part) for part in lower}, top: whole(problem)}),
-        "one_writes_all_alone": ("other", {**dict.fromkeys(lower, ""), top: whole(problem)}),
+        "another_program": ("degenerate", {part: wrong.get(part, "") for part in parts}),
         "last_one_missing": ("other", {**known, top: ""}),
-        "first_one_missing": ("other", {**known, lower[0]: ""}),
+        "first_one_missing": ("other", {**known, parts[0]: ""}),
     }
+    if problem.layout == "package":
+        stubs = {part: memorised(problem, part) for part in parts}
+        found["stubs_that_satisfy_unit_tests"] = ("degenerate", stubs)
+        found["all_the_same_file"] = ("degenerate", dict.fromkeys(parts, known[parts[0]]))
+    if problem.layout == "package" or not single:  # a single agent's class is one text, whoever owns a method
+        found["copies_of_another_file"] = ("degenerate", _turned(problem, known))
+        found["one_writes_all"] = ("other", {**{part: stub(problem, part) for part in lower}, top: whole(problem)})
+        found["one_writes_all_alone"] = ("other", {**dict.fromkeys(lower, ""), top: whole(problem)})
     if ways:
         found["parts_that_do_not_fit"] = ("other", {**ways[0], top: known[top]})
     return found
 
 
 def whole(problem: ModulesProblem) -> str:
-    """Return one part that does the work of all: the whole program, in a package of its own."""
+    """Return one part that does the work of all: all methods, or the whole program in a package of its own."""
+    if problem.layout == "class":
+        return single_text(problem, problem.references[0])
     own = {part: source.replace(f"from {PACKAGE} ", "from own ") for part, source in problem.references[0].items()}
     return package_program(own, problem.parts[-1], problem.entry_point, "own")
 
@@ -86,7 +90,7 @@ def memorised(problem: ModulesProblem, part: str) -> str:
     return f"def {problem.entry_point}(xs):\n    return {answers!r}.get(str(xs))\n"
 
 
-def _turned(known: Mapping[str, str]) -> dict[str, str]:
+def _turned(problem: ModulesProblem, known: Mapping[str, str]) -> dict[str, str]:
     """Return for each part the text of the next one."""
-    parts = list(known)
+    parts = problem.parts
     return {part: known[after] for part, after in zip(parts, [*parts[1:], parts[0]], strict=True)}

@@ -89,6 +89,7 @@ def make_problem(design: Design, unit: int, system: int) -> ModulesProblem | Non
         entry_point=FUNCTION,
         parts=tuple(design.needs),
         needs=design.needs,
+        defines=dict.fromkeys(design.needs, (FUNCTION,)),
         observations=observations(design),
         unit_tests={module: _check_source(tests) for module, tests in units.items()},
         system_tests=_check_source(chosen),

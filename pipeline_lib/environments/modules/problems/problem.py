@@ -27,11 +27,12 @@ class ModulesProblem:
         entry_point: name of what the tests call.
         parts: names of the parts; a part comes after those that it builds on, and the last is what the tests call.
         needs: for each part, the parts that it builds on.
+        defines: for each part, the functions or methods that it must define.
         observations: by part, and for `SINGLE`.
         unit_tests: by part, source of the tests of this part among right ones.
         system_tests: source of the tests of the whole program.
         references: known solutions, each a source by part.  Parts of different solutions need not fit together.
-        prelude: trusted source that belongs to the problem.
+        prelude: trusted source that belongs to the problem: of a class, the frame that methods are added to.
     """
 
     id: str
@@ -42,6 +43,7 @@ class ModulesProblem:
     entry_point: str
     parts: tuple[str, ...]
     needs: Mapping[str, tuple[str, ...]]
+    defines: Mapping[str, tuple[str, ...]]
     observations: Mapping[str, str]
     unit_tests: Mapping[str, str]
     system_tests: str
@@ -60,6 +62,8 @@ class ModulesProblem:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ModulesProblem:
         """Rebuild a problem from `to_json`; unknown or missing keys raise TypeError."""
-        needs = {part: tuple(below) for part, below in value.get("needs", {}).items()}
+        maps = {
+            name: {part: tuple(names) for part, names in value.get(name, {}).items()} for name in ("needs", "defines")
+        }
         tuples = {name: tuple(value.get(name, ())) for name in ("parts", "references")}
-        return cls(**{**value, **tuples, "needs": needs})
+        return cls(**{**value, **tuples, **maps})

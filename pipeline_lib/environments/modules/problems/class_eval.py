@@ -1,0 +1,172 @@
+"""ClassEval: classes whose methods are shared among the agents of a team, from the hub or a file as published.
+
+Every agent is told the class's frame, its own methods with their descriptions, and of the other methods the signatures.
+The unit tests of a part are the test classes of its methods; the system tests are all test classes.  Both are
+`unittest` classes, and every test method is one case.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.environments.modules.problems.design import LOWER, TOP
+from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
+from pipeline_lib.problems.content import ProblemsError
+from pipeline_lib.problems.rows import Row, read_rows
+
+if TYPE_CHECKING:
+    from pipeline_lib.environments.modules.settings import ClassProblems
+
+HUB = "FudanSELab/ClassEval"
+
+_FIELDS = ("task_id", "skeleton", "solution_code", "test", "class_name", "class_constructor", "methods_info")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+_RULES = (
+    "Answer with these methods as Python code and nothing else: no explanation, no tests. They may call the others."
+)
+
+
+def read_classes(settings: ClassProblems) -> list[tuple[ModulesProblem, Row]]:
+    """Return the classes in published order with their rows, without those that settings leave out.
+
+    Raises:
+        ProblemsError: the source is not there, is empty, lacks a field, or a class in it cannot be used; the message
+            names the class and where it stands.  Or there is no class that settings leave out.
+    """
+    rows = read_rows(settings.source, HUB, None, settings.revision)
+    names = [str(row.fields.get("task_id")) for row in rows]
+    if unknown := [name for name in settings.leave_out if name not in names]:
+        raise ProblemsError(f"problems.leave_out: {rows[0].source} has no problem {', '.join(map(repr, unknown))}")
+    found = []
+    for row, name in zip(rows, names, strict=True):
+        if name in settings.leave_out:
+            continue
+        try:
+            found.append((class_problem(row.fields, settings.modules), row))
+        except ProblemsError as error:
+            raise ProblemsError(f"{row.place}: problem {name}: {error}") from None
+    if not found:
+        raise ProblemsError(f"problems.leave_out: all problems of {rows[0].source} are left out")
+    return found
+
+
+def class_problem(row: Mapping[str, Any], agents: int) -> ModulesProblem:
+    """Return the problem of a row.
+
+    Args:
+        row: a task in the published format.
+        agents: number of agents; a class with fewer methods has one for each method.
+
+    Raises:
+        ProblemsError: a field is missing or cannot be used.
+    """
+    for field in _FIELDS:
+        if not row.get(field):
+            raise ProblemsError(f"the field {field} is missing; it has {', '.join(sorted(row))}")
+    name, infos = row["class_name"], row["methods_info"]
+    methods = list(dict.fromkeys(info["method_name"] for info in infos))
+    solution, tests = _parse(row["solution_code"], "solution_code"), _parse(row["test"], "test")
+    owned = share(methods, agents)
+    units = {
+        part: _some_tests(tests, {info["test_class"] for info in infos if info["method_name"] in own})
+        for part, own in owned.items()
+    }
+    if untested := [part for part, source in units.items() if "TestCase" not in source]:
+        raise ProblemsError(f"the field test has no test class of {', '.join(owned[untested[0]])}")
+    return ModulesProblem(
+        id=str(row["task_id"]),
+        source="classeval",
+        family=str(row["task_id"]),
+        level=1,
+        layout="class",
+        entry_point=name,
+        parts=tuple(owned),
+        needs={part: tuple(other for other in owned if other != part) for part in owned},
+        defines=owned,
+        observations=_observations(row, owned),
+        unit_tests=units,
+        system_tests=ast.unparse(tests),
+        references=(_reference(solution, name, owned),),
+        prelude=_frame(solution, name),
+    )
+
+
+def share(methods: Sequence[str], agents: int) -> dict[str, tuple[str, ...]]:
+    """Return the methods of each agent: as many as possible equally, in their order."""
+    count = min(agents, len(methods))
+    parts = (*LOWER[: count - 1], TOP)
+    ends = [round(len(methods) * number / count) for number in range(count + 1)]
+    return {part: tuple(methods[ends[n] : ends[n + 1]]) for n, part in enumerate(parts)}
+
+
+def _parse(source: str, field: str) -> ast.Module:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        raise ProblemsError(f"the field {field} is not Python ({error})") from None
+
+
+def _class(tree: ast.Module, name: str) -> ast.ClassDef:
+    found = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+    if len(found) != 1:
+        raise ProblemsError(f"the field solution_code defines the class {name} {len(found)} times; it must be once")
+    return found[0]
+
+
+def _frame(solution: ast.Module, name: str) -> str:
+    """Return the solution without the methods of its class, except the constructor."""
+    whole = _class(solution, name)
+    body = [node for node in whole.body if not isinstance(node, _FUNCTIONS) or node.name == "__init__"] or [ast.Pass()]
+    made = ast.ClassDef(whole.name, whole.bases, whole.keywords, body, whole.decorator_list)
+    statements = [made if node is whole else node for node in solution.body]
+    return ast.unparse(ast.fix_missing_locations(ast.Module(statements, [])))
+
+
+def _observations(row: Mapping[str, Any], owned: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return what each agent is told, and a single agent; not all published texts are Python, so they are quoted."""
+    described = {info["method_name"]: str(info["method_description"]) for info in row["methods_info"]}
+    head = "\n".join([*row.get("import_statement", ()), "", str(row["class_constructor"]).rstrip()]).strip()
+    about = textwrap.dedent(str(row.get("class_description", ""))).strip().strip('"').strip()
+    told = {}
+    for part, own in owned.items():
+        others = [
+            described[name].strip().partition("\n")[0] for names in owned.values() for name in names if name not in own
+        ]
+        told[part] = (
+            "Several programmers write the methods of one class without seeing each other's code.\n\n"
+            f"{about}\n\n{head}\n\n"
+            + "".join(f"    {line}\n" for line in ("# Others write:", *others))
+            + "\n    # You write:\n"
+            + "\n\n".join(f"    {described[name].strip()}" for name in own)
+            + f"\n\n{_RULES}\n"
+        )
+    told[SINGLE] = f"Complete this class. Answer with Python code and nothing else.\n\n{str(row['skeleton']).strip()}\n"
+    return told
+
+
+def _some_tests(tests: ast.Module, names: set[str]) -> str:
+    """Return the tests' source with the test classes ``names`` only."""
+    kept = [node for node in tests.body if not _is_test_class(node) or getattr(node, "name", "") in names]
+    return ast.unparse(ast.Module(kept, []))
+
+
+def _is_test_class(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ClassDef) and any("TestCase" in ast.unparse(base) for base in node.bases)
+
+
+def _reference(solution: ast.Module, name: str, owned: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return the methods of each part; further methods of the solution belong to the last one."""
+    known = {method for methods in owned.values() for method in methods}
+    functions = [node for node in _class(solution, name).body if isinstance(node, _FUNCTIONS)]
+    further = {node.name for node in functions} - known - {"__init__"}
+    return {
+        part: "\n\n".join(
+            ast.unparse(node) for node in functions if node.name in own or (part == TOP and node.name in further)
+        )
+        + "\n"
+        for part, own in owned.items()
+    }

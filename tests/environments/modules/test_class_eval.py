@@ -1,0 +1,276 @@
+"""Classes whose methods several agents write: the published format, joining, rewards, and ClassEval itself."""
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.audit.result import Status
+from pipeline_lib.audit.run import audit
+from pipeline_lib.environment_api.registry import find
+from pipeline_lib.environments.modules.class_program import class_program
+from pipeline_lib.environments.modules.problems.class_eval import class_problem, share
+from pipeline_lib.environments.modules.problems.problem import ModulesProblem
+from pipeline_lib.environments.modules.problems.solutions import check_solutions, solution_jobs
+from pipeline_lib.environments.modules.program import program, single_text
+from pipeline_lib.environments.modules.runtime import ModulesEnvironment
+from pipeline_lib.environments.modules.settings import ClassProblems
+from pipeline_lib.environments.modules.settings import ModulesEnvironment as Settings
+from pipeline_lib.problems.content import ProblemsError
+from pipeline_lib.sandbox import Executor, Limits
+from pipeline_lib.settings import load_params
+
+ROOT = Path(__file__).parents[3]
+PUBLISHED = ROOT / "../shared/data/ClassEval-first66.json.gz"
+
+#: Their solutions fail where only the standard library is at hand, or depend on the clock or on files of other tests.
+NOT_HERE = {17, 20, 25, 28, 34, 38, 44, 45, 48, 51, 52}
+
+#: A class in the published format: two methods build on the third, and one has a helper that nobody describes.
+SOLUTION = '''import math
+
+
+class Basket:
+    """A basket of prices."""
+
+    def __init__(self):
+        self.prices = []
+
+    def add(self, price):
+        if price < 0:
+            raise ValueError("a price is negative")
+        self.prices.append(price)
+        return self
+
+    def total(self):
+        return sum(self.prices)
+
+    def mean(self):
+        return self._rounded(self.total() / max(1, len(self.prices)))
+
+    def _rounded(self, value):
+        return math.floor(value * 100 + 0.5) / 100
+'''
+TESTS = """import unittest
+
+class BasketTestAdd(unittest.TestCase):
+    def test_add(self):
+        self.assertEqual(Basket().add(2).prices, [2])
+
+    def test_add_negative(self):
+        with self.assertRaises(ValueError):
+            Basket().add(-1)
+
+class BasketTestTotal(unittest.TestCase):
+    def test_total(self):
+        self.assertEqual(Basket().add(2).add(3).total(), 5)
+
+    def test_total_of_nothing(self):
+        self.assertEqual(Basket().total(), 0)
+
+class BasketTestMean(unittest.TestCase):
+    def test_mean(self):
+        self.assertEqual(Basket().add(2).add(3).add(3).mean(), 2.67)
+
+class BasketTestMain(unittest.TestCase):
+    def test_main(self):
+        basket = Basket().add(1).add(2)
+        self.assertEqual((basket.total(), basket.mean()), (3, 1.5))
+"""
+
+
+def task(number: int = 0) -> dict[str, object]:
+    """Return a task in the published format, with the fields of the published file."""
+    described = {"add": "self, price", "total": "self", "mean": "self"}
+    texts = {
+        name: f'def {name}({args}):\n        """\n        Secret of {name}.\n        """'
+        for name, args in described.items()
+    }
+    constructor = "class Basket: \n    def __init__(self):\n        self.prices = []\n"
+    return {
+        "task_id": f"Small_{number}",
+        "skeleton": f"import math\n\n{constructor}\n" + "\n\n".join(f"    {text}" for text in texts.values()),
+        "test": TESTS,
+        "solution_code": SOLUTION.replace("a price", f"price number {number}"),
+        "import_statement": ["import math"],
+        "class_description": f'    """\n    Basket number {number} of prices.\n    """\n',
+        "class_name": "Basket",
+        "test_classes": ["BasketTestAdd", "BasketTestTotal", "BasketTestMean", "BasketTestMain"],
+        "class_constructor": constructor,
+        "fields": ["self.prices"],
+        "methods_info": [
+            {
+                "method_name": name,
+                "method_description": text,
+                "test_class": f"BasketTest{name.title()}",
+                "test_code": "",
+                "solution_code": "",
+                "dependencies": {"Standalone": name != "mean", "method_dependencies": []},
+            }
+            for name, text in texts.items()
+        ],
+    }
+
+
+@pytest.fixture(scope="module")
+def executor():
+    with Executor(slots=2, limits=Limits(cpu_s=5.0, call_cpu_s=2.0, wall_s=30.0)) as made:
+        yield made
+
+
+@pytest.fixture
+def environment(executor):
+    return ModulesEnvironment(Settings(), lambda: executor)
+
+
+def test_methods_are_shared_in_their_order():
+    assert share("abcde", 2) == {"one": ("a", "b"), "main": ("c", "d", "e")}
+    assert share("abcde", 3) == {"one": ("a", "b"), "two": ("c",), "main": ("d", "e")}
+    assert share("ab", 4) == {"one": ("a",), "main": ("b",)} and share("a", 2) == {"main": ("a",)}
+
+
+def test_a_task_becomes_a_problem_whose_agents_see_their_methods_and_no_test():
+    made = class_problem(task(), 3)
+    assert made.parts == ("one", "two", "main") and made.defines["two"] == ("total",)
+    assert ModulesProblem.from_json(json.loads(json.dumps(made.to_json(), sort_keys=True))) == made
+    for part, own in made.defines.items():
+        told = made.observations[part]
+        assert "Basket number 0" in told and "self.prices = []" in told
+        for name in ("add", "total", "mean"):
+            assert f"def {name}(self" in told and (f"Secret of {name}" in told) == (name in own)
+    for told in made.observations.values():
+        assert not {"assert", "unittest", "2.67", "_rounded"} & set(told.split()) and "max(1" not in told
+    assert "BasketTestTotal" in made.unit_tests["two"] and "BasketTestAdd" not in made.unit_tests["two"]
+    assert made.references[0]["main"].count("def ") == 2, "the helper that nobody describes goes with the last part"
+
+
+def test_joined_classes_are_rewarded_by_part_and_as_a_whole(environment):
+    made = class_problem(task(), 3)
+    known = dict(made.references[0])
+    indented = {part: "".join(f"    {line}\n" for line in text.splitlines()) for part, text in known.items()}
+    whole = dict.fromkeys(made.parts, SOLUTION)
+    wrong = {**known, "two": "def total(self):\n    return 5\n"}
+    lost = {**known, "one": "def add(self, price:"}
+    teams = [known, indented, whole, wrong, lost, dict.fromkeys(made.parts, "")]
+    states = [environment.start(made)] * len(teams)
+    outcomes = environment.step(states, [list(team.values()) for team in teams])
+    assert [outcome.reward for outcome in outcomes[:3]] == pytest.approx([1.6] * 3)
+    assert set(outcomes[0].metrics.values()) == {1.0}
+    found = outcomes[3].metrics
+    assert (found["unit_one"], found["unit_two"], found["unit_main"]) == (1.0, 0.5, 1.0)
+    assert found["system_passed"] == pytest.approx(3 / 6) and found["needed_one"] == 1.0
+    assert outcomes[4].details["caused_by"] == "one" and outcomes[4].metrics["parts_parse"] == pytest.approx(2 / 3)
+    assert outcomes[4].metrics["unit_two"] == 1.0 and outcomes[5].metrics["parts_defined"] == 0.0
+    assert outcomes[5].metrics["units_passed"] < 0.5
+
+
+def test_a_part_changes_neither_others_methods_nor_the_constructor(environment):
+    made = class_problem(task(), 3)
+    known = dict(made.references[0])
+    taking = known["one"] + "def total(self):\n    return 0\ndef __init__(self):\n    self.prices = [9]\n"
+    patching = known["one"] + "\ndef __init_subclass__(cls):\n    pass\n"
+    leaving = "import os\nos._exit(0)\n" + known["one"]
+    texts = [taking, patching, leaving]
+    outcomes = environment.step([environment.start(made)] * 3, [[text, known["two"], known["main"]] for text in texts])
+    assert [outcome.reward for outcome in outcomes[:2]] == pytest.approx([1.6] * 2)
+    assert outcomes[2].metrics["unit_one"] == outcomes[2].metrics["system_passed"] == 0.0
+    assert outcomes[2].metrics["unit_two"] == 1.0
+    joined = class_program(made.prelude, "Basket", {"one": "from __future__ import annotations\nx = 1\n"}, made.defines)
+    assert joined.startswith("from __future__") and joined.index("x = 1") < joined.index("class Basket")
+
+
+def test_a_single_agent_writes_the_whole_class(executor):
+    single = ModulesEnvironment(Settings(team="single"), lambda: executor)
+    made = class_problem(task(), 2)
+    state = single.start(made)
+    texts = [SOLUTION, f"```python\n{SOLUTION}```", single_text(made, made.references[0]), single.stub(state, 0)]
+    *right, stub = single.step([state] * 4, [[text] for text in texts])
+    assert [outcome.reward for outcome in right] == pytest.approx([1.6] * 3)
+    assert stub.terms["form"] == pytest.approx(0.2) and stub.metrics["system_passed"] == 0.0
+    assert "Secret of add" in single.observe(state, 0) and "Secret of mean" in single.observe(state, 0)
+
+
+@pytest.mark.parametrize("team", ["modules", "single"])
+def test_the_audit_passes(executor, team: str):
+    settings = Settings(team=team)
+    text = json.dumps(task(1))
+    for old, new in (
+        ("Basket", "Crate"),
+        ("add", "store"),
+        ("total", "weight"),
+        ("mean", "average"),
+        ("Mean", "Average"),
+    ):
+        text = text.replace(old, new)
+    another = json.loads(text.replace("TestAdd", "TestStore").replace("TestTotal", "TestWeight"))
+    problems = [class_problem(row, 2) for row in (task(), another)]
+    found = audit(settings, ModulesEnvironment(settings, lambda: executor), problems)
+    assert found.status is Status.PASS, found.summary
+    rungs = {rung.name: rung for rung in found.ladder}
+    assert rungs["reference"].reward == pytest.approx(1.6) and rungs["another_program"].reward < 0.4
+    assert ("one_writes_all" in rungs) == (team == "modules")
+
+
+def test_a_file_is_read_dealt_out_and_checked(tmp_path: Path, executor):
+    path = tmp_path / "classes.jsonl"
+    path.write_text("".join(json.dumps(task(number)) + "\n" for number in range(8)))
+    params = tmp_path / "params.yaml"
+    params.write_text(f"environment: {{kind: modules}}\nproblems: {{kind: classeval, source: {path}}}\n")
+    made = load_params(params, ROOT / "conf")
+    assert isinstance(made.problems, ClassProblems) and find("modules").agent_names(made) == ("one", "main")
+    splits = find("modules").make_problems(made.problems)
+    assert {split: len(found) for split, found in splits.items()} == {"train": 4, "validation": 1, "test": 2} or sum(
+        map(len, splits.values())
+    ) == 8
+    check_solutions(splits["train"], lambda: Executor(slots=1))
+    with pytest.raises(ValueError, match="use a pretrained policy"):
+        find("modules").demonstrate(splits["train"], 1, 0.0, 0)
+    with pytest.raises(ProblemsError, match="has no problem 'Small_9'"):
+        find("modules").make_problems(made.problems.model_copy(update={"leave_out": ("Small_9",)}))
+    broken = class_problem({**task(), "solution_code": SOLUTION.replace("sum", "len")}, 2)
+    with pytest.raises(ProblemsError, match=r"1 of 1 problems came with.*\n  Small_0: .*\n.*leave_out: \[Small_0\]"):
+        check_solutions([broken], lambda: Executor(slots=1))
+    with pytest.raises(ProblemsError, match="the field test is missing; it has class_constructor"):
+        class_problem({**task(), "test": ""}, 2)
+    with pytest.raises(ProblemsError, match="the field solution_code is not Python"):
+        class_problem({**task(), "solution_code": "class ("}, 2)
+    with pytest.raises(ProblemsError, match="defines the class Basket 0 times"):
+        class_problem({**task(), "solution_code": "x = 1"}, 2)
+    with pytest.raises(ProblemsError, match="no test class of mean"):
+        class_problem({**task(), "test": TESTS.replace("class BasketTestMean", "class Another")}, 3)
+
+
+def published() -> list[dict[str, object]]:
+    if not PUBLISHED.exists():
+        pytest.skip("ClassEval is not at hand")
+    with gzip.open(PUBLISHED, "rt") as file:
+        tasks: list[dict[str, object]] = json.load(file)
+    return tasks
+
+
+@pytest.mark.parametrize("agents", [2, 3, 4])
+def test_every_published_class_can_be_shared(agents: int):
+    for each in published():
+        made = class_problem(each, agents)
+        assert len(made.parts) == min(agents, len(each["methods_info"]))  # type: ignore[arg-type]
+        joined = program(made, made.references[0], made.parts[-1])
+        for part, own in made.defines.items():
+            assert all(f"def {name}(" in joined for name in own)
+            body = made.references[0][part].strip().splitlines()[-1].strip()
+            others = [made.observations[other] for other in made.parts]
+            assert len(body) < 40 or not any(body in told for told in others), made.id
+
+
+@pytest.mark.parametrize(
+    "share_of_them",
+    [pytest.param(0.15, id="some"), pytest.param(1.0, id="all", marks=[pytest.mark.slow, pytest.mark.exhaustive])],
+)
+def test_published_solutions_get_full_marks(share_of_them: float):
+    known = [each for number, each in enumerate(published()) if number not in NOT_HERE]
+    chosen = random.Random(0).sample(known, round(share_of_them * len(known)))
+    jobs = [job for each in chosen for job in solution_jobs(class_problem(each, 3))]
+    with Executor(slots=2, limits=Limits(cpu_s=30.0, call_cpu_s=20.0, wall_s=120.0)) as executor:
+        missed = [verdict for verdict in executor.run(jobs) if verdict.fraction != 1.0]
+    assert not missed, [(verdict.id, verdict.error) for verdict in missed]
