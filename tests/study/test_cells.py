@@ -18,8 +18,8 @@ from tasks.chain.study_file import check_same_evaluation, refuse_equal
 from tasks.chain.study_page import write_page
 from tasks.chain.study_plan import fix_plan, plan_history
 from tasks.chain.workspaces import git, slug
+from tasks.experiment import episode_files
 from tasks.experiment.arms import PLAN_FILE, RESULTS, TEAM
-from tasks.experiment.episode_files import tested_file
 
 SEEDS = (0, 1)
 STUDY = StudySettings(
@@ -120,7 +120,7 @@ def test_the_page_shows_what_the_comparisons_do_not(tmp_path: Path, monkeypatch:
         place = cell_folder("rates", cell)
         write_json(place / "plan.json", {"validation_content": "same", "test_content": "same"})
         write_json(place / "kept.json", {"run": f"rates-{cell}"})
-        for name in ("base.jsonl", *(tested_file(TEAM, "selected", seed).name for seed in STUDY.seeds)):
+        for name in ("base.jsonl", *(episode_files.tested_file(TEAM, "selected", seed).name for seed in STUDY.seeds)):
             rows = [
                 EpisodeRecord(
                     *(f"p{i}", f"f{i}", 0, 1.0 + i, 1, {}),
