@@ -39,7 +39,7 @@ class ModulesTask(Task):
         """Run the solutions that classes came with."""
         if problems[0].layout == "package":  # their tests come from running their solutions
             return
-        from pipeline_lib.environments.modules.problems.solutions import check_solutions
+        from pipeline_lib.environments.modules.solutions import check_solutions
 
         check_solutions(problems, executor)
 

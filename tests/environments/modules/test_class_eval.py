@@ -13,11 +13,11 @@ from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.modules.class_program import class_program
 from pipeline_lib.environments.modules.problems.class_eval import class_problem, share
 from pipeline_lib.environments.modules.problems.problem import ModulesProblem
-from pipeline_lib.environments.modules.problems.solutions import check_solutions, solution_jobs
 from pipeline_lib.environments.modules.program import program, single_text
 from pipeline_lib.environments.modules.runtime import ModulesEnvironment
 from pipeline_lib.environments.modules.settings import ClassProblems
 from pipeline_lib.environments.modules.settings import ModulesEnvironment as Settings
+from pipeline_lib.environments.modules.solutions import check_solutions, solution_jobs
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.sandbox import Executor, Limits
 from pipeline_lib.settings import load_params
