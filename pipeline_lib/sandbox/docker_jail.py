@@ -74,7 +74,7 @@ class DockerJail:
         import docker.errors
 
         with suppress(JailError), daemon() as client, suppress(docker.errors.NotFound):
-            with suppress(docker.errors.APIError):  # it may already be being removed
+            with suppress(docker.errors.APIError):  # its removal may have begun
                 client.api.remove_container(self.container, force=True, v=True)
             client.api.wait(self.container, condition="removed", timeout=10)
         return ""

@@ -90,7 +90,7 @@ class Slot:
     def is_stuck(self) -> bool:
         """Return whether the judge has taken longer than it may and does nothing.
 
-        One that runs or waits for a processor comes to an end: by itself, or, of too much CPU time, by the kernel.
+        A judge that runs, or waits for a processor, ends by itself, or the kernel ends it for too much CPU time.
         """
         if time.monotonic() <= self.deadline:
             return False

@@ -27,7 +27,7 @@ class WorkerDied(BaseException):
     """The jail, its fork server or the program's process has died for an unknown reason, or does not answer.
 
     Not an Exception, because it is raised inside the tests, whose ``except Exception`` must not turn it into a verdict.
-    ``outside`` is whether it was killed in a way that no known action of a program can cause, None if not known yet.
+    ``outside``: it was killed, and no known action of a program can do that; None if not known yet.
     """
 
     def __init__(self, text: str, outside: bool | None = None) -> None:

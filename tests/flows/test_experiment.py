@@ -18,9 +18,11 @@ from tests.flows.toy_project import started, still_there, wait_for, words
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 EXPERIMENT = ("-m", "flows.experiment", "--jobs", "2")
+#: With as many jobs as stages, no process loads the libraries for them beforehand.
+AT_ONCE = ("-m", "flows.experiment", "--jobs", "5")
 
 
-def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: Path) -> None:
+def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: Path, server: dict[str, str]) -> None:
     (toy / ".symposium" / "meet").mkdir(parents=True)  # each training waits there until the other one has come
     said = call(toy, "python", *EXPERIMENT)
     assert "5 of 5 stages to check" in said
@@ -40,7 +42,7 @@ def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: P
     shutil_meet = toy / ".symposium" / "meet"
     for came in shutil_meet.iterdir():
         came.unlink()
-    changed = call(toy, "python", *EXPERIMENT)
+    changed = call(toy, "python", *EXPERIMENT, **server)
     assert "3 of 5 stages to check" in changed
     assert "prepare at work" not in changed
     assert (toy / "models/1/weights.txt").read_text() == "1 6"
@@ -55,7 +57,7 @@ def test_only_what_was_asked_for_and_what_it_needs(toy: Path, server: dict[str, 
 
 def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, server: dict[str, str]) -> None:
     (toy / "fail-prepare").touch()
-    said = call(toy, "python", *EXPERIMENT, status=1, **server)
+    said = call(toy, "python", *AT_ONCE, status=1, **server)
     assert "error: stage prepare failed: prepare was told to fail" in said
     assert said.count("prepare was told to fail") == 1 and "failed to reproduce" not in said, "said more than once"
     assert "not run, because they need a failed stage: learn@0, learn@1, report" in said
@@ -64,7 +66,7 @@ def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, 
     assert not (toy / "models").exists()
     (toy / "fail-prepare").unlink()
     (toy / "refuse-prepare").touch()
-    said = call(toy, "python", *EXPERIMENT, status=1, **server)
+    said = call(toy, "python", *AT_ONCE, status=1, **server)
     assert "error: stage prepare refused: nobody would learn from this" in said
     assert said.count("nobody would learn from this") == 1
     assert "not run, because they need a failed stage: learn@0, learn@1, report" in said
@@ -72,7 +74,7 @@ def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, 
     assert "Traceback" not in said
     shown = client_states(server)
     assert shown["prepare"] == "Failed", "a stage that refuses is not shown as completed"
-    call(toy, "python", *EXPERIMENT, **server)
+    call(toy, "python", *AT_ONCE, **server)
     assert (toy / "out/report").exists()
 
 

@@ -28,6 +28,7 @@ from tests.rollouts.test_vllm_engine import (
     vllm_policy,
 )
 from tests.rollouts.tiny import reference_logprobs
+from tests.sampling import sampled
 
 pytestmark = [
     pytest.mark.service,
@@ -55,7 +56,7 @@ def shared_files(ranks: int) -> int:
     return 1 + (ranks if add_up else 0)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", sampled((1, 2), 1, "ranks", "pipeline_lib/rollouts"))
 def test_adapters_of_two_agents_share_an_engine_that_sleeps_and_wakes(ranks: int) -> None:
     base = vllm_policy()
     team = {name: adapted(base, name, seed) for seed, name in enumerate(("helper", "main"))}

@@ -7,14 +7,12 @@ faults that were found late, one of each kind, are in every sample.
 
 from __future__ import annotations
 
-import hashlib
 import random
-from functools import lru_cache
-from pathlib import Path
 
+from tests import sampling
 from tests.sandbox.corpus import FAMILIES, OwnTests, Program, corpus, own_tests
 
-_SOURCE = Path(__file__).parents[2] / "pipeline_lib" / "sandbox"
+_SOURCE = "pipeline_lib/sandbox"
 
 _REPRODUCERS = """
 right_once_then_raise right_once_then_exit right_once_then_die suppressed_death returned_over_death
@@ -32,17 +30,9 @@ REPRODUCERS = frozenset(_REPRODUCERS.split())
 _HOSTILE = frozenset({"killed_by_its_own_limit", "equal_to_all", "walk_frames", "loop_in_call", "disk_in_hidden_files"})
 
 
-@lru_cache(maxsize=1)
-def _digest() -> str:
-    digest = hashlib.sha256()
-    for path in sorted(_SOURCE.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
 def draw(purpose: str) -> random.Random:
     """Return the chance by which the sample for ``purpose`` is drawn."""
-    return random.Random(_digest() + purpose)
+    return sampling.draw(purpose, _SOURCE)
 
 
 def some_of_corpus(purpose: str, each: int) -> list[Program]:

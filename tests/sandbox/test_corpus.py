@@ -23,8 +23,9 @@ def test_corpus_is_large_and_names_are_unique() -> None:
     assert len(set(names)) == len(names) >= 80
 
 
+@pytest.mark.slow
 def test_programs_that_end_by_themselves_side_by_side() -> None:
-    programs = [program for program in some_of_corpus("side by side", each=12) if not program.hangs]
+    programs = [program for program in some_of_corpus("side by side", each=6) if not program.hangs]
     with Executor(slots=4, limits=LIMITS) as executor:
         verdicts = executor.run([Job(program.name, program.code, TESTS, "f") for program in programs])
     problems = [problem(program, verdict) for program, verdict in zip(programs, verdicts, strict=True)]
@@ -40,12 +41,14 @@ def test_no_program_makes_the_sandbox_fail() -> None:
     assert 10 < peak_mb < LIMITS.memory_mb + 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jail", ["bwrap", "unshare", "bare"])
 def test_a_sample_of_the_corpus(jail: str) -> None:
     with Executor(slots=1, jail=jail, cache=0) as executor:
-        assert check(executor, some_of_corpus(jail, each=4)) == []
+        assert check(executor, some_of_corpus(jail, each=2)) == []
 
 
+@pytest.mark.slow
 def test_a_sample_of_the_corpus_without_root() -> None:
     jail = draw("jail without root").choice(("bwrap", "unshare", "bare"))
     assert _without_root(jail, "2") == (0, "", "")

@@ -196,7 +196,7 @@ def test_a_process_is_at_work_while_it_runs_and_not_while_it_waits() -> None:
     assert runnable_s(one.pid) is None
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(2000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", [150, pytest.param(2000, marks=pytest.mark.exhaustive)])
 def test_chaos(count: int) -> None:
     with Executor(slots=6, limits=LIMITS, cache=0) as executor:
         wrong, killed = wrong_verdicts(executor, count, each=15)

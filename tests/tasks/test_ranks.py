@@ -24,28 +24,48 @@ from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings import load_params
 from pipeline_lib.training.checkpoints import read_checkpoint
 from tests.policies.conftest import TINY
+from tests.sampling import sampled
 
 ROOT = Path(__file__).parents[2]
-STEPS = 3
+STEPS = 12
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which everything is ready for training with two processes."""
+    folder = tmp_path_factory.mktemp("ready")
     settings: dict[str, Any] = {
         "problems": {"kind": "generated", "sizes": {"train": 40, "validation": 4, "test": 4}},
         "policy": TINY.model_dump(mode="json"),
         "rollouts": {"kind": "transformers", "max_new_tokens": 12},
         "seeds": {"train": [0], "single_agent": []},
-        "train": {"steps": STEPS, "checkpoint_every": STEPS, "problems_per_step": 4, "group_size": 4, "processes": 2},
-    }
-    (tmp_path / "params.yaml").write_text(json.dumps(settings))
-    params = load_params(tmp_path / "params.yaml")
-    prepare(params.environment.kind, params.problems, tmp_path / "data/problems")
-    build_base(params.policy, tmp_path / "data/problems", tmp_path / "models/base")
+        # This model's rewards are all the same, so it is the decay that moves its weights.
+        "train": {
+            "steps": STEPS, "checkpoint_every": 1, "problems_per_step": 4, "group_size": 4, "processes": 2,
+            "weight_decay": 1.0, "learning_rate": 1e-3,
+        },
+    }  # fmt: skip
+    (folder / "params.yaml").write_text(json.dumps(settings))
+    params = load_params(folder / "params.yaml")
+    prepare(params.environment.kind, params.problems, folder / "data/problems")
+    build_base(params.policy, folder / "data/problems", folder / "models/base")
     audited = {"status": "PASS", "summary": "", "identity": {"reward": reward_digest(params.environment)}}
-    storage.write_json(tmp_path / "results/audit.json", audited)
-    return tmp_path
+    storage.write_json(folder / "results/audit.json", audited)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(ready: Path, tmp_path_factory: pytest.TempPathFactory, prefect: str) -> Path:
+    """The same after a training in one piece, by two processes."""
+    folder = Path(shutil.copytree(ready, tmp_path_factory.mktemp("whole") / "project"))
+    finish(launch(folder))
+    return folder
+
+
+@pytest.fixture
+def project(ready: Path, tmp_path: Path) -> Path:
+    """The same, not trained."""
+    return Path(shutil.copytree(ready, tmp_path / "project"))
 
 
 def launch(project: Path, seed: int = 0, **variables: str) -> subprocess.Popen[str]:
@@ -68,12 +88,11 @@ def launch(project: Path, seed: int = 0, **variables: str) -> subprocess.Popen[s
 
 @pytest.mark.service
 @pytest.mark.slow
-def test_two_processes_train_an_arm(prefect: str, project: Path):
-    finish(launch(project))
-    rows = list(storage.read_jsonl(project / "results/train/team-0.jsonl"))
-    assert [row["step"] for row in rows] == [1, 2, 3]  # by the first process alone
+def test_two_processes_train_an_arm(whole: Path):
+    rows = list(storage.read_jsonl(whole / "results/train/team-0.jsonl"))
+    assert [row["step"] for row in rows] == list(range(1, STEPS + 1))  # by the first process alone
     assert all(row["actions/count"] == 2 * 4 * 4 for row in rows)  # of both
-    assert read_checkpoint(project / f"models/trained/team-0/step-{STEPS:05d}")["step"] == STEPS
+    assert read_checkpoint(whole / f"models/trained/team-0/step-{STEPS:05d}")["step"] == STEPS
 
 
 ALONE = """
@@ -107,13 +126,11 @@ def test_a_broken_connection_is_put_down_to_the_process_that_failed(tmp_path: Pa
 
 @pytest.mark.service
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 1])
+@pytest.mark.parametrize("count", sampled((2, 1), 1, "killed", "pipeline_lib/training"))
 def test_when_one_is_killed_all_end_and_another_number_of_processes_goes_on(
-    prefect: str, project: Path, tmp_path: Path, count: int
+    prefect: str, whole: Path, project: Path, tmp_path: Path, count: int
 ):
-    steps = 12
-    # This model's rewards are all the same, so it is the decay that moves its weights.
-    change_train(project, steps=steps, checkpoint_every=1, processes=count, weight_decay=1.0, learning_rate=1e-3)
+    change_train(project, processes=count)
     memory = tmp_path / "memory"
     process = launch(project, SYMPOSIUM_HOME=str(memory))
     try:
@@ -132,18 +149,15 @@ def test_when_one_is_killed_all_end_and_another_number_of_processes_goes_on(
         if process.poll() is None:
             process.kill()
     done = len(log.read_text().splitlines())
-    assert 1 <= done < steps, "it was not interrupted"
+    assert 1 <= done < STEPS, "it was not interrupted"
     assert not (project / "models/trained").exists()
     kept = [path.stat().st_mtime_ns for path in sorted(log.parent.rglob("checkpoint.json"))]
     change_train(project, processes=3 - count)
     finish(launch(project, SYMPOSIUM_HOME=str(memory)))
     assert logs(memory) == [log], "another number of processes is another training"
     assert [path.stat().st_mtime_ns for path in sorted(log.parent.rglob("checkpoint.json"))][: len(kept)] == kept
-    continued = weights(project)
-    shutil.rmtree(project / "models/trained")
-    finish(launch(project, SYMPOSIUM_HOME=str(tmp_path / "another memory")))  # from the beginning, in one piece
-    whole, base = weights(project), weights(project, step=0)
-    assert (continued - whole).norm() < 1e-3 * (whole - base).norm()
+    wanted = weights(whole)
+    assert (weights(project) - wanted).norm() < 1e-3 * (wanted - weights(whole, step=0)).norm()
 
 
 def change_train(project: Path, **values: float) -> None:
@@ -157,7 +171,7 @@ def finish(process: subprocess.Popen[str]) -> None:
     assert process.returncode == 0, said[-6000:]
 
 
-def weights(project: Path, step: int = 12) -> torch.Tensor:
+def weights(project: Path, step: int = STEPS) -> torch.Tensor:
     """Return all weights of a checkpoint as one vector."""
     files = sorted((project / f"models/trained/team-0/step-{step:05d}").rglob("*.safetensors"))
     assert files

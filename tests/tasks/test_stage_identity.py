@@ -97,7 +97,7 @@ def another(value: Any) -> Any:
     raise TypeError(value)
 
 
-@pytest.mark.parametrize("kind", ["coding", "philosophers", "writing"])
+@pytest.mark.parametrize("kind", ["coding", "modules", "philosophers", "writing"])
 def test_of_an_environment_a_stage_counts_only_what_it_runs(kind: str):
     audit = f"pipeline_lib.environments.{kind}.audit"
     code = {stage: environment_code(kind, spec.asks).files for stage, spec in STAGES.items()}

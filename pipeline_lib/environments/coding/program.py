@@ -69,7 +69,7 @@ if not isinstance(_whole, type):
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What one agent was to write, and did.
+    """What one agent was expected to write, and what it wrote.
 
     Attributes:
         function: name of the function expected of the agent.
