@@ -212,7 +212,7 @@ def experiment(seeds: int = 3) -> ReportData:
         },
         files={"base": ("results/test/team-base.jsonl",)},
         terms=TERMS["sound"],
-        team_terms=OF_TEAMS,
+        team_terms=OF_TEAMS["sound"],
         schemes=MEANINGS,
         cooperation=scheme_use(untrained, selected, checkpoints, "tests_passed", 0.95),
         settings={"train": {"steps": 80, "learning_rate": 1e-3}, "evaluate": {"metric": "tests_passed"}},
