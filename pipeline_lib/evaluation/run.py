@@ -53,6 +53,7 @@ def evaluate_team(
     ]
     if recorder is not None:
         for number, transcript in enumerate(recorder.transcripts):
+            recorder.add_prompts(number, episodes[number * samples], player.team)
             records[number * samples] = replace(records[number * samples], shown=transcript)
     return records
 

@@ -75,7 +75,7 @@ def pick_episodes(episodes: Mapping[str, Sequence[Episode]], metric: str, info: 
     for place in (*titles, *(place for place in range(len(pairs)) if place not in titles)):
         base, selected = pairs[place]
         if place not in titles:
-            room -= len(str(base["shown"])) + len(str(selected["shown"]))
+            room -= sum(len(str(one["shown"])) - len(str(one["shown"].get("seen", ""))) for one in (base, selected))
             if room < 0:
                 break
         told = zip(selected["shown"]["agents"], selected["shown"]["told"], strict=True)

@@ -25,6 +25,7 @@ from pipeline_lib.report import (
 from pipeline_lib.report.code import STYLE
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.episodes import RULE, pick_episodes
+from pipeline_lib.report.observations import example
 from pipeline_lib.report.paper import for_a_paper
 from pipeline_lib.report.problem_tables import linked, problem_tables
 from pipeline_lib.report.result_tables import between, team_name
@@ -90,6 +91,7 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         "about": typeset(data.about.sentence()) if data.about else "",
         "episode_pairs": episodes,
         "rule": RULE,
+        "example": example(data.first_episodes, episodes),
         "problem_tables": problem_tables(
             data, result_tables.ordinary(data), {item.problem: item.anchor for item in episodes}
         ),

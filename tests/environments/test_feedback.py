@@ -205,7 +205,7 @@ class Server(HttpServer):
             return self.says(question)  # type: ignore[no-any-return]  # a test's own function
         if self.says is not None:
             return reply(self.says)
-        line = question.split("Your code:\n")[1].splitlines()[0]
+        line = question.split("Your code:\n")[-1].splitlines()[0]
         return reply(f"```json\n{edits((line, line + '  # better'))}\n```")
 
 
