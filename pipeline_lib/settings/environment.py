@@ -20,9 +20,7 @@ DEFAULT = "coding"
 class EnvironmentSection(Section):
     """Common settings of all environments."""
 
-    kind: str = Field(
-        description="name (coding, modules, philosophers, writing, or an installed one) or import path: package.module"
-    )
+    kind: str = Field(description="name of an environment, such as coding, or import path: package.module")
 
 
 class CustomReward(Section):
