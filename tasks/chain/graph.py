@@ -150,15 +150,19 @@ def _without_git(project: Path) -> str:
 
 def expected_seconds(project: Path, names: Sequence[str]) -> dict[str, float]:
     """Return the expected seconds of stages: as last time, else ``meta.seconds`` in dvc.yaml, else `UNKNOWN_S`."""
-    last = read_seconds()
-    stages: dict[str, Any] = {}
-    with contextlib.suppress(OSError, yaml.YAMLError, AttributeError):
-        stages = yaml.safe_load((project / "dvc.yaml").read_text(encoding="utf-8")).get("stages", {})
+    last, stages = read_seconds(), _stages(project)
     expected = {}
     for name in names:
         default = ((stages.get(name.partition("@")[0]) or {}).get("meta") or {}).get("seconds", UNKNOWN_S)
         expected[name] = float(last.get(name, {}).get("seconds", default))
     return expected
+
+
+def _stages(project: Path) -> dict[str, Any]:
+    """Return the stages in ``dvc.yaml``; none if it cannot be read, which DVC reports."""
+    with contextlib.suppress(OSError, yaml.YAMLError, AttributeError):
+        return yaml.safe_load((project / "dvc.yaml").read_text(encoding="utf-8")).get("stages") or {}
+    return {}
 
 
 def in_order(above: Mapping[str, Set[str]], seconds: Mapping[str, float]) -> list[str]:
@@ -219,7 +223,7 @@ def _identities_changed(project: Path) -> bool:
     Raises:
         SettingsError: a setting is wrong.
     """
-    if not (project / "flows" / "identity.py").exists():
+    if IDENTITY not in _stages(project):
         return False
     command = [sys.executable, "-m", "flows.identity", "--changed"]
     environment = {key: value for key, value in child_environment().items() if key != "DVC_STAGE"}

@@ -74,6 +74,19 @@ def test_a_project_is_made_in_an_empty_folder_and_commands_run_there(installed: 
     assert known.returncode == 0 and '"pipeline_lib.training.loss"' in known.stdout, known.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.service
+def test_a_changed_setting_is_not_up_to_date_in_a_project_without_the_code(installed: Path, tmp_path: Path):
+    assert run(installed, tmp_path, "-m", "symposium", "init").returncode == 0
+    small = ("-S", "problems.sizes.train=64", "-S", "problems.sizes.validation=8", "-S", "problems.sizes.test=8")
+    said = [
+        run(installed, tmp_path, "-m", "symposium", "run", "--plain", "prepare", *changes)
+        for changes in (small, (), ("-S", "problems.seed=8"))
+    ]
+    assert [done.returncode for done in said] == [0, 0, 0], [done.stderr for done in said]
+    assert ["everything is up to date" in done.stdout for done in said] == [False, True, False]
+
+
 def test_nothing_is_written_over(installed: Path, tmp_path: Path):
     (tmp_path / "dvc.yaml").write_text("mine")
     refused = run(installed, tmp_path, "-m", "symposium", "init")
