@@ -2,9 +2,10 @@
 
 from prefect import flow
 
+from pipeline_lib.assembly.demonstrating import later_turns
 from pipeline_lib.policies.warm_start import build_base
 from tasks.experiment.arms import BASE, PROBLEMS
-from tasks.identity.stages import settings_of
+from tasks.identity.stages import settings_of, whole
 from tasks.runtime.stage import main, stage
 
 
@@ -13,7 +14,7 @@ def warm_start() -> None:
     """Build and warm-start the embedded policy, or note which pretrained one is used."""
     params = settings_of("warm_start")
     with stage("warm_start", params) as run:
-        facts = build_base(params.policy, PROBLEMS, BASE, run.progress)
+        facts = build_base(params.policy, PROBLEMS, BASE, run.progress, later_turns(whole(params)))
         run.log(0, {f"base/{name}": float(value) for name, value in facts.items() if isinstance(value, int | float)})
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.assembly.demonstrating import has_later_turns, later_turns
 from pipeline_lib.environment_api.registry import task_class
 from pipeline_lib.identity.code import code_of, named_code
 from pipeline_lib.identity.content import DigestCache
@@ -140,12 +141,15 @@ class Experiment:
 
     def base_folder(self) -> Path:
         """Return the folder of the base policy from which every agent starts; makes it if necessary."""
-        folder = self.place("base", environment=("kind",), problems=(), policy=())
+        reads: dict[str, tuple[str, ...]] = {"environment": ("kind",), "problems": (), "policy": ()}
+        if has_later_turns(self.params):
+            reads |= {"environment": (), "sandbox": ()}
+        folder = self.place("base", **reads)
         if not folder.exists():
             from pipeline_lib.policies.warm_start import build_base
 
             with progress("base policy") as report:
-                build_base(self.params.policy, self.problems_folder(), folder, report)
+                build_base(self.params.policy, self.problems_folder(), folder, report, later_turns(self.params))
         return folder
 
     def place(self, what: str, /, *more: Any, **sections: tuple[str, ...]) -> Path:

@@ -8,10 +8,12 @@ from pipeline_lib.environment_api.task import Task
 
 
 class PairTask(Task):
-    """A task for two agents that act at the same time, or for one agent.
+    """A task for two agents that act at the same time, or for one agent; a further turn is a further attempt.
 
     Its methods call no others of the task: so a stage is stale only if a method changes that it asks itself.
     """
+
+    retries = True
 
     def single_agent(self, settings: Any) -> Any:
         """Return the form in which one agent does the work of both."""

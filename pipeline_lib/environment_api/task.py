@@ -61,6 +61,8 @@ class Task(ABC):
             the default.
         primary: the primary metric, unless settings name another one.
         guards: limits that a checkpoint must keep to be selected, unless settings define them; as ``evaluate.guards``.
+        retries: in environments with the setting ``turns``, every turn is an attempt at the same thing, as
+            `Environment.retries` says; the verdict then compares the last turn with the first.
         demonstrates_reading: demonstrations quote texts of agents, so the embedded model can play protocols in which
             agents read each other.
     """
@@ -69,6 +71,7 @@ class Task(ABC):
     problems: ClassVar[tuple[type[BaseModel], ...]]
     primary: ClassVar[str]
     guards: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+    retries: ClassVar[bool] = False
     demonstrates_reading: ClassVar[bool] = False
 
     @abstractmethod
@@ -134,6 +137,30 @@ class Task(ABC):
             ValueError: this environment has none.
         """
         raise ValueError("this environment has no demonstrations for the embedded model; use a pretrained policy")
+
+    def demonstrate_later(
+        self,
+        problems: Sequence[Any],
+        count: int,
+        mistakes: float,
+        seed: int,
+        settings: Any,
+        executor: Callable[[], Any],
+    ) -> Sequence[Demonstration]:
+        """Return ``count`` demonstrations of turns after the first, or none if this environment has none.
+
+        Their observations must be those of the environment itself (`Environment.observe`), so that the base reads what
+        it will be shown.  Only environments with several turns are asked.
+
+        Args:
+            problems, count, mistakes, seed: as `demonstrate`.
+            settings: the ``environment`` section.
+            executor: creates the sandbox.
+
+        Raises:
+            ValueError: they cannot be made.
+        """
+        return ()
 
     @abstractmethod
     def make(self, settings: Any, executor: Callable[[], Any]) -> Environment[Any, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -75,6 +75,21 @@ def turn_gains(episodes: Sequence[EpisodeRecord], metric: str, metrics: Metrics,
             )
         )
     return tuple(found)
+
+
+def first_turns(episodes: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
+    """Return episodes as if they had ended after their first turn, with its reward and metrics.
+
+    Terms, details and the number of tokens are not recorded by turn: the first two are left out, the last is the whole
+    episode's.
+    """
+    return [_first(episode) if episode.attempts else episode for episode in episodes]
+
+
+def _first(episode: EpisodeRecord) -> EpisodeRecord:
+    metrics = dict(episode.attempts[0])
+    reward = metrics.pop("reward")
+    return replace(episode, reward=reward, metrics=metrics, turns=1, terms={}, details={}, attempts=(), shown=None)
 
 
 def _share(values: Sequence[bool]) -> float | None:

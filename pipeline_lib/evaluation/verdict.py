@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics
+from pipeline_lib.evaluation.attempts import first_turns
 from pipeline_lib.evaluation.comparison import Comparison, measure
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.family import decide, identical
@@ -21,7 +22,7 @@ from pipeline_lib.evaluation.table import Episodes, problems_digest
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 
-SELECTED, BASE, LAST = "selected", "base", "last"
+SELECTED, BASE, LAST, FIRST_TURN = "selected", "base", "last", "first turn"
 
 
 def compare(
@@ -64,6 +65,7 @@ def summarise_test(
     validation: Mapping[int, Sequence[EpisodeRecord]] | None = None,
     outside: Mapping[str, str] | None = None,
     metrics: Metrics = NO_METRICS,
+    has_attempts: bool = False,
 ) -> dict[str, Any]:
     """Compare the selected team with all others on the test split, and decide the verdicts.
 
@@ -81,6 +83,8 @@ def summarise_test(
         outside: comparisons that the plan leaves outside the family, and why.  The last checkpoint is outside if and
             only if it is the selected one in every training run, which is known before the test.
         metrics: the environment's.
+        has_attempts: turns are attempts at the same thing, and an episode can have several; the selected team is then
+            compared with its own first turn in the same episodes.
 
     Returns:
         A JSON object: ``verdict`` and ``sentence`` of the primary comparison (against the base), ``comparisons`` (by
@@ -96,12 +100,13 @@ def summarise_test(
         raise EvaluationError("there are no test episodes of a selected checkpoint; run the test stage first")
     teams: dict[str, Episodes] = {SELECTED: selected, BASE: base, LAST: last, **baselines}
     failed = faults(selected, base, evaluate, metrics)
-    names = {BASE: "the base", LAST: "the last checkpoint"}
+    names = {BASE: "the base", LAST: "the last checkpoint", FIRST_TURN: "its own first turn"}
+    own = {FIRST_TURN: {seed: first_turns(episodes) for seed, episodes in selected.items()}} if has_attempts else {}
     measured = {
         name: measure(
             selected, episodes, verdict, evaluate.metric, ("the selected team", names.get(name, name)), failed, metrics
         )
-        for name, episodes in teams.items()
+        for name, episodes in {**teams, **own}.items()
         if name != SELECTED
     }
     planned = dict(outside or {})
@@ -141,7 +146,7 @@ def summarise_test(
             "selected": {str(seed): step for seed, step in sorted(selected_steps.items())},
             "test_problems": problems_digest(record.problem for records in selected.values() for record in records),
             "test_samples": 1 + max(record.sample for records in selected.values() for record in records),
-            "comparisons": [name for name in teams if name != SELECTED],
+            "comparisons": list(measured),
             "outside": planned,
             "stop_rule": "fixed",
         },

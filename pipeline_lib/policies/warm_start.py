@@ -26,10 +26,13 @@ from pipeline_lib.storage import digest, new_folder, write_json
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, Qwen3ForCausalLM
 
-    from pipeline_lib.environment_api.task import Demonstration
+    from pipeline_lib.environment_api.task import Demonstration, Task
     from pipeline_lib.settings.policy import EmbeddedPolicy, Policy
 
 Progress = Callable[[int, int, str], None]
+
+LaterTurns = Callable[["Sequence[Any]", int, float, int], "Sequence[Demonstration]"]
+"""Returns demonstrations of later turns: problems, count, share of mistakes and seed as for `Task.demonstrate`."""
 
 _WARM_UP_STEPS = 20
 _DECAY_SHARE = 0.3
@@ -40,7 +43,11 @@ Example = tuple[list[int], int]  # token ids, number of them that are the prompt
 
 
 def build_base(
-    settings: Policy, problems_folder: Path, output: Path, progress: Progress | None = None
+    settings: Policy,
+    problems_folder: Path,
+    output: Path,
+    progress: Progress | None = None,
+    later: LaterTurns | None = None,
 ) -> dict[str, Any]:
     """Make the base policy and write it to ``output``, replacing an existing folder at the end.
 
@@ -50,6 +57,7 @@ def build_base(
         output: an ordinary transformers folder (embedded), with ``base.json`` beside the weights, and a folder
             ``agents/<name>`` for each agent whose settings make another base.
         progress: called with (done, total, text).
+        later: demonstrates later turns (`pipeline_lib.assembly.demonstrating`); without it the first turn only.
 
     Returns:
         The content of ``base.json``: ``kind``, ``settings`` (a digest of what the base depends on) and facts about it.
@@ -67,9 +75,9 @@ def build_base(
             write_json(folder / BASE_FILE, facts)
         return facts
     with new_folder(output) as folder:
-        facts = _build_embedded(settings, problems_folder, folder, progress)
+        facts = _build_embedded(settings, problems_folder, folder, progress, later)
         for name, section in own_bases(settings).items():
-            own = _build_embedded(section, problems_folder, folder / "agents" / name, _named(progress, name))
+            own = _build_embedded(section, problems_folder, folder / "agents" / name, _named(progress, name), later)
             facts[f"parameters/{name}"] = own["parameters"]
         facts["settings"] = base_digest(settings)
         write_json(folder / BASE_FILE, facts)
@@ -81,14 +89,14 @@ def _named(progress: Progress | None, agent: str) -> Progress | None:
 
 
 def _build_embedded(
-    settings: EmbeddedPolicy, problems_folder: Path, folder: Path, progress: Progress | None
+    settings: EmbeddedPolicy, problems_folder: Path, folder: Path, progress: Progress | None, later: LaterTurns | None
 ) -> dict[str, Any]:
     """Train one base on demonstrations, write it to ``folder``, and return facts about it."""
     environment = find(load_manifest(problems_folder)["environment"])
     problems = load_split(problems_folder, "train")
     warm = settings.warm_start
     try:
-        demonstrations = environment.demonstrate(problems, warm.steps * warm.batch, warm.mistakes, settings.seed)
+        demonstrations = _demonstrations(environment, problems, settings, later)
     except ValueError as error:
         raise ProblemsError(f"policy.warm_start: {error}") from None
     with single_core_numerics():
@@ -113,6 +121,22 @@ def _build_embedded(
         "parameters": model.num_parameters(),
         "vocabulary": len(tokenizer),
     }
+
+
+def _demonstrations(
+    environment: Task, problems: Sequence[Any], settings: EmbeddedPolicy, later: LaterTurns | None
+) -> Sequence[Demonstration]:
+    """Return the demonstrations of the first turn, with those of later turns mixed in if there are any."""
+    warm = settings.warm_start
+    count = warm.steps * warm.batch
+    share = round(count * warm.later_turns)
+    following = later(problems, share, warm.mistakes, settings.seed) if later is not None and share else ()
+    first = environment.demonstrate(problems, count - len(following), warm.mistakes, settings.seed)
+    if not following:
+        return first
+    mixed = [*first, *following]
+    random.Random(digest(["turns", settings.seed])).shuffle(mixed)
+    return mixed
 
 
 def _check_room(observations: Sequence[str], tokenizer: PreTrainedTokenizerBase, context: int) -> None:

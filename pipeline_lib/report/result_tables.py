@@ -162,4 +162,9 @@ def p_cell(p: float | None) -> str:
 
 def team_name(team: str) -> str:
     """Return what the page calls a team."""
-    return {"base": "the base", "last": "the last checkpoint", "selected": "selected"}.get(team, team)
+    return {
+        "base": "the base",
+        "last": "the last checkpoint",
+        "selected": "selected",
+        "first turn": "its own first turn",
+    }.get(team, team)

@@ -39,6 +39,15 @@ class WarmStart(Section):
     batch: int = Field(32, ge=1, description="demonstrations per step")
     learning_rate: float = Field(3e-3, gt=0, lt=1, description="peak learning rate (AdamW)")
     mistakes: float = Field(0.2, ge=0, lt=1, description="share of demonstrations with a planted mistake")
+    later_turns: float = Field(
+        0.5,
+        ge=0,
+        lt=1,
+        description=(
+            "share of demonstrations that show a later turn, with own code and feedback; no effect if the environment "
+            "has one turn, or demonstrates no later ones"
+        ),
+    )
 
 
 class Server(Section):

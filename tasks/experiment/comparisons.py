@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.evaluation.verdict import BASE, LAST
+from pipeline_lib.evaluation.verdict import BASE, FIRST_TURN, LAST
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
@@ -27,7 +27,13 @@ READING = ("sequential_pipeline", "one_round_discussion")
 def comparisons(params: Params) -> tuple[str, ...]:
     """Return the names of the teams that the selected one is compared with, the primary first."""
     single = (SINGLE_AGENT, UNTRAINED_SINGLE_AGENT) if params.seeds.single_agent else ()
-    return (BASE, LAST, *single, *(UNTRAINED[protocol] for protocol in params.evaluate.baselines))
+    own = (FIRST_TURN,) if has_attempts(params) else ()
+    return (BASE, LAST, *single, *(UNTRAINED[protocol] for protocol in params.evaluate.baselines), *own)
+
+
+def has_attempts(params: Params) -> bool:
+    """Return whether an episode can have several turns that are attempts at the same thing."""
+    return getattr(params.environment, "turns", 1) > 1 and find(params.environment.kind).retries
 
 
 def outside(params: Params) -> dict[str, str]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from pipeline_lib.assembly.demonstrating import has_later_turns
 from pipeline_lib.environment_api.pair_task import PairTask
 from pipeline_lib.environment_api.registry import task_class
 from pipeline_lib.environment_api.task import Task
@@ -110,6 +111,17 @@ STAGES: dict[str, Spec] = {
 }
 
 
+def spec_of(stage: str, params: Params) -> Spec:
+    """Return a stage's entry in `STAGES`; the warm start reads more if later turns are demonstrated.
+
+    What agents are told then follows from the environment's settings and from what programs do in the sandbox.
+    """
+    spec = STAGES[stage]
+    if stage != "warm_start" or not has_later_turns(params):
+        return spec
+    return replace(spec, reads=("environment", "policy", "sandbox"), asks=(*spec.asks, "demonstrate_later"))
+
+
 #: Key of the environment's code among the code that settings name.
 _ENVIRONMENT = "environment"
 
@@ -134,7 +146,7 @@ class Reads:
 
     def __getattr__(self, name: str) -> Any:
         dotted = self._prefix + name
-        reads = STAGES[self.stage].reads
+        reads = spec_of(self.stage, self.whole).reads
         if dotted in reads:
             return getattr(self._section, name)
         if any(other.startswith(f"{dotted}.") for other in reads):
@@ -175,8 +187,8 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
     Raises:
         SettingsError: a setting names code that is not there.
     """
-    spec = STAGES[stage]
     params = load_params() if params is None else params
+    spec = spec_of(stage, params)
     found: dict[str, Any] = {"stage": stage, "settings": _settings(spec, params)}
     code = _code(spec.flow)
     found["code"], found["versions"] = code.files, dict(code.versions)
@@ -205,7 +217,7 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
 def read_settings(params: Params) -> dict[str, Any]:
     """Return the resolved settings that a stage depends on; all settings if ``params`` are not those of a stage."""
     if isinstance(params, Reads):
-        return _settings(STAGES[params.stage], params.whole)
+        return _settings(spec_of(params.stage, params.whole), params.whole)
     return params.model_dump(mode="json")
 
 

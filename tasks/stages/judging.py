@@ -12,7 +12,7 @@ from pipeline_lib.evaluation.plan_check import as_planned, check_plan
 from pipeline_lib.evaluation.verdict import BASE, add_plan_and_looks, summarise_test
 from pipeline_lib.monitors.history import endings
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of
-from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, outside
+from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, has_attempts, outside
 from tasks.experiment.compute import compare_compute
 from tasks.experiment.episode_files import read_episodes, swept, tested_file
 from tasks.experiment.plans import actual_plan
@@ -62,6 +62,7 @@ def judge(params: Params, run: StageRun) -> str:
         validation={seed: swept(TEAM, seed)[steps[seed]] for seed in seeds},
         outside=outside(params),
         metrics=find(params.environment.kind).metrics(),
+        has_attempts=has_attempts(params),
     )
     if single:
         compute = compare_compute(params)

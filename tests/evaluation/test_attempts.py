@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline_lib.environment_api.metrics import Metric
-from pipeline_lib.evaluation.attempts import turn_gains
+from pipeline_lib.evaluation.attempts import first_turns, turn_gains
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 
 METRICS = {"passed": Metric("tests", share=True), "solved": Metric("solved", share=True, solves=True)}
@@ -48,3 +48,10 @@ def test_without_several_turns_or_a_metric_of_success_there_is_nothing_to_say() 
 def test_a_record_keeps_its_attempts_and_leaves_out_none() -> None:
     assert EpisodeRecord.from_json(EPISODES[0].to_json()) == EPISODES[0]
     assert "attempts" not in EPISODES[2].to_json() and "shown" not in EPISODES[2].to_json()
+
+
+def test_the_first_turn_of_an_episode_is_an_episode_of_one_turn() -> None:
+    repaired, _, early, *_ = first_turns(EPISODES)
+    assert (repaired.reward, repaired.metrics, repaired.turns) == (0.0, {"passed": 0.0, "solved": 0.0}, 1)
+    assert repaired.attempts == () and repaired.problem == "a"
+    assert early == EPISODES[2], "it had no further turn"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
@@ -256,6 +257,35 @@ def test_summary_of_a_whole_test() -> None:
         summarise_test(selected, BASE, last, {}, {}, {}, evaluate, VERDICT, validation=selected)
     with pytest.raises(EvaluationError, match="no test episodes of a selected checkpoint"):
         summarise_test({}, BASE, {}, {}, {}, {}, evaluate, VERDICT)
+
+
+def test_the_last_turn_is_compared_with_the_first_of_the_same_episodes() -> None:
+    evaluate = EvaluateSettings(metric="tests_passed", pass_k=(1,), guards=())
+    selected = {
+        seed: [
+            dataclasses.replace(
+                record,
+                turns=2,
+                attempts=[
+                    {"reward": 0.0, **record.metrics, "tests_passed": record.metrics["tests_passed"] - 0.1},
+                    {"reward": record.reward, **record.metrics},
+                ],
+            )
+            if record.sample % 2
+            else record
+            for record in records
+        ]
+        for seed, records in trained(0.4).items()
+    }
+    steps = dict.fromkeys(range(3), 10), dict.fromkeys(range(3), 20)
+    without = summarise_test(selected, BASE, trained(0.35), {}, *steps, evaluate, VERDICT)
+    found = summarise_test(selected, BASE, trained(0.35), {}, *steps, evaluate, VERDICT, has_attempts=True)
+    own = found["comparisons"]["first turn"]
+    assert own["difference"]["estimate"] == pytest.approx(0.05), "half of the episodes had a second turn"
+    assert own["sentence"].startswith(own["verdict"]) and "for its own first turn" in own["sentence"]
+    assert found["design"]["comparisons"] == ["base", "last", "first turn"] == list(found["comparisons"])
+    assert own["family_size"] == 3 == found["comparisons"]["base"]["family_size"]
+    assert "first turn" not in found["teams"] and "first turn" not in without["comparisons"]
 
 
 def test_a_waiting_team_is_called_degenerate_not_improved() -> None:

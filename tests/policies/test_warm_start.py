@@ -6,13 +6,14 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from pipeline_lib.environment_api.task import Demonstration
 from pipeline_lib.environments.coding.demonstrations import demonstrate
 from pipeline_lib.environments.coding.settings import DatasetProblems
 from pipeline_lib.policies import warm_start
@@ -75,6 +76,37 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(base: Path, 
     assert folder_digest(tmp_path / "same") == folder_digest(base)
     weights = "model.safetensors"
     assert (tmp_path / "other" / weights).read_bytes() != (base / weights).read_bytes()
+
+
+def test_later_turns_are_mixed_in_and_the_rest_are_the_first_ones(
+    base: Path, problems_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    encoded: list[list[Demonstration]] = []
+    encode = warm_start._encode
+    monkeypatch.setattr(
+        warm_start, "_encode", lambda drawn, *rest: (encoded.append(list(drawn)), encode(drawn, *rest))[1]
+    )
+    asked = []
+
+    def later(problems: Sequence[object], count: int, mistakes: float, seed: int) -> list[Demonstration]:
+        asked.append((len(problems), count, mistakes, seed))
+        return [Demonstration("Your code:", f"again {number}") for number in range(count)]
+
+    facts = build_base(
+        _changed(warm_start={"steps": 12, "batch": 8, "later_turns": 0.25}),
+        problems_folder,
+        tmp_path / "a",
+        None,
+        later,
+    )
+    (drawn,) = encoded
+    assert asked == [(40, 24, 0.2, 0)] and facts["demonstrations"] == len(drawn) == 96
+    places = [place for place, one in enumerate(drawn) if one.observation == "Your code:"]
+    assert len(places) == 24 and max(places) - min(places) > 60, "mixed"
+    first = demonstrate(load_split(problems_folder, "train"), 72, 0.2, 0)
+    assert sorted(map(repr, drawn)) == sorted(map(repr, [*first, *later([], 24, 0, 0)]))
+    build_base(TINY, problems_folder, tmp_path / "none", None, lambda *_: [])
+    assert folder_digest(tmp_path / "none") == folder_digest(base), "an environment may have none"
 
 
 def test_settings_of_torch_are_what_they_were(problems_folder: Path, tmp_path: Path):

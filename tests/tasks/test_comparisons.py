@@ -7,7 +7,9 @@ from typing import Any
 
 import yaml
 
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.protocols import PROTOCOLS
+from pipeline_lib.sandbox import Executor
 from pipeline_lib.settings import Params, load_params
 from tasks.experiment.comparisons import UNTRAINED, comparisons, family_size, notes, outside
 
@@ -42,6 +44,15 @@ def test_baselines_that_cannot_read_are_outside_the_family():
     assert (family_size(params()), family_size(params(policy=READER))) == (4, 6)
     two = params(environment={"kind": "coding", "turns": 2}, evaluate={"baselines": ["naive_concatenation"]})
     assert set(outside(two)) == {"last"}  # it reads nothing
+    assert comparisons(two)[-1] == "first turn" and family_size(two) == 6
+
+
+def test_environments_and_tasks_agree_on_whether_turns_are_attempts(tmp_path: Path):
+    for preset in ("coding-two-turns", "philosophers", "writing"):
+        (tmp_path / "params.yaml").write_text(f"environment: {preset}\n")
+        section = load_params(tmp_path / "params.yaml", ROOT / "conf").environment
+        task = find(section.kind)
+        assert task.make(section, Executor).retries == task.retries == (preset != "philosophers"), preset
 
 
 def test_a_tiny_model_that_was_shown_quoted_text_is_compared_as_one_that_reads(tmp_path: Path):

@@ -206,6 +206,18 @@ def test_code_and_files_that_settings_name_count_by_content(project: Path, monke
     ]
 
 
+def test_the_base_depends_on_feedback_only_where_later_turns_are_demonstrated():
+    def base(**environment: Any) -> dict[str, Any]:
+        return identity_of("warm_start", params_of(environment={"kind": "coding", **environment}))
+
+    plain = {"feedback": "plain"}
+    one, two = base(), base(turns=2)
+    assert one == base(**plain) and set(one["settings"]["environment"]) == {"kind"}
+    assert two != base(turns=2, **plain) and "sandbox" in two["settings"]
+    writing = identity_of("warm_start", params_of(environment={"kind": "writing", "turns": 2}))
+    assert set(writing["settings"]["environment"]) == {"kind"}, "it demonstrates no later turn"
+
+
 def test_packages_that_programs_may_use_count_by_their_version(monkeypatch: pytest.MonkeyPatch):
     def versions(number: str) -> dict[str, Any]:
         code.version.cache_clear()

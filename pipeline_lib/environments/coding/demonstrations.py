@@ -112,7 +112,7 @@ def plant(mistake: str, recipe: Recipe, role: str, convention: str, rng: random.
     """
     if mistake in ("concept", "constant"):
         return _misread(recipe, role, convention, mistake == "constant", rng)
-    text = _action(recipe, role, convention)
+    text = write(recipe, role, convention)
     if mistake == "bracket":
         place = rng.choice([place for place, letter in enumerate(text) if letter in "()[]:"])
         return text[:place] + text[place + 1 :]
@@ -122,13 +122,14 @@ def plant(mistake: str, recipe: Recipe, role: str, convention: str, rng: random.
 
 
 def _draw(problem: CodingProblem, recipe: Recipe, mistakes: float, rng: random.Random) -> CodingDemonstration:
-    role, convention = _weighted(ROLES, rng), _weighted(CONVENTIONS, rng)
-    mistake = _weighted(MISTAKES, rng) if rng.random() < mistakes else ""
-    action = plant(mistake, recipe, role, convention, rng) if mistake else _action(recipe, role, convention)
+    role, convention = weighted(ROLES, rng), weighted(CONVENTIONS, rng)
+    mistake = weighted(MISTAKES, rng) if rng.random() < mistakes else ""
+    action = plant(mistake, recipe, role, convention, rng) if mistake else write(recipe, role, convention)
     return CodingDemonstration(problem.observations[role], action, role, convention, mistake)
 
 
-def _action(recipe: Recipe, role: str, convention: str) -> str:
+def write(recipe: Recipe, role: str, convention: str) -> str:
+    """Return the right action of a role by a convention."""
     functions = write_functions(recipe, convention)
     if role == "single":
         return "\n\n".join(functions.values())
@@ -140,7 +141,7 @@ def _misread(recipe: Recipe, role: str, convention: str, by_one: bool, rng: rand
 
     If no constant occurs in the action (the main function of convention ``list``), a piece is replaced.
     """
-    right = _action(recipe, role, convention)
+    right = write(recipe, role, convention)
     fields = ("filters", "maps", "reductions")
     places = [(field, number) for field in fields for number in range(len(getattr(recipe, field)))]
     rng.shuffle(places)
@@ -152,7 +153,7 @@ def _misread(recipe: Recipe, role: str, convention: str, by_one: bool, rng: rand
                 continue
             new = Piece(old.kind, (old.k or 0) + rng.choice((-1, 1))) if one else _another(old, rng)
             changed: dict[str, Any] = {field: (*pieces[:number], new, *pieces[number + 1 :])}
-            action = _action(replace(recipe, **changed), role, convention)
+            action = write(replace(recipe, **changed), role, convention)
             if action != right:
                 return action
     raise AssertionError(f"no piece of {recipe.name} shows in the action of {role}")
@@ -166,5 +167,6 @@ def _another(piece: Piece, rng: random.Random) -> Piece:
     return Piece(kind, rng.choice(constants) if constants else None)
 
 
-def _weighted(table: dict[str, float], rng: random.Random) -> str:
+def weighted(table: dict[str, float], rng: random.Random) -> str:
+    """Return a random key, with the values as weights."""
     return rng.choices(list(table), weights=list(table.values()))[0]

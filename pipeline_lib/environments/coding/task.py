@@ -78,6 +78,20 @@ class CodingTask(PairTask):
         generated = all(problem.source == "generated" for problem in problems)
         return (demonstrate if generated else demonstrate_others)(problems, count, mistakes, seed)
 
+    def demonstrate_later(
+        self,
+        problems: Sequence[CodingProblem],
+        count: int,
+        mistakes: float,
+        seed: int,
+        settings: CodingEnvironment,
+        executor: Callable[[], Executor],
+    ) -> Sequence[Demonstration]:
+        """Show how code is repaired after feedback on it."""
+        from pipeline_lib.environments.coding.later_turns import demonstrate_later
+
+        return demonstrate_later(problems, count, mistakes, seed, settings, executor)
+
     def make(self, settings: CodingEnvironment, executor: Callable[[], Executor]) -> Coding:
         """Return the environment; the sandbox starts with the first program."""
         from pipeline_lib.environments.coding.runtime import CodingEnvironment as Coding
