@@ -50,6 +50,7 @@ class Player:
         check: called between turns and parts; it raises an error to stop.
         overlap: number of parts of a turn; with more than one, the next part is sampled in a separate thread while the
             environment executes the last one.
+        turns: turns after which every episode ends; None: when the environment or the protocol ends it.
         watcher: receives prompts, tokens, actions and outcomes.
     """
 
@@ -62,6 +63,7 @@ class Player:
     plan: Plan = field(default_factory=Aligned)
     check: Callable[[], None] = lambda: None
     overlap: int = 1
+    turns: int | None = None
     watcher: Watcher | None = None
     _prompts: Prompts = field(default_factory=Prompts)
 
@@ -151,7 +153,7 @@ class Player:
                 if ahead is not None:
                     execution = ahead.result()
         experience.waiting_s += time.perf_counter() - started - (experience.generation_s - before)
-        ended = self.protocol.turns is not None and number + 1 >= self.protocol.turns
+        ended = any(limit is not None and number + 1 >= limit for limit in (self.protocol.turns, self.turns))
         for decision, outcome in zip(experience.decisions[first:], outcomes, strict=True):
             decision.reward = outcome.reward
             decision.terms = outcome.terms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ from pipeline_lib.report.style import BLUE, CYCLE, ORANGE, Figure, Table, end_la
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
+
+#: Metric of an update under a curriculum over turns: turns per episode.
+TURNS = "curriculum/turns"
 
 Train = Mapping[int, Sequence[Mapping[str, float]]]
 
@@ -47,12 +51,33 @@ def learning(data: ReportData) -> Figure | None:
     return figure(
         "learning",
         "Learning",
-        " ".join(filter(None, ["On training problems, sampled as in training.", _sentence(band), *_unearned(data)])),
+        " ".join(
+            filter(
+                None,
+                ["On training problems, sampled as in training.", _sentence(band), *_turns(data), *_unearned(data)],
+            )
+        ),
         paint,
         series.learning(data),
         (7.6, 3.0),
         (3.7, 2.6 * len(panels)),
     )
+
+
+def _turns(data: ReportData) -> list[str]:
+    """Say in which update a curriculum added a turn, where there was one."""
+    seeds = []
+    for seed, rows in sorted(data.train.items()):
+        found = [(int(row["step"]), int(row[TURNS])) for row in rows if TURNS in row]
+        added = [f"turn {turns} from step {step}" for step, turns in _changes(found)]
+        if found:
+            seeds.append(f"{', '.join(added) or 'none added'} (seed {seed})")
+    return [f"The curriculum over turns began with one turn: {'; '.join(seeds)}."] if seeds else []
+
+
+def _changes(found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the steps whose value is another than that of the step before."""
+    return [now for before, now in itertools.pairwise(found) if now[1] != before[1]]
 
 
 def _unearned(data: ReportData) -> list[str]:

@@ -77,7 +77,23 @@ class Levels(Section):
     replay: float = Field(0.25, ge=0, lt=1, description="share of problems from mastered levels")
 
 
-Curriculum = Annotated[Epochs | Levels, Field(discriminator="kind")]
+class Turns(Section):
+    """From one turn per episode to all; when the reward of the last turn stops rising, the next turn is added."""
+
+    kind: Literal["turns"] = "turns"
+    window: int = Field(5, ge=1, description="updates over which the reward of the last turn is averaged")
+    rise: float = Field(
+        0.02,
+        ge=0,
+        le=1,
+        description=(
+            "a turn is added when the mean of a window exceeds that of the window before by less than this share of "
+            "the range of the reward"
+        ),
+    )
+
+
+Curriculum = Annotated[Epochs | Levels | Turns, Field(discriminator="kind")]
 
 
 class TrainSettings(Section):
@@ -106,6 +122,13 @@ class TrainSettings(Section):
         "replicated", description="with several processes: each holds all weights (DDP), or they are split (FSDP2)"
     )
     discount: float = Field(1.0, gt=0, le=1, description="discount of later turns' rewards")
+    turn_reward: Literal["whole", "gain"] = Field(
+        "whole",
+        description=(
+            "what a turn earns: its whole reward (the paper), or what this adds to the turn before; where success ends "
+            "an episode, the sum of whole rewards pays for failing first"
+        ),
+    )
     groups: Literal["tree", "episodes"] = Field(
         "tree",
         description=(
@@ -113,7 +136,7 @@ class TrainSettings(Section):
             "whole episodes of a problem turn by turn"
         ),
     )
-    curriculum: Curriculum = Field(Epochs(), description="which problems come next")
+    curriculum: Curriculum = Field(Epochs(), description="which problems come next, and with how many turns")
     credit: Credit = Field(
         AlignedCredit(),
         description="which combinations of sampled actions are executed to compute advantages per agent",

@@ -7,6 +7,12 @@ The return of a decision is its reward plus the discounted mean return of the de
 On MAGRPO's tree (arXiv 2508.04652) the children are the group sampled below a joint action.  In plain episodes there is
 one child, and R is the ordinary return-to-go.  The return of a decision without children is its reward.
 
+Where turns are attempts at the same thing and success ends the episode, the sum of rewards pays for failing first: an
+almost right attempt and a right one earn more together than a right one alone.  With ``gains`` a turn earns what it
+adds to the turn before, r_d - r_parent.  Undiscounted, the first turn's return is then the mean reward of the last
+turns; with a discount g of two turns it is (1 - g) r_1 + g r_2, so success in the first turn is worth more.  This is
+shaping by a potential, which changes no optimal policy (Ng et al. 1999).
+
 Advantages compare the returns of one group.  The paper subtracts the mean and does not divide by the standard
 deviation.  No option is added implicitly (centring a second time would make all baselines equal).  If the
 infrastructure failed there is no reward: the decision is left out of its group and of every mean, and is never scored
@@ -29,7 +35,7 @@ EQUAL = 1e-9
 
 
 def returns_to_go(
-    rewards: Sequence[float | None], parents: Sequence[int | None], discount: float
+    rewards: Sequence[float | None], parents: Sequence[int | None], discount: float, gains: bool = False
 ) -> list[float | None]:
     """Return R of every decision.
 
@@ -37,6 +43,7 @@ def returns_to_go(
         rewards: reward per decision, None where the infrastructure failed.
         parents: index of the decision each one followed (smaller than its own), or None.
         discount: in (0, 1], weight of the next turn.
+        gains: a turn earns what its reward adds to that of the turn before.
 
     Returns:
         R per decision; None if its own reward or those of all its children are missing.
@@ -53,9 +60,11 @@ def returns_to_go(
         children[parent].append(index)
     returns: list[float | None] = [None] * len(rewards)
     for index in range(len(rewards) - 1, -1, -1):
-        reward = rewards[index]
+        reward, parent = rewards[index], parents[index]
         if reward is None:
             continue
+        if gains and parent is not None:
+            reward -= rewards[parent] or 0.0  # a decision without reward has no children
         if not children[index]:
             returns[index] = float(reward)
             continue

@@ -69,6 +69,7 @@ def measure_fidelity(
     discount: float,
     seed: int,
     step: int,
+    gains: bool = False,
 ) -> dict[str, float]:
     """Return how near advantages are to the truth, by agent.
 
@@ -80,6 +81,7 @@ def measure_fidelity(
         discount: of later turns' rewards.
         seed: of the run.
         step: number of the update.
+        gains: as `returns_to_go`.
 
     Returns:
         For each agent, averages over the first `STATES` states: ``fidelity/correlation/<agent>``,
@@ -99,7 +101,7 @@ def measure_fidelity(
         acting = player.environment.acting(player.environment.start(root.problem, root.chance.start()))
         numbers = tuple(range(len(names))) if acting is None else tuple(acting)
         said = {agent: [decision.actions[place].text for decision in decisions] for place, agent in enumerate(numbers)}
-        truth, executed = true_advantages(player, root, said, discount, (seed, step))
+        truth, executed = true_advantages(player, root, said, discount, (seed, step), gains=gains)
         executions += executed
         for place, agent in enumerate(numbers):
             pairs = [
@@ -130,6 +132,7 @@ def true_advantages(
     discount: float,
     place: tuple[int | str, ...],
     partners: int = PARTNERS,
+    gains: bool = False,
 ) -> tuple[dict[tuple[int, str], Truth], int]:
     """Return the true advantages of first actions, with their standard errors.
 
@@ -140,6 +143,7 @@ def true_advantages(
         discount: of later turns' rewards.
         place: what the random draws depend on, besides the problem.
         partners: fresh joint actions per text.
+        gains: as `returns_to_go`.
 
     Returns:
         By agent and text; and the number of joint actions executed.  A text with fewer than two pairs that the
@@ -162,7 +166,7 @@ def true_advantages(
         overlap=1,
     )
     played = playing.play(roots)
-    returns = returns_to_go([d.reward for d in played.decisions], [d.parent for d in played.decisions], discount)
+    returns = returns_to_go([d.reward for d in played.decisions], [d.parent for d in played.decisions], discount, gains)
     starts = [value for d, value in zip(played.decisions, returns, strict=True) if d.parent is None]
     table = np.array([np.nan if value is None else value for value in starts]).reshape(len(cases), partners)
     found = {}

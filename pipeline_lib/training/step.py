@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pipeline_lib.monitors.judge import End
-from pipeline_lib.play import Player, Problem, groups, join
+from pipeline_lib.play import Decision, Player, Problem, groups, join
 from pipeline_lib.training.advantages import returns_to_go
 from pipeline_lib.training.batch import actions_of, build, normaliser
 from pipeline_lib.training.counters import flops_per_token, memory_peaks
 from pipeline_lib.training.credit import credit
+from pipeline_lib.training.curriculum.samplers import LAST_REWARD, TURNS
 from pipeline_lib.training.evidence import evidence
 from pipeline_lib.training.fidelity import measure_fidelity
 from pipeline_lib.training.optimiser import TrainingError
@@ -70,11 +72,12 @@ def train_step(
             f"failed, more than sandbox.infra_error_share ({infra_error_share:g}) allows; look at the sandbox's "
             "errors, then run the same command to continue from the last checkpoint"
         )
-    returns = returns_to_go([d.reward for d in decisions], [d.parent for d in decisions], settings.discount)
+    gains = settings.turn_reward == "gain"
+    returns = returns_to_go([d.reward for d in decisions], [d.parent for d in decisions], settings.discount, gains)
     compared, flat_share = credit(experience, returns, player.plan, settings.advantage)
     measured: dict[str, float] = {}
     if processes.first and settings.fidelity_every and step % settings.fidelity_every == 0:
-        measured = measure_fidelity(player, roots, experience, compared, settings.discount, seed, step)
+        measured = measure_fidelity(player, roots, experience, compared, settings.discount, seed, step, gains)
         started += measured["time/fidelity_s"]  # it is not part of training
     collected = time.perf_counter()
     actions = actions_of(experience, compared, settings.loss.mask_truncated)
@@ -102,6 +105,7 @@ def train_step(
     metrics = experience_metrics(experience, compared, flat_share) | update_metrics(reports, counts, stale, rate)
     return (
         metrics
+        | _last_turn(decisions, player.turns)
         | evidence(experience, compared, end, player.environment)
         | own_rates
         | measured
@@ -117,3 +121,14 @@ def train_step(
             "time/tokens_per_s": metrics["actions/tokens"] / max(experience.generation_s, 1e-9),
         }
     )
+
+
+def _last_turn(decisions: Sequence[Decision], turns: int | None) -> dict[str, float]:
+    """Return what a curriculum over turns reads: the number of turns, and the mean reward with which episodes end."""
+    if turns is None:
+        return {}
+    ended = [(d.weight, d.reward) for d in decisions if d.last and d.reward is not None]
+    found = {TURNS: float(turns)}
+    if total := math.fsum(weight for weight, _ in ended):
+        found[LAST_REWARD] = math.fsum(weight * reward for weight, reward in ended) / total
+    return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,13 +126,13 @@ def train(
         TrainingError: contradictory settings, gradients that are not finite, too many infrastructure
             failures, out of memory; the last checkpoint stays usable.
     """
-    _check(settings, sampling, problems)
+    _check(settings, sampling, problems, environment)
     lock = exclusive_lock(scratch) if processes.first else contextlib.nullcontext()
     with lock, cpu_numerics(), stop_requests(should_stop) as check:
         learners = make_learners(settings, sampling, team, base, compute, processes)
         most = most_steps(settings, budget)
         regular = range(0, most + 1, settings.checkpoint_every)
-        sampler = make_sampler(settings.curriculum, problems, validation, seed)
+        sampler = make_sampler(settings.curriculum, problems, validation, seed, environment)
         start, counters = _start_or_resume(
             scratch, team, learners, sampler, most, regular, budget is not None, processes
         )
@@ -166,6 +166,7 @@ def train(
                 step += 1
                 _stop_together(check, processes)
                 todo = [problems[i] for i in sampler.draw(settings.problems_per_step)]
+                player = replace(player, turns=sampler.turns)
                 place = budget.progress(counters["used"], settings) if budget else step - 1
                 rate = learning_rate(settings, place)
                 metrics = train_step(
@@ -173,6 +174,7 @@ def train(
                 )
                 if budget is not None:  # seconds are those of the first process, so that all end together
                     counters["used"] += processes.gather(budget.of(metrics))[0]
+                sampler.updated(metrics)
                 metrics |= play_trial(sampler, validation, player, seed, step, processes)
                 metrics |= ablate(settings, player, problems, end, seed, step, processes)
                 has_checkpoint = step in regular or ended(step)
@@ -252,11 +254,18 @@ def _stop_together(check: Callable[[], None], processes: Processes) -> None:
         raise stopped or TrainingStopped("stopped in another process; the same command continues")
 
 
-def _check(settings: TrainSettings, sampling: Sampling, problems: Sequence[Problem]) -> None:
+def _check(
+    settings: TrainSettings, sampling: Sampling, problems: Sequence[Problem], environment: Environment[Any, Any]
+) -> None:
     if not problems:
         raise TrainingError("there are no problems to train on")
     if len({problem.id for problem in problems}) != len(problems):
         raise TrainingError("two training problems have the same id; ids must be distinct")
+    if settings.turn_reward == "gain" and not environment.retries:
+        raise TrainingError(
+            "train.turn_reward: gain is for environments whose turns are attempts at the same thing; here, set it to "
+            "whole"
+        )
     if sampling.temperature <= 0:
         raise TrainingError("rollouts.temperature must be above 0 to train: a greedy policy does not explore")
     if settings.loss.kl > 0 and (sampling.top_p < 1 or sampling.top_k > 0):

@@ -101,6 +101,16 @@ def test_what_each_turn_adds_is_shown_where_there_are_several(built: tuple[str, 
     assert "selected212025.0%+12.5points+5.0to+20.0+0.3040.0%1.5%" in row
 
 
+def test_a_curriculum_over_turns_is_told_below_the_learning_curve(tmp_path: Path) -> None:
+    data = experiment()
+    train = {
+        seed: [{**row, "curriculum/turns": 1.0 + (seed == 0 and row["step"] > 3)} for row in rows]
+        for seed, rows in data.train.items()
+    }
+    _, document = build(dataclasses.replace(data, train=train), tmp_path)
+    assert "began with one turn: turn 2 from step 4 (seed 0); none added (seed 1)" in document.text
+
+
 def test_baseline_protocols_are_shown_with_what_must_be_known_of_them(
     built: tuple[str, Document], tmp_path: Path
 ) -> None:

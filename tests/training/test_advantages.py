@@ -94,6 +94,15 @@ def test_return_on_the_tree_is_the_mean_over_the_group_below() -> None:
     assert returns_to_go(rewards, [None, None, 0, 0, 0], 0.9) == pytest.approx([1 + 0.9 * 3.0, 5.0, 0.0, 3.0, 6.0])
 
 
+def test_gains_are_what_a_turn_adds_and_pay_nothing_for_failing_first() -> None:
+    rewards, parents = [0.6, 2.0, 2.0, 1.0], [None, None, 0, 0]  # a failure, repaired once in two; a success
+    assert returns_to_go(rewards, parents, 1.0) == pytest.approx([2.1, 2.0, 2.0, 1.0]), "failing first earns more"
+    assert returns_to_go(rewards, parents, 1.0, gains=True) == pytest.approx([1.5, 2.0, 1.4, 0.4])
+    assert returns_to_go(rewards, parents, 0.5, gains=True)[0] == pytest.approx(0.5 * 0.6 + 0.5 * 1.5)
+    assert returns_to_go([1.0, 2.0, 4.0], [None, 0, 1], 1.0, gains=True) == pytest.approx([4.0, 3.0, 2.0])
+    assert returns_to_go([1.0, None, 4.0], [None, 0, 0], 1.0, gains=True) == [4.0, None, 3.0]
+
+
 def test_return_after_infrastructure_failures() -> None:
     assert returns_to_go([1.0, None, 4.0], [None, 0, 0], 1.0) == [5.0, None, 4.0]
     assert returns_to_go([1.0, None, None], [None, 0, 0], 1.0) == [None, None, None]

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from pipeline_lib.storage import folder_digest
-from pipeline_lib.training.curriculum.gates import Mastery, has_signal, wilson
-from pipeline_lib.training.curriculum.samplers import Epochs, Levels, Sampler, Trial
+from pipeline_lib.training.curriculum.gates import Mastery, Plateau, has_signal, wilson
+from pipeline_lib.training.curriculum.samplers import LAST_REWARD, Epochs, Levels, Sampler, Trial, Turns
 from pipeline_lib.training.draws import problem_order
 from tests.training.conftest import Agree, make_settings, make_team, run_training
 
@@ -169,3 +169,82 @@ def test_a_cut_run_with_a_curriculum_ends_with_the_same_weights(tmp_path):
 def test_a_metric_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ValueError, match="no metric 'deadlock'; this environment has: solved"):
         climb(tmp_path, 5, metric="deadlock")
+
+
+RISING = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+
+
+def test_a_plateau_is_a_window_that_is_hardly_better_than_the_one_before():
+    plateau = Plateau(window=2, rise=0.05)
+    assert not plateau.reached([0.5, 0.5, 0.5]), "less than two windows"
+    assert plateau.reached([0.0, 0.9, 0.5, 0.5, 0.5, 0.52])
+    assert not plateau.reached(RISING)
+    assert plateau.reached(RISING[::-1]), "falling is not rising"
+
+
+def turns(most: int = 3) -> Turns:
+    return Turns(7, 3, most, Plateau(2, 0.04))
+
+
+def test_turns_are_added_one_by_one_when_the_reward_stops_rising():
+    sampler = turns()
+    seen = []
+    for reward in [*RISING, *[0.9] * 3, *RISING, *[0.9] * 20]:
+        seen.append(sampler.turns)
+        sampler.updated({LAST_REWARD: reward})
+    assert seen == sorted(seen) and set(seen) == {1, 2, 3}
+    assert seen.index(2) == 12 and seen.index(3) == 24, "after a window each, counted anew for each turn"
+    assert turns().draw(9) == Epochs(7, 3).draw(9), "the order of problems is the plain one"
+
+
+def test_a_curriculum_over_turns_continues_where_it_was():
+    sampler = turns()
+    sampler.draw(5)
+    for reward in [0.5] * 4 + [0.1, 0.5, 0.6]:
+        sampler.updated({LAST_REWARD: reward})
+    again = turns()
+    again.restore(json.loads(json.dumps(sampler.state())))
+    assert again.turns == sampler.turns == 2 and again.draw(9) == sampler.draw(9)
+    for one in (again, sampler):
+        one.updated({LAST_REWARD: 0.5})
+    assert again.state() == sampler.state()
+
+
+class Retried(Agree):
+    retries = True
+
+
+def widen(folder, steps: int, **changes: object):
+    curriculum = {"kind": "turns", "window": 2, "rise": 0.1} | changes
+    settings = make_settings(steps=steps, checkpoint_every=3, curriculum=curriculum)
+    return run_training(folder, make_team(), Retried(turns=2), settings=settings)
+
+
+def test_the_trainer_adds_a_turn_and_logs_it(tmp_path):
+    _, steps = widen(tmp_path, 12, rise=1.0)
+    assert [step["curriculum/turns"] for step in steps] == [1.0] * 4 + [2.0] * 8
+    assert len({step["executions/count"] for step in steps[:4]}) == 1, "one turn ends every episode"
+    assert steps[4]["executions/count"] > steps[3]["executions/count"]
+    assert steps[3]["curriculum/last_reward"] == pytest.approx(steps[3]["reward/mean"])
+
+
+def test_a_cut_run_with_a_curriculum_over_turns_ends_with_the_same_weights_and_metrics(tmp_path):
+    """The cuts fall into the window before the turn is added, and behind it."""
+    widen(tmp_path / "whole", 9, rise=1.0)
+    for steps in (3, 6, 9):
+        widen(tmp_path / "cut", steps, rise=1.0)
+    whole, cut = (folder_digest(tmp_path / name / "scratch" / "step-00009") for name in ("whole", "cut"))
+    assert whole == cut
+    turns_of = [
+        [json.loads(line)["curriculum/turns"] for line in (tmp_path / name / "scratch/metrics.jsonl").open()]
+        for name in ("whole", "cut")
+    ]
+    assert turns_of[0] == turns_of[1] == [1.0] * 4 + [2.0] * 5
+
+
+def test_a_curriculum_over_turns_needs_turns(tmp_path):
+    settings = make_settings(steps=3, checkpoint_every=3, curriculum={"kind": "turns"})
+    with pytest.raises(ValueError, match=r"environment\.turns to 2 or more"):
+        run_training(tmp_path, make_team(), Retried(turns=1), settings=settings)
+    with pytest.raises(ValueError, match="attempts at the same thing"):
+        run_training(tmp_path, make_team(), Agree(turns=2), settings=settings)

@@ -181,6 +181,21 @@ def test_every_setting_has_an_effect(tmp_path: Path, change: dict[str, Any]) -> 
     assert digests[0] != digests[1]
 
 
+def test_the_reward_of_a_turn_has_an_effect_and_needs_attempts(tmp_path: Path) -> None:
+    class Retried(Agree):
+        retries = True
+
+    digests = []
+    for number, kind in enumerate(("whole", "gain")):
+        team = make_team()
+        settings = make_settings(steps=2, checkpoint_every=2, group_size=4, turn_reward=kind)
+        run_training(tmp_path, team, Retried(turns=2), settings=settings, scratch=tmp_path / str(number))
+        digests.append(team_digest(team))
+    assert digests[0] != digests[1]
+    with pytest.raises(TrainingError, match="turn_reward: gain is for environments whose turns are attempts"):
+        run_training(tmp_path, make_team(), Agree(turns=2), settings=settings, scratch=tmp_path / "no")
+
+
 def test_kl_needs_a_base_and_holds_the_team_near_it(tmp_path: Path) -> None:
     settings = make_settings(steps=12, checkpoint_every=12, loss={"kl": 5.0})
     with pytest.raises(TrainingError, match="kl needs the base"):

@@ -63,3 +63,26 @@ class Mastery:
         """Return whether these independent episodes show that the level is mastered."""
         limit = self.unfavourable_limit(values)
         return limit <= self.bound if self.smaller else limit >= self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class Plateau:
+    """A reward has stopped rising if one window of updates is hardly better than the window before.
+
+    It needs no level that a team must reach: a team at the ceiling has a plateau, and so has one that a single turn
+    cannot teach more.
+
+    Attributes:
+        window: updates per window.
+        rise: least difference between two windows that counts as rising.
+    """
+
+    window: int
+    rise: float
+
+    def reached(self, values: Sequence[float]) -> bool:
+        """Return whether the last two windows of these values show a plateau; False if there are fewer values."""
+        if len(values) < 2 * self.window:
+            return False
+        before, now = values[-2 * self.window : -self.window], values[-self.window :]
+        return float(np.mean(now)) - float(np.mean(before)) < self.rise

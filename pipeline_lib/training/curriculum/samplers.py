@@ -15,8 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from pipeline_lib.play.seeds import derive
-from pipeline_lib.training.curriculum.gates import Mastery, has_signal
+from pipeline_lib.training.curriculum.gates import Mastery, Plateau, has_signal
 from pipeline_lib.training.draws import problem_order
+
+#: Metrics of an update under a curriculum over turns: turns per episode, and the mean reward of the last of them.
+TURNS, LAST_REWARD = "curriculum/turns", "curriculum/last_reward"
 
 
 class Leveled(Protocol):
@@ -49,9 +52,17 @@ class Sampler(ABC):
 
     episodes: int = 1
 
+    @property
+    def turns(self) -> int | None:
+        """Return the turns per episode in the next update; None: as many as the environment has."""
+        return None
+
     @abstractmethod
     def draw(self, size: int) -> list[int]:
         """Return the indices of the next ``size`` problems; a problem may occur twice."""
+
+    def updated(self, metrics: Mapping[str, float]) -> None:
+        """Take the metrics of an update into account."""
 
     def trial(self, step: int) -> list[int]:
         """Return the indices of validation problems to play after this step; none by default."""
@@ -192,6 +203,45 @@ class Levels(Sampler):
         """Go on from `state`."""
         self._place = self.levels.index(int(state["level"]))
         self._drawn = {level: int(state["drawn"][str(level)]) for level in self.levels}
+
+
+class Turns(Epochs):
+    """Episodes of one turn first; another turn is added when the reward of the last one stops rising.
+
+    Args:
+        count: number of problems.
+        seed: seed of the run.
+        most: turns that the environment has.
+        plateau: when the reward has stopped rising.
+    """
+
+    def __init__(self, count: int, seed: int, most: int, plateau: Plateau) -> None:
+        super().__init__(count, seed)
+        self._open = 1
+        self._most, self._plateau = most, plateau
+        self._rewards: list[float] = []  # of the last turn, since it was added
+
+    @property
+    def turns(self) -> int:
+        """Return how many turns there are so far."""
+        return self._open
+
+    def updated(self, metrics: Mapping[str, float]) -> None:
+        """Add a turn if the reward of the last one has reached a plateau."""
+        if LAST_REWARD not in metrics or self._open == self._most:
+            return
+        self._rewards.append(metrics[LAST_REWARD])
+        if self._plateau.reached(self._rewards):
+            self._open, self._rewards = self._open + 1, []
+
+    def state(self) -> dict[str, Any]:
+        """Return how many problems were drawn, the number of turns, and the rewards since the last one was added."""
+        return {**super().state(), "turns": self._open, "rewards": list(self._rewards)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`."""
+        super().restore(state)
+        self._open, self._rewards = int(state["turns"]), [float(value) for value in state["rewards"]]
 
 
 def _of(problems: Sequence[Leveled], level: int) -> list[int]:

@@ -11,16 +11,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.credit.aligned import Aligned
+from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.play import Experience, Player, groups, join
-from pipeline_lib.training.curriculum.gates import Mastery
-from pipeline_lib.training.curriculum.samplers import Epochs, Levels, Sampler, Trial
+from pipeline_lib.training.curriculum.gates import Mastery, Plateau
+from pipeline_lib.training.curriculum.samplers import Epochs, Levels, Sampler, Trial, Turns
 from pipeline_lib.training.parallel import Processes
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.train import Curriculum
 
 
-def make_sampler(settings: Curriculum, problems: Sequence[Any], validation: Sequence[Any], seed: int) -> Sampler:
+def make_sampler(
+    settings: Curriculum,
+    problems: Sequence[Any],
+    validation: Sequence[Any],
+    seed: int,
+    environment: Environment[Any, Any],
+) -> Sampler:
     """Return the sampler of a run.
 
     Args:
@@ -28,12 +35,21 @@ def make_sampler(settings: Curriculum, problems: Sequence[Any], validation: Sequ
         problems: training problems.
         validation: validation problems; only ``levels`` needs them.
         seed: seed of the run.
+        environment: its turns and the range of its reward; only ``turns`` needs them.
 
     Raises:
-        ValueError: a level has no validation problem.
+        ValueError: a level has no validation problem, or the environment has no turns to add.
     """
     if settings.kind == "epochs":
         return Epochs(len(problems), seed)
+    if settings.kind == "turns":
+        if not environment.retries or environment.turns < 2:
+            raise ValueError(
+                "train.curriculum: turns needs an environment with several turns that are attempts at the same thing; "
+                "set environment.turns to 2 or more, or train.curriculum to {kind: epochs}"
+            )
+        low, high = environment.reward_bounds
+        return Turns(len(problems), seed, environment.turns, Plateau(settings.window, settings.rise * (high - low)))
     mastery = Mastery(settings.metric, settings.bound, settings.better == "lower")
     return Levels(problems, validation, mastery, settings.replay, settings.every, settings.episodes, seed)
 
