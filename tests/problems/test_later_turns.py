@@ -84,8 +84,8 @@ def test_a_program_that_passes_is_repeated(shown: Any) -> None:
     assert len(passing) > 20 and all(one.action.strip() == draft(one) and not one.mistake for one in passing)
 
 
-def test_with_plain_feedback_nobody_can_adapt(shown: Any) -> None:
-    mains = [one for one in shown(400, feedback="plain") if one.role == "main"]
+def test_without_feedback_nobody_can_adapt(shown: Any) -> None:
+    mains = [one for one in shown(400, feedback=()) if one.role == "main"]
     assert all("\n- " not in told(one) for one in mains)
     alike = [one for one in mains if draft(one) == one.action]
     assert len(alike) > len(mains) / 3, "right drafts stay as they are"

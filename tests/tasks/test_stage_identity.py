@@ -210,11 +210,14 @@ def test_the_base_depends_on_feedback_only_where_later_turns_are_demonstrated():
     def base(**environment: Any) -> dict[str, Any]:
         return identity_of("warm_start", params_of(environment={"kind": "coding", **environment}))
 
-    plain = {"feedback": "plain"}
+    plain: dict[str, Any] = {"feedback": []}
     one, two = base(), base(turns=2)
     assert one == base(**plain) and set(one["settings"]["environment"]) == {"kind"}
     assert two != base(turns=2, **plain) and "sandbox" in two["settings"]
-    writing = identity_of("warm_start", params_of(environment={"kind": "writing", "turns": 2}))
+    Path("writing.yaml").write_text("environment: writing\n")
+    writers = load_params(Path("writing.yaml"))
+    section = writers.environment.model_copy(update={"turns": 2})
+    writing = identity_of("warm_start", writers.model_copy(update={"environment": section}))
     assert set(writing["settings"]["environment"]) == {"kind"}, "it demonstrates no later turn"
 
 

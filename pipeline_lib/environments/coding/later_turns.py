@@ -5,7 +5,8 @@ executes the joint program on the visible tests, and its observations of the nex
 repair follows the helper's convention: the helper keeps its own, and the main agent, who can often tell it from the
 error of the failed test, adapts.  If agents are told nothing but their own code, each repairs it by its own convention.
 
-Some repairs contain a planted mistake too.  Of a program that passes all visible tests, every agent repeats its part.
+An expert on a server is never asked: thousands of drafts would be too many questions.  Some repairs contain a planted
+mistake too.  Of a program that passes all visible tests, every agent repeats its part.
 """
 
 from __future__ import annotations
@@ -86,14 +87,17 @@ def demonstrate_later(
     while sum(len(AGENTS[team]) * len(own) for team, own in drafts.items()) < count:
         team = "single" if rng.random() < SINGLE else "pair"
         drafts[team].append(_draft(*rng.choice(recipes), team, rng))
+    sources = tuple(source for source in settings.feedback if source != "expert")
     found: list[CodingDemonstration] = []
     for team, own in drafts.items():
-        form = settings.model_copy(update={"team": team, "reward": SoundCodingReward()})
+        form = settings.model_copy(
+            update={"team": team, "reward": SoundCodingReward(), "feedback": sources, "expert": None}
+        )
         with contextlib.closing(CodingEnvironment(form, executor)) as environment:
             starts = [environment.start(draft.problem) for draft in own]
             outcomes = environment.step(starts, [draft.actions for draft in own])
             for draft, outcome in zip(own, outcomes, strict=True):
-                found += _repairs(environment, draft, outcome, settings.feedback != "plain", mistakes, rng)
+                found += _repairs(environment, draft, outcome, bool(sources), mistakes, rng)
     rng.shuffle(found)
     return found[:count]
 
