@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.assembly.demonstrating import has_later_turns, later_turns
-from pipeline_lib.environment_api.registry import task_class
+from pipeline_lib.assembly.demonstrating import later_turns
+from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.identity.code import code_of, named_code
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.identity.references import references_of
@@ -142,7 +142,7 @@ class Experiment:
     def base_folder(self) -> Path:
         """Return the folder of the base policy from which every agent starts; makes it if necessary."""
         reads: dict[str, tuple[str, ...]] = {"environment": ("kind",), "problems": (), "policy": ()}
-        if has_later_turns(self.params):
+        if find(self.params.environment.kind).has_later_turns(self.params):
             reads |= {"environment": (), "sandbox": ()}
         folder = self.place("base", **reads)
         if not folder.exists():

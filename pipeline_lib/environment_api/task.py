@@ -162,6 +162,15 @@ class Task(ABC):
         """
         return ()
 
+    def has_later_turns(self, params: Any) -> bool:
+        """Return whether the base depends on what agents are told after their first turn (`demonstrate_later`).
+
+        Args:
+            params: all settings.
+        """
+        shown = type(self).demonstrate_later is not Task.demonstrate_later
+        return shown and params.policy.kind == "embedded" and getattr(params.environment, "turns", 1) > 1
+
     @abstractmethod
     def make(self, settings: Any, executor: Callable[[], Any]) -> Environment[Any, Any]:
         """Return the environment in which a team acts.

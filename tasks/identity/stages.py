@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from pipeline_lib.assembly.demonstrating import has_later_turns
 from pipeline_lib.environment_api.pair_task import PairTask
-from pipeline_lib.environment_api.registry import task_class
+from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.environment_api.task import Task
 from pipeline_lib.identity.code import Code, code_of, named_code, version
 from pipeline_lib.identity.content import DigestCache
@@ -117,7 +116,7 @@ def spec_of(stage: str, params: Params) -> Spec:
     What agents are told then follows from the environment's settings and from what programs do in the sandbox.
     """
     spec = STAGES[stage]
-    if stage != "warm_start" or not has_later_turns(params):
+    if stage != "warm_start" or not find(params.environment.kind).has_later_turns(params):
         return spec
     return replace(spec, reads=("environment", "policy", "sandbox"), asks=(*spec.asks, "demonstrate_later"))
 
