@@ -55,6 +55,7 @@ def explained() -> Iterator[None]:
     """End the process for any error in a ``with`` block, with its explanation, or its traceback if it has none."""
     try:
         yield
+        sys.stdout.flush()  # a reader that has gone is noticed here; at Python's own end it would be a message
     except BaseException as error:
         _end(error)
 
