@@ -9,7 +9,6 @@ DVC decides which stages must run.  This is the same as ``python -m flows.experi
 
 import argparse
 import logging
-import os
 import sys
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from tasks.chain.graph import chain_and_stale
 from tasks.chain.workspaces import change_settings
 from tasks.experiment.arms import RESULTS
 from tasks.identity.run import run_name
-from tasks.runtime.arguments import program_parser
+from tasks.runtime.arguments import add_jobs, program_parser
 from tasks.runtime.exit_status import explain_in_logs, explained, sigterm_interrupts
 from tasks.services.preloaded import preloaded
 from tasks.services.servers import starting_prefect_server
@@ -41,12 +40,7 @@ def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     found = program_parser("experiment", __doc__)
     found.add_argument("targets", nargs="*", metavar="stage", help="only these stages and the stages that they need")
-    found.add_argument(
-        "--jobs",
-        type=int,
-        default=os.cpu_count() or 1,
-        help="number of stages that run at the same time (default: number of cores)",
-    )
+    add_jobs(found)
     found.add_argument(
         "-S",
         "--set-param",

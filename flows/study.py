@@ -9,12 +9,11 @@ cells.  This is the same as ``python -m flows.study``.
 
 import argparse
 import logging
-import os
 import sys
 from pathlib import Path
 
 from tasks.chain.study_file import STUDIES, read_study
-from tasks.runtime.arguments import program_parser
+from tasks.runtime.arguments import add_jobs, program_parser
 from tasks.runtime.exit_status import explain_in_logs, explained, sigterm_interrupts
 from tasks.services.servers import starting_prefect_server
 
@@ -24,12 +23,7 @@ def parser() -> argparse.ArgumentParser:
     found = program_parser("study", __doc__)
     there = sorted(path.stem for path in STUDIES.glob("*.yaml"))
     found.add_argument("study", help=f"a file, or the name of a file in {STUDIES}: {', '.join(there) or 'none yet'}")
-    found.add_argument(
-        "--jobs",
-        type=int,
-        default=os.cpu_count() or 1,
-        help="number of stages that run at the same time (default: number of cores)",
-    )
+    add_jobs(found)
     found.add_argument("--plain", action="store_true", help="lines instead of tables, also in a terminal")
     return found
 

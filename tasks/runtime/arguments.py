@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import Any
 
@@ -26,3 +27,19 @@ def program_parser(name: str, description: str | None) -> argparse.ArgumentParse
     """Return a parser for a program of `flows`, whose description is shown as it is written, examples included."""
     raw = argparse.RawDescriptionHelpFormatter
     return argparse.ArgumentParser(prog=program(name), description=description, formatter_class=raw)
+
+
+def add_jobs(parser: argparse.ArgumentParser) -> None:
+    """Add ``--jobs``, the number of stages that run at the same time."""
+    parser.add_argument(
+        "--jobs",
+        type=_at_least_one,
+        default=os.cpu_count() or 1,
+        help="number of stages that run at the same time (default: number of cores)",
+    )
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}; give a whole number, 1 or more")
+    return int(text)

@@ -52,6 +52,10 @@ def test_a_command_that_is_not_there_and_an_argument_that_is_wrong_end_with_stat
     wrong = symposium("identity", "no-such-stage")
     assert wrong.returncode == 2
     assert "symposium identity: error: argument stage: invalid choice: 'no-such-stage'" in wrong.stderr
+    for command in (("run", "--jobs", "0"), ("study", "kl", "--jobs", "-1"), ("run", "--jobs", "two")):
+        wrong = symposium(*command)
+        assert wrong.returncode == 2
+        assert f"argument --jobs: got '{command[-1]}'; give a whole number, 1 or more" in wrong.stderr
 
 
 def test_what_cannot_be_done_ends_with_status_1_and_says_why(tmp_path: Path) -> None:
