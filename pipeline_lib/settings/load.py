@@ -189,7 +189,7 @@ def _explain(item: dict[str, Any], path: Path, own_models: EnvironmentModels) ->
         return f"{path}: {name}: 'kind' is missing; it selects the variant of the section"
     if item["type"] == "missing":
         return f"{path}: {name}: missing; it has no default"
-    reason = str(item["msg"]).removeprefix("Value error, ")
+    reason = str(item["msg"]).removeprefix("Value error, ").replace("a valid tuple", "a list: [a, b]")
     if item["type"] == "value_error":
         return f"{path}: {name or 'settings'}: {reason}"
     return f"{path}: {name}: got {given!r}; {reason[:1].lower()}{reason[1:]}"

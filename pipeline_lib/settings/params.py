@@ -55,6 +55,11 @@ class Params(Section):
                 f"train.loss.kl ({self.train.loss.kl:g}) needs distributions with full support; set rollouts.top_p "
                 "to 1 and rollouts.top_k to 0, or train.loss.kl to 0"
             )
+        if self.train.curriculum.kind == "turns" and getattr(self.environment, "turns", 2) < 2:
+            raise ValueError(
+                "train.curriculum: turns adds turns one by one, and environment.turns is 1; set environment.turns to 2 "
+                "or more, or train.curriculum to {kind: epochs}"
+            )
         return self
 
     @model_validator(mode="after")

@@ -159,6 +159,8 @@ def test_settings_are_immutable():
         ("policy: {kind: embedded, adapter: {kind: lora, rnk: 3}}", ["policy.adapter.rnk", "did you mean 'rank'"]),
         ("train: {learning_rate: fast}", ["train.learning_rate", "'fast'"]),
         ("train: {group_size: 1}", ["train.group_size", "greater than or equal to 2"]),
+        ("train: {curriculum: {kind: turns}}", ["train.curriculum: turns", "environment.turns is 1", "to 2 or more"]),
+        ("environment: {kind: coding, feedback: plain}", ["environment.feedback", "'plain'", "a list: [a, b]"]),
         (
             "environment: {kind: philosophers, prompt: compact}\nproblems: {kind: generated}",
             ["problems.kind", "'generated'", "accepted: scenarios"],
