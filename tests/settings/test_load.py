@@ -111,6 +111,17 @@ def test_a_companion_that_is_not_there_is_named(tmp_path: Path):
             load_params(write(tmp_path, "environment: mine"), conf)
 
 
+def test_coding_presets_with_several_turns_share_problems_base_and_training(tmp_path: Path):
+    """They differ in what agents are told only; a sum of whole rewards would pay for failing first."""
+    presets = sorted(path.stem for path in (ROOT / "conf/environment").glob("coding-*.yaml"))
+    loaded = [load_params(write(tmp_path, f"environment: {preset}\n"), ROOT / "conf") for preset in presets]
+    several = [params for params in loaded if params.environment.turns > 1]
+    assert len(several) > 2
+    assert {params.train.turn_reward for params in several} == {"gain"}
+    for section in ("problems", "policy", "train", "evaluate"):
+        assert all(getattr(params, section) == getattr(several[0], section) for params in several), section
+
+
 def test_which_baselines_make_sense_depends_on_the_environment(tmp_path: Path):
     three = ("naive_concatenation", "sequential_pipeline", "one_round_discussion")
     shipped = yaml.safe_load((ROOT / "params.yaml").read_text())
