@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from pipeline_lib.environments.coding.feedback.analysis import MAX_FINDINGS
 from pipeline_lib.environments.coding.feedback.expert import COSTS, MAX_CODE, MAX_EDITS
-from pipeline_lib.environments.coding.feedback.static_analysis import MAX_FINDINGS
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingEnvironment as Settings
@@ -182,6 +182,56 @@ class TestStaticAnalysis:
         with pytest.raises(ValueError, match=r"set sandbox.packages to \[numpy, pyflakes\]"):
             Params.model_validate(settings)
         Params.model_validate({**settings, "sandbox": {"kind": "process", "packages": ["numpy", "pyflakes"]}})
+
+
+@pytest.fixture(scope="module")
+def typed() -> Iterator[CodingEnvironment]:
+    with Executor(slots=1, limits=Limits(), packages=("numpy", "mypy")) as executor:
+        yield CodingEnvironment(Settings(turns=2, feedback=("types",)), lambda: executor)
+
+
+class TestTypeChecker:
+    def notes(self, environment: CodingEnvironment, *joint_actions: tuple[str, str]) -> list[list[list[str]]]:
+        outcomes = step(environment, *joint_actions)
+        assert all(outcome.reward is not None for outcome in outcomes)
+        return [[[note.text for note in own] for own in outcome.state.turns[-1].notes] for outcome in outcomes]
+
+    def test_each_agent_is_told_of_its_own_part(self, typed: CodingEnvironment) -> None:
+        helper = "import math\ndef aux(xs):\n    return math.flor(len(5))"
+        main = "def main(xs):\n    count: int = aux(xs) and 'one'\n    return ''.join([1])"
+        ((first, second),) = self.notes(typed, (helper, main))
+        assert first == [
+            'Module has no attribute "flor"; maybe "floor"?: return math.flor(len(5))',
+            'Argument 1 to "len" has incompatible type "int"; expected "Sized": return math.flor(len(5))',
+        ]
+        assert second[1:] == ['List item 0 has incompatible type "int"; expected "str": return \'\'.join([1])']
+        assert self.notes(typed, (AUX, MAIN)) == [[[], []]]
+
+    def test_nothing_of_another_agents_text_is_told_not_even_in_a_type(self, typed: CodingEnvironment) -> None:
+        helper = (
+            "from typing import Literal\nclass SecretOfHelper:\n    pass\n"
+            "def aux(xs) -> Literal['secret of helper']:\n    return SecretOfHelper()"
+        )
+        mains = (
+            "def main(xs):\n    wanted: int = aux(xs)\n    return len(5)",
+            "from part0 import aux\nimport part0\ndef main(xs):\n    wanted: int = part0.aux(xs)\n    return len(5)",
+        )
+        for first, second in self.notes(typed, *((helper, main) for main in mains)):
+            assert any("SecretOfHelper" in note for note in first)
+            assert any("len(5)" in note for note in second)
+            assert not any("secret" in note.lower() for note in second), second
+
+    def test_bad_programs_are_a_line(self, typed: CodingEnvironment) -> None:
+        deep = "def main(xs):\n    return " + "-" * 3000 + "1"
+        many = "def main(xs):" + "".join(f"\n    len({n})" for n in range(9))
+        (first, second), (_, third) = self.notes(typed, ("def aux(xs:", deep), (AUX, many))
+        assert [len(first), len(second), len(third)] == [1, 1, MAX_FINDINGS]
+
+    def test_settings_without_mypy_in_the_sandbox_are_refused(self) -> None:
+        settings = {"environment": {"kind": "coding", "turns": 2, "feedback": ["static_analysis", "types"]}}
+        sandbox = {"kind": "process", "packages": ["numpy", "pyflakes"]}
+        with pytest.raises(ValueError, match=r"set sandbox.packages to \[numpy, pyflakes, mypy\]"):
+            Params.model_validate({**settings, "sandbox": sandbox})
 
 
 class Server(HttpServer):

@@ -82,6 +82,10 @@ class Expert(Section):
     )
 
 
+#: Sources of feedback that analyse programs in the sandbox, and the package that each needs there.
+ANALYSERS = {"static_analysis": "pyflakes", "types": "mypy"}
+
+
 class CodingEnvironment(EnvironmentSection):
     """Two agents write a helper function and a main function, which are executed together."""
 
@@ -90,12 +94,12 @@ class CodingEnvironment(EnvironmentSection):
         "pair", description="pair: helper and main agent; single: one agent sees everything and writes both functions"
     )
     turns: int = Field(1, ge=1, le=8, description="turns per problem; agents see feedback in later turns")
-    feedback: tuple[Literal["tests", "static_analysis", "expert"], ...] = Field(
+    feedback: tuple[Literal["tests", "static_analysis", "types", "expert"], ...] = Field(
         ("tests",),
         description=(
             "what agents see in later turns besides their own previous code, in this order: tests: results of the "
-            "visible tests; static_analysis: what pyflakes finds in their part; expert: edits that the model of "
-            "environment.expert suggests; an empty list: nothing else"
+            "visible tests; static_analysis: what pyflakes finds in their part; types: what mypy finds there; expert: "
+            "edits that the model of environment.expert suggests; an empty list: nothing else"
         ),
     )
     expert: Expert | None = Field(None, description="the expert of feedback; null for none")

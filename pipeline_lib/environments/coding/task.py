@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.pair_task import PairTask
 from pipeline_lib.environment_api.task import check_steps
-from pipeline_lib.environments.coding.settings import CodingEnvironment, DatasetProblems, GeneratedProblems
+from pipeline_lib.environments.coding.settings import ANALYSERS, CodingEnvironment, DatasetProblems, GeneratedProblems
 
 if TYPE_CHECKING:
     from pipeline_lib.environment_api.metrics import Metrics
@@ -105,13 +105,15 @@ class CodingTask(PairTask):
         return AGENTS[params.environment.team]
 
     def check(self, params: Any) -> None:
-        """Refuse what cannot work: too few generated problems, a contract where none is known, no pyflakes to run."""
+        """Refuse what cannot work: too few generated problems, a contract where none is known, no tool to run."""
         packages = getattr(params.sandbox, "packages", None)  # other kinds of sandbox have their own machine's
-        if "static_analysis" in params.environment.feedback and packages is not None and "pyflakes" not in packages:
-            raise ValueError(
-                "environment.feedback has static_analysis, which runs pyflakes in the sandbox: set sandbox.packages to "
-                f"[{', '.join((*packages, 'pyflakes'))}], or take static_analysis out"
-            )
+        for source in params.environment.feedback:
+            tool = ANALYSERS.get(source)
+            if tool is not None and packages is not None and tool not in packages:
+                raise ValueError(
+                    f"environment.feedback has {source}, which runs {tool} in the sandbox: set sandbox.packages to "
+                    f"[{', '.join((*packages, tool))}], or take {source} out"
+                )
         if params.problems.kind == "generated":
             check_steps(params)
             return

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environment_api.environment import Outcome
 from pipeline_lib.environments.coding.feedback import visible_tests
 from pipeline_lib.environments.coding.feedback.note import Note
+from pipeline_lib.environments.coding.feedback.static_analysis import PYFLAKES
+from pipeline_lib.environments.coding.feedback.type_checker import MYPY
 from pipeline_lib.sandbox import Job, Verdict
 
 if TYPE_CHECKING:
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from pipeline_lib.environments.coding.problems.problem import CodingProblem
     from pipeline_lib.environments.coding.program import Program
     from pipeline_lib.environments.coding.settings import CodingEnvironment
+
+#: Tools that read programs without running them, by source.
+ANALYSES = {one.source: one for one in (PYFLAKES, MYPY)}
 
 #: The outcome of a turn; its state has ``turns``.
 _Outcome = Outcome[Any]
@@ -31,6 +36,7 @@ class Feedback:
             ValueError: the environment variable that should hold the expert's key is not set.
         """
         self._sources = settings.feedback if settings.turns > 1 else ()
+        self._analyses = [ANALYSES[source] for source in self._sources if source in ANALYSES]
         self._expert: Expert | None = None
         if "expert" in self._sources and settings.expert is not None:
             from pipeline_lib.environments.coding.feedback.expert import Expert
@@ -38,24 +44,19 @@ class Feedback:
             self._expert = Expert(settings.expert)
 
     def jobs(self, problem: CodingProblem, program: Program) -> Iterator[tuple[str, Job]]:
-        """Yield the jobs for the sandbox that the sources need, by kind: ``visible`` and ``analysis``."""
+        """Yield the jobs for the sandbox that the sources need, by kind: ``visible`` or the source's name."""
         if not problem.hidden_tests:  # the episode ends without a verdict
             return
         if "tests" in self._sources and program.main.defined and problem.visible_tests:
             # A separate job, because a program that has seen hidden inputs could print them where agents read them.
             yield "visible", Job(problem.id, program.code, problem.visible_tests, problem.entry_point, problem.prelude)
-        if "static_analysis" in self._sources:
-            from pipeline_lib.environments.coding.feedback import static_analysis
-
-            yield "analysis", static_analysis.job(problem.id, program, problem.prelude)
+        for analysis in self._analyses:
+            yield analysis.source, analysis.job(problem.id, program, problem.prelude)
 
     def failure(self, verdicts: Mapping[str, Verdict]) -> str:
         """Return why a source could not work, whatever the program; empty if all could."""
-        if "analysis" not in verdicts:
-            return ""
-        from pipeline_lib.environments.coding.feedback import static_analysis
-
-        return static_analysis.failure(verdicts["analysis"])
+        failures = (one.failure(verdicts[one.source]) for one in self._analyses if one.source in verdicts)
+        return next((failure for failure in failures if failure), "")
 
     def notes(self, agent: int, program: Program, verdicts: Mapping[str, Verdict]) -> tuple[Note, ...]:
         """Return the notes for agent number ``agent``, without those of the expert; no line is said twice."""
@@ -63,10 +64,8 @@ class Feedback:
         for source in self._sources:
             if source == "tests":
                 found += visible_tests.notes_for(program.roles[agent], program, verdicts.get("visible"))
-            elif source == "static_analysis" and "analysis" in verdicts:
-                from pipeline_lib.environments.coding.feedback import static_analysis
-
-                found += static_analysis.notes_for(agent, program, verdicts["analysis"])
+            elif source in verdicts:
+                found += ANALYSES[source].notes_for(agent, program, verdicts[source])
         return tuple({note.text: note for note in reversed(found)}.values())[::-1]
 
     def with_answers(self, outcomes: Sequence[_Outcome], observe: Callable[[Any, int], str]) -> list[_Outcome]:
