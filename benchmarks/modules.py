@@ -117,15 +117,16 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def figure(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draw system and unit tests over updates, a line for each run."""
+    """Draw system tests, unit tests and the agents needed over updates, a line for each run."""
     import matplotlib
 
     matplotlib.use("svg")
     from matplotlib import pyplot as plt
 
     plt.rcParams.update({"svg.hashsalt": "symposium", "svg.fonttype": "none", "font.size": 9})
-    chart, axes = plt.subplots(1, 2, figsize=(8, 3), sharey=True, layout="constrained")
-    for axis, name, title in zip(axes, SHOWN, ("system tests passed", "unit tests passed"), strict=False):
+    titles = ("system tests passed", "unit tests passed", "agents that the program needs")
+    chart, axes = plt.subplots(1, 3, figsize=(9.5, 3), sharey=True, layout="constrained")
+    for axis, name, title in zip(axes, SHOWN, titles, strict=True):
         known: set[int] = set()
         for row in rows:
             values = [step[name] for step in row["curve"]]
@@ -136,7 +137,7 @@ def figure(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         axis.set(title=title, xlabel="updates", ylim=(0, 1))
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("share (mean of five updates)")
-    axes[1].legend(frameon=False, loc="lower right")
+    axes[2].legend(frameon=False, loc="lower right")
     chart.savefig(path, metadata={"Date": None})
 
 

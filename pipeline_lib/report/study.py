@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import yaml
 
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import Metric, Metrics, describe
@@ -250,5 +251,13 @@ def further(data: StudyData) -> Table:
 def settings(data: StudyData) -> Table:
     """Return the settings that make the cells, one row each."""
     keys = list(dict.fromkeys(key for found in data.settings.values() for key in found))
-    rows = [[key, *(str(data.settings[cell.name].get(key, "–")) for cell in data.cells)] for key in keys]
+    rows = [[key, *(_setting(data.settings[cell.name], key) for cell in data.cells)] for key in keys]
     return Table(("setting", *(cell.name for cell in data.cells)), rows)
+
+
+def _setting(settings: Mapping[str, Any], name: str) -> str:
+    """Return a value as it is written in a study's file."""
+    if name not in settings:
+        return "–"
+    text = yaml.safe_dump(settings[name], default_flow_style=True, width=10_000, sort_keys=False)
+    return text.removesuffix("...\n").strip()
