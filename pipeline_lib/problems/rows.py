@@ -33,6 +33,44 @@ class Row:
     split: str
 
 
+def text_field(fields: Mapping[str, Any], name: str, where: str = "") -> str:
+    """Return a text of a row that must be there.
+
+    Args:
+        fields: values by name.
+        name: the field.
+        where: the field that these fields are part of, for messages, such as ``methods_info[0].``.
+
+    Raises:
+        ProblemsError: the field is missing, empty, or no text.
+    """
+    value = fields.get(name)
+    if value is None or value == "":
+        raise ProblemsError(f"the field {where}{name} is missing; it has {', '.join(sorted(map(str, fields)))}")
+    if not isinstance(value, str):
+        raise ProblemsError(f"the field {where}{name} must be a text, got {_short(value)}")
+    return value
+
+
+def list_field(fields: Mapping[str, Any], name: str, item: type, items: str) -> list[Any]:
+    """Return a list of a row; an absent one is empty.
+
+    Args:
+        fields: values by name.
+        name: the field.
+        item: what each item must be.
+        items: the same in words, for messages.
+
+    Raises:
+        ProblemsError: the field is no list, or one of its items is of another type.
+    """
+    value = fields.get(name)
+    found = [] if value is None else value
+    if not isinstance(found, list) or not all(isinstance(each, item) for each in found):
+        raise ProblemsError(f"the field {name} must be a list of {items}, got {_short(value)}")
+    return found
+
+
 def read_rows(source: str, published: str, subset: str | None, revision: str) -> list[Row]:
     """Return the rows of all published splits, which the hub's datasets pool.
 
@@ -127,6 +165,11 @@ def _is_empty(path: Path) -> bool:
 
 def _looks_like_a_file(source: str) -> bool:
     return Path(source).exists() or source.startswith((".", "/", "~")) or source.endswith(tuple(_FORMATS))
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _first_line(error: BaseException) -> str:

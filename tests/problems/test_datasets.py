@@ -220,6 +220,7 @@ def test_an_empty_dataset_is_refused(tmp_path: Path, content: str):
         ({"prompt": "def half(:"}, "the prompt is not Python"),
         ({"entry_point": "third"}, "does not define the entry point 'third'"),
         ({"test": "def check(candidate):\n    assert True\n"}, "no assert that a program could fail"),
+        ({"task_id": []}, r"the field task_id must be a text, got \[\]"),
     ],
 )
 def test_a_problem_that_cannot_be_used_is_named_with_the_reason(tmp_path: Path, changes: dict[str, Any], words: str):
@@ -227,6 +228,32 @@ def test_a_problem_that_cannot_be_used_is_named_with_the_reason(tmp_path: Path, 
     with pytest.raises(ProblemsError, match=words) as caught:
         _read(_jsonl(tmp_path / "a.jsonl", rows))
     assert "a.jsonl:2: problem " in str(caught.value)
+
+
+FIELDS = ("prompt", "entry_point", "test", "canonical_solution")
+
+
+@pytest.mark.parametrize(
+    ("row", "field", "value", "words"),
+    [
+        *((WITH_HELPER, field, 7, f"the field {field} must be a text, got 7") for field in FIELDS),
+        *((FULL, field, 7, f"the field {field} must be a text, got 7") for field in ("text", "code")),
+        (FULL, "test_setup_code", ["x"], r"the field test_setup_code must be a text, got \['x'\]"),
+        (FULL, "test_list", "assert f(1)", "the field test_list must be a list of texts, got 'assert f"),
+        (FULL, "test_list", [1], r"the field test_list must be a list of texts, got \[1\]"),
+        (
+            {**FULL, "test_imports": []},
+            "test_imports",
+            "os",
+            "the field test_imports must be a list of texts, got 'os'",
+        ),
+    ],
+)
+def test_a_field_of_another_type_is_named_with_line_and_problem(
+    tmp_path: Path, row: dict[str, Any], field: str, value: object, words: str
+):
+    with pytest.raises(ProblemsError, match=rf"a.jsonl:1: problem [A-Z/a-z]+\d+: {words}"):
+        _read(_jsonl(tmp_path / "a.jsonl", [{**row, field: value}]), "mbpp" if row is not WITH_HELPER else "humaneval")
 
 
 def test_mbpp_tests_that_call_nothing_known_are_named(tmp_path: Path):

@@ -11,7 +11,7 @@ from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.modules.class_program import class_program
-from pipeline_lib.environments.modules.problems.class_eval import class_problem, share
+from pipeline_lib.environments.modules.problems.class_eval import class_problem, read_classes, share
 from pipeline_lib.environments.modules.problems.problem import ModulesProblem
 from pipeline_lib.environments.modules.program import program, single_text
 from pipeline_lib.environments.modules.runtime import ModulesEnvironment
@@ -240,6 +240,38 @@ def test_a_file_is_read_dealt_out_and_checked(tmp_path: Path, executor):
         class_problem({**task(), "solution_code": "x = 1"}, 2)
     with pytest.raises(ProblemsError, match="no test class of mean"):
         class_problem({**task(), "test": TESTS.replace("class BasketTestMean", "class Another")}, 3)
+
+
+INFO = task()["methods_info"][0]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        *(
+            ({field: 7}, f"the field {field} must be a text, got 7")
+            for field in ("test", "solution_code", "class_name")
+        ),
+        ({"skeleton": ["x"]}, r"the field skeleton must be a text, got \['x'\]"),
+        ({"import_statement": "import math"}, "the field import_statement must be a list of texts, got 'import math'"),
+        ({"methods_info": {"add": INFO}}, "the field methods_info must be a list of methods, got {'add': {'meth"),
+        ({"methods_info": ["add"]}, r"the field methods_info must be a list of methods, got \['add'\]"),
+        ({"methods_info": []}, "the field methods_info is missing"),
+        (
+            {"methods_info": [INFO, {**INFO, "test_class": []}]},
+            r"methods_info\[1\].test_class must be a text, got \[\]",
+        ),
+        (
+            {"methods_info": [{"method_name": "add"}]},
+            r"methods_info\[0\].method_description is missing; it has method_n",
+        ),
+    ],
+)
+def test_a_field_of_another_type_is_named_with_line_and_problem(tmp_path: Path, changes: dict[str, object], words: str):
+    path = tmp_path / "classes.jsonl"
+    path.write_text(json.dumps({**task(3), **changes}) + "\n")
+    with pytest.raises(ProblemsError, match=f"classes.jsonl:1: problem Small_3: .*{words}"):
+        read_classes(ClassProblems(source=str(path)))
 
 
 def published() -> list[dict[str, object]]:

@@ -18,7 +18,7 @@ from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.problems.prompts import observations
 from pipeline_lib.environments.coding.problems.tests_split import as_check, split_tests
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.rows import Row, read_rows
+from pipeline_lib.problems.rows import Row, list_field, read_rows, text_field
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.coding.settings import DatasetProblems
@@ -90,11 +90,11 @@ def _problem(row: Fields, settings: DatasetProblems) -> CodingProblem:
 
 
 def _humaneval_problem(row: Fields, settings: DatasetProblems) -> CodingProblem:
-    prompt, name = _field(row, "prompt"), _field(row, "entry_point")
-    problem, definition = problem_of_prompt(str(_field(row, "task_id")), settings.kind, prompt, name)
-    visible, hidden = split_tests(as_check(_field(row, "test"), name), name, settings.visible_tests)
-    solution = row.get("canonical_solution")
-    reference = {name: definition + solution} if solution else {}
+    prompt, name = text_field(row, "prompt"), text_field(row, "entry_point")
+    problem, definition = problem_of_prompt(_identifier(row), settings.kind, prompt, name)
+    visible, hidden = split_tests(as_check(text_field(row, "test"), name), name, settings.visible_tests)
+    solved = row.get("canonical_solution") not in (None, "")
+    reference = {name: definition + text_field(row, "canonical_solution")} if solved else {}
     return replace(problem, visible_tests=visible, hidden_tests=hidden, reference=reference)
 
 
@@ -131,17 +131,20 @@ def problem_of_prompt(identifier: str, source: str, prompt: str, name: str) -> t
 
 
 def _mbpp_problem(row: Fields, settings: DatasetProblems) -> CodingProblem:
-    text = row.get("prompt") or row.get("text")
-    if not text:
+    if not (row.get("prompt") or row.get("text")):
         raise ProblemsError(f"the field prompt (or text) is missing; it has {', '.join(sorted(row))}")
-    code, asserts = _field(row, "code").replace("\r\n", "\n"), [str(line) for line in _field(row, "test_list")]
+    text = text_field(row, "prompt" if row.get("prompt") else "text")
+    code, asserts = text_field(row, "code").replace("\r\n", "\n"), list_field(row, "test_list", str, "texts")
     tree = _parse(code, "the field code")
     name = _called(_parse("\n".join(asserts), "test_list"), tree)
     visible, hidden = split_tests(as_check("\n".join(asserts), name), name, settings.visible_tests)
-    setup = (row.get("test_setup_code") or "").strip()  # the tests' own: it may make objects of the solution's classes
+    has_setup = row.get("test_setup_code") not in (None, "")
+    setup = (
+        text_field(row, "test_setup_code").strip() if has_setup else ""
+    )  # the tests' own: it may make objects of the solution's classes
     function = _definition(tree, name, "the field code")
     task = f"{text.strip()}\nThe function is called {name}."
-    _field(row, "task_id")
+    _identifier(row)
     return CodingProblem(
         id=_name(row),
         source=settings.kind,
@@ -149,7 +152,7 @@ def _mbpp_problem(row: Fields, settings: DatasetProblems) -> CodingProblem:
         level=1,
         entry_point=name,
         observations=observations(task, function, _seen(asserts, visible, name)),
-        prelude="\n".join(line for line in row.get("test_imports") or () if line.strip()),
+        prelude="\n".join(line for line in list_field(row, "test_imports", str, "texts") if line.strip()),
         visible_tests=f"{setup}\n\n{visible}".lstrip() if visible else "",
         hidden_tests=f"{setup}\n\n{hidden}".lstrip(),
         reference={name: code},
@@ -162,11 +165,10 @@ def _seen(asserts: Sequence[str], visible: str, name: str) -> list[str]:
     return [test for test, body in zip(asserts, bodies, strict=True) if body in visible]
 
 
-def _field(row: Fields, name: str) -> Any:
-    value = row.get(name)
-    if value is None or value == "":
-        raise ProblemsError(f"the field {name} is missing; it has {', '.join(sorted(row))}")
-    return value
+def _identifier(row: Fields) -> str:
+    """Return the row's id, which MBPP publishes as a number."""
+    found = row.get("task_id")
+    return str(found) if isinstance(found, int) else text_field(row, "task_id")
 
 
 def _parses(source: str) -> bool:

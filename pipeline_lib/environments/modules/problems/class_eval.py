@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environments.modules.problems.design import LOWER, TOP
 from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.rows import Row, read_rows
+from pipeline_lib.problems.rows import Row, list_field, read_rows, text_field
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.modules.settings import ClassProblems
 
 HUB = "FudanSELab/ClassEval"
 
-_FIELDS = ("task_id", "skeleton", "solution_code", "test", "class_name", "class_constructor", "methods_info")
+_TEXTS = ("task_id", "skeleton", "solution_code", "test", "class_name", "class_constructor")
+_TEXTS_OF_METHODS = ("method_name", "method_description", "test_class")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 _RULES = (
@@ -64,10 +65,14 @@ def class_problem(row: Mapping[str, Any], agents: int) -> ModulesProblem:
     Raises:
         ProblemsError: a field is missing or cannot be used.
     """
-    for field in _FIELDS:
-        if not row.get(field):
-            raise ProblemsError(f"the field {field} is missing; it has {', '.join(sorted(row))}")
-    name, infos = row["class_name"], row["methods_info"]
+    for field in _TEXTS:
+        text_field(row, field)
+    name, infos = row["class_name"], list_field(row, "methods_info", dict, "methods")
+    if not infos:
+        raise ProblemsError(f"the field methods_info is missing; it has {', '.join(sorted(row))}")
+    for number, info in enumerate(infos):
+        for field in _TEXTS_OF_METHODS:
+            text_field(info, field, f"methods_info[{number}].")
     methods = list(dict.fromkeys(info["method_name"] for info in infos))
     solution, tests = _parse(row["solution_code"], "solution_code"), _parse(row["test"], "test")
     owned = share(methods, agents)
@@ -78,9 +83,9 @@ def class_problem(row: Mapping[str, Any], agents: int) -> ModulesProblem:
     if untested := [part for part, source in units.items() if "TestCase" not in source]:
         raise ProblemsError(f"the field test has no test class of {', '.join(owned[untested[0]])}")
     return ModulesProblem(
-        id=str(row["task_id"]),
+        id=row["task_id"],
         source="classeval",
-        family=str(row["task_id"]),
+        family=row["task_id"],
         level=1,
         layout="class",
         entry_point=name,
@@ -128,9 +133,10 @@ def _frame(solution: ast.Module, name: str) -> str:
 
 def _observations(row: Mapping[str, Any], owned: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """Return what each agent is told, and a single agent; not all published texts are Python, so they are quoted."""
-    described = {info["method_name"]: str(info["method_description"]) for info in row["methods_info"]}
-    head = "\n".join([*row.get("import_statement", ()), "", str(row["class_constructor"]).rstrip()]).strip()
-    about = textwrap.dedent(str(row.get("class_description", ""))).strip().strip('"').strip()
+    described = {info["method_name"]: info["method_description"] for info in row["methods_info"]}
+    imports = list_field(row, "import_statement", str, "texts")
+    head = "\n".join([*imports, "", row["class_constructor"].rstrip()]).strip()
+    about = textwrap.dedent(str(row.get("class_description") or "")).strip().strip('"').strip()
     told = {}
     for part, own in owned.items():
         others = [
@@ -144,7 +150,7 @@ def _observations(row: Mapping[str, Any], owned: Mapping[str, tuple[str, ...]]) 
             + "\n\n".join(f"    {described[name].strip()}" for name in own)
             + f"\n\n{_RULES}\n"
         )
-    told[SINGLE] = f"Complete this class. Answer with Python code and nothing else.\n\n{str(row['skeleton']).strip()}\n"
+    told[SINGLE] = f"Complete this class. Answer with Python code and nothing else.\n\n{row['skeleton'].strip()}\n"
     return told
 
 
