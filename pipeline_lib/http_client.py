@@ -4,14 +4,16 @@ A request is tried again if the server is down, busy (429) or broken (5xx), take
 else than the requested JSON object; the pause doubles each time, unless the server names one.  A request that the
 server refuses (any other 4xx) is not tried again.  Every failure ends as a `ServerError`, or as an error class of the
 caller's choice; it names the request, the answer and what to do.  Data are sent only to the given URL: redirects are
-refused, because they would also receive the key.
+refused, because they would also receive the key.  No message quotes the key, wherever a server repeats it.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -23,6 +25,8 @@ T = TypeVar("T")
 
 _LONGEST_PAUSE = 60.0
 _SHOWN = 300
+#: Most bytes that are read of an answer, and of a refusal.
+_LONGEST_ANSWER, _LONGEST_REFUSAL = 256 * 2**20, 2**16
 
 
 class ServerError(RuntimeError):
@@ -32,19 +36,26 @@ class ServerError(RuntimeError):
 def read_key(variable: str, setting: str, failure: type[Exception] = ValueError) -> str:
     """Return the key that an environment variable holds; empty where no variable is named, for servers without keys.
 
+    White space around it, such as the last line break of a file, is no part of it.
+
     Args:
         variable: its name, or an empty string.
         setting: where that name is set, for the message.
         failure: the error to raise.
 
     Raises:
-        ValueError: or ``failure``: the variable is not set, or empty.
+        ValueError: or ``failure``: the variable is not set, or empty, or has a character that cannot be sent.
     """
-    key = os.environ.get(variable, "") if variable else ""
+    key = os.environ.get(variable, "").strip() if variable else ""
     if variable and not key:
         raise failure(
             f"{setting}: the environment variable {variable} is not set; put the server's key there, "
             f"or leave {setting} empty for a server that needs none"
+        )
+    if not (key.isascii() and key.isprintable()):
+        raise failure(
+            f"{setting}: what the environment variable {variable} holds is no key: it has a line break or another "
+            "character that cannot be sent; accepted: printable ASCII characters"
         )
     return key
 
@@ -66,7 +77,7 @@ class HttpClient:
         url: what paths are appended to, for example ``http://127.0.0.1:8000/v1``.
         key: sent as bearer token; empty for none.
         retries: how often a failed request is tried again.
-        timeout: seconds a request may take.
+        timeout: seconds that a request may take until its answer has arrived in full.
         pause: seconds before the first new try; doubles each time.
         failure: the error that a request ends as which was refused or failed each time.
         retried: how many tries failed and were repeated.
@@ -127,25 +138,31 @@ class HttpClient:
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
         request = urllib.request.Request(self.url + path, body, headers, method=method)
+        end = time.monotonic() + self.timeout
         try:
             with urllib.request.build_opener(_NoRedirects).open(request, timeout=self.timeout) as answer:
-                raw: bytes = answer.read()
+                raw = _received(answer, end, _LONGEST_ANSWER)
         except urllib.error.HTTPError as error:
-            raise self._refusal(path, error) from None
+            raise self._refusal(path, error, end) from None
         except (OSError, EOFError) as error:  # URLError, timeouts and broken connections are OSErrors
-            raise _Again(f"no answer ({getattr(error, 'reason', error)})") from None
+            raise _Again(f"no answer ({self._hidden(str(getattr(error, 'reason', error)))})") from None
         except Exception as error:  # http.client raises its own kinds for what is not HTTP
-            raise _Again(f"not an HTTP answer ({type(error).__name__}: {error})") from None
+            raise _Again(f"not an HTTP answer ({type(error).__name__}: {self._hidden(str(error))})") from None
         try:
             return read(raw)
-        except (AttributeError, LookupError, TypeError, ValueError):
-            raise _Again(f"the answer makes no sense: {raw[:_SHOWN]!r}") from None
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
+            shown = self._hidden(raw.decode(errors="replace"))[:_SHOWN]
+            raise _Again(f"the answer makes no sense: {shown!r}") from None
 
-    def _refusal(self, path: str, error: urllib.error.HTTPError) -> Exception:
+    def _refusal(self, path: str, error: urllib.error.HTTPError, end: float) -> Exception:
         """Return what to raise for an HTTP status other than success."""
         with error:
-            text = error.read(_SHOWN).decode(errors="replace").strip()
-        said = f"HTTP {error.code} {error.reason}: {text}"
+            try:
+                raw = _received(error, end, _LONGEST_REFUSAL)
+            except (OSError, http.client.HTTPException):  # the status says enough
+                raw = b""
+        text = self._hidden(raw.decode(errors="replace")).strip()[:_SHOWN]
+        said = f"HTTP {error.code} {self._hidden(error.reason)}: {text}"
         if error.code in (408, 409, 425, 429) or error.code >= 500:
             return _Again(said, _seconds(error.headers.get("Retry-After")))
         hint = {
@@ -154,6 +171,35 @@ class HttpClient:
             404: "check the URL (it usually ends with /v1) and the model's name",
         }.get(error.code, "the server does not accept this request")
         return self.failure(f"{self.url}{path}: {said}; {hint}")
+
+    def _hidden(self, text: str) -> str:
+        """Return a text without the key, as it is or in JSON; to be cut only afterwards, or a part could stay."""
+        if not self.key:
+            return text
+        return text.replace(self.key, "***").replace(json.dumps(self.key)[1:-1], "***")
+
+
+def _received(answer: Any, end: float, most: int) -> bytes:
+    """Return the body of an answer.
+
+    Args:
+        answer: of `http.client`, or the error that holds it.
+        end: until when it must have arrived, by `time.monotonic`.
+        most: greatest size in bytes.
+
+    Raises:
+        OSError: it is longer, takes longer, or breaks off.
+    """
+    found = bytearray()
+    while piece := answer.read1(2**16):
+        found += piece
+        if len(found) > most:
+            raise OSError(f"the answer has more than {most} bytes")
+        if time.monotonic() > end:
+            raise TimeoutError("timed out")
+    if answer.length:
+        raise OSError("the answer broke off")
+    return bytes(found)
 
 
 class _Again(Exception):

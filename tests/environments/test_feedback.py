@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -375,6 +376,30 @@ class TestExpert:
         assert outcome.state == outcomes[0].state and len(server.asked) == 2
         step(again, (AUX, MAIN + "\n"), (AUX, MAIN.replace("sum", "max")))
         assert len(server.asked) == 3, "white space around the code is not shown"
+
+    def test_another_server_is_asked_itself(self, server: Server, tmp_path: Path) -> None:
+        step(expert(server, cache=str(tmp_path)), (AUX, MAIN))
+        other = Server()
+        other.says = edits()
+        (outcome,) = step(expert(other, cache=str(tmp_path)), (AUX, MAIN))
+        assert (len(server.asked), len(other.asked)) == (2, 2), "the model's name alone does not say who answers"
+        assert outcome.state.turns[-1].notes[0][-1].text == "an expert suggests no edit"
+        other.close()
+
+    def test_half_a_letter_is_kept_and_not_shown(self, server: Server, tmp_path: Path) -> None:
+        server.says = edits(("", "x = '\ud800'"))
+        first = expert(server, cache=str(tmp_path))
+        again = [step(first, (AUX, MAIN))[0], step(expert(server, cache=str(tmp_path)), (AUX, MAIN))[0]]
+        assert len(server.asked) == 2
+        for outcome in again:
+            assert outcome.state.turns[-1].notes[0][-1].text == "an expert suggests to add:\nx = ''"
+
+    @pytest.mark.parametrize("count", [math.nan, math.inf, -5, "12", None, [1], 0.5])
+    def test_a_count_of_tokens_that_is_none_is_not_counted(self, server: Server, count: object) -> None:
+        answer = {"choices": [{"message": {"content": edits()}}], "usage": {"prompt_tokens": count}}
+        server.says = lambda question: Reply.json(answer)
+        (outcome,) = step(expert(server), (AUX, MAIN))
+        assert spent(outcome) == {"expert_requests": 2}
 
     def test_it_is_asked_only_about_episodes_that_go_on(self, server: Server) -> None:
         environment = expert(server)

@@ -2,8 +2,8 @@
 
 It sees exactly what the agent itself is shown: its task, its own code and the other notes on it.  So it cannot tell an
 agent anything of a hidden test or of another agent's text.  It is asked once for each agent, and the same question is
-never asked twice: answers are kept by content.  An answer is used only if it has the form that was asked for.  If the
-server gives none, no notes are made up: the joint action gets no reward, and its episode ends.
+never asked twice: answers are kept by server and content.  An answer is used only if it has the form that was asked
+for.  If the server gives none, no notes are made up: the joint action gets no reward, and its episode ends.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Expert:
         Raises:
             ValueError: the environment variable that should hold the key is not set.
         """
-        self._key = read_key(settings.key_variable, "environment.expert.key_variable")
+        key = read_key(settings.key_variable, "environment.expert.key_variable")
         self._settings = settings
-        self._client = HttpClient(settings.url.rstrip("/"), self._key, settings.retries, settings.timeout)
+        self._client = HttpClient(settings.url.rstrip("/"), key, settings.retries, settings.timeout)
         self._answers = _Answers(Path(settings.cache) if settings.cache else None)
 
     def ask(self, shown: Sequence[tuple[str, str]]) -> list[Answer]:
@@ -79,7 +79,7 @@ class Expert:
             shown: of each agent, everything that it is shown, and its own code, in which edits must be found.
         """
         bodies = [self._body(text) for text, _ in shown]
-        keys = [digest(body) for body in bodies]
+        keys = [digest([self._client.url, body]) for body in bodies]  # another server is another expert
         missing: dict[str, int] = {}
         for number, key in enumerate(keys):
             if key not in self._answers.known:
@@ -115,7 +115,7 @@ class Expert:
 
         def read(answer: Any) -> _Edits:
             usage = answer.get("usage") or {}
-            counts = {name: usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens")}
+            counts = {name: _tokens(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")}
             for name, count in {"requests": 1, **counts}.items():
                 costs[f"expert_{name}"] = costs.get(f"expert_{name}", 0.0) + count
             return _read(answer, code)
@@ -123,14 +123,17 @@ class Expert:
         try:
             edits = self._client.post("/chat/completions", body, read)
         except ServerError as error:
-            # Some servers quote the key that they refuse.
-            text = str(error).replace(self._key, "***") if self._key else str(error)
-            return Answer(None, f"the expert gave no usable answer: {text}", {**costs, "expert_failed": 1.0})
+            return Answer(None, f"the expert gave no usable answer: {error}", {**costs, "expert_failed": 1.0})
         self._answers.put(key, edits)
         return Answer(_notes(edits), costs=costs)
 
 
 _Edits = list[tuple[str, str]]
+
+
+def _tokens(count: object) -> int:
+    """Return a server's count of tokens; 0 for what is none."""
+    return count if isinstance(count, int) and count > 0 else 0
 
 
 def _read(answer: Any, code: str) -> _Edits:
@@ -187,7 +190,8 @@ class _Answers:
             self.known[key] = edits
             if self._path is not None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                with self._path.open("a", encoding="utf-8") as file:
+                # half a letter, which JSON can hold and UTF-8 cannot, is written as JSON escapes it
+                with self._path.open("a", encoding="utf-8", errors="backslashreplace") as file:
                     # the line before may have been cut off, so each begins on its own
                     file.write("\n" + canonical_json({"key": key, "edits": edits}) + "\n")
 

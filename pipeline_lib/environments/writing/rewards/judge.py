@@ -1,6 +1,6 @@
 """A judge: a model on a server with an OpenAI-compatible API that marks how well two texts tell their source.
 
-The same texts about the same source get the same mark, which is requested once and kept.  A missing mark is
+The same texts about the same source get the same mark, which is requested once of a server and kept.  A missing mark is
 None, never 0.  Nothing is sent to any other server than that of the settings.  The mark may be undeserved:
 texts can influence a judge, and the properties of the other terms of the sound reward do not hold for it.
 """
@@ -64,11 +64,12 @@ class Judge:
             written: source, first text and second text.
         """
         asked = [self._question(*texts) for texts in written]
-        questions = {digest(body): body for body in asked}
+        keys = [digest([self._client.url, body]) for body in asked]  # another server is another judge
+        questions = dict(zip(keys, asked, strict=True))
         missing = [key for key in questions if key not in self._store.known]
         with ThreadPoolExecutor(self._concurrency, thread_name_prefix="judge") as pool:
             list(pool.map(lambda key: self._ask(key, questions[key]), missing))
-        return [self._store.known.get(digest(body)) for body in asked]
+        return [self._store.known.get(key) for key in keys]
 
     def close(self) -> None:
         """Stop waiting for the server."""
