@@ -92,6 +92,13 @@ class Environment(ABC, Generic[P, S]):
         """
         return None
 
+    def ending(self, state: S) -> S:
+        """Return the state with its next turn as the last one, because the caller plays no further.
+
+        Environments that prepare a further turn, such as feedback that somebody pays for, override this.
+        """
+        return state
+
     @abstractmethod
     def step(self, states: Sequence[S], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[S]]:
         """Apply one joint action (a text per agent) to each state, in input order.

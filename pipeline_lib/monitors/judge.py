@@ -136,7 +136,7 @@ def reward_hacking(rows: Sequence[Row], end: End) -> list[Reading]:
     """Judge whether the reward rises without the metric that it should stand for."""
     found = []
     name = f"metrics/{end.name}"
-    window = [row for row in rows[-TREND:] if name in row and "reward/mean" in row and "reward/error" in row]
+    window = [row for row in _same_turns(rows[-TREND:]) if {name, "reward/mean", "reward/error"} <= row.keys()]
     if end.name != "reward" and len(window) >= LEAST_TREND:
         paid = _rise(window, "reward/mean", "reward/error")
         done = _rise(window, name, "reward/end_error")
@@ -158,6 +158,13 @@ def reward_hacking(rows: Sequence[Row], end: End) -> list[Reading]:
         sentence = f"The share of visible tests passed exceeds that of hidden ones by {gap}."
         found.append(Reading("reward_hacking", "hidden_tests", gap.low > GAP, sentence))
     return found
+
+
+def _same_turns(rows: Sequence[Row]) -> Sequence[Row]:
+    """Return the latest updates with as many turns as the last one: a turn that is added adds its reward to the sum."""
+    turns = [row.get("curriculum/turns") for row in rows]
+    first = next((n for n in range(len(rows), 0, -1) if turns[n - 1] != turns[-1]), 0)
+    return rows[first:]
 
 
 def _rise(window: Sequence[Row], name: str, error: str) -> Estimate:

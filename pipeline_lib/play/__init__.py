@@ -1,7 +1,18 @@
 """The rollout loop: a team plays episodes of an environment by a protocol, for training, audit and evaluation alike."""
 
-from pipeline_lib.play.experience import Decision, Experience, join
+from pipeline_lib.play.experience import Decision, Experience, add_costs, costs_of, join
 from pipeline_lib.play.player import Player
 from pipeline_lib.play.roots import Problem, Root, groups, paired
 
-__all__ = ["Decision", "Experience", "Player", "Problem", "Root", "groups", "join", "paired"]
+__all__ = [
+    "Decision",
+    "Experience",
+    "Player",
+    "Problem",
+    "Root",
+    "add_costs",
+    "costs_of",
+    "groups",
+    "join",
+    "paired",
+]

@@ -175,6 +175,11 @@ def join(parts: Sequence[Experience]) -> Experience:
     return whole
 
 
+def costs_of(experience: Experience) -> dict[str, float]:
+    """Return the metrics ``costs/<name>`` of what was played."""
+    return {f"costs/{name}": amount for name, amount in experience.costs.items()}
+
+
 def add_costs(costs: dict[str, float], further: Mapping[str, float]) -> None:
     """Add further amounts to ``costs``."""
     for name, amount in further.items():

@@ -86,6 +86,10 @@ class FixedActions(Environment[Fixed, Any]):
         acting = self.inner.acting(state.inner)
         return range(state.agents) if acting is None else acting
 
+    def ending(self, state: _State) -> _State:
+        """Return the state with its next turn as the last one."""
+        return replace(state, inner=self.inner.ending(state.inner))
+
     def step(self, states: Sequence[_State], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[Any]]:
         """Put the fixed actions in, and step the inner environment."""
         outcomes = self.inner.step(

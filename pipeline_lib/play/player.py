@@ -119,6 +119,7 @@ class Player:
     def _turn(self, nodes: Sequence[Node], number: int, experience: Experience) -> list[Any]:
         """Sample and execute the joint actions of one turn, append the decisions, and return the states they led to."""
         started, before = time.perf_counter(), experience.generation_s
+        last = any(limit is not None and number + 1 >= limit for limit in (self.protocol.turns, self.turns))
         size = -(-len(nodes) // self.overlap)
         parts = [nodes[first : first + size] for first in range(0, len(nodes), size)]
         first = len(experience.decisions)
@@ -141,7 +142,8 @@ class Player:
             for part in [*parts[1:], None]:
                 ahead = executor.submit(sample, part) if part else None
                 executed = time.perf_counter()
-                found = self.environment.step(execution.states, execution.joint_actions)
+                states = [self.environment.ending(state) for state in execution.states] if last else execution.states
+                found = self.environment.step(states, execution.joint_actions)
                 executed_actions += execution.joint_actions[: execution.sampled]
                 experience.execution_s += time.perf_counter() - executed
                 experience.cells += execution.cells(found, first + len(outcomes))
@@ -153,13 +155,12 @@ class Player:
                 if ahead is not None:
                     execution = ahead.result()
         experience.waiting_s += time.perf_counter() - started - (experience.generation_s - before)
-        ended = any(limit is not None and number + 1 >= limit for limit in (self.protocol.turns, self.turns))
         for decision, outcome in zip(experience.decisions[first:], outcomes, strict=True):
             decision.reward = outcome.reward
             decision.terms = outcome.terms
             decision.metrics = outcome.metrics
             decision.details = outcome.details
-            decision.last = ended or outcome.done or outcome.reward is None
+            decision.last = last or outcome.done or outcome.reward is None
         if self.watcher is not None:
             roots = [node.root for node in nodes for _ in range(node.n)]
             for root, joint_action, outcome in zip(roots, executed_actions, outcomes, strict=True):

@@ -17,7 +17,7 @@ import numpy as np
 from pipeline_lib.credit.aligned import Aligned
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.monitors.judge import End
-from pipeline_lib.play import Player, Problem
+from pipeline_lib.play import Player, Problem, add_costs, costs_of
 from pipeline_lib.play.fixing import Fixed, FixedActions
 from pipeline_lib.play.roots import PairedChance, Root
 from pipeline_lib.play.seeds import derive
@@ -70,7 +70,7 @@ def ablate(
         ``ablation/team_error``; for each agent ``ablation/need/<agent>`` and ``ablation/reward_need/<agent>``
         (metric and reward of the team minus those without this agent's part) and ``ablation/need_error/<agent>``;
         ``ablation/failed`` (episodes below the best value) and ``ablation/mended/<agent>`` (the number of these that
-        this agent's right part brings to the best value) where right parts are known.
+        this agent's right part brings to the best value) where right parts are known; and ``costs/`` of the episodes.
     """
     environment = player.environment
     agents = max((environment.agents(problem) for problem in problems), key=len)
@@ -83,7 +83,8 @@ def ablate(
     variants = [variant for slot in mine for variant in _variants(environment, chosen[slot])]
     roots = [Root(variant, 1, PairedChance(draw, variant.id, 0)) for variant in variants]
     apart = replace(player, environment=FixedActions(environment), tree=False, plan=Aligned(), overlap=1, watcher=None)
-    episodes = apart.play(roots).episodes()
+    experience = apart.play(roots)
+    episodes = experience.episodes()
     played: dict[str, dict[_Change, _Played]] = {}
     for variant, episode in zip(variants, episodes, strict=True):
         lost = any(decision.reward is None for decision in episode)
@@ -91,8 +92,11 @@ def ablate(
         total = None if lost else math.fsum(decision.reward or 0.0 for decision in episode)
         failed = value is not None and end.high is not None and value < end.high
         played.setdefault(variant.id, {})[variant.absent, variant.right] = _Played(total, value, failed)
-    by_problem = [own for part in processes.gather(list(played.values())) for own in part]
-    return _summary(by_problem, agents)
+    parts = processes.gather((list(played.values()), costs_of(experience)))
+    costs: dict[str, float] = {}
+    for _, own_costs in parts:
+        add_costs(costs, own_costs)
+    return _summary([own for part, _ in parts for own in part], agents) | costs
 
 
 def _interval(settings: TrainSettings, variants: int) -> int:

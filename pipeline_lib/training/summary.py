@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pipeline_lib.play.experience import Decision, Experience
+from pipeline_lib.play.experience import Decision, Experience, costs_of
 from pipeline_lib.rollouts.engine import Action
 from pipeline_lib.training.advantages import returns_to_go
 from pipeline_lib.training.batch import Counts
@@ -48,7 +48,7 @@ def experience_metrics(
         "executions/count": float(experience.executed),
         "executions/cells": float(len(decisions) + sum(len(c.chosen) - c.size for c in experience.cells)),
     }
-    found |= {f"costs/{name}": amount for name, amount in experience.costs.items()}
+    found |= costs_of(experience)
     if whole:
         found |= {"reward/mean": float(np.mean(whole)), "reward/std": float(np.std(whole))}
     places = itertools.zip_longest(*advantages)

@@ -24,7 +24,7 @@ import torch
 from pipeline_lib.credit.make import make_plan
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.monitors.judge import End
-from pipeline_lib.play import Player, Problem
+from pipeline_lib.play import Player, Problem, add_costs
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.protocols import Decentralised, Protocol
@@ -175,8 +175,13 @@ def train(
                 if budget is not None:  # seconds are those of the first process, so that all end together
                     counters["used"] += processes.gather(budget.of(metrics))[0]
                 sampler.updated(metrics)
-                metrics |= play_trial(sampler, validation, player, seed, step, processes)
-                metrics |= ablate(settings, player, problems, end, seed, step, processes)
+                for further in (
+                    play_trial(sampler, validation, player, seed, step, processes),
+                    ablate(settings, player, problems, end, seed, step, processes),
+                ):
+                    costs = {name: amount for name, amount in metrics.items() if name.startswith("costs/")}
+                    add_costs(costs, {name: amount for name, amount in further.items() if name.startswith("costs/")})
+                    metrics |= further | costs
                 has_checkpoint = step in regular or ended(step)
                 metrics = watch.add(step, metrics, has_checkpoint)
                 if log is not None:

@@ -408,6 +408,12 @@ class TestExpert:
         assert len(server.asked) == 2, "the last turn needs no feedback"
         assert last.details["costs"] == dict.fromkeys(COSTS, 0.0), "means count it too"
 
+    def test_it_is_not_asked_where_the_caller_plays_no_further(self, server: Server) -> None:
+        environment = expert(server, turns=3)
+        state = environment.ending(environment.start(PROBLEM))
+        (outcome,) = environment.step([state], [(AUX, MAIN)])
+        assert outcome.done and not server.asked and not spent(outcome)
+
     def test_the_key_is_sent_and_told_to_nobody(
         self, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -113,6 +113,21 @@ def test_a_reward_that_rises_alone_is_hacked(done: Any, least: float, most: floa
     assert least <= np.mean(fired) <= most
 
 
+def test_a_turn_that_a_curriculum_adds_is_no_rise_of_the_reward() -> None:
+    """The reward of an episode is the sum over its turns, so it rises with their number."""
+    noise = 0.02 * np.random.default_rng(0).standard_normal((2, TREND))
+    added = np.where(np.arange(TREND) < 15, 0.5, 1.0)
+    rows = [
+        {**row, "curriculum/turns": 1.0 if n < 15 else 2.0}
+        for n, row in enumerate(trend(added + noise[0], 0.3 + noise[1]))
+    ]
+    for seen in range(1, TREND + 1):
+        assert not any(r.monitor == "reward_hacking" and r.fires for r in judge(rows[:seen], END)), seen
+    assert only(rows, "reward_hacking").sentence.startswith("Over 15 updates")
+    hacked = trend(0.5 + np.linspace(0, 1, TREND) + noise[0], 0.3 - 0.2 * np.linspace(0, 1, TREND) + noise[1])
+    assert only([{**row, "curriculum/turns": 2.0} for row in hacked], "reward_hacking").fires
+
+
 def test_a_reward_that_does_not_rise_is_not_hacked() -> None:
     rng = np.random.default_rng(0)
     fired = [only(trend(*(1 + 0.02 * rng.standard_normal((2, TREND)))), "reward_hacking").fires for _ in range(500)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from scipy import stats
@@ -240,6 +240,25 @@ def test_a_cut_run_with_a_curriculum_over_turns_ends_with_the_same_weights_and_m
         for name in ("whole", "cut")
     ]
     assert turns_of[0] == turns_of[1] == [1.0] * 4 + [2.0] * 5
+
+
+class Paid(Retried):
+    """Pays for what the next turn needs."""
+
+    def ending(self, state):
+        return replace(state, seen=("ends",))
+
+    def step(self, states, joint_actions):
+        outcomes = super().step(states, joint_actions)
+        paid = [0.0 if state.turn + 1 >= self.turns or state.seen == ("ends",) else 1.0 for state in states]
+        return [replace(o, details={"costs": {"paid": cost}}) for o, cost in zip(outcomes, paid, strict=True)]
+
+
+def test_nothing_is_paid_for_a_turn_that_is_not_open_yet(tmp_path):
+    curriculum = {"kind": "turns", "window": 2, "rise": 1.0}
+    settings = make_settings(steps=6, checkpoint_every=3, curriculum=curriculum)
+    _, steps = run_training(tmp_path, make_team(), Paid(turns=2), settings=settings)
+    assert [step["costs/paid"] > 0 for step in steps] == [False] * 4 + [True] * 2
 
 
 def test_a_curriculum_over_turns_needs_turns(tmp_path):

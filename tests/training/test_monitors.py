@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,21 @@ def test_monitors_change_no_weight_to_the_bit(turns: int, often: None, tmp_path:
         digests.append([folder_digest(folder) for _, folder in result.checkpoints])
         assert ("ablation/pairs" in steps[1]) == (end is not None), "nothing was compared"
     assert digests[0] == digests[1]
+
+
+class Paid(Agree):
+    """Every joint action costs 1."""
+
+    def step(self, states: Sequence[ToyState], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[ToyState]]:
+        return [replace(o, details={"costs": {"paid": 1.0}}) for o in super().step(states, joint_actions)]
+
+
+def test_what_the_monitors_episodes_cost_is_counted(often: None, tmp_path: Path) -> None:
+    settings = make_settings(steps=2, checkpoint_every=2)
+    _, (first, second) = run_training(tmp_path, make_team(), Paid(), settings=settings, end=SOLVED)
+    assert first["costs/paid"] == first["executions/count"]
+    # the team, and the team without each of its two agents
+    assert second["costs/paid"] == second["executions/count"] + 3 * second["ablation/pairs"]
 
 
 def test_an_agent_that_nobody_needs_is_named_and_the_other_is_not(

@@ -46,10 +46,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class CodingState:
-    """The state of an episode: the problem, and the turns that were played."""
+    """The state of an episode: the problem, the turns that were played, and whether the next one is the last anyway."""
 
     problem: CodingProblem
     turns: tuple[Turn, ...] = ()
+    ending: bool = False
 
 
 class CodingEnvironment(Environment[CodingProblem, CodingState]):
@@ -126,6 +127,10 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         turns = state.turns if self._all_turns else state.turns[-1:]
         return observation(first, [(turn.actions[agent], turn.notes[agent]) for turn in turns])
 
+    def ending(self, state: CodingState) -> CodingState:
+        """Return the state with its next turn as the last one, after which there is no feedback."""
+        return replace(state, ending=True)
+
     def step(self, states: Sequence[CodingState], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[CodingState]]:
         """Join, run and reward; see the class for metrics.
 
@@ -186,7 +191,8 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         if len(actions) != len(self._agents):
             raise ValueError(f"got {len(actions)} actions for the {len(self._agents)} agents of {state.problem.id}")
         program = build_program(tuple(actions), state.problem.entry_point)
-        return Attempt(state.problem, tuple(actions), program, last=len(state.turns) + 1 >= self.turns)
+        last = state.ending or len(state.turns) + 1 >= self.turns
+        return Attempt(state.problem, tuple(actions), program, last)
 
     def _ladders(self, attempts: Sequence[Attempt]) -> Iterator[tuple[dict[str, Verdict], str, Job]]:
         """Yield the jobs that show how hard the tests of each problem are, if they have not run yet."""

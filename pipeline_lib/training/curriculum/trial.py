@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.credit.aligned import Aligned
 from pipeline_lib.environment_api.environment import Environment
-from pipeline_lib.play import Experience, Player, groups, join
+from pipeline_lib.play import Experience, Player, costs_of, groups, join
 from pipeline_lib.training.curriculum.gates import Mastery, Plateau
 from pipeline_lib.training.curriculum.samplers import Epochs, Levels, Sampler, Trial, Turns
 from pipeline_lib.training.parallel import Processes
@@ -57,14 +57,15 @@ def make_sampler(
 def play_trial(
     sampler: Sampler, validation: Sequence[Any], player: Player, seed: int, step: int, processes: Processes
 ) -> dict[str, float]:
-    """Play the trial that is due after a step, if any, and return metrics for the log."""
+    """Play the trial that is due after a step, if any, and return metrics for the log, ``costs/`` among them."""
     chosen = sampler.trial(step)
     if not chosen:
         return {}
     slots = processes.share(range(len(chosen)))
     roots = groups([validation[chosen[slot]] for slot in slots], sampler.episodes, seed, step, slots)
     parts = processes.gather(replace(player, tree=False, plan=Aligned()).play(roots))
-    return sampler.record(read_trial(join(parts)))
+    whole = join(parts)
+    return sampler.record(read_trial(whole)) | costs_of(whole)
 
 
 def read_trial(experience: Experience) -> Trial:
