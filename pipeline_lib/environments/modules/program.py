@@ -104,9 +104,10 @@ def _bound(statement: ast.stmt) -> set[str]:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return {name}
         case ast.Assign(targets=targets):
-            return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+            found = (node for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
+            return {node.id for node in found if isinstance(node.ctx, ast.Store)}  # not the run of table[run] = 1
         case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
             return {name}
         case ast.Import(names=names) | ast.ImportFrom(names=names):
-            return {alias.asname or alias.name for alias in names}
+            return {alias.asname or alias.name.partition(".")[0] for alias in names}
     return set()

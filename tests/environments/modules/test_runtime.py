@@ -229,9 +229,19 @@ def test_a_form_is_what_the_top_level_binds():
         "run: int = 1",
         "from app.one import run",
         "import x as run",
+        "import run.fast",
+        "one, run = 1, 2",
         "class run: ...",
     ):
         assert "run" in (top_level(text) or ()), text
-    for text in ("def start(): pass", "if x:\n  def run(): pass", "run: int", "print(run)", "def f():\n  run = 1"):
+    for text in (
+        "def start(): pass",
+        "if x:\n  def run(): pass",
+        "run: int",
+        "print(run)",
+        "table[run] = 1",
+        "run.x = 1",
+        "def f():\n  run = 1",
+    ):
         assert top_level(text) is not None and "run" not in top_level(text), text
     assert top_level("def run(") is top_level("(" * 10000) is None
