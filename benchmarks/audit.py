@@ -1,10 +1,12 @@
 """How often is the reward audit wrong?  Runs it on every reward of the table and writes docs/audit-table.md.
 
     python -m benchmarks.audit                # all of them: ten minutes of one core, more where it is shared
+    python -m benchmarks.audit --missing      # only those that the page does not have yet
     python -m benchmarks.audit 'max-min'      # those whose name contains a word, printed only
 
 A philosophers' reward is audited on 32 training tables of the preset, with the habits of a base that grabs its left
-fork, then its right one, and slips (it deadlocks, as the preset's base does); a coding reward on 8 generated problems.
+fork, then its right one, and slips (it deadlocks, as the preset's base does); a coding reward on 8 generated problems,
+and a reward for modules on 8 with three modules, of levels 1 and 2.
 """
 
 from __future__ import annotations
@@ -19,12 +21,16 @@ import numpy as np
 
 from benchmarks.audit_coding_rewards import CODING
 from benchmarks.audit_fresh_rewards import FRESH_CODING, FRESH_PHILOSOPHERS, MISSED
+from benchmarks.audit_modules_rewards import MISSED_LATER, MODULES
 from benchmarks.audit_rewards import PHILOSOPHERS, Entry
 from pipeline_lib.audit.result import Check, Status, worst
 from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
 from pipeline_lib.environments.coding.problems.generated import generate
 from pipeline_lib.environments.coding.settings import GeneratedProblems
 from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environments.modules.audit.examiner import ModulesExaminer
+from pipeline_lib.environments.modules.problems.generated import generate as generate_modules
+from pipeline_lib.environments.modules.settings import GeneratedModules
 from pipeline_lib.environments.philosophers.audit.dry_run import CHOICES, Floats
 from pipeline_lib.environments.philosophers.audit.examiner import audit_philosophers
 from pipeline_lib.environments.philosophers.memoryless import CLASSES, FREE, MINE
@@ -63,7 +69,12 @@ def deadlocking_habits(philosophers: int = 5, slips: float = 0.25) -> Floats:
 
 def audit_all(entries: Sequence[tuple[str, Entry]]) -> Iterator[tuple[str, Entry, list[Check]]]:
     """Audit rewards of the table, each with the name of its task, and yield the checks of each."""
-    tables, problems = scenarios(), generate(GeneratedProblems(sizes=SIZES))["train"][:8]
+    tables = scenarios()
+    problems: dict[str, Sequence[Any]] = {
+        "coding": generate(GeneratedProblems(sizes=SIZES))["train"][:8],
+        "modules": generate_modules(GeneratedModules(levels=(1, 2), sizes=SIZES))["train"][:8],
+    }
+    examiners = {"coding": CodingExaminer(), "modules": ModulesExaminer()}
     usual = PhilosophersEnvironment(prompt="compact")
     for task, entry in entries:
         if task == "philosophers":
@@ -74,7 +85,7 @@ def audit_all(entries: Sequence[tuple[str, Entry]]) -> Iterator[tuple[str, Entry
             continue
         environment = make_environment(entry.reward, ProcessSandbox())
         try:
-            checks = CodingExaminer().examine(environment, problems, 0, lambda done, total, text: None)[1]
+            checks = examiners[task].examine(environment, problems[task], 0, lambda done, total, text: None)[1]
         finally:
             environment.close()
         yield task, entry, checks
@@ -83,7 +94,8 @@ def audit_all(entries: Sequence[tuple[str, Entry]]) -> Iterator[tuple[str, Entry
 def every_entry() -> list[tuple[str, Entry]]:
     """Return the whole table with the name of each reward's task."""
     philosophers, coding = (*PHILOSOPHERS, *FRESH_PHILOSOPHERS), (*CODING, *FRESH_CODING)
-    return [("philosophers", entry) for entry in philosophers] + [("coding", entry) for entry in coding]
+    by_task = {"philosophers": philosophers, "coding": coding, "modules": MODULES}
+    return [(task, entry) for task, entries in by_task.items() for entry in entries]
 
 
 def row(task: str, entry: Entry, checks: Sequence[Check]) -> dict[str, Any]:
@@ -130,6 +142,10 @@ def write(rows: Sequence[dict[str, Any]]) -> None:
         f"ones, {len(MISSED) / len(fresh):.0%} wrong; then the audit was improved.",
         "Expect that first rate for rewards that are not in this table.",
         "",
+        f"The {len(MODULES)} rewards for modules and those for coding that begin with `fine` came later still, with",
+        f"labels given before the audit was run on them. At first it accepted one bad one ({MISSED_LATER!r});",
+        "then the audit of modules got the team `right_on_a_third`.",
+        "",
         "| task | reward | label | audit | refused by |",
         "|---|---|---|---|---|",
     ]
@@ -140,18 +156,24 @@ def write(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Audit the rewards whose name contains the argument, or all of them."""
-    words = sys.argv[1:]
-    chosen = [(task, e) for task, e in every_entry() if not words or any(word in f"{task} {e.name}" for word in words)]
-    rows = []
+    """Audit the rewards whose name contains an argument, those that are missing on the page, or all of them."""
+    missing = sys.argv[1:] == ["--missing"]
+    words = [] if missing else sys.argv[1:]
+    rows = {(r["task"], r["reward"]): r for r in json.loads(FIGURES.read_text())} if missing else {}
+    table = every_entry()
+    chosen = [
+        (task, entry)
+        for task, entry in table
+        if (task, entry.name) not in rows and (not words or any(word in f"{task} {entry.name}" for word in words))
+    ]
     for task, entry, checks in audit_all(chosen):
-        rows.append(row(task, entry, checks))
-        print(json.dumps(rows[-1]), flush=True)
+        rows[task, entry.name] = row(task, entry, checks)
+        print(json.dumps(rows[task, entry.name]), flush=True)
         if words:
             for check in checks:
                 print(f"    {check.status} {check.name}: {check.sentence}")
     if not words:
-        write(rows)
+        write([rows[task, entry.name] for task, entry in table])
 
 
 if __name__ == "__main__":

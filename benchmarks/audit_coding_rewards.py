@@ -53,6 +53,10 @@ def _weights(name: str, label: Label, team: str = "pair", **weights: float | boo
     return Entry(name, label, CodingEnvironment.model_validate({"team": team, "reward": {"kind": "sound", **weights}}))
 
 
+def _fine(name: str, label: Label, team: str = "pair", **weights: float) -> Entry:
+    return Entry(name, label, CodingEnvironment.model_validate({"team": team, "reward": {"kind": "fine", **weights}}))
+
+
 def _written(name: str, label: Label, formula: Formula) -> Entry:
     reward: dict[str, Any] = {"kind": "custom", "path": f"{__name__}:Written", "options": {"formula": formula}}
     return Entry(name, label, CodingEnvironment.model_validate({"reward": reward}))
@@ -90,4 +94,22 @@ CODING: tuple[Entry, ...] = (
     _weights("structure, syntax and tests alike", "arguable", structure=1, syntax=1, tests=1, cooperation=0),
     _weights("all four alike", "arguable", structure=1, syntax=1, tests=1, cooperation=1),
     _weights("cooperation 5, tests 0.1", "arguable", tests=0.1, cooperation=5),
+    _fine("fine, the default", "sound"),
+    _fine("fine, one agent", "sound", "single"),
+    _fine("fine, hardness 10", "sound", hardness=10),
+    _fine("fine, without a contract", "sound", contract=0),
+    _fine("fine, tests and ablation only", "sound", structure=0, syntax=0, contract=0, mutation=0),
+    _fine("fine, contract 9", "bad", contract=9),
+    _fine(
+        "fine, contract 1, tests 0.2, no more",
+        "bad",
+        structure=0,
+        syntax=0,
+        tests=0.2,
+        contract=1,
+        mutation=0,
+        ablation=0,
+    ),
+    _fine("fine, structure 2, syntax 1, tests 0.2", "bad", structure=2, syntax=1, tests=0.2),
+    _fine("fine, mutation 5", "arguable", mutation=5),
 )

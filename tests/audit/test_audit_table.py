@@ -11,6 +11,9 @@ SAMPLE = (
     ("coding", "all tests or nothing"),
     ("coding", "a long helper, and a little for tests"),
     ("coding", "tests and calls of the helper"),
+    ("coding", "fine, contract 1, tests 0.2, no more"),
+    ("modules", "the default"),
+    ("modules", "any system test, and unit tests"),
 )
 
 

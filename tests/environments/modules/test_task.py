@@ -110,6 +110,8 @@ def test_the_sound_reward_passes_the_audit(executor, modules: int, team: str):
     assert rungs["reference"].reward == rungs["reference_2"].reward == pytest.approx(1.6)
     assert rungs["one_writes_all_alone"].reward < rungs["one_writes_all"].reward < 1.6
     assert rungs["stubs_that_satisfy_unit_tests"].reward == pytest.approx(0.6)
+    assert rungs["right_on_a_third"].outcome == pytest.approx(1 / 3)
+    assert rungs["right_on_a_third"].reward == pytest.approx(0.6 + 1 / 3), "every part passes its own tests"
     assert rungs["nobody_does_anything"].reward == 0.0
     assert {"copies_of_another_file", "all_the_same_file", "stubs"} <= {
         r.name for r in found.ladder if r.role == "degenerate"

@@ -1,14 +1,15 @@
 """Scripted teams of known value that write a program in parts.
 
 All texts go through `Environment.step` like any policy's actions.  The list contains teams in which one agent does all
-the work, teams whose parts are right alone and do not fit together, and teams that satisfy tests without solving
-anything.
+the work, teams whose parts are right alone and do not fit together, teams that satisfy tests without solving anything,
+and one that solves a third.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from typing import Any
 
 from pipeline_lib.audit.examiner import Teams
 from pipeline_lib.environment_api.environment import Environment
@@ -61,6 +62,7 @@ def _about(problem: ModulesProblem, other: ModulesProblem, single: bool) -> dict
     if problem.layout == "package":
         stubs = {part: memorised(problem, part) for part in parts}
         found["stubs_that_satisfy_unit_tests"] = ("degenerate", stubs)
+        found["right_on_a_third"] = ("other", {**known, top: right_on_a_third(problem)})
         found["all_the_same_file"] = ("degenerate", dict.fromkeys(parts, known[parts[0]]))
     if problem.layout == "package" or not single:  # a single agent's class is one text, whoever owns a method
         found["copies_of_another_file"] = ("degenerate", _turned(problem, known))
@@ -81,13 +83,31 @@ def whole(problem: ModulesProblem) -> str:
 
 def memorised(problem: ModulesProblem, part: str) -> str:
     """Return a part that knows the answers to its own tests and nothing else."""
+    return f"def {problem.entry_point}(xs):\n    return {_answers(problem.unit_tests[part])!r}.get(str(xs))\n"
+
+
+def right_on_a_third(problem: ModulesProblem) -> str:
+    """Return the last part of the first known solution with no value for the inputs of two thirds of the system tests.
+
+    It passes its own unit tests, so a reward that is satisfied with few system tests pays such a team in full.
+    """
+    inputs = list(_answers(problem.system_tests))
+    name, lost = problem.entry_point, inputs[-(-len(inputs) // 3) :]
+    return (
+        f"{problem.references[0][problem.parts[-1]]}\n\nright = {name}\n\n\n"
+        f"def {name}(xs):\n    return None if str(xs) in {lost!r} else right(xs)\n"
+    )
+
+
+def _answers(tests: str) -> dict[str, Any]:
+    """Return a right answer for each input of the tests of a module, the first one where two are allowed."""
     answers = {}
-    for node in ast.walk(ast.parse(problem.unit_tests[part])):
+    for node in ast.walk(ast.parse(tests)):
         if isinstance(node, ast.Compare) and isinstance(node.left, ast.Call):
             right = ast.literal_eval(node.comparators[0])
             first = right[0] if isinstance(node.ops[0], ast.In) else right
             answers[str(ast.literal_eval(node.left.args[0]))] = first
-    return f"def {problem.entry_point}(xs):\n    return {answers!r}.get(str(xs))\n"
+    return answers
 
 
 def _turned(problem: ModulesProblem, known: Mapping[str, str]) -> dict[str, str]:
