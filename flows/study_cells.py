@@ -11,7 +11,7 @@ from rich.console import Console
 from flows.chain import in_workspace
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.study import reference_of
-from tasks.chain.cells import cell_folder, identity_of, keep, kept, known_cells
+from tasks.chain.cells import alone, cell_folder, identity_of, keep, kept, known_cells
 from tasks.chain.form import choice
 from tasks.chain.graph import ChainError
 from tasks.chain.study_file import STUDIES, read_study
@@ -42,6 +42,7 @@ def study(
         logger.warning("changes that are not committed are not part of this study: %s", ", ".join(left_out))
     folder, commit, reference = project / PAGES / name, git(project, "rev-parse", "HEAD"), settings[reference_of(asked)]
     with (
+        alone(name),
         tracked_run(reference.environment.kind, in_mlflow(name), {}, {"stage": "study"}) as tracked,
         Progress("study", "study-progress", own_estimate=True, console=Console(quiet=True)) as progress,
     ):

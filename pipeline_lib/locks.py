@@ -14,12 +14,20 @@ from pathlib import Path
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock ``path`` for the length of a ``with`` block; waits until it is free. Parents are made."""
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
+    """Hold the lock ``path`` for the length of a ``with`` block.  Parents are made.
+
+    Args:
+        path: an empty file, made if it is missing.
+        wait: until the lock is free.
+
+    Raises:
+        BlockingIOError: another process, or this one, holds the lock, and ``wait`` is false.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
         os.close(descriptor)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pipeline_lib.locks import locked
 
 HOLD = """
@@ -45,3 +47,10 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     processes = [subprocess.Popen(command) for _ in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
     assert counter.read_text() == "150"
+
+
+def test_who_does_not_wait_is_refused(tmp_path: Path) -> None:
+    with locked(tmp_path / "lock"), pytest.raises(BlockingIOError), locked(tmp_path / "lock", wait=False):
+        pass
+    with locked(tmp_path / "lock", wait=False):
+        pass

@@ -6,14 +6,16 @@ together, before anything runs.  If results with the same identity are kept, the
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pipeline_lib import storage
 from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.locks import locked
 from pipeline_lib.storage import folder_digest, new_folder, read_json, write_json
 from tasks.chain.graph import ChainError
 from tasks.chain.workspaces import slug
@@ -28,6 +30,23 @@ KEPT = "kept.json"
 def cell_folder(study: str, cell: str) -> Path:
     """Return the folder of a cell's results; different names never share a folder."""
     return places().home / "studies" / study / f"{slug(cell) or 'cell'}-{storage.digest(cell)[:8]}"
+
+
+@contextlib.contextmanager
+def alone(study: str) -> Iterator[None]:
+    """Let no other process run the study, which would run the same cells again.
+
+    Raises:
+        ChainError: another process is running it.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(locked(places().home / "studies" / f"{study}.lock", wait=False))
+        except BlockingIOError:
+            raise ChainError(
+                f"the study {study} is running already; wait for it, or end it, and start this again"
+            ) from None
+        yield
 
 
 def identity_of(workspace: Path) -> str:
@@ -54,9 +73,17 @@ def kept(folder: Path, identity: str, seeds: Sequence[int]) -> bool:
 
 
 def known_cells(study: str) -> list[str]:
-    """Return the names of all cells of a study with stored results, also of cells that the study no longer has."""
-    files = (places().home / "studies" / study).glob(f"*/{KEPT}")
-    return sorted(str(read_json(path)["cell"]) for path in files)
+    """Return the names of all cells of a study with stored results, also of cells that the study no longer has.
+
+    A cell whose record is damaged has the name of its folder.
+    """
+    found = []
+    for path in (places().home / "studies" / study).glob(f"*/{KEPT}"):
+        try:
+            found.append(str(read_json(path)["cell"]))
+        except (OSError, KeyError, TypeError, storage.CorruptFileError):
+            found.append(path.parent.name)  # its results were known all the same
+    return sorted(found)
 
 
 def keep(workspace: Path, study: str, cell: str, identity: str, seeds: Sequence[int], run: str) -> None:

@@ -33,14 +33,18 @@ def workspace(project: Path, name: str) -> Iterator[Path]:
     """Yield a new clone of the project's commit, which shares git objects and DVC's cache; remove it afterwards.
 
     Raises:
-        ChainError: the project has no commit, or git or DVC fails.
+        ChainError: another process runs an experiment of this name, the project has no commit, or git or DVC fails.
     """
     remove_abandoned()
     folder = places().home / "workspaces" / name
-    shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     owner = folder.with_name(f"{name}.{OWNER}")
-    owner.write_text(own_process())
+    try:
+        with owner.open("x") as file:  # only one process can make it
+            file.write(own_process())
+    except FileExistsError:
+        raise ChainError(f"{folder}: another process runs an experiment of this name; start this one again") from None
+    shutil.rmtree(folder, ignore_errors=True)
     try:
         git(project, "clone", "--quiet", "--shared", "--no-checkout", str(project), str(folder))
         git(folder, "checkout", "--quiet", "--detach", git(project, "rev-parse", "HEAD"))
@@ -158,11 +162,13 @@ def slug(text: str) -> str:
 
 
 def free_name(project: Path, wanted: str) -> str:
-    """Return ``wanted`` as a name that git and DVC accept and that no experiment of the project has."""
+    """Return ``wanted`` as a name that git and DVC accept, and that no experiment of the project has or will get."""
     base = slug(wanted) or "run"
     taken = {
         ref.rpartition("/")[2] for ref in git(project, "for-each-ref", "--format=%(refname)", "refs/exps/").split()
     }
+    remove_abandoned()
+    taken |= {owner.stem for owner in (places().home / "workspaces").glob(f"*.{OWNER}")}  # running now
     number = 1
     while (name := base if number == 1 else f"{base}-{number}") in taken:
         number += 1

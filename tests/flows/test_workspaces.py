@@ -144,6 +144,16 @@ def test_the_workspace_of_a_process_that_is_gone_is_removed(toy: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["living", "living.owner"]
 
 
+def test_the_workspace_of_an_experiment_that_is_running_is_left_alone(toy: Path) -> None:
+    """Two studies started together would otherwise give their cells the same name, and each remove the other's."""
+    with workspaces.workspace(toy, "run") as folder:
+        assert workspaces.free_name(toy, "run") == "run-2"
+        with pytest.raises(ChainError, match="another process runs"), workspaces.workspace(toy, "run"):
+            pass
+        assert (folder / "params.yaml").exists()
+    assert workspaces.free_name(toy, "run") == "run"
+
+
 def test_a_project_without_a_commit_is_refused_in_words(tmp_path: Path) -> None:
     call(tmp_path, "git", "init", "-q")
     with pytest.raises(ChainError, match="git"), workspaces.workspace(tmp_path, "run"):

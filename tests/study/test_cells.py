@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.settings import Params, SettingsError
 from pipeline_lib.settings.study import StudySettings
 from pipeline_lib.storage import read_json, write_json, write_jsonl
-from tasks.chain.cells import cell_folder, keep, kept, known_cells
+from tasks.chain.cells import alone, cell_folder, keep, kept, known_cells
 from tasks.chain.graph import ChainError
 from tasks.chain.study_file import check_same_evaluation, refuse_equal
 from tasks.chain.study_page import write_page
@@ -58,6 +60,18 @@ def test_a_damaged_cell_is_run_again(workspace: Path, harm: str) -> None:
     file = folder / ("kept.json" if harm == "no list" else "test/team-selected-1.jsonl")
     file.unlink() if harm == "removed" else file.write_text("{}\n")
     assert not kept(folder, "id", SEEDS)
+    assert known_cells("study") == [folder.name if harm == "no list" else "a"], "its results were known all the same"
+
+
+def test_a_study_that_is_running_is_not_started_a_second_time(workspace: Path) -> None:
+    code = "import time; from tasks.chain.cells import alone\nwith alone('rates'): print(flush=True); time.sleep(100)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "\n"
+        with alone("another"), pytest.raises(ChainError, match="the study rates is running already"), alone("rates"):
+            pass
+        other.kill()
+    with alone("rates"):
+        pass
 
 
 def test_a_cell_that_lacks_a_file_keeps_nothing(workspace: Path) -> None:
