@@ -2,7 +2,8 @@
 
 The prelude of the problem is the class's frame: imports, and the class with its constructor.  A part's text is methods,
 with or without a class around them and however far they are indented.  A part adds the methods that are its own and
-helpers; methods of other parts and of the frame are left out of it.  Other statements go above the class.
+helpers; methods of other parts and of the frame are left out of it, also if it assigns them.  Other statements go above
+the class.
 """
 
 from __future__ import annotations
@@ -70,11 +71,7 @@ def class_program(frame: str, name: str, sources: Mapping[str, str], owned: Mapp
             continue
         above += found.above
         others = given.union(*(methods for other, methods in owned.items() if other != part))
-        body += [
-            node
-            for node in found.inside
-            if not (isinstance(node, _FUNCTIONS) and node.name in others) and not _is_docstring(node)
-        ]
+        body += [node for node in found.inside if not bound(node) & others and not _is_docstring(node)]
     made = ast.ClassDef(whole.name, whole.bases, whole.keywords, body, whole.decorator_list)
     module = ast.Module([*(node for node in tree.body if node is not whole), *above, made], [])
     return ast.unparse(ast.fix_missing_locations(_future_first(module)))
@@ -91,6 +88,21 @@ def _parse(text: str) -> ast.Module | None:
                 return ast.Module(body, [])
         return tree
     return None
+
+
+def bound(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement binds; nothing of what is nested in it."""
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return {name}
+        case ast.Assign(targets=targets):
+            found = (node for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
+            return {node.id for node in found if isinstance(node.ctx, ast.Store)}  # not the run of table[run] = 1
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
+            return {name}
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return {alias.asname or alias.name.partition(".")[0] for alias in names}
+    return set()
 
 
 def _is_docstring(node: ast.stmt) -> bool:

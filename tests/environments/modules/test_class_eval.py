@@ -170,11 +170,14 @@ def test_a_part_changes_neither_others_methods_nor_the_constructor(environment):
     made = class_problem(task(), 3)
     known = dict(made.references[0])
     taking = known["one"] + "def total(self):\n    return 0\ndef __init__(self):\n    self.prices = [9]\n"
+    late = known["main"] + "class total: pass\nadd = lambda self, price: self\ntotal: object = lambda self: 0\n"
     patching = known["one"] + "\ndef __init_subclass__(cls):\n    pass\n"
     leaving = "import os\nos._exit(0)\n" + known["one"]
     texts = [taking, patching, leaving]
     outcomes = environment.step([environment.start(made)] * 3, [[text, known["two"], known["main"]] for text in texts])
     assert [outcome.reward for outcome in outcomes[:2]] == pytest.approx([1.6] * 2)
+    (outcome,) = environment.step([environment.start(made)], [[known["one"], known["two"], late]])
+    assert outcome.reward == pytest.approx(1.6), "by assignment neither"
     assert outcomes[2].metrics["unit_one"] == outcomes[2].metrics["system_passed"] == 0.0
     assert outcomes[2].metrics["unit_two"] == 1.0
     joined = class_program(made.prelude, "Basket", {"one": "from __future__ import annotations\nx = 1\n"}, made.defines)
