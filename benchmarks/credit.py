@@ -1,11 +1,13 @@
 """How near each way of giving credit comes to the truth, at equal sampled tokens and at equal executions.
 
-    python -m benchmarks.credit [--base models/base --problems data/problems] [--games 12] [--draws 1600]
+    python -m benchmarks.credit [--games 12] [--draws 1600]
 
-The games are those of `benchmarks.credit_games`: the embedded default's team before training and after `TRAINED`
-updates, and philosophers.  Every plan is measured with the same number of actions (G = `SIZE`), and with the largest
-group whose cells are at most `EXECUTIONS`; the baseline is ``leave_one_out`` throughout.  Learning curves are those
-that `benchmarks.credit_learning` left.  Writes ``benchmarks/results/credit.{json,md}`` and ``docs/figures/credit.svg``.
+The games are those of `benchmarks.credit_games`: embedded teams of two (the default) and of three (modules) before
+training and after `TRAINED` updates, and philosophers.  For agents that read each other, the games of the default are
+played one agent after the other.  Every plan is measured with the same number of actions (G = `SIZE`), and with the
+largest group whose cells are at most `EXECUTIONS`; the baseline is ``leave_one_out`` throughout.  Learning curves are
+those that `benchmarks.credit_learning` left.  Writes ``benchmarks/results/credit.{json,md}`` and
+``docs/figures/credit.svg``.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 
 from benchmarks import credit_learning
 from benchmarks.credit_fidelity import Game, largest, measure
-from benchmarks.credit_games import coding_games, error_of_the_pool, philosophers_games
+from benchmarks.credit_games import embedded_games, error_of_the_pool, philosophers_games
 from benchmarks.credit_page import figure, page
 from pipeline_lib import storage
 from pipeline_lib.credit.aligned import Aligned
@@ -27,12 +29,15 @@ from pipeline_lib.credit.cross import Cross
 from pipeline_lib.credit.latin import Latin
 from pipeline_lib.credit.pairings import Pairings
 from pipeline_lib.credit.plan import Plan
+from pipeline_lib.credit.removal import Removal
+from pipeline_lib.credit.replay import Replay
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts import make_engine
+from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.settings import load_params
 
 OUTPUT = Path("benchmarks/results/credit")
@@ -44,14 +49,20 @@ PLANS: dict[str, Plan] = {
     "latin": Latin(),
     "cross": Cross(),
     "column": Column(),
+    "removal": Removal(),
+}
+#: Plans for agents that act one after the other, with their group size: in all 16, 10, 12 and 16 sampled actions.
+IN_TURN: dict[str, tuple[Plan, int]] = {
+    "aligned": (Aligned(), 8),
+    "replay [2, 4]": (Replay((2, 4)), 8),
+    "replay [4, 2]": (Replay((4, 2)), 8),
+    "replay [4, 3]": (Replay((4, 3)), 12),
 }
 
 
 def main() -> None:
     """Measure, and write table and figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--base", type=Path)
-    parser.add_argument("--problems", type=Path)
     parser.add_argument("--games", type=int, default=12, help="games of each kind")
     parser.add_argument("--draws", type=int, default=1600, help="actions per agent, game and measurement")
     parser.add_argument("--page", action="store_true", help="measure nothing, write the page of what was measured")
@@ -68,12 +79,14 @@ def main() -> None:
 
 def measure_all(parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the measures of every plan in every kind of game."""
-    kinds, errors = embedded(parsed)
+    kinds, errors = embedded("coding, 2 agents", "coding", parsed)
+    three_agents, further = embedded("modules, 3 agents", "modules", parsed)
+    kinds, errors = kinds | three_agents, errors | further
     kinds["philosophers, 3 seats, several turns"] = three = philosophers_games(3, parsed.games, 7)
     kinds["philosophers, 3 seats, one turn"] = [Game(game.policies, game.whole, game.whole) for game in three]
     five = philosophers_games(5, parsed.games, 7)
     kinds["philosophers, 5 seats, one turn"] = [Game(game.policies, game.whole, game.whole) for game in five]
-    report: dict[str, Any] = {"errors": errors, "tokens": {}, "executions": {}}
+    report: dict[str, Any] = {"errors": errors, "tokens": {}, "executions": {}, "in_turn": {}}
     for kind, games in kinds.items():
         agents = len(games[0].policies)
         for name, plan in PLANS.items():
@@ -85,31 +98,40 @@ def measure_all(parsed: argparse.Namespace) -> dict[str, Any]:
                 if size:
                     found = measure(games, plan, size, parsed.draws // size, 0) | {"size": float(size)}
                     report[at].setdefault(kind, {})[name] = found
+        if kind.startswith("coding"):
+            report["in_turn"][kind] = {
+                name: measure(games, plan, size, parsed.draws // size, 0, in_turn=True) | {"size": float(size)}
+                for name, (plan, size) in IN_TURN.items()
+            }
         print(kind, "done", flush=True)
     return report
 
 
-def embedded(parsed: argparse.Namespace) -> tuple[dict[str, list[Game]], dict[str, float]]:
-    """Return the games of the embedded default, and the error of their truth."""
-    params = load_params(Path("params.yaml"))
+def embedded(name: str, preset: str, parsed: argparse.Namespace) -> tuple[dict[str, list[Game]], dict[str, float]]:
+    """Return the games of a preset's team, before training and after some updates, and the error of their truth."""
     games: dict[str, list[Game]] = {}
     with tempfile.TemporaryDirectory() as temporary:
-        folder, base = parsed.problems or Path(temporary, "problems"), parsed.base or Path(temporary, "base")
-        if parsed.problems is None:
-            prepare(params.environment.kind, params.problems, folder)
-        if parsed.base is None:
-            build_base(params.policy, folder, base)
-        problems, validation = load_split(folder, "train"), load_split(folder, "validation")
+        folder = Path(temporary)
+        if preset == "coding":
+            params = load_params(Path("params.yaml"))
+        else:
+            (folder / "params.yaml").write_text(f"environment: {preset}\n")
+            params = load_params(folder / "params.yaml", Path("conf"))
+        prepare(params.environment.kind, params.problems, folder / "problems")
+        build_base(params.policy, folder / "problems", folder / "base")
+        problems, validation = load_split(folder / "problems", "train"), load_split(folder / "problems", "validation")
+        sampling = Sampling(max_new_tokens=params.rollouts.max_new_tokens)
         with (
             contextlib.closing(make_environment(params.environment, params.sandbox)) as environment,
             contextlib.closing(make_engine(params.rollouts)) as engine,
         ):
-            team = load_team(params.policy, base, environment.agents(problems[0]))
-            for name, updates in (("coding, 2 agents, base", 0), (f"coding, 2 agents, {TRAINED} updates", TRAINED)):
+            team = load_team(params.policy, folder / "base", environment.agents(problems[0]))
+            for stage, updates in (("base", 0), (f"{TRAINED} updates", TRAINED)):
                 if updates:
                     credit_learning.run(params, "aligned", team, environment, problems, 0, updates)
                 engine.load(team.policies)
-                games[name] = coding_games(environment, team, engine, validation[: parsed.games], 0)
+                chosen = validation[: parsed.games]
+                games[f"{name}, {stage}"] = embedded_games(environment, team, engine, sampling, chosen, 0)
     return games, {name: error_of_the_pool(found) for name, found in games.items()}
 
 

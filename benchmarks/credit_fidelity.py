@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline_lib.credit.fidelity import agreement
-from pipeline_lib.credit.plan import Plan
+from pipeline_lib.credit.plan import NOTHING, Plan
 from pipeline_lib.play.experience import Cells
 from pipeline_lib.settings.train import AdvantageSettings
 from pipeline_lib.training.credit import compare_actions
@@ -35,7 +35,8 @@ class Game:
     """One state.
 
     Attributes:
-        policies: for each agent the probability of each of its actions.
+        policies: for each agent the probability of each of its actions.  The last action stands for its part being
+            absent (`NOTHING`) and has the probability 0.
         now: reward of this turn by joint action, shape (actions of agent 0, actions of agent 1, ...).
         whole: expected return of the whole episode, the same shape; ``now`` where the turn is the last.
     """
@@ -55,10 +56,23 @@ class Game:
             found.append(values - values @ self.policies[agent])
         return found
 
+    def truth_in_turn(self) -> list[Floats]:
+        """Return the advantage of every action given what the agents before it did.
+
+        Shape for agent i: (actions of agent 0, ..., actions of agent i).
+        """
+        found = []
+        values = self.whole
+        for policy in reversed(self.policies):
+            before = values @ policy
+            found.append(values - before[..., None])
+            values = before
+        return found[::-1]
+
     def with_spectator(self) -> Game:
-        """Return the same game with one agent more, whose two actions change nothing."""
-        policies = (*self.policies, np.array([0.5, 0.5]))
-        now, whole = (np.repeat(table[..., None], 2, axis=-1) for table in (self.now, self.whole))
+        """Return the same game with one agent more, whose actions change nothing."""
+        policies = (*self.policies, np.array([0.5, 0.5, 0.0]))
+        now, whole = (np.repeat(table[..., None], 3, axis=-1) for table in (self.now, self.whole))
         return Game(policies, now, whole)
 
 
@@ -72,7 +86,8 @@ def advantages(game: Game, plan: Plan, sampled: NDArray[np.int64]) -> tuple[Floa
     """
     size, agents = sampled.shape
     chosen = plan.cells(agents, size)
-    executed = sampled[chosen, np.arange(agents)]  # (cells, agents)
+    # Nothing is the last action of the tables.
+    executed = np.where(chosen == NOTHING, NOTHING, sampled[chosen, np.arange(agents)])  # (cells, agents)
     rewards = game.now[tuple(executed.T)]
     own = tuple(sampled.T)
     following = game.whole[own] - game.now[own]
@@ -80,7 +95,9 @@ def advantages(game: Game, plan: Plan, sampled: NDArray[np.int64]) -> tuple[Floa
     return found, len(np.unique(executed, axis=0))
 
 
-def measure(games: Sequence[Game], plan: Plan, size: int, groups: int, seed: int) -> dict[str, float]:
+def measure(
+    games: Sequence[Game], plan: Plan, size: int, groups: int, seed: int, *, in_turn: bool = False
+) -> dict[str, float]:
     """Return how good a plan's credit is, averaged over agents and games.
 
     Args:
@@ -89,6 +106,7 @@ def measure(games: Sequence[Game], plan: Plan, size: int, groups: int, seed: int
         size: actions per agent (G).
         groups: groups drawn per game, > 1.
         seed: fixes the draws.
+        in_turn: each agent acts after those before it, so its credit is compared with the truth given their actions.
 
     Returns:
         ``correlation`` (Pearson, per agent within a game), ``sign`` (share of the actions with \\|A*\\| > `CLEAR` whose
@@ -101,12 +119,14 @@ def measure(games: Sequence[Game], plan: Plan, size: int, groups: int, seed: int
     for number, game in enumerate(games):
         rng = np.random.default_rng([seed, number])
         agents = len(game.policies)
-        drawn = _draw(game, size, groups, rng)
+        drawn = _draw(game, plan, size, groups, rng)
         credits, executed = zip(*(advantages(game, plan, sampled) for sampled in drawn), strict=True)
         credit = np.stack(credits)  # (groups, agents, G)
         found.setdefault("executed", []).append(float(np.mean(executed)))
         for agent, truth in enumerate(game.truth()):
             policy, given, true = game.policies[agent], credit[:, agent], truth[drawn[:, :, agent]]
+            if in_turn:
+                true = game.truth_in_turn()[agent][tuple(np.moveaxis(drawn[:, :, : agent + 1], -1, 0))]
             for name, value in dataclasses.asdict(agreement(given, true)).items():
                 if value is not None:
                     found.setdefault(name, []).append(value)
@@ -119,8 +139,8 @@ def measure(games: Sequence[Game], plan: Plan, size: int, groups: int, seed: int
             variance += float(noise.sum())
             bias += float(((gradients.mean(axis=0) - exact) ** 2 - noise / groups).sum())
         watched = game.with_spectator()
-        if not plan.refuse(agents + 1, size):
-            few = _draw(watched, size, max(2, groups // 4), rng)
+        if not in_turn and not plan.refuse(agents + 1, size):
+            few = _draw(watched, plan, size, max(2, groups // 4), rng)
             idle = [advantages(watched, plan, sampled)[0][-1] for sampled in few]
             found.setdefault("spectator", []).append(float(np.sqrt(np.mean(np.square(idle)))))
     result = {name: float(np.mean(values)) for name, values in found.items()}
@@ -134,6 +154,10 @@ def largest(plan: Plan, agents: int, executions: int) -> int:
     return max((size for size in sizes if len(plan.cells(agents, size)) <= executions), default=0)
 
 
-def _draw(game: Game, size: int, groups: int, rng: np.random.Generator) -> NDArray[Any]:
+def _draw(game: Game, plan: Plan, size: int, groups: int, rng: np.random.Generator) -> NDArray[Any]:
     """Return sampled actions, shape (groups, G, agents)."""
-    return np.stack([rng.choice(len(p), (groups, size), p=p) for p in game.policies], axis=-1)
+    found = []
+    for agent, policy in enumerate(game.policies):
+        block = plan.block(agent, len(game.policies), size)
+        found.append(np.repeat(rng.choice(len(policy), (groups, size // block), p=policy), block, axis=1))
+    return np.stack(found, axis=-1)

@@ -89,7 +89,9 @@ def run(
             problems=problems,
             seed=seed,
             scratch=Path(scratch),
-            on_step=lambda step, metrics: rows.append({name: round(metrics[name], 5) for name in KEPT}),
+            on_step=lambda step, metrics: rows.append(
+                {name: round(metrics[name], 5) for name in KEPT if name in metrics}
+            ),
         )
     return rows
 

@@ -17,6 +17,7 @@ COLOURS = {
     "latin": "#0b5394",
     "cross": "#b4443c",
     "column": "#e0a030",
+    "removal": "#8e7cc3",
 }
 #: "90 %" is a share of hidden tests passed of this much in training, over as many updates.
 ENOUGH, WINDOW = 0.9, 3
@@ -36,8 +37,13 @@ def page(report: Mapping[str, Any], learning: Mapping[str, Any]) -> str:
         "",
     ]
     errors = ", ".join(f"{value:.3f} ({name})" for name, value in report["errors"].items())
-    lines += [f"Standard error of the coding games' truth as that of the model's own policy: {errors}.", ""]
-    for at, title in (("tokens", "At equal sampled tokens"), ("executions", "At equal executions")):
+    lines += [f"Standard error of the embedded teams' truth as that of the model's own policy: {errors}.", ""]
+    titles = {
+        "tokens": "At equal sampled tokens",
+        "executions": "At equal executions",
+        "in_turn": "One agent after the other (truth given what the agents before it did)",
+    }
+    for at, title in titles.items():
         lines += [f"## {title}", ""]
         for kind, plans in report[at].items():
             lines += [f"### {kind}", "", f"| credit | G | cells | executed | {' | '.join(COLUMNS)} |"]
@@ -130,19 +136,19 @@ def figure(report: Mapping[str, Any], learning: Mapping[str, Any]) -> None:
     from matplotlib import pyplot as plt
 
     plt.rcParams.update({"svg.hashsalt": "symposium", "svg.fonttype": "none", "font.size": 9})
-    chart, axes = plt.subplots(1, 2, figsize=(7.6, 3.6), sharey=True, sharex=True, layout="constrained")
+    chart, axes = plt.subplots(1, 2, figsize=(7.6, 5.2), sharey=True, sharex=True, layout="constrained")
     kinds = list(report["tokens"])
     for axis, (at, title) in zip(axes, (("tokens", "equal tokens"), ("executions", "equal executions")), strict=True):
         for shift, (name, colour) in enumerate(COLOURS.items()):
             places = [(number, report[at][kind].get(name)) for number, kind in enumerate(kinds)]
-            bars = [(number + (shift - 2.5) * 0.13, found["correlation"]) for number, found in places if found]
-            axis.barh([bar[0] for bar in bars], [bar[1] for bar in bars], 0.12, color=colour, label=name)
+            bars = [(number + (shift - 3) * 0.12, found["correlation"]) for number, found in places if found]
+            axis.barh([bar[0] for bar in bars], [bar[1] for bar in bars], 0.11, color=colour, label=name)
         axis.set_yticks(range(len(kinds)), [kind.replace(", ", ",\n", 1) for kind in kinds])
         axis.set_xlabel(f"correlation with the truth, {title}")
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].invert_yaxis()
     handles, labels = axes[0].get_legend_handles_labels()
-    chart.legend(handles, labels, frameon=False, fontsize=8, ncols=6, loc="outside upper center")
+    chart.legend(handles, labels, frameon=False, fontsize=8, ncols=7, loc="outside upper center")
     FIGURE.parent.mkdir(parents=True, exist_ok=True)
     chart.savefig(FIGURE, metadata={"Date": None})
     if learning.get("curves"):

@@ -156,6 +156,28 @@ def adapted(base: Policy, name: str, seed: int) -> Policy:
     return own
 
 
+def test_agents_that_differ_are_served_side_by_side() -> None:
+    """A large model, a small one of another vocabulary's size, an adapter of higher rank: each draws from its own."""
+    small = vllm_policy(1, "small", num_hidden_layers=1, intermediate_size=64, vocab_size=300)
+    team = {"large": vllm_policy(0, "large"), "small": small, "adapted": adapted(vllm_policy(2), "adapted", 2)}
+    wanted = [request for each in zip(*(requests(2, name) for name in team), strict=True) for request in each]
+    sampling = Sampling(max_new_tokens=10)
+    engine = make_engine(section())
+    try:
+        engine.load(team)
+        before = engine.generate(wanted, sampling)
+        assert_exact(team, wanted, before, sampling)
+        shake(team["small"])
+        engine.update(team["small"])
+        after = engine.generate(wanted, sampling)
+        assert_exact(team, wanted, after, sampling)
+    finally:
+        engine.close()
+    ids = [[[action.ids for action in actions] for actions in found] for found in (before, after)]
+    assert ids[0][0::3] == ids[1][0::3] and ids[0][2::3] == ids[1][2::3]
+    assert ids[0][1::3] != ids[1][1::3]
+
+
 def test_replicas_share_the_work_and_the_weights(team: Policy, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two engines side by side draw what one draws, before and after an update."""
     drawn: list[tuple[WorkerHost, int]] = []
