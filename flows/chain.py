@@ -4,7 +4,7 @@ It runs in the project itself (`experiment`), or in a separate workspace that be
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from prefect import flow, get_run_logger, runtime
@@ -45,7 +45,6 @@ def in_workspace(
     params: Params,
     name: str,
     jobs: int,
-    keep: Callable[[], None] = lambda: None,
     study: str = "",
 ) -> str:
     """Run the chain in a workspace with its settings, and save it as the project's DVC experiment ``name``.
@@ -58,7 +57,6 @@ def in_workspace(
         params: the settings.
         name: of the run and of the experiment.
         jobs: number of stages that run side by side.
-        keep: called when all stages are done, before the experiment is saved.
         study: name in MLflow of the study that the run is a cell of.
 
     Returns:
@@ -69,7 +67,6 @@ def in_workspace(
         chain, stale = chain_and_stale(folder)
         with preloaded(folder, len(stale), jobs) as libraries:
             bring_up_to_date(chain, stale, folder, name, jobs, libraries())
-        keep()
         show_verdict(folder, f"`{PAGE}`, after `dvc exp apply {name}`", run_in_mlflow(tracked, name, PAGE.name))
         commit = save_experiment(folder, project, name)
         tracked.tag({"dvc.exp_name": name, "dvc.exp_rev": commit})

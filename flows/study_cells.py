@@ -89,8 +89,6 @@ def cell(study: str, name: str, params: Params, seeds: tuple[int, ...], jobs: in
         if kept(cell_folder(study, name), identity, seeds):
             get_run_logger().info("%s: unchanged since its last run", name)
             return
-
-        def keep_it() -> None:
-            keep(place, study, name, identity, seeds, run)
-
-        in_workspace(place, project, params, run, jobs, keep_it, in_mlflow(study))
+        in_workspace(place, project, params, run, jobs, in_mlflow(study))
+        # Last, because a cell that is kept is not run again: a study that ends before this saves its experiment again.
+        keep(place, study, name, identity, seeds, run)

@@ -34,7 +34,11 @@ def write(project: Path, study: dict) -> None:
 def test_a_study_runs_each_cell_once_and_compares_them(tmp_path: Path) -> None:
     project = make_project(tmp_path / "project", {**SMALL, "seeds": {"train": [0, 1, 2], "single_agent": []}})
     write(project, {**STUDY, "changes": {**STUDY["changes"], "verdict.margin": 0.05}})
+    call(project, "git", "update-ref", "refs/exps", "HEAD")  # where experiments would be saved
+    assert "cannot lock ref" in call(project, *COMMAND, status=1)
+    call(project, "git", "update-ref", "-d", "refs/exps")
     said = call(project, *COMMAND)
+    assert "unchanged since its last run" not in said, "a cell without an experiment is not done"
     experiments = call(project, "git", "for-each-ref", "--format=%(refname)", "refs/exps/").split()
     assert sorted(ref.rpartition("/")[2] for ref in experiments) == ["rates-high", "rates-usual"]
     result = json.loads((project / "studies/rates/study.json").read_text())

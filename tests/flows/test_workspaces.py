@@ -111,6 +111,7 @@ def test_a_saved_run_that_is_applied_is_that_run_whole(toy: Path) -> None:
         call(folder, "dvc", "repro", "-q")
         whole = contents(folder)
         workspaces.save_experiment(folder, toy, "brave-owl")
+        assert contents(folder) == whole, "a study keeps a cell's results after it is saved"
     assert len(whole) > 8
     assert len([name for name in whole if whole[name] != other[name]]) == 7, "settings, lock and five outputs"
     call(toy, "dvc", "exp", "apply", "-q", "brave-owl")
