@@ -57,7 +57,7 @@ def audit_team(
         contextlib.closing(make_engine(params.rollouts, params.policy)) as engine,
     ):
         team = base_team(params, base, environment, tried)
-        engine.load(team.policies)
+        engine.load(team.sampled())
 
         def play_base(watched: Environment[Any, Any]) -> Played:
             player = Player(watched, team, engine, sampling_of(params), protocol)
@@ -67,7 +67,7 @@ def audit_team(
             alone = each_alone(Player(environment, team, engine, sampling_of(params), protocol), tried, size, seed)
             with contextlib.closing(make_environment(single_form, params.sandbox)) as other:
                 single = base_team(params, base, other, tried)
-                engine.load(single.policies)
+                engine.load(single.sampled())
                 playing = Player(other, single, engine, sampling_of(params))
                 played = Played.of(playing.play(groups(tried, size, seed)), size)
             return OneAgent(alone, played, all(environment.divided(problem) for problem in tried))

@@ -46,7 +46,7 @@ def opened(
         team = base_team(params, base, environment, problems)
         if checkpoint is not None:
             load_checkpoint(checkpoint, team)
-        engine.load(team.policies)
+        engine.load(team.sampled())
         yield Player(environment, team, engine, sampling_of(params), protocol)
     finally:
         engine.close()

@@ -19,7 +19,7 @@ def base_team(params: Params, base: Path, environment: Any, problems: Sequence[A
     Args:
         params: the settings.
         base: folder of the base policy (`build_base`).
-        environment: the environment the team acts in; it knows the agents' names.
+        environment: the environment the team acts in; it knows the agents' names, and whether there is a critic.
         problems: at least one problem; the agents of the one with most agents are loaded.
         seed: of the training run that begins with this team, which draws the first weights of adapters; an untrained
             team answers the same for any.
@@ -28,4 +28,4 @@ def base_team(params: Params, base: Path, environment: Any, problems: Sequence[A
         PolicyError: as `load_team`.
     """
     agents = max((environment.agents(problem) for problem in problems), key=len)
-    return load_team(params.policy, base, agents, seed)
+    return load_team(params.policy, base, agents, seed, bases=environment.has_critic)

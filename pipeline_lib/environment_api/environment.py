@@ -35,7 +35,7 @@ class Outcome(Generic[S]):
             Monitors of training read two of them: ``caused_by``, of a failure, the agent of `Environment.relied_on`
             whose part broke another's, or an empty string; and ``visible``, the share of the tests passed that agents
             may see, where the primary metric is the share of hidden ones.  ``costs``, amounts by name, counts what was
-            paid for outside this project; training and evaluation add them up.
+            paid for outside this project, and what a critic sampled; training and evaluation add them up.
     """
 
     reward: float | None
@@ -57,6 +57,8 @@ class Environment(ABC, Generic[P, S]):
     relied_on: tuple[str, ...] = ()
     #: Whether every turn is an attempt at the same thing, so that a later one should not be worse.
     retries: bool = False
+    #: Whether the base of each agent, which nobody trains, answers between turns (`criticised`).
+    has_critic: bool = False
 
     @abstractmethod
     def agents(self, problem: P) -> tuple[str, ...]:
@@ -79,6 +81,17 @@ class Environment(ABC, Generic[P, S]):
             The observation; None if that many turns cannot be cut, because none would be left.
         """
         return None
+
+    def criticised(self, state: S, texts: Mapping[int, str]) -> S:
+        """Return the state with what the critic wrote, for agents to see in the next turn.
+
+        It is called with ``has_critic``, after a joint action with which the episode did not end.
+
+        Args:
+            state: the state in which the next turn starts.
+            texts: by number of the agent, what its own base, untrained, answered to its observation of ``state``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has a critic, so it must define criticised()")
 
     def parts(self, state: S, agent: int) -> Sequence[Part]:
         """Return the observation of agent number ``agent`` in parts with their sources, for display."""

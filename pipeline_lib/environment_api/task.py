@@ -259,3 +259,26 @@ def check_steps(params: Any) -> None:
     wanted, made = params.train.problems_per_step, params.problems.sizes.train
     if wanted > made:
         raise ValueError(f"train.problems_per_step ({wanted}) is more than problems.sizes.train ({made})")
+
+
+def check_critic(params: Any, what: str) -> None:
+    """Check that every agent's base can be sampled from beside the team; for `Task.check`.
+
+    Args:
+        params: all settings.
+        what: the setting that asks for a critic, as the error begins.
+
+    Raises:
+        ValueError: an agent's weights are on a server, or the engine has no room for further policies.
+    """
+    if params.rollouts.kind != "transformers":
+        raise ValueError(
+            f"{what}, and the engine {params.rollouts.kind} would need one more engine for the base: set "
+            "rollouts.kind to transformers, or take the critic out"
+        )
+    served = [name for name, agent in params.policy.agents.items() if agent.server is not None]
+    if served:
+        raise ValueError(
+            f"{what}, and the base of policy.agents.{served[0]} is on a server: a critic must give the same answers "
+            "again. Take the critic out, or ask a server as an expert"
+        )

@@ -110,7 +110,7 @@ class Experience:
         cells: combinations that were executed for credit, one table per group with combinations.
         executed: joint actions that the environment executed; equal texts in one state count once.
         lost: the number of these that the infrastructure lost.
-        costs: what executing them cost outside this project, by name (`Outcome.details`); each amount a sum.
+        costs: what executing and criticising them cost, by name (`Outcome.details`); each amount a sum.
     """
 
     decisions: list[Decision] = field(default_factory=list)

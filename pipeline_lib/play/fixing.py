@@ -55,6 +55,7 @@ class FixedActions(Environment[Fixed, Any]):
         self.inner = inner
         self.turns = inner.turns
         self.reward_bounds = inner.reward_bounds
+        self.has_critic = inner.has_critic
 
     def agents(self, problem: Fixed) -> tuple[str, ...]:
         """Return all agents, those that are absent too."""
@@ -72,6 +73,10 @@ class FixedActions(Environment[Fixed, Any]):
     def shortened(self, state: _State, agent: int, cut: int) -> str | None:
         """Return what the agent sees without the oldest turns."""
         return self.inner.shortened(state.inner, agent, cut)
+
+    def criticised(self, state: _State, texts: Mapping[int, str]) -> _State:
+        """Return the state with what the critic wrote, for agents whose action is not fixed."""
+        return replace(state, inner=self.inner.criticised(state.inner, texts))
 
     def parts(self, state: _State, agent: int) -> Sequence[Part]:
         """Return the parts of what the agent sees."""

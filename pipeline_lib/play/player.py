@@ -2,11 +2,12 @@
 
 In every turn each round of the protocol is one call of the engine for all episodes and agents, and all joint actions
 are one call of the environment.  With ``overlap`` a turn has a few parts, and one is executed while the next is
-sampled.  Joint actions pair the g-th actions of the agents ("align" in MAGRPO), so a group of G costs G actions per
-agent and round, for any number of agents.  A plan of credit (`pipeline_lib.credit`) adds combinations of these actions,
-which are executed in the same call and only used for comparison.  Episodes continue from the sampled joint actions and
-never from another combination.  The pairing is fixed before anything is executed, so the visited states are those that
-the team itself visits, not those with the best outcome.
+sampled.  If the environment has a critic, the bases of the agents answer last, in one call of the engine for the whole
+turn (`critic`).  Joint actions pair the g-th actions of the agents ("align" in MAGRPO), so a group of G costs G actions
+per agent and round, for any number of agents.  A plan of credit (`pipeline_lib.credit`) adds combinations of these
+actions, which are executed in the same call and only used for comparison.  Episodes continue from the sampled joint
+actions and never from another combination.  The pairing is fixed before anything is executed, so the visited states
+are those that the team itself visits, not those with the best outcome.
 
 What follows an unfinished joint action depends on ``tree``: in a tree (the paper) a new group of G actions is sampled
 below it; otherwise each of the G episodes continues, and at every turn the episodes of a problem form a group.  A state
@@ -25,9 +26,11 @@ from pipeline_lib.credit.aligned import Aligned
 from pipeline_lib.credit.plan import Plan
 from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.play.combining import Execution, combine
+from pipeline_lib.play.critic import criticise
 from pipeline_lib.play.experience import Experience, add_costs
+from pipeline_lib.play.prompts import Prompts
 from pipeline_lib.play.roots import Root
-from pipeline_lib.play.turn import Node, Prompts, Turn
+from pipeline_lib.play.turn import Node, Turn
 from pipeline_lib.play.watching import Watcher
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.protocols import Decentralised, Protocol
@@ -149,11 +152,15 @@ class Player:
                 experience.cells += execution.cells(found, first + len(outcomes))
                 experience.executed += len(found)
                 experience.lost += sum(outcome.reward is None for outcome in found)
-                for outcome in found:
+                for outcome in found[execution.sampled :]:
                     add_costs(experience.costs, outcome.details.get("costs", {}))
                 outcomes += found[: execution.sampled]
                 if ahead is not None:
                     execution = ahead.result()
+        if self.environment.has_critic and not last:
+            outcomes = self._criticised(nodes, outcomes, experience)
+        for outcome in outcomes:
+            add_costs(experience.costs, outcome.details.get("costs", {}))
         experience.waiting_s += time.perf_counter() - started - (experience.generation_s - before)
         for decision, outcome in zip(experience.decisions[first:], outcomes, strict=True):
             decision.reward = outcome.reward
@@ -166,3 +173,16 @@ class Player:
             for root, joint_action, outcome in zip(roots, executed_actions, outcomes, strict=True):
                 self.watcher.judged(root, number, joint_action, outcome)
         return [outcome.state for outcome in outcomes]
+
+    def _criticised(
+        self, nodes: Sequence[Node], outcomes: Sequence[Outcome[Any]], experience: Experience
+    ) -> list[Outcome[Any]]:
+        """Return the outcomes of a turn's sampled joint actions with the critic's answers."""
+        self.check()
+        began = time.perf_counter()
+        agents = [node.agents for node in nodes for _ in range(node.n)]
+        with_agents = list(zip(agents, outcomes, strict=True))
+        asking = self.environment, self.team, self.engine, self.sampling.max_new_tokens, self._prompts
+        found = criticise(*asking, with_agents)
+        experience.generation_s += time.perf_counter() - began
+        return found

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from pipeline_lib.credit.plan import Plan
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.play.experience import Decision
+from pipeline_lib.play.prompts import Observation, Prompts, fit
 from pipeline_lib.play.roots import Root
 from pipeline_lib.play.watching import Generation, Listening, Watcher
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.protocols import PromptRequest, TurnInput
 from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
-
-#: Number of prompts whose token ids are cached.
-ENCODED = 2**14
 
 
 @dataclass(slots=True)
@@ -41,30 +39,6 @@ class Node:
     parent: int | None = None
     weight: float = 1.0
     path: tuple[int, ...] = ()
-
-
-class Prompts:
-    """A cache of token ids of prompts, by policy and text; groups and later steps use the same prompts."""
-
-    def __init__(self) -> None:
-        self._ids: dict[tuple[str, str], tuple[int, ...]] = {}
-
-    def ids(self, policy: Policy, text: str) -> tuple[int, ...]:
-        """Return the token ids of a prompt."""
-        key = policy.name, text
-        if key not in self._ids:
-            if len(self._ids) >= ENCODED:
-                self._ids.clear()
-            self._ids[key] = policy.encode(text)
-        return self._ids[key]
-
-
-class _Observation(NamedTuple):
-    """An observation, and what was cut from it: turns, and tokens."""
-
-    text: str
-    cut_turns: int = 0
-    cut_tokens: int = 0
 
 
 #: The record of one action: policy, prompt, action, round, agent.
@@ -117,22 +91,13 @@ class Turn:
         self._shared: list[list[int]] = [[] for _ in self.inputs]
         self._unread = [0] * len(self.inputs)
 
-    def _observe(self, environment: Environment[Any, Any], node: Node, agent: int) -> _Observation:
-        """Return an observation that leaves room for an action of full length, cut from the oldest turn on if need be.
-
-        If not even the shortest one does, it is returned all the same: the action is then shorter.
-        """
-        text = environment.observe(node.state, agent)
+    def _observe(self, environment: Environment[Any, Any], node: Node, agent: int) -> Observation:
+        """Return what an agent is shown; only later turns can be too long for its policy's context."""
+        if not self._number:
+            return Observation(environment.observe(node.state, agent))
         policy = self._team.policy_of(node.agents[agent])
-        if not self._number or policy.context is None or environment.shortened(node.state, agent, 1) is None:
-            return _Observation(text)
-        room = policy.context - self._sampling.of(policy.name).max_new_tokens
-        whole = size = len(self._prompts.ids(policy, text))
-        cut = 0
-        while size > room and (shorter := environment.shortened(node.state, agent, cut + 1)) is not None:
-            cut, text = cut + 1, shorter
-            size = len(self._prompts.ids(policy, text))
-        return _Observation(text, cut, whole - size)
+        longest = self._sampling.of(policy.name).max_new_tokens
+        return fit(environment, node.state, agent, policy, longest, self._prompts)
 
     def sample(self, wanted: Sequence[PromptRequest]) -> list[str]:
         """Sample one text per prompt; see `pipeline_lib.protocols.protocol.Sample`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,6 +36,7 @@ def load_team(
     base: Path,
     agents: Sequence[str],
     seed: int = 0,
+    bases: bool = False,
 ) -> Team:
     """Return the team before training: pretrained models on the first GPU if there is one, embedded ones on the CPU.
 
@@ -43,6 +45,8 @@ def load_team(
         base: folder that `build_base` wrote.
         agents: names of the agents, for example ``("helper", "main")``.
         seed: seed of the first weights of adapters, which have no effect before training (arXiv 2106.09685).
+        bases: also load what each policy began as (`Team.bases`), for a critic: one frozen copy per model path, with
+            the compute dtype; frozen weights that are in memory already are used.
 
     Returns:
         One policy per agent, or one named ``team`` with ``parameters: shared``.  Without adapter every weight is
@@ -63,6 +67,7 @@ def load_team(
     load = functools.cache(functools.partial(_load, settings, device=device, facts=facts))
     whole: set[str] = set()
     policies: dict[str, Policy] = {}
+    begun: dict[str, Policy] = {}
     for name in names:
         if name in served:
             policies[name] = remote_policy(name, served[name].model, served[name])
@@ -89,9 +94,13 @@ def load_team(
             stop_strings=settings.stop_strings if settings.kind == "pretrained" else (),
             learning_rate=own.learning_rate,
         )
+        if bases:
+            same = next((begun[other] for other in begun if paths[other] == path), None)
+            frozen = load(path, False)[0].requires_grad_(False)
+            begun[name] = same or replace(policies[name], name=f"base of {name}", model=frozen, learning_rate=None)
         if not policies[name].end_ids and not policies[name].stop_strings:
             raise PolicyError(f"{path}: the model has no end token, so no action would end; set policy.stop_strings")
-    return Team(policies, {} if settings.parameters == "shared" else {name: name for name in names})
+    return Team(policies, {} if settings.parameters == "shared" else {name: name for name in names}, begun)
 
 
 def _model_paths(settings: PolicySettings, base: Path, names: Sequence[str]) -> list[str]:

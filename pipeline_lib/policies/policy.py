@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -81,10 +81,13 @@ class Team:
     Attributes:
         policies: policies by name.  One entry named ``team`` when parameters are shared by all agents.
         uses: policy name by agent name; agents not named use ``team``.
+        bases: by name of the policy, the untrained policy that it began as, for environments with a critic; policies
+            with the same base have the same one here.  Nothing trains or saves them.
     """
 
     policies: dict[str, Policy]
     uses: Mapping[str, str]
+    bases: Mapping[str, Policy] = field(default_factory=dict)
 
     def policy_of(self, agent: str) -> Policy:
         """Return the policy that plays ``agent``.
@@ -93,3 +96,18 @@ class Team:
             KeyError: neither the agent nor a shared policy ``team`` is known.
         """
         return self.policies[self.uses.get(agent, "team")]
+
+    def base_of(self, agent: str) -> Policy:
+        """Return the untrained policy that plays the critic of ``agent``.
+
+        Raises:
+            PolicyError: the team was loaded without it, or the agent's weights are on a server.
+        """
+        name = self.uses.get(agent, "team")
+        if name not in self.bases:
+            raise PolicyError(f"agent {agent!r} has no base here that could be its critic")
+        return self.bases[name]
+
+    def sampled(self) -> dict[str, Policy]:
+        """Return everything that an engine samples from, by name: the policies, and the bases if there are any."""
+        return self.policies | {base.name: base for base in self.bases.values()}

@@ -143,7 +143,7 @@ def train(
         log = MetricsLog(scratch, start) if processes.first else None
         watch = Watch(end, settings.stop_when, processes.gather(log.rows() if log is not None else [])[0])
         if not ended(start) and not watch.ended:
-            engine.load(team.policies)
+            engine.load(team.sampled())
         player = Player(
             environment=environment,
             team=team,

@@ -114,7 +114,7 @@ class Evaluator:
         if self._engine is None:
             self._engine = make_engine(self._params.rollouts, self._params.policy)
         if not self._held:
-            self._engine.load(policies)
+            self._engine.load(self._team.sampled())
         for name, policy in policies.items():
             if self._held.get(name, policy.version) != policy.version:
                 self._engine.update(policy)

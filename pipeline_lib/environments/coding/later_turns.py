@@ -5,7 +5,9 @@ executes the joint program on the visible tests, and its observations of the nex
 repair follows the helper's convention: the helper keeps its own, and the main agent, who can often tell it from the
 error of the failed test, adapts.  If agents are told nothing but their own code, each repairs it by its own convention.
 
-An expert on a server is never asked: thousands of drafts would be too many questions.  Some repairs contain a planted
+An expert on a server is never asked: thousands of drafts would be too many questions.  A critic would be the base,
+which is only being made: in its place a note has a further draft of the repair, in half of the demonstrations, because
+the base as a critic reads no such note.  Some repairs contain a planted
 mistake too.  Of a program that passes all visible tests, every agent repeats its part.
 """
 
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
 
 #: Share of drafts with a planted mistake.  The untrained base is wrong more often than its demonstrations are.
 WRONG_DRAFTS = 0.5
+
+#: Share of demonstrations with the note of a critic, if there is one.
+CRITICISED = 0.5
 
 #: Share of drafts by a single agent.  A draft of a pair gives two demonstrations, so this is a fifth of them.
 SINGLE = 1 / 3
@@ -87,7 +92,8 @@ def demonstrate_later(
     while sum(len(AGENTS[team]) * len(own) for team, own in drafts.items()) < count:
         team = "single" if rng.random() < SINGLE else "pair"
         drafts[team].append(_draft(*rng.choice(recipes), team, rng))
-    sources = tuple(source for source in settings.feedback if source != "expert")
+    sources = tuple(source for source in settings.feedback if source not in ("expert", "critic"))
+    criticised = CRITICISED if "critic" in settings.feedback else 0.0
     found: list[CodingDemonstration] = []
     for team, own in drafts.items():
         form = settings.model_copy(
@@ -97,7 +103,7 @@ def demonstrate_later(
             starts = [environment.start(draft.problem) for draft in own]
             outcomes = environment.step(starts, [draft.actions for draft in own])
             for draft, outcome in zip(own, outcomes, strict=True):
-                found += _repairs(environment, draft, outcome, bool(sources), mistakes, rng)
+                found += _repairs(environment, draft, outcome, bool(sources), criticised, mistakes, rng)
     rng.shuffle(found)
     return found[:count]
 
@@ -121,6 +127,7 @@ def _repairs(
     draft: _Draft,
     outcome: Outcome[CodingState],
     told: bool,
+    criticised: float,
     mistakes: float,
     rng: random.Random,
 ) -> list[CodingDemonstration]:
@@ -128,13 +135,18 @@ def _repairs(
     if outcome.details.get("status") == "infra_error":
         raise ValueError(f"the sandbox failed while drafts were run: {outcome.details['error']}")
     found = []
+    repeated = told and bool(outcome.metrics.get("all_passed"))
     for number, role in enumerate(environment.agents(draft.problem)):
         convention, mistake = draft.conventions[0 if told else number], ""
-        if told and outcome.metrics.get("all_passed"):
+        if repeated:
             action = draft.actions[number]
         else:
             action, mistake = _written(draft.recipe, role, convention, mistakes, rng)
-        seen = environment.observe(outcome.state, number)
+        state = outcome.state
+        if criticised and rng.random() < criticised:
+            text = action if repeated else _written(draft.recipe, role, convention, WRONG_DRAFTS, rng)[0]
+            state = environment.criticised(state, {number: text})
+        seen = environment.observe(state, number)
         found.append(CodingDemonstration(seen, action, role, convention, mistake))
     return found
 

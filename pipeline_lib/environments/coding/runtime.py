@@ -8,7 +8,7 @@ pass some test and whose main function calls the helper once more, with another 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.environment_api.exhibit import Check, Exhibit, Part
 from pipeline_lib.environments.coding.attempt import Attempt, failure_of
 from pipeline_lib.environments.coding.conventions import convention
+from pipeline_lib.environments.coding.feedback.critic import note_of
 from pipeline_lib.environments.coding.feedback.note import Note, one_line
 from pipeline_lib.environments.coding.feedback.observation import observation
 from pipeline_lib.environments.coding.feedback.sources import Feedback
@@ -73,6 +74,7 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         self.turns = settings.turns
         self._agents = AGENTS[settings.team]
         self.relied_on = self._agents[:-1]
+        self.has_critic = "critic" in settings.feedback and settings.turns > 1
         self._feedback = Feedback(settings)
         self._all_turns = settings.history == "all"
         self._reward = make_reward(settings.reward, settings.team)
@@ -130,6 +132,12 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
     def ending(self, state: CodingState) -> CodingState:
         """Return the state with its next turn as the last one, after which there is no feedback."""
         return replace(state, ending=True)
+
+    def criticised(self, state: CodingState, texts: Mapping[int, str]) -> CodingState:
+        """Return the state in which each of these agents is told, last, what its base would write."""
+        *before, last = state.turns
+        notes = tuple((*own, note_of(texts[i])) if i in texts else own for i, own in enumerate(last.notes))
+        return replace(state, turns=(*before, replace(last, notes=notes)))
 
     def step(self, states: Sequence[CodingState], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[CodingState]]:
         """Join, run and reward; see the class for metrics.

@@ -94,12 +94,13 @@ class CodingEnvironment(EnvironmentSection):
         "pair", description="pair: helper and main agent; single: one agent sees everything and writes both functions"
     )
     turns: int = Field(1, ge=1, le=8, description="turns per problem; agents see feedback in later turns")
-    feedback: tuple[Literal["tests", "static_analysis", "types", "expert"], ...] = Field(
+    feedback: tuple[Literal["tests", "static_analysis", "types", "expert", "critic"], ...] = Field(
         ("tests",),
         description=(
             "what agents see in later turns besides their own previous code, in this order: tests: results of the "
             "visible tests; static_analysis: what pyflakes finds in their part; types: what mypy finds there; expert: "
-            "edits that the model of environment.expert suggests; an empty list: nothing else"
+            "edits that the model of environment.expert suggests; critic: what the agent's own base, which nobody "
+            "trains, would write in its place; an empty list: nothing else. expert and critic come last, in this order"
         ),
     )
     expert: Expert | None = Field(None, description="the expert of feedback; null for none")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.pair_task import PairTask
-from pipeline_lib.environment_api.task import check_steps
+from pipeline_lib.environment_api.task import check_critic, check_steps
 from pipeline_lib.environments.coding.settings import ANALYSERS, CodingEnvironment, DatasetProblems, GeneratedProblems
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class CodingTask(PairTask):
         return AGENTS[params.environment.team]
 
     def check(self, params: Any) -> None:
-        """Refuse what cannot work: too few generated problems, a contract where none is known, no tool to run."""
+        """Refuse what cannot work: too few generated problems, a contract where none is known, no tool, no critic."""
         packages = getattr(params.sandbox, "packages", None)  # other kinds of sandbox have their own machine's
         for source in params.environment.feedback:
             tool = ANALYSERS.get(source)
@@ -114,6 +114,8 @@ class CodingTask(PairTask):
                     f"environment.feedback has {source}, which runs {tool} in the sandbox: set sandbox.packages to "
                     f"[{', '.join((*packages, tool))}], or take {source} out"
                 )
+        if "critic" in params.environment.feedback:
+            check_critic(params, "environment.feedback has critic")
         if params.problems.kind == "generated":
             check_steps(params)
             return

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environments.coding.feedback.note import Note
+from pipeline_lib.environments.coding.feedback.note import Note, printable
 from pipeline_lib.http_client import HttpClient, ServerError, read_key
 from pipeline_lib.storage import canonical_json, digest
 
@@ -156,10 +156,10 @@ def _read(answer: Any, code: str) -> _Edits:
 
 
 def _notes(edits: _Edits) -> tuple[Note, ...]:
-    """Return edits as notes; code keeps its lines and loses everything that is not printable."""
+    """Return edits as notes."""
     notes = []
     for old, new in edits:
-        before, after = _printable(old), _printable(new)
+        before, after = printable(old), printable(new)
         if before and after:
             notes.append(f"an expert suggests, instead of:\n{before}\n  to write:\n{after}")
         elif after:
@@ -167,11 +167,6 @@ def _notes(edits: _Edits) -> tuple[Note, ...]:
         elif before:
             notes.append(f"an expert suggests to remove:\n{before}")
     return tuple(Note(_SOURCE, note) for note in notes or ["an expert suggests no edit"])
-
-
-def _printable(code: str) -> str:
-    lines = ("".join(letter for letter in line.expandtabs(4) if letter.isprintable()) for line in code.splitlines())
-    return "\n".join(lines).strip("\n").rstrip()
 
 
 class _Answers:

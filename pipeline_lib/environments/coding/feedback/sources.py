@@ -1,4 +1,7 @@
-"""The sources of feedback that the settings name, as one: the jobs that they need, and the notes that they give."""
+"""The sources of feedback that the settings name, as one: the jobs that they need, and the notes that they give.
+
+What a critic writes is not known here: environments do not sample (`CodingEnvironment.criticised`).
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ class Feedback:
         return next((failure for failure in failures if failure), "")
 
     def notes(self, agent: int, program: Program, verdicts: Mapping[str, Verdict]) -> tuple[Note, ...]:
-        """Return the notes for agent number ``agent``, without those of the expert; no line is said twice."""
+        """Return the notes for agent number ``agent``, without those of expert and critic; no line is said twice."""
         found: list[Note] = []
         for source in self._sources:
             if source == "tests":
