@@ -91,6 +91,25 @@ def test_without_feedback_nobody_can_adapt(shown: Any) -> None:
     assert len(alike) > len(mains) / 3, "right drafts stay as they are"
 
 
+def test_of_a_critic_half_of_the_demonstrations_have_a_note_with_a_draft(shown: Any) -> None:
+    drawn = shown(400, feedback=("tests", "critic"))
+    noted = [one for one in drawn if "the untrained model would write:" in told(one)]
+    assert len(noted) / 400 == pytest.approx(0.5, abs=0.1)
+    drafts = [told(one).partition("would write:\n")[2].partition("\nWrite it again")[0] for one in noted]
+    same = [draft == one.action.strip() for draft, one in zip(drafts, noted, strict=True)]
+    assert sum(same) / len(same) == pytest.approx(0.55, abs=0.15), "as often wrong as a weak critic"
+    assert all("def " in draft for draft in drafts)
+    passing = [right for right, one in zip(same, noted, strict=True) if "tests passed: 2 of 2" in told(one)]
+    assert passing and all(passing)
+
+
+def test_without_a_critic_later_turns_are_demonstrated_as_they_were() -> None:
+    problems, executor = draw_problems("train", 40, seed=7), functools.partial(Executor, slots=1, limits=Limits())
+    drawn = demonstrate_later(problems, 60, 0.2, 0, Settings(turns=2), executor)
+    found = digest([[one.observation, one.action] for one in drawn])
+    assert found == "71a88a76e78a12b0ea1412aef8d536a6665ccbc3e165f6342550ef0cc372a9ec"
+
+
 def test_shares_of_roles_and_mistakes_and_the_same_list_again(shown: Any) -> None:
     drawn = shown(400, 0.5)
     counts = Counter(one.role for one in drawn)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipeline_lib.policies.policy import Team
+from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.policies.store import save_team, team_digest
 from pipeline_lib.training.parallel import Processes, join_processes
 from pipeline_lib.training.stopping import TrainingStopped
-from tests.training.conftest import Agree, make_settings, make_team, run_training
+from tests.training.conftest import Agree, ToyState, make_model, make_settings, make_team, run_training
 
 #: name: (team, settings)
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -19,6 +21,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "replicated-epochs": ({"shared": True}, {"loss": {"epochs": 2, "clip": 0.2}}),
     "replicated-cross": ({}, {"credit": {"kind": "cross"}}),
     "replicated-lora-kl": ({"lora": True}, {"loss": {"kl": 0.1}}),
+    "replicated-critic": ({"critic": True}, {}),
     "sharded": ({}, {"weights": "sharded"}),
     "sharded-lora": ({"lora": True}, {"weights": "sharded"}),
     "sharded-epochs-kl": ({"lora": True}, {"weights": "sharded", "loss": {"epochs": 2, "clip": 0.2, "kl": 0.1}}),
@@ -28,6 +31,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 #: Cases that are also begun by so many processes and ended by so many others.
 HANDED_OVER = ("replicated-epochs", "replicated-lora-kl", "sharded")
 STOPPED_AFTER = 3
+
+
+class Criticised(Agree):
+    """The agents also see what their base would say."""
+
+    has_critic = True
+
+    def criticised(self, state: ToyState, texts: Mapping[int, str]) -> ToyState:
+        return replace(state, seen=tuple(text for _, text in sorted(texts.items())))
+
+    def observe(self, state: ToyState, agent: int) -> str:
+        return f"{super().observe(state, agent)} {state.seen[agent] if len(state.seen) > agent else ''}".strip()
 
 
 def run_case(name: str, folder: Path, processes: Processes) -> dict[str, Any]:
@@ -71,9 +86,15 @@ def _train(name: str, scratch: Path, processes: Processes, **more: Any) -> Team:
         "micro_batch_tokens": 64,
         **changes,
     }
-    team = make_team(**team_options)
+    critic = team_options.get("critic", False)
+    team = make_team(**{name: value for name, value in team_options.items() if name != "critic"})
+    if critic:
+        team.bases = {
+            name: Policy(f"base of {name}", make_model(1), one.tokenizer) for name, one in team.policies.items()
+        }
+    environment = Criticised(turns=2) if critic else Agree(turns=2)
     settings = make_settings(**options)
-    run_training(scratch.parent, team, Agree(turns=2), settings=settings, scratch=scratch, processes=processes, **more)
+    run_training(scratch.parent, team, environment, settings=settings, scratch=scratch, processes=processes, **more)
     return team
 
 
