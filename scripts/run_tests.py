@@ -4,6 +4,8 @@ The tests start servers, containers and jails and kill them, several at the same
 and passes alone shows that the machine was too busy, or that two tests disturb each other.  It does not fail the run,
 but it is reported at the end as UNSTEADY and should be fixed.  A fault in the product fails both times.
 
+What the system lacks is not tested; it is named last, with the package that brings it.
+
 Usage: ``python -m scripts.run_tests [arguments for pytest]``.
 """
 
@@ -17,8 +19,11 @@ from pathlib import Path
 MOST_AGAIN = 3
 """More failures than this are no accident of a busy machine: nothing runs again, the run has failed."""
 
+_PYTEST = (sys.executable, "-m", "pytest")
 _BESIDE = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
-_LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
+_CACHE = Path(".pytest_cache/v")
+_LAST_FAILED = _CACHE / "cache/lastfailed"
+_UNTESTED = _CACHE / "symposium/untested"  # tests/needs.py writes it: how many tests were skipped, by reason
 _SOME_FAILED = 1  # pytest's exit status; the others are for interruptions, wrong usage and internal errors
 
 
@@ -29,15 +34,22 @@ def failed_tests(cache: Path = _LAST_FAILED) -> list[str]:
 
 def run(arguments: list[str]) -> int:
     """Run the tests that ``arguments`` of pytest select. Return the exit status: 0 if each passed, at last alone."""
-    pytest = [sys.executable, "-m", "pytest"]
-    _LAST_FAILED.unlink(missing_ok=True)
-    status = subprocess.run([*pytest, *_BESIDE, *arguments], check=False).returncode
+    for noted in (_LAST_FAILED, _UNTESTED):
+        noted.unlink(missing_ok=True)
+    status = subprocess.run([*_PYTEST, *_BESIDE, *arguments], check=False).returncode
+    skipped = json.loads(_UNTESTED.read_text()) if _UNTESTED.exists() else {}
     failed = failed_tests()
-    if status != _SOME_FAILED or not 0 < len(failed) <= MOST_AGAIN:
-        return status
+    if status == _SOME_FAILED and 0 < len(failed) <= MOST_AGAIN:
+        status = _run_again(failed)
+    if skipped:
+        _say("Not tested here:", [f"{count:4} {reason}" for reason, count in sorted(skipped.items())])
+    return status
+
+
+def _run_again(failed: list[str]) -> int:
     _say("These failed beside other tests and run once more, alone:", failed)
     # Whatever markers selected them, they run now.
-    status = subprocess.run([*pytest, "-n", "0", "-m", "", *failed], check=False).returncode
+    status = subprocess.run([*_PYTEST, "-n", "0", "-m", "", *failed], check=False).returncode
     if status == 0:
         _say("UNSTEADY: failed beside other tests, passed alone (what they printed stands above):", failed)
     return status

@@ -31,6 +31,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from tasks.services.process_environment import prepare  # noqa: E402  (the variables come first)
+from tests.needs import pytest_runtest_setup, pytest_terminal_summary  # noqa: E402, F401  (hooks)
 
 prepare()
 

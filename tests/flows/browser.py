@@ -17,6 +17,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
+from tests.needs import require
+
 FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -110,17 +112,12 @@ class Browser:
 @contextlib.contextmanager
 def browser(folder: Path) -> Iterator[Browser]:
     """Open a window with a profile of its own; pictures go to ``SYMPOSIUM_PICTURES`` or ``folder``."""
-    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not binary or not driver:
-        message = "chromium and chromedriver are needed: apt-get install chromium chromium-driver"
-        if os.environ.get("SYMPOSIUM_REQUIRE_SERVICES"):
-            pytest.fail(message)
-        pytest.skip(message)
+    require("browser")
     options = webdriver.ChromeOptions()
-    options.binary_location = binary
+    options.binary_location = str(shutil.which("chromium"))
     for flag in (*FLAGS, f"--user-data-dir={folder / 'profile'}"):
         options.add_argument(flag)
-    window = webdriver.Chrome(options=options, service=Service(driver))
+    window = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     window.set_page_load_timeout(120)
     try:
         yield Browser(window, Path(os.environ.get("SYMPOSIUM_PICTURES", folder / "pictures")))

@@ -10,19 +10,18 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 
+from tests.needs import require
 from tests.report.html import Document
 
 
 @contextlib.contextmanager
 def chromium() -> Iterator[webdriver.Chrome]:
-    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if binary is None or driver is None:
-        pytest.skip("needs chromium and chromedriver (Debian packages chromium and chromium-driver)")
+    require("browser")
     options = webdriver.ChromeOptions()
-    options.binary_location = binary
+    options.binary_location = str(shutil.which("chromium"))
     for argument in ("--headless=new", "--no-sandbox", "--window-size=1400,1000", "--allow-file-access-from-files"):
         options.add_argument(argument)
-    browser = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    browser = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
     try:
         yield browser
     finally:

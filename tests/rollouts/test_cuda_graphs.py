@@ -6,9 +6,8 @@ import torch
 from pipeline_lib.rollouts import Request, Sampling
 from pipeline_lib.rollouts.cuda_graphs import round_up
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
+from tests.needs import needs
 from tests.rollouts.tiny import policy, reference_logprobs
-
-NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
 
 
 def test_few_sizes_are_enough_and_never_too_small() -> None:
@@ -18,7 +17,7 @@ def test_few_sizes_are_enough_and_never_too_small() -> None:
     assert round_up(1, 4096, least=64) == 64 and round_up(65, 4096, least=64) == 96
 
 
-@NO_GPU
+@needs("GPU")
 @pytest.mark.parametrize("graphs", [True, False])
 def test_gpu_draws_what_the_distribution_says(graphs: bool) -> None:
     team = policy("qwen3")
@@ -41,7 +40,7 @@ def test_gpu_draws_what_the_distribution_says(graphs: bool) -> None:
         engine.update(team)
 
 
-@NO_GPU
+@needs("GPU")
 def test_graphs_change_nothing() -> None:
     team = policy("qwen3")
     team.model.to("cuda")

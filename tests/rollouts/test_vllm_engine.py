@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,21 +16,16 @@ from pipeline_lib.policies.policy import Policy
 from pipeline_lib.rollouts import Action, Engine, EngineError, Request, Sampling, make_engine
 from pipeline_lib.rollouts.vllm_hosts import WorkerHost
 from pipeline_lib.settings.rollouts import VllmRollouts
+from tests.needs import VLLM_PYTHON, needs
 from tests.rollouts.tiny import END, policy, reference_logprobs
 
-ROOT = Path(__file__).parents[2]
-PYTHON = ROOT / ".venv-vllm/bin/python"
 PROMPTS = [tuple(range(40, 40 + n)) for n in (3, 17, 9, 1)]
 
-NEEDS_VLLM = pytest.mark.skipif(
-    not PYTHON.exists() and not os.environ.get("SYMPOSIUM_REQUIRE_SERVICES"),
-    reason="vLLM has no environment here; benchmarks/make_vllm_environment.sh makes one",
-)
 pytestmark = [
     pytest.mark.service,
     pytest.mark.slow,
     pytest.mark.timeout(1500),
-    NEEDS_VLLM,
+    needs("vLLM"),
 ]
 
 
@@ -42,7 +36,7 @@ def vllm_policy(seed: int = 0, name: str = "team", **more: Any) -> Policy:
 
 
 def section(**more: Any) -> VllmRollouts:
-    return VllmRollouts(python=str(PYTHON), eager=True, rows=64, **more)
+    return VllmRollouts(python=str(VLLM_PYTHON), eager=True, rows=64, **more)
 
 
 def requests(n: int = 3, name: str = "team") -> list[Request]:

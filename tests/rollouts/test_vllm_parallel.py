@@ -16,10 +16,8 @@ import pytest
 import torch
 
 from pipeline_lib.rollouts import Action, Sampling, make_engine
+from tests.needs import ROOT, VLLM_PYTHON, needs
 from tests.rollouts.test_vllm_engine import (
-    NEEDS_VLLM,
-    PYTHON,
-    ROOT,
     adapted,
     assert_exact,
     requests,
@@ -34,7 +32,7 @@ pytestmark = [
     pytest.mark.service,
     pytest.mark.slow,
     pytest.mark.timeout(1500),
-    NEEDS_VLLM,
+    needs("vLLM"),
 ]
 
 
@@ -147,7 +145,7 @@ def test_engine_inside_the_process(tmp_path: Path) -> None:
     team.tokenizer.save_pretrained(tmp_path)
     variables = {**os.environ, "PYTHONPATH": str(ROOT), "VLLM_CPU_KVCACHE_SPACE": "1"}
     done = subprocess.run(
-        [PYTHON, "-c", INSIDE, tmp_path], env=variables, capture_output=True, text=True, timeout=1200, check=False
+        [VLLM_PYTHON, "-c", INSIDE, tmp_path], env=variables, capture_output=True, text=True, timeout=1200, check=False
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND")]
     assert lines, done.stderr[-3000:]

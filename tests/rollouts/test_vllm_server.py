@@ -21,14 +21,15 @@ from pipeline_lib.policies.remote import remote_team
 from pipeline_lib.rollouts import EngineError, Request, Sampling, make_engine
 from pipeline_lib.rollouts.openai_engine import OpenAIEngine, OpenAIServer
 from pipeline_lib.settings.rollouts import VllmRollouts
-from tests.rollouts.test_vllm_engine import NEEDS_VLLM, PYTHON, adapted, assert_exact, requests, shake, vllm_policy
+from tests.needs import VLLM_PYTHON, needs
+from tests.rollouts.test_vllm_engine import adapted, assert_exact, requests, shake, vllm_policy
 from tests.rollouts.test_vllm_parallel import left_by
 
 pytestmark = [
     pytest.mark.service,
     pytest.mark.slow,
     pytest.mark.timeout(1500),
-    NEEDS_VLLM,
+    needs("vLLM"),
 ]
 
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
@@ -51,7 +52,7 @@ def url(base: Policy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     # what `vllm serve` runs; the command itself does not find its own version in the wheel for CPUs
-    command = [PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", folder / "model"]
+    command = [VLLM_PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", folder / "model"]
     command += ["--served-model-name", "tiny", "--host", "127.0.0.1"]
     command += ["--port", str(port), "--dtype", "float32", "--enforce-eager", "--max-num-seqs", "32"]
     command += ["--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"]

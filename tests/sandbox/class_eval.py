@@ -9,20 +9,16 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-from pathlib import Path
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Verdict
-
-PATH = Path(__file__).parents[2] / "../shared/data/ClassEval-first66.json.gz"
+from tests.needs import CLASS_EVAL
 
 SLOW = Limits(cpu_s=30.0, call_cpu_s=20.0, wall_s=120.0)  # one solution searches for nine seconds
 
 
 def class_eval() -> dict[str, Job]:
-    """Return the jobs of the canonical solutions by name of their class; empty where the dataset is not at hand."""
-    if not PATH.exists():
-        return {}
-    with gzip.open(PATH, "rt") as file:
+    """Return the jobs of the canonical solutions by name of their class."""
+    with gzip.open(CLASS_EVAL, "rt") as file:
         tasks = json.load(file)
     return {
         task["class_name"]: Job(task["task_id"], task["solution_code"], task["test"], task["class_name"])

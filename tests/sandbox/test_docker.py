@@ -18,8 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+import docker
 import psutil
 import pytest
 import yaml
@@ -30,6 +31,7 @@ from pipeline_lib.sandbox.image import build_image, write_tar
 from pipeline_lib.sandbox.jails import start_worker
 from pipeline_lib.sandbox.packages import Packages, find_packages
 from pipeline_lib.sandbox.worker import JailError
+from tests.needs import missing, require
 from tests.sandbox.busy import HOLDER, stopped_holder
 from tests.sandbox.chaos import wrong_verdicts
 from tests.sandbox.corpus import OwnTests, Program, corpus, own_tests
@@ -38,18 +40,11 @@ from tests.sandbox.human_eval import human_eval
 from tests.sandbox.sample import some_of_corpus, some_own_tests
 
 pytestmark = pytest.mark.service
-docker = pytest.importorskip("docker")
 
 SHORT = Limits(cpu_s=1.0, call_cpu_s=0.5, wall_s=3.0)
 ROOT = Path(__file__).parents[2]
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(2) == 3\n"
 GOOD = Job("good", "def f(x):\n    return x + 1\n", TESTS, "f")
-
-
-def unavailable(reason: str) -> NoReturn:
-    if os.environ.get("SYMPOSIUM_REQUIRE_SERVICES"):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 class Daemon:
@@ -62,7 +57,7 @@ class Daemon:
         command = [str(ROOT / "scripts/start-dockerd"), str(self.folder)]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode:
-            unavailable(done.stderr)
+            missing("dockerd", done.stderr)
         return done.stdout.strip()
 
     def stop(self) -> None:
@@ -76,8 +71,7 @@ class Daemon:
 
 @pytest.fixture(scope="module")
 def dockerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    if shutil.which("dockerd") is None or os.geteuid() != 0:
-        unavailable("needs dockerd (apt-get install docker.io) and root")
+    require("dockerd")
     folder = Path("/tmp") / f"symposium-docker-{os.getpid()}"  # a socket's path must be short
     own = Daemon(folder)
     before = os.environ.get("DOCKER_HOST")
@@ -341,8 +335,7 @@ def wrong_with_gvisor(programs: list[Program], runtime: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def gvisor(dockerd: Daemon) -> str:
-    if shutil.which("runsc") is None:
-        unavailable("needs gVisor (apt-get install runsc)")
+    require("gVisor")
     return "runsc"
 
 

@@ -197,7 +197,6 @@ def test_inline_mode_says_so(executor: Executor) -> None:
 
 
 def test_numpy_for_programs_that_import_it(executor: Executor) -> None:
-    pytest.importorskip("numpy")
     code = "import numpy as np\ndef f(x):\n    return np.arange(3) * x, np.float64(x), np.random.rand()\n"
     tests = """
 import numpy as np

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status
 from pipeline_lib.sandbox.tests_source import BadTests, plan_job
+from tests.needs import JAILS, needs
 from tests.sandbox.class_eval import class_eval, misses
 from tests.sandbox.class_mutants import differences
 
@@ -61,18 +62,16 @@ def test_no_program_passes_what_it_does_not_do(executor, name, code, most):
     assert judge(executor, SOLUTION, TESTS).status is Status.PASSED
 
 
+@needs("ClassEval")
 def test_canonical_solutions_of_class_eval(executor):
     wanted = ["BankAccount", "CamelCaseMap", "BookManagementDB", "CSVProcessor", "GomokuGame", "MovieBookingSystem"]
     jobs = class_eval()
-    if not jobs:
-        pytest.skip("the dataset is not there")
     verdicts = dict(zip(wanted, executor.run([jobs[name] for name in wanted]), strict=True))
     assert not misses(verdicts)
 
 
+@needs("ClassEval")
 def test_no_mutant_passes_what_it_fails_in_plain_python():
-    if not class_eval():
-        pytest.skip("the dataset is not there")
     here_alone, _, failed = differences(8, seed=3)
     assert not here_alone
     assert failed > 10
@@ -146,7 +145,7 @@ class Files:
 """
 
 
-@pytest.mark.parametrize("jail", ["bwrap", "unshare", "bare"])
+@pytest.mark.parametrize("jail", JAILS)
 def test_tests_and_program_see_one_folder_and_nothing_else(jail, tmp_path):
     outside = tmp_path / "keep.txt"
     outside.write_text("keep")

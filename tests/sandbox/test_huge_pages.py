@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import platform
 import subprocess
 import sys
 
-import pytest
-
 from pipeline_lib.sandbox.runtime import FLAGS, INSIDE
+from tests.needs import needs
 
 _SCRIPT = f"""
 import ctypes, sys
@@ -34,7 +32,7 @@ print(os.waitstatus_to_exitcode(os.wait()[1]))
 """
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="stays where it is on other machines")
+@needs("x86-64")
 def test_the_interpreter_runs_on_in_memory_of_its_own_that_nobody_can_write() -> None:
     command = [sys.executable, *FLAGS, "-c", _SCRIPT]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

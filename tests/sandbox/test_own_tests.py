@@ -9,6 +9,7 @@ import pytest
 from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.calls import printable
 from pipeline_lib.storage import canonical_json
+from tests.needs import JAILS
 from tests.sandbox.corpus import OwnTests, own_tests
 from tests.sandbox.sample import some_own_tests
 
@@ -27,16 +28,14 @@ def wrong(programs: list[OwnTests], jail: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("jail", ["bwrap", "unshare", "bare"])
+@pytest.mark.parametrize("jail", JAILS)
 def test_some_programs_with_tests_of_their_own(jail: str) -> None:
-    pytest.importorskip("numpy")
     assert not wrong(some_own_tests(jail, 40), jail)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("jail", ["bwrap", "unshare", "bare"])
+@pytest.mark.parametrize("jail", JAILS)
 def test_programs_with_tests_of_their_own(jail: str) -> None:
-    pytest.importorskip("numpy")
     programs = own_tests()
     assert len({program.name for program in programs}) == len(programs) > 100
     assert not wrong(programs, jail)
@@ -115,7 +114,7 @@ def f(x):
 )
 def test_what_is_shown_was_there_before_the_hidden_tests(code: str, hidden: int) -> None:
     tests = f"def check(candidate):\n    assert candidate({hidden}) == {hidden}\n"
-    with Executor(slots=1, cache=0, jail="bwrap") as executor:
+    with Executor(slots=1, cache=0) as executor:
         (verdict,) = executor.run([Job("job", code, tests, "f", visible_tests=tests.replace(str(hidden), "0"))])
     assert verdict.status is Status.PASSED
     assert str(hidden) not in verdict.visible[0].message

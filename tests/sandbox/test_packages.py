@@ -12,6 +12,7 @@ from pipeline_lib.sandbox import Executor, Job, Status, Verdict
 from pipeline_lib.sandbox.inside import packaged
 from pipeline_lib.sandbox.inside.plain import BROKEN, BadValue
 from pipeline_lib.sandbox.packages import Packages, find_packages
+from tests.needs import JAILS
 
 TEMPLATE = "from jinja2 import Template\ndef f(x):\n    return Template('{{ x + 1 }}').render(x=x)\n"
 IMAGE = """
@@ -87,7 +88,7 @@ def judged(executor: Executor, code: str, tests: str, entry_point: str = "f") ->
     return verdict
 
 
-@pytest.mark.parametrize("jail", ["bwrap", "unshare", "bare"])
+@pytest.mark.parametrize("jail", JAILS)
 def test_a_package_comes_with_what_it_requires_and_nothing_else(jail: str) -> None:
     with Executor(slots=1, jail=jail, packages=["jinja2"]) as executor:
         assert judged(executor, TEMPLATE, "assert f(1) == '2'\n").status is Status.PASSED

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from pipeline_lib.sandbox import Executor, Job
 from pipeline_lib.sandbox.randomness import seed_of_program, seed_of_tests
 
@@ -25,7 +23,6 @@ def drawn(executor: Executor, job: Job) -> str:
 
 
 def test_what_tests_draw_follows_from_the_job_alone() -> None:
-    pytest.importorskip("numpy")
     messages = []
     for first in ("random.random()", "importlib.import_module('numpy').random.rand(7)"):
         with Executor(slots=1, cache=0) as executor:

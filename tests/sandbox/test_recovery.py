@@ -24,6 +24,7 @@ from pipeline_lib.sandbox.entry import Entry
 from pipeline_lib.sandbox.runtime import claim_user
 from pipeline_lib.sandbox.slots import Slot
 from pipeline_lib.sandbox.starvation import runnable_s
+from tests.needs import JAILS
 from tests.sandbox.busy import HOLDER, stopped_holder
 from tests.sandbox.chaos import wrong_verdicts
 
@@ -61,7 +62,7 @@ def kill_when_busy(executor: Executor, victim: str) -> None:
     {"broker": broker, "judge": judge, "fork server": above[0], "program": program}[victim].kill()
 
 
-@pytest.mark.parametrize("jail", ["bwrap", "unshare", "bare"])
+@pytest.mark.parametrize("jail", JAILS)
 def test_close_leaves_nothing(jail: str) -> None:
     executor = Executor(slots=2, limits=LIMITS, jail=jail)
     before = set(Path(tempfile.gettempdir()).glob(f"{orphans.PREFIX}*"))
@@ -80,7 +81,7 @@ def test_close_leaves_nothing(jail: str) -> None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("jail", ["bwrap", "bare"])
+@pytest.mark.parametrize("jail", [JAILS[0], "bare"])
 def test_the_end_of_the_trainer_leaves_nothing(end: signal.Signals, jail: str) -> None:
     trainer = subprocess.Popen(
         [sys.executable, "-c", _TRAINER, jail], cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

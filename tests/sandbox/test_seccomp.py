@@ -24,6 +24,7 @@ from pipeline_lib.sandbox.policy import (
     error,
 )
 from pipeline_lib.sandbox.syscall_numbers import ARCHITECTURES, NUMBERS
+from tests.needs import needs
 
 MACHINE = platform.machine()
 POLICIES = {
@@ -90,12 +91,10 @@ def test_a_filter_does_what_the_policy_says(name: str) -> None:
     assert decide(program, 4000) == policy.default
 
 
+@needs("libseccomp")
 @pytest.mark.parametrize("machine", NUMBERS)
 def test_numbers_of_system_calls(machine: str) -> None:
-    try:
-        library = ctypes.CDLL("libseccomp.so.2")
-    except OSError:
-        pytest.skip("libseccomp is not installed")
+    library = ctypes.CDLL("libseccomp.so.2")
     for name, number in NUMBERS[machine].items():
         found = library.seccomp_syscall_resolve_name_arch(ctypes.c_uint32(ARCHITECTURES[machine]), name.encode())
         assert found in (number, -1), name  # -1: newer than the library

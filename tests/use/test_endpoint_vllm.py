@@ -18,11 +18,12 @@ from pipeline_lib.rollouts import Sampling, make_engine
 from tasks.use.api_requests import Limits
 from tasks.use.endpoint import make_app
 from tasks.use.queueing import BatchQueue
-from tests.rollouts.test_vllm_engine import NEEDS_VLLM, adapted, section, vllm_policy
+from tests.needs import needs
+from tests.rollouts.test_vllm_engine import adapted, section, vllm_policy
 from tests.served import served
 from tests.training.conftest import Agree, Toy
 
-pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(1500), NEEDS_VLLM]
+pytestmark = [pytest.mark.service, pytest.mark.slow, pytest.mark.timeout(1500), needs("vLLM")]
 
 AGENTS = ("one", "two")
 

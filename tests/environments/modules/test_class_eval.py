@@ -21,9 +21,7 @@ from pipeline_lib.environments.modules.solutions import check_solutions, solutio
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.sandbox import Executor, Limits
 from pipeline_lib.settings import load_params
-
-ROOT = Path(__file__).parents[3]
-PUBLISHED = ROOT / "../shared/data/ClassEval-first66.json.gz"
+from tests.needs import CLASS_EVAL, ROOT, needs
 
 #: Their solutions fail where only the standard library is at hand, or depend on the clock or on files of other tests.
 NOT_HERE = {17, 20, 25, 28, 34, 38, 44, 45, 48, 51, 52}
@@ -278,13 +276,12 @@ def test_a_field_of_another_type_is_named_with_line_and_problem(tmp_path: Path, 
 
 
 def published() -> list[dict[str, object]]:
-    if not PUBLISHED.exists():
-        pytest.skip("ClassEval is not at hand")
-    with gzip.open(PUBLISHED, "rt") as file:
+    with gzip.open(CLASS_EVAL, "rt") as file:
         tasks: list[dict[str, object]] = json.load(file)
     return tasks
 
 
+@needs("ClassEval")
 @pytest.mark.parametrize("agents", [2, 3, 4])
 def test_every_published_class_can_be_shared(agents: int):
     for each in published():
@@ -298,6 +295,7 @@ def test_every_published_class_can_be_shared(agents: int):
             assert len(body) < 40 or not any(body in told for told in others), made.id
 
 
+@needs("ClassEval")
 @pytest.mark.parametrize(
     "share_of_them",
     [pytest.param(0.15, id="some"), pytest.param(1.0, id="all", marks=[pytest.mark.slow, pytest.mark.exhaustive])],
