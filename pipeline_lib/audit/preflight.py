@@ -61,6 +61,10 @@ def preflight(played: Played, wanted: str, words: str, idle: Sequence[str]) -> l
         reward falls with what is wanted, WARN if they hardly go together; ``base_<metric>`` for each idle metric: FAIL
         if reward rises with it while what is wanted does not.
     """
+    if np.isnan(played.rewards).all():
+        sentence = f"All {played.rewards.size} episodes of the base policy were lost: none got a reward."
+        mend = "find out why the sandbox or the environment failed, and run the audit again."
+        return [Check("base_signal", Status.FAIL, sentence, {"groups": len(played.rewards)}, mend)]
     checks = [_signal(played), _alignment(played, wanted, words)]
     return checks + [_idleness(played, wanted, words, name) for name in idle if name in played.metrics]
 

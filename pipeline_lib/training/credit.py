@@ -59,9 +59,7 @@ def credit(
         if plan.nested:  # every cell is a sampled joint action with a later return of its own
             cells = replace(cells, rewards=cells.rewards + following)
             following = np.zeros(cells.size)
-        # The later return of a cell that was not continued is estimated by the mean over the group.
-        earned = cells.rewards + (np.nanmean(following) if not np.isnan(following).all() else 0.0)
-        earned = earned[~np.isnan(earned)]
+        earned = _returns_of_cells(cells, following)
         if earned.size:
             flat[groups[cells.first]] = is_flat(earned)
         found = compare_actions(plan, cells, following, settings, float(earned.std()) if earned.size else 0.0)
@@ -79,6 +77,25 @@ def _following(experience: Experience, returns: Sequence[float | None], members:
         if reward is not None and value is not None:
             found[k] = value - reward
     return found
+
+
+def _returns_of_cells(cells: Cells, following: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the returns that the executed cells have, or may have, for their spread.
+
+    A sampled joint action has its own later return.  Any other cell was not continued: its later return may be that of
+    any joint action of the group, each equally likely.  So the returns are all equal only if nothing in them differs.
+
+    Returns:
+        Flat, one value per executed cell and later return that is known; lost cells are left out.
+    """
+    known = following[~np.isnan(following)]
+    after = np.tile(known if known.size else np.zeros(1), (len(cells.rewards), 1))
+    first = cells.chosen[:, 0]
+    sampled = (cells.chosen == first[:, None]).all(axis=1) & (first >= 0)
+    own = following[first[sampled]]
+    after[sampled] = np.where(np.isnan(own)[:, None], after[sampled], own[:, None])
+    returns = cells.rewards[:, None] + after
+    return returns[~np.isnan(returns)]
 
 
 def compare_actions(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 
 import numpy as np
@@ -242,6 +243,14 @@ def test_other_tables_are_audited_with_the_scripts_that_fit(scenarios):
 def test_sequential_tables_are_audited_too():
     result = audited({"kind": "sound"}, [dpbench(3)], mode="sequential")
     assert check(result, "ladder").status is Status.PASS
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("sequential", [True, False])
+def test_short_horizons_are_judged_by_finite_numbers(sequential):
+    for philosophers, horizon in itertools.product((2, 3, 5), (1, 2, 4, 7)):
+        for check in lint(SoundReward(), make_scenario("ring", philosophers, horizon=horizon), sequential):
+            json.dumps(check.numbers, allow_nan=False)
 
 
 def test_what_a_sequential_table_is_asked_fits_it():

@@ -56,6 +56,13 @@ def test_differences_between_groups_do_not_count_as_correlation():
     assert within(np.ones((2, 2)), NOISE[:2, :2]) is None
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_base_of_which_every_episode_was_lost_is_said_to_be_lost():
+    lost = np.full((4, 8), np.nan)
+    (found,) = preflight(played(lost, lost, lost), "meals", "meals", ("wait_share",))
+    assert found.status is Status.FAIL and "All 32 episodes" in found.sentence and found.mend
+
+
 def test_lost_episodes_are_left_out():
     lost = NOISE.copy()
     lost[0, 0] = np.nan

@@ -13,7 +13,9 @@ from pipeline_lib.credit.aligned import Aligned
 from pipeline_lib.credit.column import Column
 from pipeline_lib.credit.cross import Cross
 from pipeline_lib.credit.latin import Latin
+from pipeline_lib.credit.pairings import Pairings
 from pipeline_lib.credit.plan import Plan
+from pipeline_lib.credit.removal import Removal
 from pipeline_lib.credit.replay import Replay
 from pipeline_lib.play.experience import Cells, Decision, Experience
 from pipeline_lib.policies.store import team_digest
@@ -134,6 +136,34 @@ def test_the_spread_is_that_of_everything_executed_so_an_agent_that_does_not_mat
     assert np.array(found) == pytest.approx(np.array([[-0.5, 0.5], [0.5, -0.5]]) / np.std([1, 0, 2, 1]))
 
 
+@pytest.mark.parametrize("plan", [Pairings(2), Latin(), Cross(), Column(), Removal()], ids=lambda plan: plan.name)
+@pytest.mark.parametrize("size", [0.0, 1e-12, 1e-6, 1.0])
+def test_what_differs_only_in_later_turns_is_divided_by_its_own_spread(plan: Plan, size: float) -> None:
+    """With equal rewards of this turn the advantages are those of the later returns, whatever the size of the rest."""
+    rng = np.random.default_rng(3)
+    scaled = AdvantageSettings(scale="group_std")
+    below = tuple(rng.normal(size=4))
+    chosen = plan.cells(2, 4)
+    rewards = size * rng.normal(size=len(chosen))
+    order = [int(np.flatnonzero((chosen == g).all(axis=1))[0]) for g in range(4)]
+    decisions = [decision(float(rewards[place]), last=False) for place in order]
+    decisions += [decision(value, group=1 + g, parent=g) for g, value in enumerate(below)]
+    found, flat, _ = given(Experience(decisions, cells=[Cells(0, chosen, rewards)]), plan, scaled)
+    advantages = np.array(found[:4], dtype=float)
+    assert flat == 4 / 5, "the group of the first turn is not flat: what followed differs"
+    assert np.isfinite(advantages).all() and np.abs(advantages).max() < 4
+    if size < 1e-3:
+        expected = (np.array(below) - np.mean(below)) / np.std(below)
+        assert advantages == pytest.approx(np.stack([expected, expected], axis=1), abs=1e-4)
+
+
+def test_without_combinations_the_spread_is_that_of_the_returns() -> None:
+    scaled = AdvantageSettings(scale="group_std")
+    plan, table, below = Pairings(1), np.diag([1.0, 2.0, 3.0, 5.0]), (3.0, 2.0, 1.0, 0.0)
+    found, _, _ = given(played(table, plan, below, last=False), plan, scaled)
+    assert found[:4] == given(played(table, Aligned(), below, last=False), Aligned(), scaled)[0][:4]
+
+
 def test_each_agent_divided_by_its_own_spread_is_as_large_as_the_others() -> None:
     own = AdvantageSettings(scale="agent_std")
     table = np.array([[0.0, 0.01], [1.0, 1.01]])
@@ -167,6 +197,20 @@ def test_one_agent_is_trained_to_the_same_bits_by_every_plan(tmp_path: Path, kin
         run_training(tmp_path, team, Agree(("one",), turns=2), settings=settings, scratch=tmp_path / credit_kind)
         digests.append(team_digest(team))
     assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize("kind", ["pairings", "cross", "column", "removal"])
+def test_two_turns_are_trained_with_scaled_advantages_by_every_plan(tmp_path: Path, kind: str) -> None:
+    settings = make_settings(
+        steps=2,
+        checkpoint_every=2,
+        group_size=4,
+        groups="tree",
+        credit={"kind": kind},
+        advantage={"scale": "group_std"},
+    )
+    _, steps = run_training(tmp_path, make_team(), Agree(turns=2), settings=settings)
+    assert all(np.isfinite(value) for step in steps for value in step.values() if isinstance(value, float))
 
 
 @pytest.mark.parametrize(
