@@ -31,6 +31,7 @@ PROGRAMS = {
     "page": ("flows.page", "Watch a team play in a browser, on a page on 127.0.0.1."),
     "serve": ("flows.endpoint", "Serve a team on 127.0.0.1 with an OpenAI-compatible API."),
     "export": ("flows.export", "Write a trained team as folders that transformers and peft can load."),
+    "models": ("flows.models", "List the pretrained models that are at hand, or fetch one."),
     "doctor": ("flows.doctor", "Check what works on this machine, and what to install for the rest."),
 }
 

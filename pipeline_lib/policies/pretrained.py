@@ -1,4 +1,4 @@
-"""Causal language models and tokenizers by hub id or path, as transformers loads them.
+"""Causal language models and tokenizers by hub id, folder, GGUF file or name, as transformers loads them.
 
 Errors name the model, the setting and what to do.  Code from a model's repository is never run, and weights that are
 not safetensors are never read.
@@ -17,6 +17,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from pipeline_lib.identity.content import DigestCache
+from pipeline_lib.policies.model_files import NAMED, Progress, local_folder, needs_conversion, source_digest
 from pipeline_lib.policies.policy import PolicyError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def load_model(path: str, revision: str, dtype: torch.dtype, attention: str) -> 
     """
     with _loading_errors(path):
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            path, revision=revision, dtype=dtype, attn_implementation=attention, use_safetensors=True
+            local_folder(path), revision=revision, dtype=dtype, attn_implementation=attention, use_safetensors=True
         )
         return model
 
@@ -48,7 +49,7 @@ def load_tokenizer(path: str, revision: str) -> PreTrainedTokenizerBase:
         PolicyError: it does not exist or is not readable.
     """
     with _loading_errors(path):
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(path, revision=revision)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(local_folder(path), revision=revision)
         return tokenizer
 
 
@@ -67,18 +68,19 @@ def check_fit(path: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerB
         )
 
 
-def describe_models(settings: PretrainedPolicy) -> list[dict[str, Any]]:
-    """Fetch every model of the team and return its identity: its commit, or digests of its files.
+def describe_models(settings: PretrainedPolicy, progress: Progress | None = None) -> list[dict[str, Any]]:
+    """Fetch (and convert) every model of the team and return its identity: its commit, or digests of its files.
 
     Raises:
         PolicyError: a model cannot be fetched.
     """
-    return [_describe(path, settings.revision) for path in dict.fromkeys(settings.models)]
+    return [_describe(path, settings.revision, progress) for path in dict.fromkeys(settings.models)]
 
 
-def _describe(path: str, revision: str) -> dict[str, Any]:
+def _describe(path: str, revision: str, progress: Progress | None) -> dict[str, Any]:
+    folder = local_folder(path, progress)
     with _loading_errors(path):
-        config = AutoConfig.from_pretrained(path, revision=revision)
+        config = AutoConfig.from_pretrained(folder, revision=revision)
     tokenizer = load_tokenizer(path, revision)
     facts = {
         "model": path,
@@ -86,6 +88,8 @@ def _describe(path: str, revision: str) -> dict[str, Any]:
         "vocabulary": len(tokenizer),
         "chat_template": tokenizer.chat_template is not None,
     }
+    if needs_conversion(path):
+        return {**facts, "gguf": source_digest(path)}
     if Path(path).is_dir():
         files = _files(Path(path))
         if not any(name.endswith(".safetensors") for name in files):
@@ -113,6 +117,13 @@ def recorded_revision(path: str, facts: Mapping[str, Any]) -> str:
     found = next((entry for entry in facts["models"] if entry["model"] == path), None)
     if found is None:
         raise PolicyError(f"policy.models: {path}: the base was made of other models; run `dvc repro` again")
+    if "gguf" in found:
+        if source_digest(path) != found["gguf"]:
+            raise PolicyError(
+                f"policy.models: {path}: the file is not the one that the base was made of; run `dvc repro` again, or "
+                "put the old file back"
+            )
+        return "main"
     if "files" in found:
         if not Path(path).is_dir():
             return "main"  # loading raises the error
@@ -153,12 +164,15 @@ def _loading_errors(path: str) -> Iterator[None]:
     """Convert all errors of loading to PolicyError."""
     try:
         yield
+    except PolicyError:
+        raise
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         what = (
             "the folder cannot be loaded" if Path(path).exists() else "no such folder, and the hub did not provide it"
         )
         raise PolicyError(
-            f"policy.models: {path}: {what} ({reason}); give a folder in the transformers layout, or the id of a model "
-            "on the hub and a connection to it (HF_HUB_OFFLINE, HF_ENDPOINT and HF_TOKEN are honoured)"
+            f"policy.models: {path}: {what} ({reason}); give a folder in the transformers layout, a GGUF file, one of "
+            f"the names {', '.join(NAMED)}, or the id of a model on the hub and a connection to it (HF_HUB_OFFLINE, "
+            "HF_ENDPOINT and HF_TOKEN are honoured)"
         ) from error

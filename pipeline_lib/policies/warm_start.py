@@ -70,7 +70,11 @@ def build_base(
     if settings.kind == "pretrained":
         from pipeline_lib.policies.pretrained import describe_models
 
-        facts = {"kind": settings.kind, "settings": base_digest(settings), "models": describe_models(settings)}
+        facts = {
+            "kind": settings.kind,
+            "settings": base_digest(settings),
+            "models": describe_models(settings, progress),
+        }
         with new_folder(output) as folder:
             write_json(folder / BASE_FILE, facts)
         return facts

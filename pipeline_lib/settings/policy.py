@@ -144,11 +144,14 @@ class EmbeddedPolicy(Section):
 
 
 class PretrainedPolicy(Section):
-    """Any causal language model that transformers can load, by hub id or path."""
+    """Any causal language model that transformers can load, by hub id, folder, GGUF file or name."""
 
     kind: Literal["pretrained"] = "pretrained"
     models: tuple[FileName, ...] = Field(
-        min_length=1, description="hub id or path; one for all agents, or one per agent"
+        min_length=1,
+        description=(
+            "hub id, folder, GGUF file, or a name that `symposium models` lists; one for all agents, or one per agent"
+        ),
     )
     revision: str = Field("main", description="hub revision (branch, tag or commit)")
     parameters: Literal["separate", "shared"] = Field(
