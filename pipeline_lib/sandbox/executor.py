@@ -18,9 +18,10 @@ from typing import Any
 
 from pipeline_lib.sandbox.backend import Backend
 from pipeline_lib.sandbox.backends import open_backend
-from pipeline_lib.sandbox.jobs import Job, Limits, Status, Verdict
+from pipeline_lib.sandbox.jobs import COLLECT, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.local import blank_verdict
-from pipeline_lib.sandbox.tests_source import BadTests, Planned, plan_job
+from pipeline_lib.sandbox.planning import Planner
+from pipeline_lib.sandbox.tests_source import Planned
 
 _CACHE_SIZE = 50_000
 
@@ -69,12 +70,13 @@ class Executor:
         self._cache_size = cache
         self._lock = threading.Lock()
         self._backend: Backend = open_backend(backend, slots or 0, self.limits, options)
+        self._planner = Planner(self._backend)
 
     def run(self, jobs: Sequence[Job]) -> list[Verdict]:
         """Return the verdicts of ``jobs`` in input order.
 
         Raises:
-            BadTests: the tests of a job cannot judge anything; the message names the job.
+            BadTests: the tests of a job cannot judge anything, or `unittest` cannot load them; the message names it.
         """
         verdicts: list[Verdict | None] = [None] * len(jobs)
         for index, verdict in self._stream(jobs):
@@ -106,11 +108,13 @@ class Executor:
         places: dict[str, list[int]] = {}
         ready: list[tuple[int, Verdict]] = []
         pending: list[Planned] = []
-        for index, job in enumerate(jobs):
-            planned = self._check(job)
-            refused = self._refuse(planned)
-            if refused is not None:
-                ready.append((index, refused))
+        for job in jobs:
+            _check(job)
+        for index, (job, planned) in enumerate(zip(jobs, self._planner.plan(jobs), strict=True)):
+            if not isinstance(planned, Verdict):
+                planned = self._refuse(planned) or planned
+            if isinstance(planned, Verdict):
+                ready.append((index, planned))
                 continue
             key = job_key(job, self.limits)
             known = self._recall(key)
@@ -141,23 +145,6 @@ class Executor:
             while len(self._cache) > self._cache_size:
                 self._cache.popitem(last=False)
 
-    def _check(self, job: Job) -> Planned:
-        """Return the job with its tests planned; raises TypeError or ValueError for an invalid job."""
-        for name in ("id", "code", "tests", "entry_point", "prelude", "visible_tests"):
-            value = getattr(job, name)
-            if not isinstance(value, str):
-                raise TypeError(f"job {job.id!r}: {name} is {type(value).__name__}; it must be str")
-        if not job.entry_point.isidentifier():
-            raise ValueError(f"job {job.id!r}: entry_point is {job.entry_point!r}; it must be a function's name")
-        if job.mode not in ("isolated", "inline"):
-            raise ValueError(f"job {job.id!r}: mode is {job.mode!r}; accepted: isolated, inline")
-        if job.limits is not None:
-            check_limits(job.limits)
-        try:
-            return plan_job(job)
-        except BadTests as error:
-            raise BadTests(f"job {job.id!r}: {error}") from error
-
     def _refuse(self, planned: Planned) -> Verdict | None:
         """Return the verdict of a program that cannot be started (too long, not text), else None."""
         job = planned.job
@@ -171,6 +158,20 @@ class Executor:
                 planned, Status.LOAD_ERROR, f"the program is {size >> 10} KiB long, {limit} KiB are allowed"
             )
         return None
+
+
+def _check(job: Job) -> None:
+    """Raise TypeError or ValueError for an invalid job."""
+    for name in ("id", "code", "tests", "entry_point", "prelude", "visible_tests"):
+        value = getattr(job, name)
+        if not isinstance(value, str):
+            raise TypeError(f"job {job.id!r}: {name} is {type(value).__name__}; it must be str")
+    if not job.entry_point.isidentifier():
+        raise ValueError(f"job {job.id!r}: entry_point is {job.entry_point!r}; it must be a function's name")
+    if job.mode not in ("isolated", "inline", COLLECT):
+        raise ValueError(f"job {job.id!r}: mode is {job.mode!r}; accepted: isolated, inline")
+    if job.limits is not None:
+        check_limits(job.limits)
 
 
 def check_limits(limits: Limits) -> None:

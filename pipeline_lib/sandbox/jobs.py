@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+#: The mode of a job that runs no program, but lists the `unittest` tests in its tests; see `planning`.
+COLLECT = "collect"
+
 
 class Status(StrEnum):
     """How a program ended.  ``infra_error`` is the only status that the program did not cause; it gives no reward."""

@@ -15,7 +15,8 @@ from pipeline_lib.sandbox import wire
 from pipeline_lib.sandbox.backend import Backend, SandboxUnavailable
 from pipeline_lib.sandbox.jobs import Limits, Status, Verdict
 from pipeline_lib.sandbox.local import blank_verdict
-from pipeline_lib.sandbox.tests_source import Planned, plan_job
+from pipeline_lib.sandbox.planning import Planner
+from pipeline_lib.sandbox.tests_source import Planned
 
 _TRIES = 3  # nodes that may die while they run a batch before its jobs end as infra_error
 
@@ -29,11 +30,14 @@ class Host:
 
     def __init__(self, opener: Opener, inner: str, slots: int, limits: dict[str, Any], options: dict[str, Any]) -> None:
         self.backend = opener(inner, slots, Limits(**limits), options)
+        self.planner = Planner(self.backend)
 
     def run(self, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the verdicts of a batch, in any order."""
-        planned = [plan_job(wire.job_from_json(job)) for job in jobs]
-        return [wire.verdict_to_json(verdict) for verdict in self.backend.execute(planned)]
+        planned = self.planner.plan([wire.job_from_json(job) for job in jobs])
+        failed = [verdict for verdict in planned if isinstance(verdict, Verdict)]
+        ready = [job for job in planned if isinstance(job, Planned)]
+        return [wire.verdict_to_json(verdict) for verdict in (*failed, *self.backend.execute(ready))]
 
     def health(self) -> dict[str, Any]:
         """Return the facts of the backend."""

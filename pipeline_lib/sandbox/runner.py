@@ -13,14 +13,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import lru_cache
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
+from pipeline_lib.sandbox.blank import Blank
 from pipeline_lib.sandbox.bounds import bounded
 from pipeline_lib.sandbox.calls import printable, results
 from pipeline_lib.sandbox.imports import imported
 from pipeline_lib.sandbox.inside.recorder import CallFailed, NoAnswer, Recorder
-from pipeline_lib.sandbox.jobs import Case, Job, Limits, Status, Verdict
+from pipeline_lib.sandbox.jobs import COLLECT, Case, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.proxy import Program
 from pipeline_lib.sandbox.randomness import seed_tests
 from pipeline_lib.sandbox.tests_folder import tests_folder
@@ -53,6 +54,8 @@ def judge(planned: Planned, limits: Limits, worker: Worker, name: str) -> Verdic
     """
     started = time.monotonic()
     job, plans = planned.job, planned.plans
+    if job.mode == COLLECT:
+        return _collect(planned, limits, name)
     visible: tuple[Case, ...] = ()
     other = None
     if job.visible_tests:
@@ -102,6 +105,33 @@ def _judge_plan(planned: Planned, limits: Limits, worker: Worker) -> tuple[Progr
     )
 
 
+def _collect(planned: Planned, limits: Limits, name: str) -> Verdict:
+    """Return a verdict that names the `unittest` tests in a case each, or has an error if they cannot be collected."""
+    job, (plan,) = planned.job, planned.plans
+    cases: tuple[Case, ...] = ()
+    error = ""
+
+    def alarm(number: int, frame: FrameType | None) -> None:
+        raise _OutOfTime
+
+    try:
+        with bounded(limits, alarm), _restored(), _namespace(job, plan) as (module, space):
+            space |= dict.fromkeys(plan.names - (space.keys() - {"candidate", job.entry_point}), Blank())
+            exec(plan.code, space)
+            from pipeline_lib.sandbox.unittest_runs import find_tests, is_skipped, name_of
+
+            found = [name_of(test) for test in find_tests(module)[1] if not is_skipped(test)]
+            cases = tuple(Case(index, "ok", text) for index, text in enumerate(found))
+    except (Ended, WorkerDied):
+        raise
+    except _OutOfTime:
+        error = "their module takes too long"
+    except BaseException as fault:  # those of test frameworks do not derive from Exception
+        error = printable(f"{type(fault).__name__}: {fault}")[: limits.error_kb << 10]
+    status = Status.PASSED if cases else Status.FAILED
+    return Verdict(job.id, status, len(cases), len(cases), cases, error=error, trust=job.mode, worker=name)
+
+
 def _inline_results(program: Program) -> list[tuple[str, str]] | None:
     """Return the results of tests that the program's process ran, None if it reported none that are valid."""
     try:
@@ -128,20 +158,39 @@ def _restored() -> Iterator[None]:
         sys.set_int_max_str_digits(digits)
 
 
+@contextmanager
+def _namespace(job: Job, plan: TestPlan) -> Iterator[tuple[ModuleType, dict[str, Any]]]:
+    """Prepare the module of the tests and its namespace; while the body runs, it can be imported."""
+    seed_tests(job)
+    module = ModuleType("tests")
+    space = module.__dict__
+    space["__builtins__"] = builtins
+    silence = io.StringIO()
+    before = sys.modules.get("tests")
+    with redirect_stdout(silence), redirect_stderr(silence), ExitStack() as folder:
+        if job.prelude:
+            exec(_compiled(job.prelude), space)
+        space |= {CALL_FAILED: CallFailed, UNCATCHABLE: (NoAnswer, *_SANDBOX_EXCEPTIONS)}
+        if plan.files:
+            folder.enter_context(tests_folder())
+            space["__file__"] = "tests.py"
+        try:
+            if not plan.sources or plan.methods:
+                sys.modules["tests"] = module
+            yield module, space
+        finally:
+            if before is not None:
+                sys.modules["tests"] = before
+            else:
+                sys.modules.pop("tests", None)
+
+
 def _run(job: Job, plan: TestPlan, recorder: Recorder, program: Program) -> None:
     """Run one plan; an exception of the tests ends it, and the cases after it are skipped."""
-    seed_tests(job)
-    space: dict[str, Any] = {"__name__": "tests", "__builtins__": builtins}
-    silence = io.StringIO()
     try:
-        with redirect_stdout(silence), redirect_stderr(silence), ExitStack() as folder:
-            if job.prelude:
-                exec(_compiled(job.prelude), space)
-            space |= {CASES: recorder, CALL_FAILED: CallFailed, UNCATCHABLE: (NoAnswer, *_SANDBOX_EXCEPTIONS)}
+        with _namespace(job, plan) as (module, space):
+            space[CASES] = recorder
             program.space = space
-            if plan.files:
-                folder.enter_context(tests_folder())
-                space["__file__"] = "tests.py"
             if plan.names:
                 space |= imported(job.code, plan.names - space.keys(), program.worker.modules)
             program.bind()
@@ -149,9 +198,9 @@ def _run(job: Job, plan: TestPlan, recorder: Recorder, program: Program) -> None
             if plan.has_check:
                 space["check"](space["candidate"])
             if plan.methods:
-                from pipeline_lib.sandbox.unittest_runs import run_methods  # imports unittest, which few tests need
+                from pipeline_lib.sandbox.unittest_runs import run_tests  # imports unittest, which few tests need
 
-                run_methods(plan, space, program, recorder, _SANDBOX_EXCEPTIONS)
+                run_tests(module, plan.methods, program, recorder, _SANDBOX_EXCEPTIONS)
         recorder.finish(program.asked)
     except _SANDBOX_EXCEPTIONS:
         raise

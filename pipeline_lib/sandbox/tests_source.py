@@ -11,13 +11,14 @@ Does not promise: support for test frameworks other than ``unittest``.  Tests ar
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
 
 from pipeline_lib.sandbox.expressions import constant_truth, foresee
-from pipeline_lib.sandbox.jobs import Job
-from pipeline_lib.sandbox.unittest_source import find_methods, free_names, touches_files
+from pipeline_lib.sandbox.jobs import COLLECT, Job
+from pipeline_lib.sandbox.unittest_source import free_names, touches_files
 
 _ERROR = "__symposium_error__"
 CASES = "__symposium_cases__"  # the recorder's name inside the tests' namespace
@@ -41,7 +42,7 @@ class TestPlan:
         unreached: cases that hold if they are not reached (``assert False``).
         once: cases outside of loops and helper functions, which are reached at most once.
         foreseen: arguments and frames of the first calls, as far as the source determines them.
-        methods: class and name of every test method, if the tests are ``unittest`` classes; each is one case.
+        methods: names of the ``unittest`` tests, if that is what the tests are; each is one case.
         names: free names of the tests, which may be imports and classes of the program.
         files: the tests may use files.
     """
@@ -53,7 +54,7 @@ class TestPlan:
     unreached: frozenset[int]
     once: frozenset[int]
     foreseen: tuple[tuple[bytes, bytes], ...]
-    methods: tuple[tuple[str, str], ...]
+    methods: tuple[str, ...]
     names: frozenset[str]
     files: bool
 
@@ -73,36 +74,47 @@ class Planned:
         return self.plans[0].total
 
 
-def plan_job(job: Job) -> Planned:
-    """Return the job with its tests planned; raises `BadTests` as `plan_tests` does."""
+def plan_job(job: Job, methods: Callable[[str], tuple[str, ...]] = lambda tests: ()) -> Planned:
+    """Return the job with its tests planned.
+
+    Args:
+        job: the job.
+        methods: returns the names of the ``unittest`` tests in a source; see `planning`.
+
+    Raises:
+        BadTests: as of `plan_tests`; or ``unittest`` tests are to run inline.
+    """
+    if job.mode == COLLECT:
+        return Planned(job, (_plan_collection(job.tests, job.entry_point),))
     sources = (job.tests, job.visible_tests) if job.visible_tests else (job.tests,)
-    plans = tuple(plan_tests(source, job.entry_point) for source in sources)
+    plans = tuple(plan_tests(source, job.entry_point, methods(source)) for source in sources)
     if job.mode == "inline" and any(plan.methods for plan in plans):
         raise BadTests("unittest classes are judged isolated, not inline")
     return Planned(job, plans)
 
 
 @lru_cache(maxsize=4096)
-def plan_tests(tests: str, entry_point: str) -> TestPlan:
+def plan_tests(tests: str, entry_point: str, methods: tuple[str, ...] = ()) -> TestPlan:
     """Parse and rewrite ``tests``.
 
     Args:
-        tests: source that defines ``check(candidate)`` or ``unittest`` classes, or asserts at its top level that
-            call ``entry_point``.
+        tests: source that defines ``check(candidate)`` or ``unittest`` tests, or asserts at its top level that call
+            ``entry_point``.
         entry_point: name of the function or class under test.
+        methods: names of its ``unittest`` tests.
 
     Raises:
         BadTests: the source does not parse, has no assert that could fail, or has one that always holds.
     """
     tree = _parse(tests)
-    methods, names, files = find_methods(tree), free_names(tree) - {entry_point, "candidate"}, touches_files(tree)
+    names, files = free_names(tree) - {entry_point, "candidate"}, touches_files(tree)
     tree, has_check, rewriter = _rewrite(tree, entry_point, bool(methods))
-    sources = rewriter.sources or [f"{kind}.{name}" for kind, name in methods]
+    sources = methods or tuple(rewriter.sources)
     return TestPlan(
         code=compile(tree, "<tests>", "exec", dont_inherit=True),
         has_check=has_check,
         total=len(sources),
-        sources=tuple(sources),
+        sources=sources,
         unreached=frozenset(rewriter.unreached),
         once=frozenset(range(len(sources)) if methods else rewriter.once),
         foreseen=() if files else rewriter.foreseen,  # the program must receive the tests' files first
@@ -110,6 +122,16 @@ def plan_tests(tests: str, entry_point: str) -> TestPlan:
         names=names,
         files=files,
     )
+
+
+@lru_cache(maxsize=1024)
+def _plan_collection(tests: str, entry_point: str) -> TestPlan:
+    """Return a plan without cases, to collect the tests; their module's own asserts are not run."""
+    tree = _parse(tests)
+    names, files = free_names(tree) | {entry_point, "candidate"}, touches_files(tree)
+    tree, _, _ = _rewrite(tree, entry_point, True)
+    code = compile(tree, "<tests>", "exec", dont_inherit=True, optimize=1)
+    return TestPlan(code, False, 0, (), frozenset(), frozenset(), (), (), names, files)
 
 
 def rewritten_source(tests: str, entry_point: str) -> str:
@@ -146,7 +168,8 @@ def _rewrite(tree: ast.Module, entry_point: str, whole: bool) -> tuple[ast.Modul
     tree = ast.fix_missing_locations(rewriter.visit(tree))
     if not rewriter.sources:
         raise BadTests(
-            "the tests have no assert that the program could fail; write `def check(candidate)` with asserts"
+            "the tests have no assert that the program could fail, and no unittest test that runs; write "
+            "`def check(candidate)` with asserts, or a unittest.TestCase with test methods"
         )
     return tree, check is not None, rewriter
 

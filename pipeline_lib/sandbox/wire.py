@@ -102,8 +102,9 @@ def unpack_verdict(body: bytes, planned: Planned) -> Verdict:
     value = marshal.loads(body)
     value["status"] = Status(value["status"])
     for name, plan in zip(("cases", "visible"), planned.plans, strict=False):
+        sources = plan.sources or [""] * len(value[name])
         value[name] = tuple(
-            Case(index, result, message, plan.sources[index]) for index, (result, message) in enumerate(value[name])
+            Case(index, result, message, sources[index]) for index, (result, message) in enumerate(value[name])
         )
     return Verdict(**value | {"visible": tuple(value["visible"])})
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status
-from pipeline_lib.sandbox.tests_source import BadTests, plan_job
+from pipeline_lib.sandbox.tests_source import BadTests
 from tests.needs import JAILS, needs
 from tests.sandbox.class_eval import class_eval, misses
 from tests.sandbox.class_mutants import differences
@@ -50,7 +50,7 @@ def test_everything_python_does_with_an_object_can_be_done_with_a_handle(executo
 def test_the_solution_passes_and_methods_are_cases(executor):
     verdict = judge(executor, SOLUTION, TESTS)
     assert verdict.status is Status.PASSED, verdict.error
-    assert [case.source for case in verdict.cases][:2] == ["CartTest.test_total", "CartTest.test_items"]
+    assert [case.source for case in verdict.cases][:2] == ["CartTest.test_bad_count", "CartTest.test_copy"]
 
 
 @pytest.mark.parametrize(("name", "code", "most"), HOSTILE, ids=[name for name, _, _ in HOSTILE])
@@ -226,9 +226,9 @@ def test_a_program_that_dies_in_one_test_is_there_for_the_next(executor):
     assert 0 < verdict.passed < verdict.total
 
 
-def test_unittest_classes_cannot_be_judged_inline():
+def test_unittest_classes_cannot_be_judged_inline(executor):
     with pytest.raises(BadTests, match="isolated"):
-        plan_job(Job("job", SOLUTION, TESTS, "Cart", mode="inline"))
+        judge(executor, SOLUTION, TESTS, mode="inline")
 
 
 SUBTRACTED = """
