@@ -28,13 +28,13 @@ def main() -> None:
     """Write the folders, or say what is missing."""
     asked = parser().parse_args()
     with explained():
+        from pipeline_lib.project import selected_checkpoint
         from pipeline_lib.settings import load_params
-        from tasks.use.choosing import selected
         from tasks.use.exporting import ExportError, export
 
         if (asked.seed is None) != (asked.step is None):
             raise ExportError("--seed and --step must be given together")
-        seed, step = selected() if asked.seed is None else (asked.seed, asked.step)
+        seed, step = selected_checkpoint() if asked.seed is None else (asked.seed, asked.step)
         holds = export(load_params(), asked.output, seed, step, asked.form)
         for agent, held in holds.items():
             print(f"{asked.output / agent}: {held}")

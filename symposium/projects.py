@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pipeline_lib.project import BASE, PROBLEMS, RESULTS, TRAINED
+from pipeline_lib.project import BASE, PROBLEMS, TRAINED, selected_checkpoint
 from pipeline_lib.settings import load_params
-from pipeline_lib.storage import read_json
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
 from symposium.experiments import Experiment
 
@@ -44,11 +43,8 @@ class Project(Experiment):
         if team == "base":
             return None
         if team == "selected":
-            path = self.folder / RESULTS / "selection.json"
-            if not path.exists():
-                raise ValueError(f"{path}: no checkpoint was selected yet; run `symposium run` there first")
-            found = read_json(path)["team"]
-            return step_folder(self.folder / TRAINED / f"team-{found['champion_seed']}", found["champion_step"])
+            seed, step = selected_checkpoint(self.folder)
+            return step_folder(self.folder / TRAINED / f"team-{seed}", step)
         if team == "champion":
             return self._champion()
         folder = self.folder / TRAINED / team

@@ -16,6 +16,13 @@ class SampleSettings(Section):
     seed: int = Field(1000, ge=0, description="sampling seed, the same for every checkpoint")
 
 
+class HeldOutSettings(SampleSettings):
+    """The same for the test; what is left out has the test's own default."""
+
+    samples: int = Field(8, ge=1, description="episodes per problem")
+    seed: int = Field(2000, ge=0, description="sampling seed, the same for every team")
+
+
 class Guard(Section):
     """A limit that a checkpoint must keep to be selected, for any value of its primary metric."""
 
@@ -38,12 +45,8 @@ class EvaluateSettings(Section):
         "reward",
         description="primary metric: one of the environment's, or reward; the default comes from the environment",
     )
-    validation: SampleSettings = Field(
-        SampleSettings(samples=4, seed=1000), description="episodes of the sweep, on the validation split"
-    )
-    test: SampleSettings = Field(
-        SampleSettings(samples=8, seed=2000), description="episodes of the test, on the held-out split"
-    )
+    validation: SampleSettings = Field(SampleSettings(), description="episodes of the sweep, on the validation split")
+    test: HeldOutSettings = Field(HeldOutSettings(), description="episodes of the test, on the held-out split")
     select: Literal["best_mean", "one_standard_error"] = Field(
         "best_mean",
         description="checkpoint with the best validation mean, or the earliest one within one standard error of it",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
+from pipeline_lib.project import selected_checkpoint
 from pipeline_lib.tracking import Checkpoint, Contender
 from pipeline_lib.tracking.championship import registered_name
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
@@ -26,9 +27,8 @@ def checkpoint(arm: str, seed: int, step: int) -> Checkpoint:
 def update_champion(params: Params, run: StageRun) -> None:
     """Apply the rule of `pipeline_lib.tracking.championship` to the tested team, and show the decision."""
     result = storage.read_json(RESULTS / "verdict.json")
-    selection = storage.read_json(RESULTS / "selection.json")[TEAM]
     metric = str(result["metric"])
-    chosen = checkpoint(TEAM, int(selection["champion_seed"]), int(selection["champion_step"]))
+    chosen = checkpoint(TEAM, *selected_checkpoint())
     tested = Contender(
         team=chosen.name,
         run=run.name,

@@ -27,6 +27,7 @@ def sweep_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
     digests = {
         step: str(storage.read_json(step_folder(trained_folder(arm, seed), step) / RECORD)["team"]) for step in steps
     }
+    begin_sweep(arm, seed, {step: digest for step, digest in digests.items() if step}, run.name)
     rows, known = [], find(params.environment.kind).metrics()
     with evaluator(params, arm, "validation", params.evaluate.validation) as team:
         dataset = ("validation", str(team.manifest["digest"]))
@@ -34,8 +35,6 @@ def sweep_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
         for number, step in enumerate(steps):
             run.progress(number, len(steps), f"step {step}")
             evaluated = team.checkpoint(seed, step)
-            if not number:
-                begin_sweep(arm, seed, {step: digest for step, digest in digests.items() if step}, run.name)
             storage.write_jsonl(folder / f"step-{step:05d}.jsonl", (r.to_json() for r in evaluated.episodes))
             overall = summarise_team(evaluated.episodes, params.evaluate.pass_k, known)["overall"]
             metrics = {f"validation/{name}": value for name, value in overall.items()}

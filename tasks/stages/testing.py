@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pipeline_lib.evaluation.looks import Look
     from pipeline_lib.settings import Params
     from tasks.runtime.stage import StageRun
 
@@ -25,8 +24,8 @@ def test_teams(params: Params, run: StageRun) -> None:
     """Write the test episodes of base, selected and last checkpoint of every arm and seed to ``results/test/``.
 
     The base of the team also plays the baseline protocols, and the selected teams play without some of their agents.
-    As soon as there are episodes, and before they can be seen, git records the look at the test split
-    (`looking`); an interrupted one counts too.
+    Before the first episode is played or read from the cache, git records the look at the test split (`looking`); an
+    interrupted one counts too.
     """
     selection = storage.read_json(RESULTS / "selection.json")
     shutil.rmtree(TESTED, ignore_errors=True)
@@ -36,12 +35,10 @@ def test_teams(params: Params, run: StageRun) -> None:
     total += len(seeds_of(params, TEAM)) if episodes else 0
     done = 0
     costs: dict[str, Any] = {}
-    look: Look | None = None
+    look = begin_look(_weights(params, selection), run.name)
 
     def keep(path: Path, evaluated: Evaluated) -> None:
-        nonlocal done, look
-        if look is None:
-            look = begin_look(_weights(params, selection), run.name)
+        nonlocal done
         done += 1
         storage.write_jsonl(path, (record.to_json() for record in evaluated.episodes))
         costs[path.stem] = {"seconds": evaluated.seconds, "tokens": sum(r.tokens for r in evaluated.episodes)}
@@ -63,8 +60,7 @@ def test_teams(params: Params, run: StageRun) -> None:
                 if arm == TEAM and episodes:
                     keep(tested_file(arm, "subteams", seed), team.checkpoint(seed, selected, episodes))
     storage.write_json(TESTED / "cost.json", costs)
-    if look is not None:
-        end_look(look)
+    end_look(look)
 
 
 def _weights(params: Params, selection: Mapping[str, Any]) -> dict[str, dict[str, str]]:

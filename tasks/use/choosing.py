@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.problems.splits import load_manifest, load_split
-from pipeline_lib.storage import read_json
+from pipeline_lib.project import NotSelectedError, selected_checkpoint
 from pipeline_lib.tracking.championship import registered_name
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
-from tasks.experiment.arms import ARMS, PROBLEMS, RESULTS, SINGLE, TEAM, TRAINED, trained_folder
+from tasks.experiment.arms import ARMS, PROBLEMS, SINGLE, TEAM, TRAINED, trained_folder
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
@@ -42,24 +42,6 @@ class Choice:
     folder: Path | None
 
 
-def selected(arm: str = TEAM) -> tuple[int, int]:
-    """Return seed and step of the selected checkpoint that did best on validation problems.
-
-    Raises:
-        ChoiceError: nothing was selected yet, or nothing of this arm.
-    """
-    path = RESULTS / "selection.json"
-    if not path.exists():
-        raise ChoiceError(f"{path}: no checkpoint was selected yet; run `symposium run` first, or name a checkpoint")
-    rows = [
-        (row["mean"], -int(seed), row["step"]) for seed, row in read_json(path).get(arm, {"seeds": {}})["seeds"].items()
-    ]
-    if not rows:
-        raise ChoiceError(f"{path}: the selection has no training run of the arm {arm} (seeds.single_agent is empty?)")
-    _, seed, step = max(rows)
-    return -seed, int(step)
-
-
 def choose_team(params: Params, words: str) -> Choice:
     """Return the team that ``words`` name, one of `TEAMS`.
 
@@ -71,7 +53,10 @@ def choose_team(params: Params, words: str) -> Choice:
         return Choice("the base, untrained" if arm == TEAM else "a single agent, untrained", arm, None)
     if words in ("selected", "single"):
         arm = TEAM if words == "selected" else SINGLE
-        seed, step = selected(arm)
+        try:
+            seed, step = selected_checkpoint(arm=arm)
+        except NotSelectedError as error:
+            raise ChoiceError(str(error)) from None
         return Choice(_title(arm, seed, step), arm, step_folder(trained_folder(arm, seed), step))
     if words == "champion":
         return _champion(params)

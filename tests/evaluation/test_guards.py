@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline_lib.evaluation.guards import check_guards, identical_share
-from pipeline_lib.settings.evaluate import EvaluateSettings, Guard, SampleSettings
+from pipeline_lib.settings.evaluate import EvaluateSettings, Guard, HeldOutSettings
 from tests.evaluation.build import GUARDS, METRICS, constant_team, episode, team
 
 SETTINGS = EvaluateSettings(metric="tests_passed", guards=GUARDS)
@@ -64,4 +64,4 @@ def test_guards_are_configurable() -> None:
     with pytest.raises(ValidationError, match="k is a number of episodes"):
         EvaluateSettings(pass_k=(0,))
     with pytest.raises(ValidationError, match="pass_k has 8, and the test plays 4 episodes per problem"):
-        EvaluateSettings(test=SampleSettings(samples=4))
+        EvaluateSettings(test=HeldOutSettings(samples=4))

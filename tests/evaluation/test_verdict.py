@@ -14,7 +14,7 @@ from pipeline_lib.evaluation.evidence import constant_bounds
 from pipeline_lib.evaluation.family import decide
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.sentences import p_text
-from pipeline_lib.settings.evaluate import EvaluateSettings, SampleSettings, VerdictSettings
+from pipeline_lib.settings.evaluate import EvaluateSettings, HeldOutSettings, SampleSettings, VerdictSettings
 from tests.evaluation.build import compare, constant_team, episode, summarise_test, team
 
 VERDICT = VerdictSettings(resamples=2_000)
@@ -208,7 +208,7 @@ def test_summary_of_a_whole_test() -> None:
     evaluate = EvaluateSettings(
         metric="tests_passed",
         validation=SampleSettings(samples=4),
-        test=SampleSettings(samples=4),
+        test=HeldOutSettings(samples=4),
         pass_k=(1, 2),
         guards=(),
     )

@@ -22,10 +22,10 @@ from pipeline_lib.evaluation.schemes import scheme_use
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.evaluation.verdict import add_plan_and_looks, summarise_test
 from pipeline_lib.report.data import About, ReportData
-from pipeline_lib.settings.evaluate import EvaluateSettings, SampleSettings, VerdictSettings
+from pipeline_lib.settings.evaluate import EvaluateSettings, HeldOutSettings, SampleSettings, VerdictSettings
 
 EVALUATE = EvaluateSettings(
-    metric="tests_passed", validation=SampleSettings(samples=2), test=SampleSettings(samples=4), pass_k=(1, 4)
+    metric="tests_passed", validation=SampleSettings(samples=2), test=HeldOutSettings(samples=4), pass_k=(1, 4)
 )
 VERDICT = VerdictSettings(resamples=500)
 STEPS = [10, 20, 30, 40, 50, 60, 70, 80]

@@ -251,3 +251,25 @@ def test_a_key_that_is_written_twice_is_refused(tmp_path: Path) -> None:
     path.write_text("verdict: &same\n  margin: 0.05\nsweep: {<<: *same, margin: 0.1}\n")
     with pytest.raises(SettingsError, match="sweep"):  # an unknown section, and no key twice
         load_params(path, tmp_path)
+
+
+@pytest.mark.parametrize("given", ["samples: 4", "seed: 2000", ""])
+def test_a_part_of_the_tests_episodes_leaves_the_other_part_as_it_is(tmp_path: Path, given: str) -> None:
+    text = f"evaluate: {{test: {{{given}}}, validation: {{{given}}}, pass_k: [1]}}"
+    found = load_params(write(tmp_path, text), ROOT / "conf").evaluate
+    assert found.test.seed == 2000 and found.test.samples == (4 if "samples" in given else 8)
+    assert found.validation.samples == 4 and found.validation.seed == (2000 if "seed" in given else 1000)
+
+
+def _defaults(model: type[pydantic.BaseModel], place: str = "") -> Any:
+    """Yield every default that is a section, with the same section made of nothing."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.default, pydantic.BaseModel):
+            yield f"{place}.{name}", field.default
+            yield from _defaults(type(field.default), f"{place}.{name}")
+
+
+def test_no_section_has_other_defaults_than_its_parts():
+    """Else a section of which one value is given would have other values than the documented ones."""
+    for place, default in _defaults(Params):
+        assert default == type(default)(), place

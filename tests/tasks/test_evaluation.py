@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 
+from pipeline_lib import storage
 from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.identity.code import code_of
 from pipeline_lib.policies.warm_start import build_base
@@ -17,10 +20,12 @@ from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.evaluate import SampleSettings
 from pipeline_lib.training.checkpoints import write_checkpoint
-from tasks.experiment.arms import BASE, PROBLEMS, TEAM, environment_section, trained_folder
+from tasks.experiment.arms import BASE, PLAN_FILE, PROBLEMS, RESULTS, TEAM, environment_section, trained_folder
+from tasks.experiment.plans import plan_of
 from tasks.identity.stages import RUNTIME
+from tasks.looks.records import LOOKS, SWEEPS, records
 from tasks.runtime.caching import CachedTask, Identity
-from tasks.stages import evaluation
+from tasks.stages import evaluation, sweeping, testing
 from tasks.stages.evaluation import Evaluated, evaluator
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +33,7 @@ SETTINGS = """
 environment: philosophers
 problems: {kind: scenarios, sizes: {train: 4, validation: 2, test: 2}}
 policy: {warm_start: {steps: 1, batch: 2}, adapter: ADAPTER}
+seeds: {train: [0], single_agent: []}
 """
 SAMPLES = SampleSettings(samples=2, seed=1000)
 NOTHING = Identity("a" * 64, "b" * 64, 0, {})
@@ -107,3 +113,26 @@ def test_kept_episodes_depend_on_all_code_by_which_a_stage_gets_them(flow: str) 
         assert name in kept.files
     for name in ("training.checkpoints", "policies.store", "problems.splits", "play.player", "sandbox.judge"):
         assert f"pipeline_lib.{name}" in kept.files
+
+
+def test_a_look_is_counted_before_the_first_episode_is_played_or_read(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    plan_of(params).write(PLAN_FILE)
+    storage.write_json(RESULTS / "selection.json", {TEAM: {"seeds": {"0": {"step": 1}}}})
+    seen: list[list[dict[str, Any]]] = []
+
+    def killed(identity: Identity, compute: Any, title: str) -> Any:
+        seen.append(records(LOOKS))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(evaluation, "EVALUATE", killed)
+    run = MagicMock()
+    run.name = "brave-owl"
+    with pytest.raises(KeyboardInterrupt):
+        testing.test_teams(params, run)
+    assert len(seen) == 1 and len(seen[0]) == 1 and seen[0][0]["episodes"] == ""
+    with pytest.raises(KeyboardInterrupt):
+        sweeping.sweep_arm(params, TEAM, 0, run)
+    assert len(records(SWEEPS)) == 1
