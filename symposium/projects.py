@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pipeline_lib.project import BASE, PROBLEMS, TRAINED, selected_checkpoint
+from pipeline_lib.evaluation.selected import selected_checkpoint
+from pipeline_lib.project import BASE, PROBLEMS, TRAINED
 from pipeline_lib.settings import load_params
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
 from symposium.experiments import Experiment

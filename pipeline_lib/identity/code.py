@@ -1,27 +1,30 @@
 """The code that computes a result: modules, all project code that they import, and the programs that they start.
 
-Digests are computed from syntax trees (`pipeline_lib.identity.syntax`), so comments do not count.  Files of a package
-that are not Python (templates) count with the package.  A package whose programs run in separate processes counts as a
-whole, since no import leads to them.  Versions of Python and of the numeric libraries count: they change results.
+Digests are computed from syntax trees (`pipeline_lib.identity.syntax`), so comments do not count.  Of this library,
+imports are followed module by module; files of a package that are not Python (templates) count with the package, and a
+package whose programs run in separate processes counts as a whole, since no import leads to them.  Of a user's code,
+every file of every package that is reached counts (`pipeline_lib.identity.user_code`), however it is imported or read.
+Versions of Python, of the numeric libraries, and of whatever a user's code imports count: they change results.
 
-Not found: imports of a computed name (``importlib.import_module(name)``), modules on a path that is added to
-``sys.path`` at run time, and files read beside a module outside a package.  Use `named_code` for classes that settings
-name by a string.
+Not found: modules on a path that is added to ``sys.path`` at run time; of modules outside a package, imports of a
+computed name and files that they read.  Use `named_code` for classes that settings name by a string.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
-import importlib.util
+import json
+import subprocess
 import sys
-import sysconfig
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline_lib.identity.syntax import Import, SyntaxCache
+from pipeline_lib.identity.modules import OWN, imported_modules, modules_below, source_of, top_level
+from pipeline_lib.identity.syntax import SyntaxCache
+from pipeline_lib.identity.user_code import user_code
 from pipeline_lib.storage import digest, file_digest
 
 LIBRARIES = {
@@ -38,16 +41,9 @@ LIBRARIES = {
 }
 """Imported packages whose version changes numbers, and the distributions that count with each."""
 
-OWN = ("pipeline_lib", "tasks", "flows")
-"""Packages of this project, all in one folder."""
-
 WHOLE = ("pipeline_lib.sandbox",)
 """Packages that start their own files in other processes: if one module is reached, all of their files count."""
 
-PUBLIC, BEHIND = "symposium", "pipeline_lib.text_task.task"
-"""The package that users import, and the module with the names that environments use from it."""
-
-_SKIPPED = {"__pycache__"}
 _MEMORY = SyntaxCache()
 
 
@@ -96,6 +92,7 @@ def code_of(
     memory = memory or _MEMORY
     files: dict[str, str] = {}
     libraries: set[str] = set()
+    versions: dict[str, str] = {}
     packages: set[Path] = set()
     entered: set[str] = set()
     waiting = list(modules)
@@ -105,66 +102,70 @@ def code_of(
         if name in seen or _covers(without, name):
             continue
         seen.add(name)
-        path = source_of(name)
+        path, top = source_of(name, installed=name in modules), name.partition(".")[0]
         if path is None:
             if name in modules:
-                raise ValueError(f"module {name} has no source file in the project")
-            libraries.add(name.partition(".")[0])
+                raise ValueError(f"there is no module {name} with a source file")
+            libraries.add(top)
+            continue
+        if top not in OWN:
+            if top not in entered:
+                entered.add(top)
+                base = top_level(top, installed=True)
+                assert base is not None
+                user = user_code(top, base, {*seen, *waiting}, memory)
+                files |= user.files
+                waiting += sorted(user.imports)
+                versions |= _distributions({imported.partition(".")[0] for imported in user.imports})
             continue
         syntax = memory.of(path)
         files[name] = syntax.digest
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         if package == name:
             packages.add(path.parent)
-            waiting += _modules_below(name) if syntax.lazy else ()
+            waiting += modules_below(name) if syntax.lazy else ()
         runs = [found for found in syntax.imports if name not in modules or found.method not in unused]
-        waiting += [imported for found in runs for imported in _names(found, package)]
+        waiting += [imported for found in runs for imported in imported_modules(found, package)]
         waiting += [".".join(name.split(".")[:end]) for end in range(1, name.count(".") + 1)]
         for whole in WHOLE:
             if whole not in entered and _covers((whole,), name):
                 entered.add(whole)
-                waiting += _modules_below(whole)
+                waiting += modules_below(whole)
     for folder in packages:
         files |= _data_files(folder)
     memory.keep()
-    return Code(dict(sorted(files.items())), _versions(libraries))
+    return Code(dict(sorted(files.items())), versions | _versions(libraries))
 
 
 def named_code(
     name: str,
     called: Collection[str] | None = None,
-    without: Collection[str] = (),
     memory: SyntaxCache | None = None,
 ) -> Code:
     """Return the code behind a name in the settings, ``package.module:Class``.
 
-    Of an installed package all modules count, and its version.
+    Of a user's package, installed or not, all files count.
 
     Args:
         name: of a class, or of a module.
         called: the methods of the class that are called; modules that only other methods import do not count.  None:
-            all methods.
-        without: further modules that change no result.
+            all methods, as of every class of a user.
         memory: see `code_of`.
 
     Raises:
         ValueError: there is no such module, or it has no source file.
     """
     module, _, owner = name.partition(":")
-    path = source_of(module)
+    path = source_of(module, installed=True)
     if path is None:
-        spec = _spec(module)
-        if spec is None or spec.origin is None or not Path(spec.origin).is_file():
-            raise ValueError(f"{name}: there is no module {module}; it must be importable from the project's folder")
-        root = module.partition(".")[0]
-        return Code(_installed_files(module, Path(spec.origin)), _versions({root}) | _distribution(root))
+        raise ValueError(f"{name}: there is no module {module}; it must be importable from the project's folder")
     unused: set[str] = set()
-    if called is not None:
+    if called is not None and module.partition(".")[0] in OWN:
         syntax = (memory or _MEMORY).of(path)
         own = {method for method in syntax.methods if method.startswith(f"{owner}.")}
         others = [name for method, names in syntax.methods.items() if method not in own for name in names]
         unused = own - _reached(syntax.methods, owner, {*called, *syntax.calls, *others})
-    without = ("pipeline_lib.settings", "pipeline_lib.tracking", *without)
+    without = ("pipeline_lib.settings", "pipeline_lib.tracking")
     return code_of(module, without=without, memory=memory, unused=unused)
 
 
@@ -181,84 +182,8 @@ def _reached(methods: Mapping[str, tuple[str, ...]], owner: str, called: Collect
     return reached
 
 
-def _installed_files(module: str, origin: Path) -> dict[str, str]:
-    """Return the digests of all files of the installed top-level package that holds a module."""
-    depth = module.count(".") + (origin.name == "__init__.py")
-    if depth == 0:
-        return {module: file_digest(origin)}
-    folder = origin.parents[depth - 1]
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
-    return {f"{folder.name}/{path.relative_to(folder).as_posix()}": file_digest(path) for path in files}
-
-
-def source_of(name: str) -> Path | None:
-    """Return the source file of a module of the project; None for modules of libraries, built-in and unknown ones.
-
-    A module belongs to the project if its top-level package is one of `OWN`, or is outside the interpreter's folders.
-    It is found by path: nothing below the top-level package is imported.
-    """
-    top, *rest = name.split(".")
-    base = _top(top, tuple(sys.path))
-    if base is None:
-        return None
-    if not rest:
-        return base / "__init__.py" if (base / "__init__.py").is_file() else _file(base.with_suffix(".py"))
-    folder = base.joinpath(*rest)
-    return _file(folder / "__init__.py") or _file(folder.with_suffix(".py"))
-
-
-@functools.lru_cache(maxsize=512)
-def _top(name: str, path: tuple[str, ...]) -> Path | None:
-    """Return the folder of a top-level package of the project (of a module: its path without ending), or None."""
-    if not name or name in sys.builtin_module_names:
-        return None
-    spec = _spec(name)
-    if spec is None or spec.origin is None:
-        places = list(spec.submodule_search_locations or ()) if spec else []  # a package without __init__.py
-        found = Path(places[0]) if places else None
-    else:
-        origin = Path(spec.origin)
-        if origin.suffix != ".py":
-            return None
-        found = origin.parent if origin.name == "__init__.py" else origin.with_suffix("")
-    if found is None:
-        return None
-    if name in OWN and found.parent == Path(__file__).parents[2]:  # also if a wheel installed it in site-packages
-        return found
-    return None if any(found.is_relative_to(folder) for folder in _library_folders()) else found
-
-
-def _spec(name: str) -> Any:
-    try:
-        return importlib.util.find_spec(name)
-    except (ImportError, ValueError, AttributeError):
-        return None
-
-
-@functools.cache
-def _library_folders() -> tuple[Path, ...]:
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    folders = {Path(sysconfig.get_path(name)) for name in names}
-    folders |= {Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}
-    return tuple(folders | {folder.resolve() for folder in folders})
-
-
-def _file(path: Path) -> Path | None:
-    return path if path.is_file() else None
-
-
 def _covers(names: Iterable[str], name: str) -> bool:
     return any(name == other or name.startswith(other + ".") for other in names)
-
-
-def _modules_below(package: str) -> list[str]:
-    base = source_of(package)
-    assert base is not None
-    found = []
-    for path in base.parent.rglob("*.py"):
-        parts = path.relative_to(base.parent).with_suffix("").parts
-        found.append(".".join([package, *(parts[:-1] if parts[-1] == "__init__" else parts)]))
-    return found
 
 
 def _data_files(package: Path) -> dict[str, str]:
@@ -268,24 +193,11 @@ def _data_files(package: Path) -> dict[str, str]:
     while waiting:
         for path in waiting.pop().iterdir():
             if path.is_dir():
-                if path.name not in _SKIPPED and not (path / "__init__.py").exists():
+                if path.name != "__pycache__" and not (path / "__init__.py").exists():
                     waiting.append(path)
-            elif path.suffix not in (".py", ".pyc", ".so"):
+            elif path.suffix not in (".pyc", ".so") and (path.suffix != ".py" or path.parent != package):
                 found[f"{package.name}/{path.relative_to(package).as_posix()}"] = file_digest(path)
     return found
-
-
-def _names(found: Import, package: str) -> Iterator[str]:
-    """Yield every module that an import statement of a module in ``package`` may load."""
-    base = ".".join(package.split(".")[: package.count(".") + 2 - found.level]) if found.level else ""
-    module = ".".join(part for part in (base, found.module) if part)
-    if module == PUBLIC:
-        yield BEHIND
-        return
-    yield module
-    for name in found.names:  # a name may be a module of its own
-        if source_of(f"{module}.{name}"):
-            yield f"{module}.{name}"
 
 
 def _versions(imported: Collection[str]) -> dict[str, str]:
@@ -296,9 +208,15 @@ def _versions(imported: Collection[str]) -> dict[str, str]:
     return found
 
 
-def _distribution(package: str) -> dict[str, str]:
-    names = importlib.metadata.packages_distributions().get(package, [])
-    return {name: version(name) for name in names}
+def _distributions(packages: Collection[str]) -> dict[str, str]:
+    """Return the versions of the distributions that provide some top-level packages."""
+    found = {name for package in packages for name in _providers().get(package, ())}
+    return {name: version(name) for name in sorted(found)}
+
+
+@functools.cache
+def _providers() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()
 
 
 @functools.cache
@@ -308,3 +226,18 @@ def version(distribution: str) -> str:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
+
+
+@functools.cache
+def versions_of(python: str, distributions: tuple[str, ...]) -> dict[str, str]:
+    """Return the versions of distributions that another interpreter has, by ``name, elsewhere``.
+
+    Those that it lacks are left out; so are all if it cannot be run.
+    """
+    code = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
+    try:
+        done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True)
+        found = json.loads(done.stdout)
+    except (OSError, subprocess.CalledProcessError, ValueError):
+        return {}
+    return {f"{name}, elsewhere": found[name] for name in distributions if name in found}

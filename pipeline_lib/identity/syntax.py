@@ -1,8 +1,9 @@
 """The relevant content of a Python source file: the digest of its syntax tree, and its imports.
 
-Comments, docstrings and formatting do not count.  Imports inside functions and calls of ``import_module`` with a
-literal name are found; imports for type checking are left out.  Parsing takes most of the time, so results are cached
-by the content of the file, never by its name or times.
+Comments, docstrings and formatting do not count.  Imports inside functions are found; imports for type checking are
+left out.  In a file that can import by name (``import_module`` or the like, under whatever name), every literal string
+that can be the name of a module counts as an import.  Parsing takes most of the time, so results are cached by the
+content of the file, never by its name or times.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -46,6 +48,7 @@ class Syntax:
         imports: all imports that may run.
         methods: by ``Class.method``, the names of methods that it may call: names of attributes, and literal strings.
         calls: such names in the rest of the module, which may call methods as well.
+        reads_source: whether it may read docstrings, or source files as text, so that their text is more than comments.
         lazy: whether it defines ``__getattr__``, with which a package imports modules on first use.
     """
 
@@ -54,6 +57,16 @@ class Syntax:
     methods: dict[str, tuple[str, ...]]
     lazy: bool = False
     calls: tuple[str, ...] = ()
+    reads_source: bool = False
+
+
+#: Words of a file that can import a module by its name.
+_BY_NAME = {"import_module", "__import__", "importlib", "runpy", "run_module", "pkgutil", "resolve_name", "find_spec"}
+_NAME = re.compile(r"(?P<dots>\.*)(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)", re.ASCII)
+
+#: Words of a file that can read docstrings or source files, besides file names that end in ``.py``.
+_READING = {"__doc__", "getdoc", "getsource", "getsourcelines", "getsourcefile", "getcomments", "get_source"}
+_READS_ITSELF = re.compile(rb"open\(__file__|Path\(__file__\)(\.\w+\(\))*\.(open|read_)")
 
 
 def parse(content: bytes, name: str = "<unknown>") -> Syntax:
@@ -77,6 +90,8 @@ def parse(content: bytes, name: str = "<unknown>") -> Syntax:
                 methods[method] = tuple(sorted(_called(item)))
     rest = _without_methods(tree)
     found += _imports(rest)
+    if _words(tree) & _BY_NAME:
+        found += _possible_modules(tree)
     known = {method.rpartition(".")[2] for method in methods}
     calls = tuple(sorted(known & _called(rest, names=True)))
     methods = {method: tuple(name for name in names if name in known) for method, names in methods.items()}
@@ -86,7 +101,26 @@ def parse(content: bytes, name: str = "<unknown>") -> Syntax:
     if not any(node.attr == "__doc__" and isinstance(node.ctx, ast.Load) for node in attributes):
         for node in ast.walk(tree):
             _drop_docstring(node)
-    return Syntax(digest(ast.dump(tree)), tuple(dict.fromkeys(found)), methods, lazy, calls)
+    words = _words(tree)
+    reads_source = bool(words & _READING or _READS_ITSELF.search(content)) or any(w.endswith(".py") for w in words)
+    return Syntax(digest(ast.dump(tree)), tuple(dict.fromkeys(found)), methods, lazy, calls, reads_source)
+
+
+def _words(tree: ast.AST) -> set[str]:
+    """Return all names, attributes, imported names and literal strings below ``tree``."""
+    found = _called(tree, names=True)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+            found.add(getattr(node, "module", None) or "")
+    return found
+
+
+def _possible_modules(tree: ast.AST) -> Iterator[Import]:
+    """Yield every literal string that can be the name of a module, relative ones included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and (found := _NAME.fullmatch(node.value)):
+            yield Import(len(found["dots"]), found["name"], ())
 
 
 def _without_methods(tree: ast.Module) -> ast.Module:
@@ -165,17 +199,18 @@ class SyntaxCache:
 def _to_json(syntax: Syntax) -> list[object]:
     imports = [[found.level, found.module, list(found.names), found.method] for found in syntax.imports]
     methods = {name: list(used) for name, used in syntax.methods.items()}
-    return [syntax.digest, imports, methods, syntax.lazy, list(syntax.calls)]
+    return [syntax.digest, imports, methods, syntax.lazy, list(syntax.calls), syntax.reads_source]
 
 
 def _from_json(value: list[object]) -> Syntax:
-    own, imports, methods, lazy, calls = value
+    own, imports, methods, lazy, calls, reads_source = value
     if not (
         isinstance(own, str) and isinstance(imports, list) and isinstance(methods, dict) and isinstance(calls, list)
     ):
         raise TypeError("a digest, a list of imports and the methods were written")
     found = tuple(Import(level, module, tuple(names), method) for level, module, names, method in imports)
-    return Syntax(own, found, {name: tuple(used) for name, used in methods.items()}, bool(lazy), tuple(calls))
+    used_by = {name: tuple(used) for name, used in methods.items()}
+    return Syntax(own, found, used_by, bool(lazy), tuple(calls), bool(reads_source))
 
 
 def _imports(tree: ast.AST) -> Iterator[Import]:
@@ -188,22 +223,7 @@ def _imports(tree: ast.AST) -> Iterator[Import]:
         elif isinstance(node, ast.If) and ast.unparse(node.test) in _FOR_TYPES:
             yield from _imports(ast.Module(body=node.orelse, type_ignores=[]))
         else:
-            if isinstance(node, ast.Call) and (named := _named_in(node)):
-                yield named
             yield from _imports(node)
-
-
-def _named_in(call: ast.Call) -> Import | None:
-    """Return the import made by ``importlib.import_module("a.b")`` or ``__import__("a.b")`` with a literal name."""
-    called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    named = [keyword.value for keyword in call.keywords if keyword.arg == "name"]
-    first = next(iter((*call.args, *named)), None)
-    if called not in ("import_module", "__import__") or not isinstance(first, ast.Constant):
-        return None
-    if not isinstance(first.value, str):
-        return None
-    module = first.value.lstrip(".")
-    return Import(len(first.value) - len(module), module, ())
 
 
 def _drop_docstring(node: ast.AST) -> None:

