@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.environment_api.task import Problem
-from pipeline_lib.evaluation.run import evaluate_team
+from pipeline_lib.evaluation.run import evaluate_team, refuse_losses
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.training.checkpoint_folders import step_folder
 from pipeline_lib.training.checkpoints import read_checkpoint
@@ -83,6 +83,7 @@ def evaluate(
 
     Raises:
         TypeError: it is no team, or something in the list is no problem.
+        EvaluationError: the infrastructure lost a greater share of the episodes than ``sandbox.infra_error_share``.
         ValueError: there are no problems, one is of the test split, ids repeat, or ``samples`` or ``seed`` is no
             integer or too small.
     """
@@ -110,6 +111,7 @@ def evaluate(
             drawn.seed if seed is None else seed,
             keep_texts=True,
         )
+    refuse_losses(episodes, params.sandbox.infra_error_share, team.title)
     return Evaluation(team, tuple(episodes))
 
 

@@ -8,7 +8,7 @@ and a bootstrap interval are computed too, to show whether the result depends on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -21,14 +21,17 @@ from pipeline_lib.evaluation.effects import no_effect, paired_hedges_g, probabil
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.evidence import (
     Families,
+    Rule,
     constant_bounds,
     distribution_free,
     families,
     mean_interval,
     primary,
+    rule_of,
     within,
 )
 from pipeline_lib.evaluation.guards import identical_share
+from pipeline_lib.evaluation.losses import Losses, describe_losses, extremes, whatever_was_lost, widest
 from pipeline_lib.evaluation.results import Effect, Estimate, Result, TestResult, to_json
 from pipeline_lib.evaluation.table import Episodes, Pairing, pair, tabulate
 from pipeline_lib.evaluation.tests_of_difference import (
@@ -101,6 +104,8 @@ class Comparison(Result):
         faults: guards that the first team fails.
         degenerate: why these data are no evidence; empty if they are.
         one_observation: they count as a single observation (identical episodes, or one family), so there is no verdict.
+        losses: episodes that the infrastructure lost and what they could change, or None.  Means, the difference,
+            equivalence, new runs and single runs hold whatever the lost episodes would have shown.
         notes: episodes that were left out, and other caveats.
         family_size: number of comparisons corrected for; 0 outside the family.
         p_adjusted: Holm's p of the difference, or None.
@@ -135,6 +140,7 @@ class Comparison(Result):
     degenerate: str
     one_observation: bool
     notes: tuple[str, ...]
+    losses: Losses | None = None
     family_size: int = 1
     detectable: float | None = None
     problems_for_margin: int | None = None
@@ -165,14 +171,18 @@ def measure(
     where: str = "held-out",
 ) -> Comparison:
     """Compute everything except the verdict; see `verdict.compare` for arguments and errors."""
-    pairing = pair(tabulate(a, metric, names[0]), tabulate(b, metric, names[1]), names)
-    level, info = 1 - settings.alpha, describe(metric, metrics)
+    info = describe(metric, metrics)
+    tables = tabulate(a, metric, names[0]), tabulate(b, metric, names[1])
+    worst = extremes(*tables, names, info)
+    pairing = pair(*tables, names)
+    level = 1 - settings.alpha
     clusters = pairing.clusters
     left, right = pairing.a_means.mean(axis=0), pairing.b_means.mean(axis=0)
     d = left - right
     mean_a, mean_b, mean_d = (clustered_mean(x, clusters) for x in (left, right, d))
-    difference = primary(d, clusters, level)
-    found = families(d, clusters)
+    claims, *others = [_claims(one, info, settings) for one in (pairing, *worst)]
+    difference = whatever_was_lost(claims.difference, [other.difference for other in others])
+    found = families(d, clusters, rule_of(info))
     better = _improvements(pairing)
     draws = clustered_bootstrap(np.vstack([d, better]), clusters, settings.resamples, settings.seed)
     same = _identical(_records(a), names[0]) or _identical(_records(b), names[1])
@@ -185,7 +195,10 @@ def measure(
         evidence=found,
         runs=(len(pairing.a) if pairing.trained[0] else 0, len(pairing.b) if pairing.trained[1] else 0),
         episodes=pairing.episodes,
-        means=(mean_interval(left, clusters, level, info), mean_interval(right, clusters, level, info)),
+        means=(
+            widest(claims.means[0], [other.means[0] for other in others]),
+            widest(claims.means[1], [other.means[1] for other in others]),
+        ),
         difference=difference,
         bootstrap=interval(draws[:, 0], mean_d, level, "clustered bootstrap, percentiles"),
         permutation=sign_flips(d, clusters, settings.resamples, settings.seed, level),
@@ -195,9 +208,15 @@ def measure(
             draws[:, 1], clustered_mean(better, clusters), level, "mean over problems, clustered bootstrap"
         ),
         rates=_rates(pairing, level),
-        equivalence=within(difference, found, settings.margin, settings.alpha),
-        new_runs=new_runs(pairing, level),
-        per_seed=_per_seed(pairing, level),
+        equivalence=whatever_was_lost(claims.equivalence, [other.equivalence for other in others], signed=False),
+        new_runs=whatever_was_lost(claims.new_runs, [other.new_runs for other in others]),
+        per_seed=tuple(
+            replace(
+                run,
+                difference=whatever_was_lost(run.difference, [other.per_seed[i].difference for other in others]),
+            )
+            for i, run in enumerate(claims.per_seed)
+        ),
         margin=settings.margin,
         alpha=settings.alpha,
         power=settings.power,
@@ -205,7 +224,32 @@ def measure(
         degenerate=same or _constant(difference, info),
         one_observation=bool(same) or mean_d.clusters < 2,
         notes=pairing.notes,
+        losses=describe_losses(*tables, worst, info),
         where=where,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """What lost episodes could change: see the attributes of `Comparison`."""
+
+    difference: TestResult
+    equivalence: TestResult
+    new_runs: TestResult
+    means: tuple[Estimate, Estimate]
+    per_seed: tuple[SeedResult, ...]
+
+
+def _claims(pairing: Pairing, info: Metric, settings: VerdictSettings) -> _Claims:
+    level, clusters, rule = 1 - settings.alpha, pairing.clusters, rule_of(info)
+    left, right = pairing.a_means.mean(axis=0), pairing.b_means.mean(axis=0)
+    difference = primary(left - right, clusters, level, rule)
+    return _Claims(
+        difference=difference,
+        equivalence=within(difference, families(left - right, clusters, rule), settings.margin, settings.alpha),
+        new_runs=new_runs(pairing, level),
+        means=(mean_interval(left, clusters, level, info), mean_interval(right, clusters, level, info)),
+        per_seed=_per_seed(pairing, level, rule),
     )
 
 
@@ -222,8 +266,12 @@ def bounds(comparison: Comparison) -> tuple[float, float] | None:
         return None
     alpha, reach = comparison.alpha / comparison.family_size, info.high - info.low
     if comparison.constant:
-        return constant_bounds(estimate, found.count, alpha, reach)
-    return distribution_free(found, alpha, reach)
+        low, high = constant_bounds(estimate, found.count, alpha, reach)
+    else:
+        low, high = distribution_free(found, alpha, reach)
+    if comparison.losses is None:
+        return low, high
+    return low + min(0.0, comparison.losses.low - estimate), high + max(0.0, comparison.losses.high - estimate)
 
 
 def _improvements(pairing: Pairing) -> Array:
@@ -247,14 +295,14 @@ def _rates(pairing: Pairing, level: float) -> TestResult | None:
     return rates_paired(pairing.a[0, :, 0], pairing.b[0, :, 0], level)
 
 
-def _per_seed(pairing: Pairing, level: float) -> tuple[SeedResult, ...]:
+def _per_seed(pairing: Pairing, level: float, rule: Rule) -> tuple[SeedResult, ...]:
     if not any(pairing.trained):
         return ()
     a, b = pairing.a_means, pairing.b_means
     if not pairing.aligned:
         b = np.broadcast_to(b.mean(axis=0), a.shape)
     return tuple(
-        SeedResult(int(seed), float(x.mean()), float(y.mean()), primary(x - y, pairing.clusters, level))
+        SeedResult(int(seed), float(x.mean()), float(y.mean()), primary(x - y, pairing.clusters, level, rule))
         for seed, x, y in zip(pairing.seeds, a, b, strict=True)
         if seed is not None
     )

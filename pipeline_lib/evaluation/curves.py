@@ -14,7 +14,7 @@ from pipeline_lib.evaluation.bootstrap import cluster_counts, cluster_totals, cl
 from pipeline_lib.evaluation.clusters import Codes, clustered_mean, encode
 from pipeline_lib.evaluation.multiplicity import dunnett
 from pipeline_lib.evaluation.results import EvaluationError, Result
-from pipeline_lib.evaluation.table import Table, problem_means
+from pipeline_lib.evaluation.table import Table, on_common_episodes, problem_means
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import VerdictSettings
@@ -50,7 +50,7 @@ class Point(Result):
 
 
 def common_means(tables: Sequence[Table], owner: str) -> tuple[Array, Codes, list[str]]:
-    """Return (tables, problems) means on the problems that all tables have, their clusters, and notes.
+    """Return (tables, problems) means on the episodes that no table lost, their clusters, and notes.
 
     Args:
         tables: one per checkpoint.
@@ -60,7 +60,7 @@ def common_means(tables: Sequence[Table], owner: str) -> tuple[Array, Codes, lis
         EvaluationError: the tables have no common problem.
     """
     rows = []
-    for table in tables:
+    for table in on_common_episodes(tables):
         means = problem_means(table)[0]
         rows.append({p: means[i] for i, p in enumerate(table.problems) if not np.isnan(means[i])})
     usable = sorted(set(rows[0]).intersection(*rows))
@@ -68,6 +68,8 @@ def common_means(tables: Sequence[Table], owner: str) -> tuple[Array, Codes, lis
         raise EvaluationError(f"{owner}: no problem was evaluated for all checkpoints; evaluate the missing ones")
     every = set().union(*(table.problems for table in tables))
     notes = []
+    if lost := sum(table.lost for table in tables):
+        notes.append(f"{owner}: {lost} episodes were lost to the infrastructure and left out for every checkpoint")
     if len(usable) < len(every):
         notes.append(
             f"{owner}: {len(every) - len(usable)} of {len(every)} problems lack a checkpoint and were left out"

@@ -5,9 +5,12 @@ With skewed differences, as at a ceiling, a t test is wrong on one side; `primar
 
 A t test assumes that unseen families vary like the observed ones.  This fails if one or two families have all the
 variation: at a ceiling or floor most families show no difference at all, and the standard error comes from a few of
-them.  `families` computes the effective number of families that carry the variation.  Below `MIN_CARRYING` there is
+them.  `families` computes the effective number of families that carry the variation.  Below `Rule.least` there is
 no p value, and the verdict follows from bounds that assume only that values are in the metric's range.
-docs/calibration-grid.md measures both.
+
+A share cannot be skewed without limit, other metrics can: a reward, or meals, may be far from normal in ways that few
+families do not show.  So `OTHERS` asks for more of them and moves limits further.  docs/calibration-grid.md measures
+all of this.
 """
 
 from __future__ import annotations
@@ -26,10 +29,29 @@ from pipeline_lib.evaluation.results import Estimate, Result, TestResult
 from pipeline_lib.evaluation.skewness import upper_critical, upper_tail
 from pipeline_lib.evaluation.tests_of_difference import equivalence, no_answer, paired
 
-#: Minimum effective number of families that carry the variation of a difference, for a t test (calibrated).
-MIN_CARRYING = 3.0
 #: Below this number, a note says that interval and p value depend on the distribution of the differences.
 FEW_CARRYING = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Result):
+    """What a t test needs (calibrated).
+
+    Attributes:
+        least: minimum effective number of families that carry the variation of a difference.
+        caution: factor by which the shift of a limit for the observed skewness is multiplied.
+    """
+
+    least: float
+    caution: float
+
+
+SHARES, OTHERS = Rule(3.0, 1.5), Rule(6.0, 6.0)
+
+
+def rule_of(info: Metric) -> Rule:
+    """Return the rule for a metric."""
+    return SHARES if info.share else OTHERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +65,7 @@ class Families(Result):
         largest: share of the largest family in all problems, in (0, 1].
         gain: mean over problems of the family differences above 0, in units of the metric.
         loss: mean over problems of those below 0, as a positive number.
+        rule: what a t test of the metric needs.
     """
 
     count: int
@@ -51,9 +74,10 @@ class Families(Result):
     largest: float
     gain: float
     loss: float
+    rule: Rule
 
 
-def families(differences: ArrayLike, clusters: Codes) -> Families:
+def families(differences: ArrayLike, clusters: Codes, rule: Rule = SHARES) -> Families:
     """Return the evidence behind ``differences`` (n,) of problems in ``clusters`` (n,)."""
     d = np.asarray(differences, float)
     sizes = np.bincount(clusters)
@@ -67,26 +91,30 @@ def families(differences: ArrayLike, clusters: Codes) -> Families:
         largest=float(weights.max()),
         gain=float(weights @ np.maximum(means, 0.0)),
         loss=float(weights @ np.maximum(-means, 0.0)),
+        rule=rule,
     )
 
 
-def primary(differences: ArrayLike, clusters: Codes, level: float) -> TestResult:
+def primary(differences: ArrayLike, clusters: Codes, level: float, rule: Rule = SHARES) -> TestResult:
     """Return the paired t test, or in ``degenerate`` why these families do not support one.
 
     Interval and p value are those of `tests_of_difference.paired`, widened for skewed differences.  Both use the same
     method, so that p value, interval and verdict cannot contradict each other.
     """
     test = paired(differences, clusters, level)
-    found = families(differences, clusters)
+    found = families(differences, clusters, rule)
     if test.statistic is None or test.df is None:
         return test
-    if found.carrying < MIN_CARRYING:
+    if found.carrying < rule.least:
         reason = (
             f"too few families for a test: {found.count} were evaluated and about {found.carrying:.1f} of them carry "
-            f"the variation, where at least {MIN_CARRYING:g} are needed; evaluate problems of more families"
+            f"the variation, where at least {rule.least:g} are needed; evaluate problems of more families"
         )
         return no_answer(test.method, test.n, level, reason, test.estimate)
-    tails = upper_tail(test.statistic, test.df, found.skewness), upper_tail(-test.statistic, test.df, -found.skewness)
+    tails = (
+        upper_tail(test.statistic, test.df, found.skewness, rule.caution),
+        upper_tail(-test.statistic, test.df, -found.skewness, rule.caution),
+    )
     low, high = _limits(test, found, (1 - level) / 2)
     return dataclasses.replace(
         test, method=f"{test.method}, widened for skewness", low=low, high=high, p=min(1.0, 2 * min(tails))
@@ -113,8 +141,8 @@ def within(test: TestResult, found: Families, margin: float, alpha: float) -> Te
     plain = equivalence(test, margin, alpha)
     if test.estimate is None or test.se is None or test.df is None:
         return dataclasses.replace(plain, level=1 - alpha)
-    above = upper_tail((test.estimate + margin) / test.se, test.df, found.skewness)
-    below = upper_tail((margin - test.estimate) / test.se, test.df, -found.skewness)
+    above = upper_tail((test.estimate + margin) / test.se, test.df, found.skewness, found.rule.caution)
+    below = upper_tail((margin - test.estimate) / test.se, test.df, -found.skewness, found.rule.caution)
     low, high = _limits(test, found, alpha / 2)
     return dataclasses.replace(
         plain,
@@ -128,7 +156,8 @@ def within(test: TestResult, found: Families, margin: float, alpha: float) -> Te
 
 def critical(df: float, found: Families, alpha: float) -> float:
     """Return the critical t at the two-sided level ``alpha``, averaged over both directions."""
-    return (upper_critical(alpha / 2, df, found.skewness) + upper_critical(alpha / 2, df, -found.skewness)) / 2
+    lean, caution = found.skewness, found.rule.caution
+    return (upper_critical(alpha / 2, df, lean, caution) + upper_critical(alpha / 2, df, -lean, caution)) / 2
 
 
 def mean_interval(values: ArrayLike, clusters: Codes, level: float, info: Metric) -> Estimate:
@@ -159,8 +188,8 @@ def mean_interval(values: ArrayLike, clusters: Codes, level: float, info: Metric
         return Estimate(known.mean, info.low + width * low, info.low + width * high, level, method, known.clusters)
     if plain.degenerate:
         return plain
-    low = known.mean - upper_critical(tail, known.df, known.skewness) * known.se
-    high = known.mean + upper_critical(tail, known.df, -known.skewness) * known.se
+    low = known.mean - upper_critical(tail, known.df, known.skewness, OTHERS.caution) * known.se
+    high = known.mean + upper_critical(tail, known.df, -known.skewness, OTHERS.caution) * known.se
     return dataclasses.replace(plain, low=low, high=high, method=f"{plain.method}, widened for skewness")
 
 
@@ -176,8 +205,9 @@ def _trials(share: float, se: float, known: ClusteredMean, problems: int, tail: 
 
 def _limits(test: TestResult, found: Families, tail: float) -> tuple[float, float]:
     assert test.estimate is not None and test.se is not None and test.df is not None
-    low = test.estimate - upper_critical(tail, test.df, found.skewness) * test.se
-    return low, test.estimate + upper_critical(tail, test.df, -found.skewness) * test.se
+    lean, caution = found.skewness, found.rule.caution
+    low = test.estimate - upper_critical(tail, test.df, lean, caution) * test.se
+    return low, test.estimate + upper_critical(tail, test.df, -lean, caution) * test.se
 
 
 def note(test: TestResult, found: Families) -> str:

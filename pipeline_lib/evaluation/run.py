@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from pipeline_lib.environment_api.task import Problem
 from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.transcripts import TranscriptRecorder
 from pipeline_lib.play import Decision, Player, paired
 from pipeline_lib.play.experience import add_costs
@@ -56,6 +57,23 @@ def evaluate_team(
             recorder.add_prompts(number, episodes[number * samples], player.team)
             records[number * samples] = replace(records[number * samples], shown=transcript)
     return records
+
+
+def refuse_losses(records: Sequence[EpisodeRecord], share: float, who: str) -> None:
+    """Raise EvaluationError if a greater share than ``share`` of a team's episodes was lost.
+
+    Args:
+        records: episodes of one evaluation.
+        share: ``sandbox.infra_error_share``, in [0, 1].
+        who: the team, for the message.
+    """
+    lost = sum(record.reward is None for record in records)
+    if lost > share * len(records):
+        raise EvaluationError(
+            f"{who}: {lost} of {len(records)} episodes were lost because the infrastructure failed, more than "
+            f"sandbox.infra_error_share ({share:g}) allows; look at the sandbox's errors, then run the same command "
+            "again: it plays these episodes anew and keeps those of other teams"
+        )
 
 
 def record_of(problem: Problem, sample: int, decisions: Sequence[Decision], retries: bool = False) -> EpisodeRecord:

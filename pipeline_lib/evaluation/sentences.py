@@ -27,7 +27,24 @@ def p_text(p: float | None) -> str:
 def sentence(c: Comparison) -> str:
     """Return the summary of a comparison with its verdict; failed guards are always included."""
     caution = "" if c.degenerate else note(c.difference, c.evidence) or _rare_families(c)
-    return f"{_finding(c)}{' ' * bool(caution)}{caution}{guards(c)}"
+    return " ".join(filter(None, (_finding(c), caution, lost(c)))) + guards(c)
+
+
+def lost(c: Comparison) -> str:
+    """Return a sentence with the lost episodes and what they could change; empty if nothing was lost."""
+    if c.losses is None:
+        return ""
+    who = " and ".join(
+        f"{count} of {played} episodes of {name}"
+        for count, played, name in zip(c.losses.lost, c.losses.played, c.names, strict=True)
+        if count
+    )
+    limits = _range(c.info, c.losses.low, c.losses.high)
+    return (
+        f"The infrastructure lost {who}: without them counted, whatever they would have shown"
+        f"{' within the values that were seen' if c.losses.assumed else ''}, the difference is {limits}; interval, p "
+        "value and verdict allow for the worst case."
+    )
 
 
 def guards(c: Comparison) -> str:

@@ -24,7 +24,7 @@ from pipeline_lib.evaluation.evidence import mean_interval
 from pipeline_lib.evaluation.multiplicity import holm
 from pipeline_lib.evaluation.results import Estimate, EvaluationError, Result, TestResult
 from pipeline_lib.evaluation.sentences import p_text
-from pipeline_lib.evaluation.table import Pairing, problem_means, tabulate
+from pipeline_lib.evaluation.table import Pairing, on_common_episodes, problem_means, tabulate
 from pipeline_lib.evaluation.tests_of_difference import equivalence
 from pipeline_lib.evaluation.training_runs import new_runs
 
@@ -88,7 +88,8 @@ def cell_means(cells: Mapping[str, Runs], metric: str) -> CellMeans:
     Raises:
         EvaluationError: cells differ in training seeds or problems, or a cell has no episodes.
     """
-    tables = {name: tabulate(runs, metric, name) for name, runs in cells.items()}
+    found = [tabulate(runs, metric, name) for name, runs in cells.items()]
+    tables = dict(zip(cells, on_common_episodes(found), strict=True))
     first_name, first = next(iter(tables.items()))
     for name, table in tables.items():
         for what in ("seeds", "problems", "families"):

@@ -8,7 +8,7 @@ weight; problems of a family form a cluster.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -35,14 +35,24 @@ class Table:
         problems: problem ids, sorted.
         families: family of each problem.
         values: (seeds, problems, samples); NaN where an episode is missing or was lost.
-        lost: episodes lost to the infrastructure.
+        gone: which episodes the infrastructure lost, as ``values``.
     """
 
     seeds: tuple[int | None, ...]
     problems: tuple[str, ...]
     families: tuple[str, ...]
     values: Array
-    lost: int
+    gone: NDArray[np.bool_]
+
+    @property
+    def lost(self) -> int:
+        """Number of episodes lost to the infrastructure."""
+        return int(self.gone.sum())
+
+    @property
+    def played(self) -> int:
+        """Number of episodes, lost ones included."""
+        return int((~np.isnan(self.values) | self.gone).sum())
 
     @property
     def trained(self) -> bool:
@@ -88,8 +98,8 @@ def tabulate(episodes: Episodes, metric: str, name: str = "the team") -> Table:
             value = value_of(record, metric)
             if value is not None:
                 values[cell] = value
-    lost = int((seen & np.isnan(values)).sum())
-    return Table(tuple(groups), problems, tuple(family[problem] for problem in problems), values, lost)
+    gone = seen & np.isnan(values)
+    return Table(tuple(groups), problems, tuple(family[problem] for problem in problems), values, gone)
 
 
 def problem_means(table: Table) -> Array:
@@ -98,6 +108,17 @@ def problem_means(table: Table) -> Array:
     count = present.sum(axis=2)
     total = np.where(present, table.values, 0.0).sum(axis=2)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def on_common_episodes(tables: Sequence[Table]) -> list[Table]:
+    """Return the tables without the episodes that some of them lost, so that no team is judged on easier ones.
+
+    Tables of other problems or numbers of samples are returned as they are.
+    """
+    if len({(table.problems, table.values.shape[2]) for table in tables}) > 1:
+        return list(tables)
+    gone = np.any([table.gone.any(axis=0) for table in tables], axis=0)
+    return [replace(table, values=np.where(gone, np.nan, table.values)) for table in tables]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pipeline_lib.assembly.sampling import sampling_of
 from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.run import evaluate_team
+from pipeline_lib.evaluation.run import evaluate_team, refuse_losses
 from pipeline_lib.evaluation.subteams import evaluate_subteams
 from pipeline_lib.play import Player
 from pipeline_lib.policies.store import team_digest
@@ -126,7 +126,8 @@ class Evaluator:
     ) -> Evaluated:
         """Return the episodes of the team with this digest; ``put`` loads its weights into memory.
 
-        With ``subteams`` > 0: so many episodes per problem of each of its subteams.
+        With ``subteams`` > 0: so many episodes per problem of each of its subteams.  Episodes of which the
+        infrastructure lost too many are not remembered: EvaluationError.
         """
         params, samples = self._params, self._samples
 
@@ -139,6 +140,7 @@ class Evaluator:
                 records = evaluate_subteams(player, self.problems, subteams, samples.seed)
             else:
                 records = evaluate_team(player, self.problems, samples.samples, samples.seed, self._keep_texts)
+            refuse_losses(records, params.sandbox.infra_error_share, title)
             return {
                 "episodes": [record.to_json() for record in records],
                 "seconds": round(time.perf_counter() - started, 3),

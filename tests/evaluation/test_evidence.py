@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline_lib.evaluation.evidence import MIN_CARRYING, distribution_free, families, note, primary
+from pipeline_lib.evaluation.evidence import SHARES, distribution_free, families, note, primary
 from pipeline_lib.settings.evaluate import VerdictSettings
 from tests.evaluation.build import compare, episode
 
@@ -71,6 +71,6 @@ def test_the_reader_is_told_when_few_families_carry_the_result() -> None:
     rng = np.random.default_rng(0)
     few, many = rng.normal(size=12), rng.normal(size=60)
     found = families(few, np.arange(12))
-    assert MIN_CARRYING < found.carrying < 10
+    assert SHARES.least < found.carrying < 10
     assert f"About {found.carrying:.1f} of 12 families" in note(primary(few, np.arange(12), 0.95), found)
     assert not note(primary(many, np.arange(60), 0.95), families(many, np.arange(60)))

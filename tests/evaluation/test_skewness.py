@@ -9,8 +9,8 @@ from scipy import stats
 from benchmarks.grid_data import draw_sizes, shares_passed
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import clustered_mean, t_interval
-from pipeline_lib.evaluation.evidence import families, mean_interval, primary, within
-from pipeline_lib.evaluation.skewness import CAUTION, upper_critical, upper_tail
+from pipeline_lib.evaluation.evidence import SHARES, families, mean_interval, primary, within
+from pipeline_lib.evaluation.skewness import upper_critical, upper_tail
 from pipeline_lib.evaluation.tests_of_difference import equivalence, paired
 
 LEANING = np.random.default_rng(3).exponential(1, 40) - 1
@@ -28,16 +28,16 @@ def test_the_skewness_of_a_mean_is_that_of_scipy_by_the_root_of_the_families() -
 @pytest.mark.parametrize("df", [1.5, 7.0, 99.0])
 def test_without_skewness_or_against_it_tails_are_those_of_student(t: float, df: float) -> None:
     for skewness in (0.0, 0.4):
-        assert upper_tail(t, df, skewness) == pytest.approx(max(stats.t.sf(t, df), 1e-300), rel=1e-8)
-    assert upper_tail(-t, df, -0.4) == pytest.approx(stats.t.cdf(t, df))
+        assert upper_tail(t, df, skewness, SHARES.caution) == pytest.approx(max(stats.t.sf(t, df), 1e-300), rel=1e-8)
+    assert upper_tail(-t, df, -0.4, SHARES.caution) == pytest.approx(stats.t.cdf(t, df))
 
 
 @pytest.mark.parametrize("q", [1e-9, 0.004, 0.025, 0.3])
 def test_tail_and_critical_value_are_inverse_to_each_other(q: float) -> None:
-    limit = upper_critical(q, 11.0, -0.35)
+    limit = upper_critical(q, 11.0, -0.35, SHARES.caution)
     z = stats.norm.ppf(q)
-    assert limit == pytest.approx(stats.t.isf(q, 11) + CAUTION * 0.35 * (2 * z * z + 1) / 6)
-    assert upper_tail(limit, 11.0, -0.35) == pytest.approx(q, rel=1e-6)
+    assert limit == pytest.approx(stats.t.isf(q, 11) + SHARES.caution * 0.35 * (2 * z * z + 1) / 6)
+    assert upper_tail(limit, 11.0, -0.35, SHARES.caution) == pytest.approx(q, rel=1e-6)
 
 
 def test_a_test_is_widened_on_the_side_of_the_lean_and_there_only() -> None:

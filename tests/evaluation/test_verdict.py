@@ -15,7 +15,7 @@ from pipeline_lib.evaluation.family import decide
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.sentences import p_text
 from pipeline_lib.settings.evaluate import EvaluateSettings, HeldOutSettings, SampleSettings, VerdictSettings
-from tests.evaluation.build import compare, constant_team, episode, summarise_test, team
+from tests.evaluation.build import METRICS, compare, constant_team, episode, summarise_test, team
 
 VERDICT = VerdictSettings(resamples=2_000)
 MEANS = np.random.default_rng(0).random(96) * 0.4
@@ -120,7 +120,7 @@ def test_holm_runs_over_the_family() -> None:
     weak = {0: [r for r in trained(0.06, (0,))[0] if r.problem < "p024"]}
     alone = compare(weak, BASE, VERDICT)
     assert 0.01 < alone.p_adjusted < 0.05 and alone.verdict == "IMPROVED"
-    one = measure(weak, BASE, VERDICT, "tests_passed", ("a", "b"))
+    one = measure(weak, BASE, VERDICT, "tests_passed", ("a", "b"), metrics=METRICS)
     family = decide({str(i): one for i in range(6)})
     assert family["0"].p_adjusted == pytest.approx(6 * alone.p_adjusted)
     assert family["0"].verdict == "INCONCLUSIVE"

@@ -1,0 +1,109 @@
+"""Episodes that the infrastructure lost: what they could change at most.
+
+Nothing says that episodes are lost at random: programs that run out of memory may be the wrong ones.  Each lost
+episode may have had any value in the metric's range, so a comparison is made three times: without the lost pairs, and
+with the values that are worst and best for the first team.  What holds of the difference must hold in all three (the
+worst-case bounds of Horowitz & Manski 2000).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline_lib.environment_api.metrics import Metric
+from pipeline_lib.evaluation.results import Estimate, Result, TestResult
+from pipeline_lib.evaluation.table import Pairing, Table, pair
+
+
+@dataclass(frozen=True, slots=True)
+class Losses(Result):
+    """Lost episodes of a comparison.
+
+    Attributes:
+        lost: lost episodes of the first team and of the second.
+        played: all episodes of the first team and of the second.
+        low: least mean difference that is possible, whatever the lost episodes would have shown.
+        high: greatest one.
+        assumed: the metric has no range, so lost episodes are taken to lie within the values that were seen.
+    """
+
+    lost: tuple[int, int]
+    played: tuple[int, int]
+    low: float
+    high: float
+    assumed: bool
+
+
+def extremes(a: Table, b: Table, names: tuple[str, str], info: Metric) -> tuple[Pairing, ...]:
+    """Return the pairing with the lost episodes worst for the first team, and the one with them best for it.
+
+    Both are empty if nothing was lost.
+    """
+    if not a.lost and not b.lost:
+        return ()
+    low, high = _range(a, b, info)
+    return tuple(pair(_filled(a, first), _filled(b, second), names) for first, second in ((low, high), (high, low)))
+
+
+def describe_losses(a: Table, b: Table, found: Sequence[Pairing], info: Metric) -> Losses | None:
+    """Return what was lost and what it could change; ``found`` are the `extremes`, None if there are none."""
+    if not found:
+        return None
+    low, high = sorted(float(one.a_means.mean() - one.b_means.mean()) for one in found)
+    return Losses((a.lost, b.lost), (a.played, b.played), low, high, info.low is None or info.high is None)
+
+
+def whatever_was_lost(test: TestResult, others: Sequence[TestResult], signed: bool = True) -> TestResult:
+    """Return a test that claims only what it and the tests of the extremes claim alike.
+
+    The interval covers those of all, and p is the greatest of them; 1 if the test is of no difference (``signed``) and
+    the extremes contradict each other in sign.  Without an answer to one of them there is no answer.
+    """
+    if not others:
+        return test
+    every = (test, *others)
+    if reasons := [one.degenerate for one in every if one.p is None]:
+        return dataclasses.replace(test, statistic=None, df=None, p=None, se=None, low=None, high=None,
+                                   degenerate=test.degenerate or reasons[0])  # fmt: skip
+    signs = {np.sign(one.estimate or 0.0) for one in every if signed}
+    return dataclasses.replace(
+        test,
+        low=_least([one.low for one in every]),
+        high=_greatest([one.high for one in every]),
+        p=1.0 if len(signs) > 1 else max(one.p or 0.0 for one in every),
+    )
+
+
+def widest(estimate: Estimate, others: Sequence[Estimate]) -> Estimate:
+    """Return an estimate with an interval that covers those of all."""
+    if not others:
+        return estimate
+    every = (estimate, *others)
+    return dataclasses.replace(
+        estimate, low=_least([one.low for one in every]), high=_greatest([one.high for one in every])
+    )
+
+
+def _range(a: Table, b: Table, info: Metric) -> tuple[float, float]:
+    if info.low is not None and info.high is not None:
+        return info.low, info.high
+    seen = np.concatenate([a.values.ravel(), b.values.ravel()])
+    return float(np.nanmin(seen)), float(np.nanmax(seen))
+
+
+def _filled(table: Table, value: float) -> Table:
+    return dataclasses.replace(table, values=np.where(table.gone, value, table.values), gone=np.zeros_like(table.gone))
+
+
+def _least(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return min(known) if len(known) == len(values) else None
+
+
+def _greatest(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) == len(values) else None
