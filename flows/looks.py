@@ -8,7 +8,7 @@ import argparse
 from pipeline_lib.evaluation.looks import Look, history
 from pipeline_lib.problems.splits import load_manifest
 from tasks.experiment.arms import PROBLEMS
-from tasks.looks.records import LOOKS, PLANS, records
+from tasks.looks.records import LOOKS, PLANS, counted_since, records
 from tasks.runtime.arguments import program_parser
 from tasks.runtime.exit_status import explained
 
@@ -20,6 +20,7 @@ def listing() -> str:
         ProblemsError: no problems were prepared.
         RecordsError: git cannot give back what it remembers.
     """
+    since = counted_since()
     problems = load_manifest(PROBLEMS)["splits"]["test"]["hashes"]
     rows = history(problems, [Look.from_json(value) for value in records(LOOKS)])
     plans = len(records(PLANS))
@@ -29,6 +30,7 @@ def listing() -> str:
         words = f": {row['words']}" if row["words"] else ""
         when = row["time"][:16].replace("T", " ")
         lines.append(f"{row['look']}. {when} UTC, run {row['run']}, plan {row['plan'][:12]}{words}")
+    lines.append(since)
     return "\n".join(lines)
 
 

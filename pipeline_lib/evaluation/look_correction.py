@@ -8,7 +8,7 @@ looks follow: if one corrects the k-th look for k and stops at the first signifi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pipeline_lib.evaluation.comparison import EQUIVALENT, INCONCLUSIVE
@@ -16,7 +16,9 @@ from pipeline_lib.evaluation.looks import Look, history, looks_at
 from pipeline_lib.evaluation.sentences import p_text
 
 
-def correct_for_looks(known: Iterable[Look], this: Look, result: Mapping[str, Any], alpha: float) -> dict[str, Any]:
+def correct_for_looks(
+    known: Iterable[Look], this: Look, result: Mapping[str, Any], alpha: float, since: str = ""
+) -> dict[str, Any]:
     """Return the report on looks for a test's result, as a JSON object.
 
     Args:
@@ -24,11 +26,12 @@ def correct_for_looks(known: Iterable[Look], this: Look, result: Mapping[str, An
         this: the look on which the result is based.
         result: of `summarise_test`: the verdict and the p values of its comparisons.
         alpha: family-wise error rate.
+        since: since when looks are counted, and what other repositories are known to have, as a sentence.
 
     Returns:
         ``number`` of this look and ``count`` of all, their ``history``, ``p`` (by comparison: the plain p value of its
         verdict, after the correction for the family, and the same corrected for looks, or None), ``sentence`` (empty
-        if this look is the only one) and ``not_counted`` (empty).
+        if this look is the only one), ``since`` and ``not_counted`` (empty).
     """
     known = list(known)
     order = looks_at(this.problems, known)
@@ -41,7 +44,8 @@ def correct_for_looks(known: Iterable[Look], this: Look, result: Mapping[str, An
             name: {"plain": p, "for_looks": None if p is None else min(1.0, p * len(order))}
             for name, p in ((name, _p(found)) for name, found in result["comparisons"].items())
         },
-        "sentence": _sentence(number, len(order), result["comparisons"], alpha) if len(order) > 1 else "",
+        "sentence": _sentence(number, order, this, result["comparisons"], alpha) if len(order) > 1 else "",
+        "since": since,
         "not_counted": "",
     }
 
@@ -49,7 +53,7 @@ def correct_for_looks(known: Iterable[Look], this: Look, result: Mapping[str, An
 def not_counted(reason: str) -> dict[str, Any]:
     """Return the report for a result whose looks cannot be recorded; see `correct_for_looks`."""
     text = f"Looks at this test split are not counted: {reason}"
-    return {"number": None, "count": None, "history": [], "p": {}, "sentence": "", "not_counted": text}
+    return {"number": None, "count": None, "history": [], "p": {}, "sentence": "", "since": "", "not_counted": text}
 
 
 def _p(comparison: Mapping[str, Any]) -> float | None:
@@ -59,10 +63,15 @@ def _p(comparison: Mapping[str, Any]) -> float | None:
     return p
 
 
-def _sentence(number: int, count: int, comparisons: Mapping[str, Any], alpha: float) -> str:
+def _sentence(number: int, order: Sequence[Look], this: Look, comparisons: Mapping[str, Any], alpha: float) -> str:
+    count, problems = len(order), set(this.problems)
     primary = next(iter(comparisons.values()))
     p = _p(primary)
     head = f"This is look {number} of {count} at problems of this test split"
+    shared = [len(problems & set(look.problems)) for look in order if look.identity != this.identity]
+    if min(shared) < len(problems):  # as of another seed of generated problems
+        least = f"{min(shared)} to " if min(shared) < max(shared) else ""
+        head += f" ({least}{max(shared)} of its {len(problems)} problems in each of the others)"
     if p is None:
         return f"{head}; there is no p value to correct for them."
     corrected = min(1.0, p * count)

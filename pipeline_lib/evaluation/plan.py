@@ -19,7 +19,7 @@ from pipeline_lib.evaluation.table import problems_digest
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class Plan(Result):
         power: power for which detectable effects are computed.
         resamples: bootstrap and permutation resamples.
         resampling_seed: their seed.
+        statistics: digest of the code that selects and tests.
         stop_rule: ``fixed``: a fixed number of episodes.
         stop_training_when: monitors that may end a training run, which then has the first of the checkpoints only.
         version: version of this format.
@@ -86,6 +87,7 @@ class Plan(Result):
     power: float
     resamples: int
     resampling_seed: int
+    statistics: str = ""
     correction: str = "holm"
     stop_rule: str = "fixed"
     stop_training_when: tuple[str, ...] = ()
@@ -117,6 +119,7 @@ def make_plan(
     single_agent_seeds: Sequence[int] = (),
     stop_training_when: Sequence[str] = (),
     single_agent_budget: str = "",
+    statistics: str = "",
 ) -> Plan:
     """Fix the plan of a sweep and its test.
 
@@ -132,6 +135,7 @@ def make_plan(
         single_agent_seeds: training runs of the single-agent baseline.
         stop_training_when: monitors that may end a training run.
         single_agent_budget: what it is given as much of as the team.
+        statistics: digest of the code that selects and tests.
 
     Raises:
         EvaluationError: no checkpoints, a split without problems, or a problem in two splits.
@@ -171,6 +175,7 @@ def make_plan(
         power=verdict.power,
         resamples=verdict.resamples,
         resampling_seed=verdict.seed,
+        statistics=statistics,
         stop_training_when=tuple(stop_training_when),
     )
 

@@ -196,8 +196,8 @@ def _looked(looks: Mapping[str, Any] | None) -> list[Finding]:
     if looks["not_counted"]:
         return [(BAD, f"{looks['not_counted']}.")]
     if looks["count"] == 1:
-        return [("✓", "This is the only look at the test split that this repository knows of.")]
-    return [(BAD, looks["sentence"])]
+        return [("✓", f"This is the only look at the test split that this repository knows of. {looks['since']}")]
+    return [(BAD, f"{looks['sentence']} {looks['since']}")]
 
 
 def _plan(plan: Mapping[str, Any] | None) -> list[tuple[str, Any]]:

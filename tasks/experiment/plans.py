@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib import evaluation
 from pipeline_lib.evaluation.plan import Plan, make_plan
+from pipeline_lib.evaluation.selection import select
+from pipeline_lib.evaluation.verdict import summarise_test
+from pipeline_lib.identity.code import code_of
 from pipeline_lib.problems.splits import load_manifest
+from pipeline_lib.storage import digest
 from pipeline_lib.training.checkpoint_folders import planned_steps
 from tasks.experiment.arms import PROBLEMS
 from tasks.experiment.comparisons import comparisons, outside
@@ -42,7 +48,15 @@ def plan_of(params: Params) -> Plan:
         params.seeds.single_agent,
         params.train.stop_when,
         params.train.single_agent_budget,
+        _statistics(),
     )
+
+
+@functools.cache
+def _statistics() -> str:
+    """Return the digest of the code of selection and test: whoever changes it after a look looks again."""
+    files = code_of(select.__module__, summarise_test.__module__).files
+    return f"code {digest({name: found for name, found in files.items() if name.startswith(evaluation.__name__)})[:16]}"
 
 
 def _own_temperatures(params: Params) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pipeline_lib.evaluation.looks import Look, Sweep, changed_plans, seen_in_va
 from tasks.experiment.arms import ARMS, TEAM, seeds_of, sweep_folder
 from tasks.experiment.episode_files import TESTED
 from tasks.looks.looking import MADE_OF, episodes_seen, when_and_who
-from tasks.looks.records import LOOKS, SWEEPS, RecordsError, record, records
+from tasks.looks.records import LOOKS, SWEEPS, RecordsError, counted_since, record, records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +55,7 @@ def record_look_of_verdict(
     look = Look(plan, made_of["weights"], problems, episodes_seen(), **when_and_who(run))
     try:
         record(LOOKS, look.identity, look.to_json())
+        since = counted_since()
         known = [Look.from_json(value) for value in records(LOOKS)]
         sweeps = [Sweep.from_json(value) for value in records(SWEEPS)]
     except RecordsError as error:
@@ -62,7 +63,7 @@ def record_look_of_verdict(
     folders = [sweep_folder(arm, seed) for arm in ARMS for seed in seeds_of(params, arm)]
     swept = {digest for folder in folders for digest in _made_of(folder)["checkpoints"].values()}
     said = [*changed_plans(known, sweeps, look, swept), *seen_in_validation(problems, sweeps)]
-    return correct_for_looks(known, look, result, done.alpha), said
+    return correct_for_looks(known, look, result, done.alpha, since), said
 
 
 def _made_of(folder: Path) -> dict[str, Any]:

@@ -7,13 +7,17 @@
 DVC stores experiments in the same way (``refs/exps``).  Such a ref belongs to the repository and to no working tree: it
 never makes a working tree dirty, survives ``make clean`` and every checkout, and is shared by all worktrees and by the
 workspaces of experiments.  A record is only ever added, under the digest of its content.  Git writes a ref completely
-or not at all, so processes side by side need no lock.  ``git clone`` does not copy these refs.  To get them, use ``git
-fetch origin 'refs/symposium/*:refs/symposium/*'`` (and ``git push`` with the same arguments).
+or not at all, so processes side by side need no lock.
+
+``git clone`` does not copy these refs, so `counted_since` gets those of ``origin`` before looks are counted; ``git
+push origin 'refs/symposium/*:refs/symposium/*'`` shares them.  A fetch of them with ``fetch.prune`` deletes those that
+origin does not have, so every record has a second ref, ``refs/symposium-kept/...``, which nobody fetches.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,9 @@ from pipeline_lib import storage
 from tasks.services.process_environment import project_root
 
 PLANS, SWEEPS, LOOKS = "plans", "sweeps", "looks"
+
+_SHARED, _KEPT = "refs/symposium", "refs/symposium-kept"
+_ORIGIN_S = 20.0
 
 #: Key of git's configuration with which a workspace says to which project it belongs.
 PROJECT = "symposium.project"
@@ -42,15 +49,19 @@ def record(kind: str, identity: str, value: dict[str, Any]) -> None:
     Raises:
         RecordsError: there is no repository, or git refuses.
     """
-    where, ref = _repository(), f"refs/symposium/{kind}/{identity}"
-    if _exists(where, ref):
+    where, name = _repository(), f"{kind}/{identity}"
+    known = _refs(where, name)
+    if len(known) == 2:
         return
-    blob = _git(where, "hash-object", "-w", "--stdin", given=storage.canonical_json(value)).strip()
-    try:
-        _git(where, "update-ref", ref, blob, "")  # "": only if there is none
-    except RecordsError:
-        if not _exists(where, ref):  # else another process was first
-            raise
+    text = storage.canonical_json(value)
+    blob = next(iter(known.values()), "") or _git(where, "hash-object", "-w", "--stdin", given=text).strip()
+    for ref in (f"{_KEPT}/{name}", f"{_SHARED}/{name}"):
+        try:
+            if ref not in known:
+                _git(where, "update-ref", ref, blob, "")  # "": only if there is none
+        except RecordsError:
+            if ref not in _refs(where, name):  # else another process was first
+                raise
 
 
 def records(kind: str) -> list[dict[str, Any]]:
@@ -60,7 +71,8 @@ def records(kind: str) -> list[dict[str, Any]]:
         RecordsError: there is no repository, or a record cannot be read.
     """
     where = _repository()
-    names = _git(where, "for-each-ref", "--format=%(objectname)", f"refs/symposium/{kind}/").split()
+    # Of two records under one name the kept one counts, which is that of this repository.
+    names = list({ref.rpartition("/")[2]: blob for ref, blob in sorted(_refs(where, kind).items())}.values())
     if not names:
         return []
     rest = _git(where, "cat-file", "--batch", given="\n".join(names) + "\n").encode()
@@ -75,6 +87,40 @@ def records(kind: str) -> list[dict[str, Any]]:
     return found
 
 
+def counted_since() -> str:
+    """Return a sentence: since when this repository counts looks, and what is known of those of ``origin``.
+
+    Records of ``origin`` are fetched first; they then count like those made here.
+
+    Raises:
+        RecordsError: there is no repository, or a record cannot be read.
+    """
+    where = _repository()
+    origin = _fetch_from_origin(where)
+    times = [str(value["time"]) for kind in (PLANS, SWEEPS, LOOKS) for value in records(kind)]
+    since = f"since {min(times)[:16].replace('T', ' ')} UTC, the first known record" if times else "from now on"
+    return f"This repository counts looks {since}; {origin}."
+
+
+def _fetch_from_origin(where: Path) -> str:
+    """Fetch the records of ``origin`` and return what it has, in words; a fetch never deletes a record."""
+    if "origin" not in _git(where, "remote").split():
+        return "it has no remote origin, where looks could have been made before"
+    quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_SSH_COMMAND": os.environ.get("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")}
+    pattern = f"+{_SHARED}/*:{_SHARED}/*"
+    try:
+        there = _git(where, "ls-remote", "origin", f"{_SHARED}/{LOOKS}/*", timeout_s=_ORIGIN_S, **quiet).splitlines()
+        if there:
+            fetch = ("fetch", "--quiet", "--no-prune", "--no-tags", "--no-write-fetch-head", "origin", pattern)
+            _git(where, *fetch, timeout_s=_ORIGIN_S, **quiet)
+    except RecordsError as error:
+        said = str(error).splitlines()[0]
+        return f"looks that only origin has are not counted, because it cannot be asked ({said})"
+    if not there:
+        return "origin has no looks"
+    return f"origin has {len(there)} look{'s' * (len(there) > 1)} at test splits of any kind, which count too"
+
+
 def _repository() -> Path:
     """Return a folder in the repository of the project, also from a workspace, which is a clone of it."""
     here = project_root()
@@ -82,17 +128,28 @@ def _repository() -> Path:
     return Path(_git(here, "config", "--default", "", "--get", PROJECT).strip() or here)
 
 
-def _exists(where: Path, ref: str) -> bool:
-    return bool(_git(where, "for-each-ref", "--format=%(objectname)", ref))
+def _refs(where: Path, name: str) -> dict[str, str]:
+    """Return the refs of a record, or of all records of a kind, with their objects."""
+    listed = _git(where, "for-each-ref", "--format=%(refname) %(objectname)", f"{_SHARED}/{name}", f"{_KEPT}/{name}")
+    return dict(line.split(" ") for line in listed.splitlines())
 
 
-def _git(where: Path, *arguments: str, given: str = "") -> str:
+def _git(where: Path, *arguments: str, given: str = "", timeout_s: float | None = None, **variables: str) -> str:
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=where, input=given, capture_output=True, encoding="utf-8", check=False
+            ["git", *arguments],
+            cwd=where,
+            env={**os.environ, **variables},
+            input=given,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+            timeout=timeout_s,
         )
     except OSError as error:
         raise RecordsError(f"git cannot be started in {where}: {error}") from error
+    except subprocess.TimeoutExpired:
+        raise RecordsError(f"git {arguments[0]} did not answer within {timeout_s:g} s") from None
     if done.returncode != 0:
         raise RecordsError(done.stderr.strip() or f"git {arguments[0]} ended with status {done.returncode}")
     return done.stdout

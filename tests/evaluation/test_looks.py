@@ -161,3 +161,18 @@ def test_the_sentence_goes_on_only_when_there_is_something_to_say() -> None:
         "plan was changed after look 1 at this test split: margin from 0.05 to 0.15."
     )
     assert not told_all["plan"]["followed"]
+
+
+def test_a_look_that_shares_only_some_problems_counts_and_says_how_many() -> None:
+    """Two seeds of generated problems share some by chance."""
+    known = [look(), look(problems=("b", "c", "d"), weights="x")]
+    found = correct_for_looks(known, known[1], RESULT, 0.05, "It counts since today.")
+    assert found["count"] == 2 and found["since"] == "It counts since today."
+    assert (
+        "look 2 of 2 at problems of this test split (1 of its 3 problems in each of the others); " in found["sentence"]
+    )
+
+
+def test_other_code_of_the_statistics_is_another_look_and_another_plan() -> None:
+    known = [look(with_(statistics="code 1")), look(with_(statistics="code 2"))]
+    assert correct_for_looks(known, known[1], RESULT, 0.05)["history"][1]["words"] == "statistics from code 1 to code 2"

@@ -39,7 +39,7 @@ def test_written_and_read_back(plan: Plan, tmp_path: Path) -> None:
     assert read_plan(tmp_path / "plan.json") == plan
     assert read_plan(tmp_path / "plan.json").digest == plan.digest
     content = json.loads((tmp_path / "plan.json").read_text())
-    assert (content["version"], content["stop_rule"], content["correction"]) == (3, "fixed", "holm")
+    assert (content["version"], content["stop_rule"], content["correction"]) == (4, "fixed", "holm")
 
 
 def test_a_plan_edited_after_it_was_written_is_refused(plan: Plan, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_plan_edited_after_it_was_written_is_refused(plan: Plan, tmp_path: Pat
     with pytest.raises(EvaluationError, match="changed after it was written"):
         read_plan(path)
     path.write_text(json.dumps({**content, "version": 99}))
-    with pytest.raises(EvaluationError, match="not a plan of version 3"):
+    with pytest.raises(EvaluationError, match="not a plan of version 4"):
         read_plan(path)
     body = {key: value for key, value in plan.to_json().items() if key not in ("digest", "guards")}
     path.write_text(json.dumps({**body, "digest": digest(body)}))

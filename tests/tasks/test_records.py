@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tasks.looks.records import LOOKS, PROJECT, RecordsError, record, records
+from tasks.looks.records import LOOKS, PLANS, PROJECT, RecordsError, counted_since, record, records
 
 
 def git(folder: Path, *arguments: str) -> str:
     command = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def look(run: str, time: str = "2026-11-01T10:00:00") -> dict[str, str]:
+    return {"run": run, "time": time}
 
 
 @pytest.fixture
@@ -53,6 +57,44 @@ def test_records_outlive_everything_but_the_repository(project: Path) -> None:
     git(project, "clone", "-q", ".", str(copy))
     git(copy, "fetch", "-q", "origin", "refs/symposium/*:refs/symposium/*")
     assert git(copy, "for-each-ref", "refs/symposium") == git(project, "for-each-ref", "refs/symposium")
+
+
+def test_a_fetch_that_prunes_deletes_no_record(project: Path) -> None:
+    git(project, "clone", "-q", "--bare", ".", str(project.parent / "origin.git"))
+    git(project, "remote", "add", "origin", str(project.parent / "origin.git"))
+    record(LOOKS, "a" * 64, look("here"))
+    git(project, "-c", "fetch.prune=true", "fetch", "-q", "origin", "refs/symposium/*:refs/symposium/*")
+    assert records(LOOKS) == [look("here")]
+    record(LOOKS, "a" * 64, look("again"))
+    assert records(LOOKS) == [look("here")], "the first one stays"
+    git(project, "push", "-q", "origin", "refs/symposium/*:refs/symposium/*")
+    assert "refs/symposium/looks/" in git(project.parent / "origin.git", "for-each-ref")
+
+
+def test_a_clone_counts_what_origin_has_and_says_so(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(LOOKS, "a" * 64, look("there"))
+    copy = project.parent / "copy"
+    git(project, "clone", "-q", ".", str(copy))
+    git(copy, "config", "fetch.prune", "true")
+    monkeypatch.chdir(copy)
+    record(LOOKS, "b" * 64, look("here", "2026-11-02T10:00:00"))
+    said = counted_since()
+    assert said == (
+        "This repository counts looks since 2026-11-01 10:00 UTC, the first known record; origin has 1 look at "
+        "test splits of any kind, which count too."
+    )
+    assert {found["run"] for found in records(LOOKS)} == {"here", "there"}
+    assert counted_since() == said, "asked twice, nothing is counted twice or lost"
+    shutil.rmtree(project)
+    assert "looks that only origin has are not counted, because it cannot be asked" in counted_since()
+    assert {found["run"] for found in records(LOOKS)} == {"here", "there"}
+
+
+def test_a_repository_without_origin_says_since_when_it_counts(project: Path) -> None:
+    assert "counts looks from now on; it has no remote origin" in counted_since()
+    record(PLANS, "c" * 64, look("a plan", "2026-10-01T09:00:00"))
+    record(LOOKS, "a" * 64, look("here"))
+    assert "counts looks since 2026-10-01 09:00 UTC, the first known record; it has no remote origin" in counted_since()
 
 
 def test_workspaces_record_for_the_project(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
