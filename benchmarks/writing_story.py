@@ -143,8 +143,7 @@ def main() -> int:
             lines = [
                 "# Test of the writing teams",
                 "",
-                result["sentence"],
-                "",
+                *(f"{line}\n" for line in result["lines"]),
                 *quality(teams),
                 "",
                 *cost(params, teams),

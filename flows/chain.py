@@ -18,6 +18,7 @@ from tasks.chain.live_table import DRAWING, LiveTable
 from tasks.chain.side_by_side import run_chain
 from tasks.chain.workspaces import save_experiment
 from tasks.experiment.arms import RESULTS
+from tasks.experiment.verdict_text import in_markdown
 from tasks.identity.run import changes
 from tasks.runtime.links import run_in_mlflow
 from tasks.runtime.progress import Progress, duration, shared_console
@@ -110,14 +111,7 @@ def show_verdict(project: Path, page: str, tracked: str) -> None:
     """
     path = project / RESULTS / "verdict.json"
     if path.exists():
-        said = read_json(path)
-        parts = [
-            f"## {said['verdict']}",
-            said["sentence"],
-            said["price_of_the_default"],
-            f"The report: {page}",
-            tracked,
-        ]
+        parts = [in_markdown(read_json(path)), f"The report: {page}", tracked]
         create_markdown_artifact("\n\n".join(part for part in parts if part), key="verdict")
 
 

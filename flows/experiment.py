@@ -27,13 +27,12 @@ from tasks.services.servers import starting_prefect_server
 
 
 def outcome(project: Path) -> str:
-    """Return what the project now knows: the verdict's sentences and where the page lies; empty without a verdict."""
+    """Return the three lines of the verdict and where the page lies; empty without a verdict."""
     path, page = project / RESULTS / "verdict.json", project / "report/index.html"
     if not path.exists():
         return ""
-    result = read_json(path)
     where = f"\n\nThe report: {page}" if page.exists() else ""
-    return f"\n{result['sentence']}\n{result['price_of_the_default']}{where}"
+    return "\n".join(("", *read_json(path)["lines"])) + where
 
 
 def parser() -> argparse.ArgumentParser:

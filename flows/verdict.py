@@ -10,7 +10,7 @@ from tasks.stages.judging import judge
 
 @flow(name="verdict")
 def verdict() -> None:
-    """Compare the selected team with everything else, and say it in one sentence."""
+    """Compare the selected team with everything else, and say it in three lines."""
     params = settings_of("verdict")
     with stage("verdict", params) as run:
         get_run_logger().info("%s", judge(params, run))

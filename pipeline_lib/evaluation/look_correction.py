@@ -30,8 +30,9 @@ def correct_for_looks(
 
     Returns:
         ``number`` of this look and ``count`` of all, their ``history``, ``p`` (by comparison: the plain p value of its
-        verdict, after the correction for the family, and the same corrected for looks, or None), ``sentence`` (empty
-        if this look is the only one), ``since`` and ``not_counted`` (empty).
+        verdict, after the correction for the family, and the same corrected for looks, or None), ``unsupported``
+        (comparisons whose verdict is significant before and not after that), ``sentence`` (empty if this look is the
+        only one), ``since`` and ``not_counted`` (empty).
     """
     known = list(known)
     order = looks_at(this.problems, known)
@@ -44,6 +45,11 @@ def correct_for_looks(
             name: {"plain": p, "for_looks": None if p is None else min(1.0, p * len(order))}
             for name, p in ((name, _p(found)) for name, found in result["comparisons"].items())
         },
+        "unsupported": [
+            name
+            for name, found in result["comparisons"].items()
+            if (p := _p(found)) is not None and p <= alpha < p * len(order) and found["verdict"] != INCONCLUSIVE
+        ],
         "sentence": _sentence(number, order, this, result["comparisons"], alpha) if len(order) > 1 else "",
         "since": since,
         "not_counted": "",
@@ -53,7 +59,16 @@ def correct_for_looks(
 def not_counted(reason: str) -> dict[str, Any]:
     """Return the report for a result whose looks cannot be recorded; see `correct_for_looks`."""
     text = f"Looks at this test split are not counted: {reason}"
-    return {"number": None, "count": None, "history": [], "p": {}, "sentence": "", "since": "", "not_counted": text}
+    return {
+        "number": None,
+        "count": None,
+        "history": [],
+        "p": {},
+        "unsupported": [],
+        "sentence": "",
+        "since": "",
+        "not_counted": text,
+    }
 
 
 def _p(comparison: Mapping[str, Any]) -> float | None:

@@ -71,15 +71,6 @@ class PlanCheck(Result):
     changed: tuple[str, ...]
     plan: str
 
-    @property
-    def sentence(self) -> str:
-        """Caveats for the verdict; empty if the plan was followed."""
-        parts = []
-        if self.deviations:
-            parts.append(f"The plan was not followed: {'; '.join(self.deviations)}.")
-        parts += [f"{text[:1].upper()}{text[1:]}." for text in self.changed]
-        return " ".join(parts)
-
 
 def check_plan(
     done: Plan,

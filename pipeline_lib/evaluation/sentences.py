@@ -26,8 +26,13 @@ def p_text(p: float | None) -> str:
 
 def sentence(c: Comparison) -> str:
     """Return the summary of a comparison with its verdict; failed guards are always included."""
-    caution = "" if c.degenerate else note(c.difference, c.evidence) or _rare_families(c)
-    return " ".join(filter(None, (_finding(c), caution, lost(c)))) + guards(c)
+    doubt = "" if c.degenerate else caution(c)
+    return " ".join(filter(None, (_finding(c), doubt, lost(c)))) + guards(c)
+
+
+def caution(c: Comparison) -> str:
+    """Return a caution if few families, or families that are not in this sample, could change the verdict; or empty."""
+    return note(c.difference, c.evidence) or _rare_families(c)
 
 
 def lost(c: Comparison) -> str:
@@ -39,10 +44,10 @@ def lost(c: Comparison) -> str:
         for count, played, name in zip(c.losses.lost, c.losses.played, c.names, strict=True)
         if count
     )
-    limits = _range(c.info, c.losses.low, c.losses.high)
+    reach = limits(c.info, c.losses.low, c.losses.high)
     return (
         f"The infrastructure lost {who}: without them counted, whatever they would have shown"
-        f"{' within the values that were seen' if c.losses.assumed else ''}, the difference is {limits}; interval, p "
+        f"{' within the values that were seen' if c.losses.assumed else ''}, the difference is {reach}; interval, p "
         "value and verdict allow for the worst case."
     )
 
@@ -70,21 +75,21 @@ def _finding(c: Comparison) -> str:
     info = c.info
     facts = _facts(c, info)
     if c.difference.p is None:
-        return f"{c.verdict}: {facts}. {_capital(c.degenerate)}.{_bounded(c, info)}"
+        return f"{c.verdict}: {facts}. {capital(c.degenerate)}.{_bounded(c, info)}"
     corrected = f" after Holm's correction for {c.family_size} comparisons" if c.family_size > 1 else ""
     level = f"{100 * c.difference.level:.0f} % interval"
     evidence = (
-        f"({level} {_range(info, c.difference.low, c.difference.high)}, {p_text(c.p_adjusted)}{corrected}{_g(c)})"
+        f"({level} {limits(info, c.difference.low, c.difference.high)}, {p_text(c.p_adjusted)}{corrected}{_g(c)})"
     )
     if c.degenerate:
-        return f"{c.verdict}: {facts}. {_capital(c.degenerate)}."
+        return f"{c.verdict}: {facts}. {capital(c.degenerate)}."
     if c.verdict in (IMPROVED, WORSE):
         return f"{c.verdict}: {facts} {evidence}{_runs(c)}."
     if c.verdict == EQUIVALENT:
         return (
             f"{c.verdict}: {facts}, and any difference is smaller than the {info.difference(c.margin).lstrip('+')} "
             f"that would matter ({100 * c.equivalence.level:.0f} % interval "
-            f"{_range(info, c.equivalence.low, c.equivalence.high)}, {p_text(c.equivalence_p_adjusted)} for a greater "
+            f"{limits(info, c.equivalence.low, c.equivalence.high)}, {p_text(c.equivalence_p_adjusted)} for a greater "
             f"one{corrected})."
         )
     if c.faults and c.p_adjusted is not None and c.p_adjusted <= c.alpha:
@@ -102,15 +107,24 @@ def _power(c: Comparison, info: Metric) -> str:
     )
 
 
-def _runs(c: Comparison) -> str:
-    """Return in how many single training runs the verdict holds; empty if one team has a single run."""
-    if len(c.per_seed) < 2 or 1 in c.runs:
-        return ""
+def significant_alone(c: Comparison) -> int | None:
+    """Return in how many single training runs the verdict IMPROVED or WORSE holds, corrected for their number too.
+
+    None for another verdict, or if one team has a single run.
+    """
+    if len(c.per_seed) < 2 or 1 in c.runs or c.verdict not in (IMPROVED, WORSE):
+        return None
     sign = 1 if c.verdict == IMPROVED else -1
-    alone = sum(
+    return sum(
         run.p_adjusted is not None and run.p_adjusted <= c.alpha and sign * (run.difference.estimate or 0.0) > 0
         for run in c.per_seed
     )
+
+
+def _runs(c: Comparison) -> str:
+    alone = significant_alone(c)
+    if alone is None:
+        return ""
     return f", significant in {alone} of {len(c.per_seed)} training runs alone, corrected for their number too"
 
 
@@ -147,11 +161,13 @@ def _rare_families(c: Comparison) -> str:
     )
 
 
-def _range(info: Metric, low: float | None, high: float | None) -> str:
+def limits(info: Metric, low: float | None, high: float | None) -> str:
+    """Return an interval of a difference in words, its unit once."""
     if low is None or high is None:
         return "unknown"
     return f"{info.difference(low).removesuffix(' points')} to {info.difference(high)}"
 
 
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
+    """Return the text with a capital first letter."""
     return text[:1].upper() + text[1:]

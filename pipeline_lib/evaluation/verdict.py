@@ -1,4 +1,4 @@
-"""The verdict on a test: one label, one sentence, and the whole test as one JSON value.
+"""The verdict on a test: one label, three lines, and the whole test as one JSON value.
 
 `compare` takes the episodes of two teams; `summarise_test` takes the selected team, base, last checkpoint and all
 baselines as one family of comparisons.  `family` defines the labels, `comparison` computes the numbers.
@@ -14,6 +14,14 @@ from pipeline_lib.evaluation.attempts import first_turns
 from pipeline_lib.evaluation.comparison import Comparison, measure
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.family import decide, identical
+from pipeline_lib.evaluation.headline import (
+    Caveat,
+    against_base,
+    against_single_agent,
+    in_line,
+    of_comparisons,
+    of_plan_and_looks,
+)
 from pipeline_lib.evaluation.plan_check import PlanCheck
 from pipeline_lib.evaluation.results import EvaluationError, to_json
 from pipeline_lib.evaluation.summary import by_problem, cost_of_last_checkpoint, faults, other_runs, shrinkage, team
@@ -23,6 +31,7 @@ if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 
 SELECTED, BASE, LAST, FIRST_TURN = "selected", "base", "last", "first turn"
+SINGLE_AGENT = "single-agent GRPO"
 
 
 def compare(
@@ -87,7 +96,8 @@ def summarise_test(
             compared with its own first turn in the same episodes.
 
     Returns:
-        A JSON object: ``verdict`` and ``sentence`` of the primary comparison (against the base), ``comparisons`` (by
+        A JSON object: ``verdict`` of the primary comparison (against the base), ``lines`` (three: against the base,
+        against the single agent, number of caveats; `headline`), ``caveats`` (each a `Caveat`), ``comparisons`` (by
         name, each a `Comparison`), ``teams`` (metrics overall, IQM with interval), ``problems`` (mean of the primary
         metric by problem and team), ``shrinkage``, ``price_of_the_default``, ``design`` (the actual design, from
         episodes and settings) and ``plan``, which says that there is none until `add_plan_and_looks` adds it.
@@ -100,7 +110,12 @@ def summarise_test(
         raise EvaluationError("there are no test episodes of a selected checkpoint; run the test stage first")
     teams: dict[str, Episodes] = {SELECTED: selected, BASE: base, LAST: last, **baselines}
     failed = faults(selected, base, evaluate, metrics)
-    names = {BASE: "the base", LAST: "the last checkpoint", FIRST_TURN: "its own first turn"}
+    names = {
+        BASE: "the base",
+        LAST: "the last checkpoint",
+        FIRST_TURN: "its own first turn",
+        SINGLE_AGENT: "the trained single agent",
+    }
     own = {FIRST_TURN: {seed: first_turns(episodes) for seed, episodes in selected.items()}} if has_attempts else {}
     measured = {
         name: measure(
@@ -117,10 +132,12 @@ def summarise_test(
     if same:
         default = "The checkpoint selected is the last one in every training run, so the default costs nothing."
         decided[LAST] = identical(decided[LAST], default)
-    primary = decided[BASE]
+    primary, single = decided[BASE], decided.get(SINGLE_AGENT)
+    caveats = to_json(of_comparisons((primary, single)))
     return {
         "verdict": primary.verdict,
-        "sentence": primary.sentence,
+        "lines": [against_base(primary), against_single_agent(single), in_line(caveats)],
+        "caveats": caveats,
         "metric": evaluate.metric,
         "difference": primary.difference.estimate,
         "low": primary.difference.low,
@@ -154,21 +171,26 @@ def summarise_test(
     }
 
 
-def add_plan_and_looks(result: Mapping[str, Any], check: PlanCheck, looks: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the plan check and the looks to a test's result, and their caveats to its sentence.
+def add_plan_and_looks(
+    result: Mapping[str, Any], check: PlanCheck, looks: Mapping[str, Any], further: Sequence[Caveat] = ()
+) -> dict[str, Any]:
+    """Add the plan check and the looks to a test's result, and their caveats to its headline.
 
     Args:
         result: result of `summarise_test`.
         check: whether the plan was followed, and whether it was fixed in advance.
         looks: result of `look_correction.correct_for_looks` or `look_correction.not_counted`.
+        further: other caveats, for example training runs that a monitor ended.
 
     Returns:
-        The result with ``plan`` and ``looks``, and with caveats added to ``sentence``.
+        The result with ``plan`` and ``looks``, and with all caveats in ``caveats`` and counted in ``lines``.
     """
-    sentences = (result["sentence"], looks["sentence"], check.sentence)
+    names = {name: found["names"][1] for name, found in result["comparisons"].items() if name in (BASE, SINGLE_AGENT)}
+    caveats = [*to_json(of_plan_and_looks(check, looks, names)), *result["caveats"], *to_json(list(further))]
     return {
         **result,
-        "sentence": " ".join(filter(None, sentences)),
+        "lines": [*result["lines"][:2], in_line(caveats)],
+        "caveats": caveats,
         "plan": check.to_json(),
         "looks": dict(looks),
     }

@@ -19,7 +19,7 @@ from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.report.page import render
 from pipeline_lib.report.result_tables import between, p_cell
 from pipeline_lib.report.style import BLUE, GREEN, GREY, INK, RED, Figure, Table, figure, row_axes
-from pipeline_lib.report.text import sentence_only, typeset
+from pipeline_lib.report.text import typeset
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -34,7 +34,7 @@ class RunRow:
     Attributes:
         name: name of the run.
         verdict: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE.
-        sentence: the verdict in words.
+        lines: the verdict in three lines (`headline`).
         metric: primary metric.
         base: its mean before training, on the test split.
         selected: its mean after.
@@ -52,7 +52,7 @@ class RunRow:
 
     name: str
     verdict: str
-    sentence: str
+    lines: Sequence[str]
     metric: str
     base: float
     selected: float
@@ -87,7 +87,13 @@ def build_comparison(rows: Sequence[RunRow], output: Path, metrics: Metrics = NO
     context = {
         "title": "Runs compared",
         "rows": [
-            {"name": r.name, "verdict": r.verdict, "sentence": typeset(sentence_only(r.sentence))} for r in ordered
+            {
+                "name": row.name,
+                "verdict": row.verdict,
+                "lines": [typeset(line) for line in row.lines],
+                "faults": row.plan_faults,
+            }
+            for row in ordered
         ],
         "warnings": warnings(ordered),
         "effects": effects(ordered, metrics),
@@ -108,11 +114,8 @@ def warnings(rows: Sequence[RunRow]) -> list[str]:
             "The runs were evaluated under different plans: checkpoints, problems, samples, seeds, margin or what "
             "the team is compared with differ."
         )
-    for row in rows:
-        if row.plan_faults:
-            found.append(f"{row.name}: {row.plan_faults}.")
-        if row.looks is not None and row.looks > 1:
-            found.append(f"{row.name} was look {row.looks} at its test split; the p values here do not account for it.")
+    if any(row.looks is not None and row.looks > 1 for row in rows):
+        found.append("Some of these runs were not the first look at their test split, which the p values here ignore.")
     if len(rows) > 1:
         found.append(
             f"The best of {len(rows)} runs looks better than it is. p values are corrected over all runs on this page; "

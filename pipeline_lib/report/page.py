@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from pipeline_lib import storage
+from pipeline_lib.evaluation.verdict import BASE, SELECTED, SINGLE_AGENT
 from pipeline_lib.monitors.history import alarms, endings, silence
 from pipeline_lib.report import (
     contribution_tables,
@@ -29,14 +30,10 @@ from pipeline_lib.report.observations import example
 from pipeline_lib.report.paper import for_a_paper
 from pipeline_lib.report.problem_tables import linked, problem_tables
 from pipeline_lib.report.result_tables import between, team_name
-from pipeline_lib.report.style import Figure, Link
+from pipeline_lib.report.style import Figure
 from pipeline_lib.report.text import cell, count, sentence_only, typeset
 
 TEMPLATES = Path(__file__).parent / "templates"
-#: A mark, and a sentence.
-Finding = tuple[str, str]
-#: The mark of a finding that speaks against the result; its first letter is shown.
-BAD = "!!"
 
 
 def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> None:
@@ -48,28 +45,24 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         own: figures that only this environment has.
     """
     verdict, info = data.verdict, data.info
-    primary = verdict["comparisons"]["base"]
-    difference = primary["difference"]
-    after, before = primary["means"]
     episodes = pick_episodes(data.first_episodes, data.metric, info)
     context = {
         "name": data.name,
         "verdict": verdict,
-        "sentence": typeset(sentence_only(primary["sentence"])),
-        "before": linked(info.text(before["value"]), "base", data),
-        "before_range": between(before, info.text),
-        "after": linked(info.text(after["value"]), "selected", data),
-        "after_range": between(after, info.text),
-        "difference": Link(typeset(info.difference(verdict["difference"])), "effects"),
-        "difference_range": typeset(between(difference, info.difference)),
-        "findings": _findings(data),
+        "lines": [typeset(line) for line in verdict["lines"]],
+        "caveats": [typeset(text) for caveat in verdict["caveats"] for text in caveat["details"]],
+        "means": [
+            (name, linked(info.text(mean["value"]), team, data), between(mean, info.text))
+            for name, team, mean in _means(verdict["comparisons"])
+        ],
+        "rests_on": _rests_on(data),
         "per_seed": result_tables.per_seed(data),
         "learning": training_figures.learning(data),
         "terms": training_figures.terms(data),
         "fidelity": training_figures.fidelity(data),
         "lengths": training_figures.lengths(data),
         "policies": training_figures.by_policy(data),
-        "alarms": [typeset(sentence) for sentence in alarms(data.train)],
+        "alarms": [typeset(sentence) for sentence in (*endings(data.train), *alarms(data.train))],
         "silence": silence(data.train),
         "time": training_figures.time_spent(data),
         "sweep": result_figures.sweep(data),
@@ -138,29 +131,40 @@ def render(template: str, context: Mapping[str, Any]) -> str:
     return environment.get_template(template).render(css=f"{css}\n{STYLE}", **context)
 
 
-def _findings(data: ReportData) -> list[dict[str, Any]]:
-    """Return what a reader must know besides the verdict, one line each; what is bad comes first."""
+def _means(comparisons: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """Return title, name and mean of the teams in the headline."""
+    primary = comparisons[BASE]
+    others = [(name, comparisons[name]) for name in (SINGLE_AGENT, BASE) if name in comparisons]
+    return [
+        (primary["names"][0], SELECTED, primary["means"][0]),
+        *((found["names"][1], name, found["means"][1]) for name, found in others),
+    ]
+
+
+def _rests_on(data: ReportData) -> list[str]:
+    """Return what the verdict rests on, a sentence each."""
     verdict, info = data.verdict, data.info
-    primary = verdict["comparisons"]["base"]
+    primary = verdict["comparisons"][BASE]
     level = f"{100 * primary['difference']['level']:.0f} %"
-    items: list[Finding] = [("→", verdict["other_runs"]), ("→", verdict["price_of_the_default"])]
+    told = [
+        f"{primary['problems']} problems in {primary['families']} families, "
+        f"{primary['episodes'][0]:,} episodes of the selected team and {primary['episodes'][1]:,} of the base, "
+        f"{count(len(data.selection['seeds']), 'training seed')}; {level} intervals.",
+        verdict["other_runs"],
+        verdict["price_of_the_default"],
+    ]
     if shrinkage := verdict.get("shrinkage"):
         lost = shrinkage["validation"] - shrinkage["test"]
-        text = (
+        told.append(
             f"From validation to test the selected checkpoints went from {info.text(shrinkage['validation'])} to "
             f"{info.text(shrinkage['test'])} ({info.difference(-lost)})."
         )
-        items.append(("→", text))
-    text = (
-        f"It rests on {primary['problems']} problems in {primary['families']} families, "
-        f"{primary['episodes'][0]:,} episodes of the selected team and {primary['episodes'][1]:,} of the base, "
-        f"{count(len(data.selection['seeds']), 'training seed')}; {level} intervals."
-    )
-    items += [("→", text), *_plan_kept(verdict["plan"]), *_looked(verdict.get("looks"))]
-    items += [(BAD, text) for text in endings(data.train)]
-    items += [("!", f"{note[:1].upper()}{note[1:]}.") for note in (*primary["notes"], *data.selection["notes"])]
-    found = [{"bad": mark == BAD, "mark": mark[0], "text": typeset(str(text))} for mark, text in items]
-    return sorted(found, key=lambda item: not item["bad"])
+    if verdict["plan"]["followed"]:
+        told.append(f"The plan fixed before the sweep ({verdict['plan']['plan'][:12]}) was followed.")
+    if looks := verdict.get("looks"):
+        only = "This is the only look at the test split that this repository knows of. " if looks["count"] == 1 else ""
+        told.append(f"{only}{looks['since']}")
+    return [typeset(text) for text in told if text]
 
 
 def _meanings(data: ReportData) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -178,26 +182,6 @@ def _meanings(data: ReportData) -> list[tuple[str, list[tuple[str, str]]]]:
         for title, words in groups.items()
         if any(words.values())
     ]
-
-
-def _plan_kept(plan: Mapping[str, Any]) -> list[Finding]:
-    if plan["followed"]:
-        return [("✓", f"The plan fixed before the sweep ({plan['plan'][:12]}) was followed.")]
-    texts = [f"{text[:1].upper()}{text[1:]}." for text in plan["changed"]]
-    if plan["deviations"]:
-        texts.insert(0, f"The plan was not followed: {'; '.join(plan['deviations'])}.")
-    return [(BAD, text) for text in texts]
-
-
-def _looked(looks: Mapping[str, Any] | None) -> list[Finding]:
-    """Say how often the test split was looked at, if that was counted."""
-    if looks is None:
-        return []
-    if looks["not_counted"]:
-        return [(BAD, f"{looks['not_counted']}.")]
-    if looks["count"] == 1:
-        return [("✓", f"This is the only look at the test split that this repository knows of. {looks['since']}")]
-    return [(BAD, f"{looks['sentence']} {looks['since']}")]
 
 
 def _plan(plan: Mapping[str, Any] | None) -> list[tuple[str, Any]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from pipeline_lib.evaluation.verdict import BASE, SINGLE_AGENT
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.text import count, sentence_only
 
@@ -31,40 +33,33 @@ def for_a_paper(data: ReportData) -> list[tuple[str, str]]:
         return []
     return [
         ("Method", _method(data, data.plan, data.settings["train"])),
-        ("Result", sentence_only(str(data.verdict["comparisons"]["base"]["sentence"]))),
+        ("Result", "\n\n".join(_results(data.verdict["comparisons"]))),
         ("BibTeX", BIBTEX),
     ]
 
 
+def _results(comparisons: Mapping[str, Any]) -> list[str]:
+    """Return the sentences of the comparisons in the headline."""
+    return [sentence_only(comparisons[name]["sentence"]) for name in (BASE, SINGLE_AGENT) if name in comparisons]
+
+
 def _method(data: ReportData, plan: Any, train: Any) -> str:
     assert data.about is not None  # the caller looked
-    about, primary = data.about, data.verdict["comparisons"]["base"]
-    corrected = len(set(plan["comparisons"]) - set(plan["outside"]))
+    about, primary = data.about, data.verdict["comparisons"][BASE]
+    corrected = primary["family_size"]
     seeds = count(len(plan["training_seeds"]), "training run")
     correction = f", corrected for {corrected} comparisons ({plan['correction'].capitalize()})" if corrected > 1 else ""
+    fixed = "; this rule and the whole evaluation were fixed before any checkpoint was evaluated"
     sentences = [
         f"A team was trained with MAGRPO (Liu et al., 2025) by Symposium 0.1.0 on the task {about.task}: "
         f"{about.model}; {about.problems}; {seeds} of up to {count(train['steps'], 'update')}.",
         f"Checkpoints were evaluated on {plan['validation_size']} validation problems with "
         f"{count(plan['validation_samples'], 'episode')} each, and in each run one was selected by the rule "
-        f'"{plan["select"].replace("_", " ")}"; this rule and the whole evaluation were fixed before any checkpoint '
-        "was evaluated.",
+        f'"{plan["select"].replace("_", " ")}"{fixed if data.verdict["plan"]["followed"] else ""}.',
         f"The selected checkpoints were tested on {plan['test_size']} held-out problems with "
         f"{count(plan['test_samples'], 'episode')} each, with the same random draws for all teams.",
         f"The difference to the untrained base was tested over {primary['families']} families of problems "
         f"({primary['difference']['method']}), two-sided, at alpha = {plan['alpha']:g}{correction}.",
-        *_faults(data),
+        *([data.verdict["lines"][2]] if data.verdict["caveats"] else []),
     ]
     return " ".join(sentences)
-
-
-def _faults(data: ReportData) -> list[str]:
-    """Say what a reader of the paper must know of plan and looks, where something is not as it should be."""
-    plan, looks = data.verdict["plan"], data.verdict.get("looks") or {}
-    found = [*plan["deviations"], *plan["changed"]]
-    told = [f"The plan was not kept: {'; '.join(found)}."] if found else []
-    if looks.get("not_counted"):
-        told.append(f"{looks['not_counted']}.")
-    elif looks.get("count", 1) > 1:
-        told.append(str(looks["sentence"]))
-    return told

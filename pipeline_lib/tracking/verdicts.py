@@ -9,7 +9,7 @@ from pathlib import Path
 from pipeline_lib.tracking.addresses import tracking_uri
 from pipeline_lib.tracking.connection import connect
 
-_FILTER = "tags.`symposium.part` = '-' AND tags.`symposium.sentence` != ''"
+_FILTER = "tags.`symposium.part` = '-' AND tags.`symposium.lines` != ''"
 
 _MOST = 50_000
 """The most runs that MLflow returns in one request."""
@@ -21,7 +21,7 @@ class TrackedVerdict:
 
     Attributes:
         run: name of the run.
-        tags: its tags (``verdict``, ``symposium.sentence``, ``git.commit``, ...).
+        tags: its tags (``verdict``, ``symposium.lines``, ``git.commit``, ...).
         metrics: its numbers (``test/base``, ``test/selected``, ``test/difference``, ...).
         settings: its flat settings, ``section.key`` and value.
     """

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.evaluation.verdict import BASE, FIRST_TURN, LAST
+from pipeline_lib.evaluation.verdict import BASE, FIRST_TURN, LAST, SINGLE_AGENT
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
 
-SINGLE_AGENT = "single-agent GRPO"
 UNTRAINED_SINGLE_AGENT = "untrained single agent"
 
 #: Names of the teams that are the untrained base with another protocol.

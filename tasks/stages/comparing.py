@@ -12,7 +12,7 @@ from pipeline_lib.tracking.addresses import tracking_uri
 from pipeline_lib.tracking.verdicts import TrackedVerdict, tracked_verdicts
 from tasks.services.process_environment import answers
 from tasks.services.servers import ServerError
-from tasks.stages.judging import LOOKS, METRIC, PLAN, PLAN_FAULTS, SENTENCE, TEST_PROBLEMS, VERDICT
+from tasks.stages.judging import LINES, LOOKS, METRIC, PLAN, PLAN_FAULTS, TEST_PROBLEMS, VERDICT
 
 #: Facts about a run that the page shows besides its numbers, by tag.
 IDENTITY = {"git.commit": "commit", "dvc.exp_name": "DVC experiment", "prefect.flow_run_id": "Prefect flow run"}
@@ -49,7 +49,7 @@ def _row(verdict: TrackedVerdict) -> RunRow:
     return RunRow(
         name=verdict.run,
         verdict=tags[VERDICT],
-        sentence=tags[SENTENCE],
+        lines=tags[LINES].split("\n"),
         metric=tags[METRIC],
         base=numbers["test/base"],
         selected=numbers["test/selected"],

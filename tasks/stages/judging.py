@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
 from pipeline_lib.environment_api.registry import find
+from pipeline_lib.evaluation.headline import Caveat, counted
 from pipeline_lib.evaluation.plan import read_plan
 from pipeline_lib.evaluation.plan_check import as_planned, check_plan
 from pipeline_lib.evaluation.verdict import BASE, add_plan_and_looks, summarise_test
@@ -17,6 +18,7 @@ from tasks.experiment.compute import compare_compute
 from tasks.experiment.episode_files import read_episodes, swept, tested_file
 from tasks.experiment.plans import actual_plan
 from tasks.experiment.training_files import training_rows
+from tasks.experiment.verdict_text import in_markdown
 from tasks.looks.look_history import plans_used, record_look_of_verdict, steps_swept
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from tasks.runtime.stage import StageRun
 
 #: Tags of the verdict's run in MLflow; `tasks.stages.comparing` reads them.
-VERDICT, SENTENCE, METRIC = "verdict", "symposium.sentence", "symposium.metric"
+VERDICT, LINES, METRIC = "verdict", "symposium.lines", "symposium.metric"
 PLAN, TEST_PROBLEMS = "symposium.plan", "symposium.problems"
 #: Deviations from the plan, in words (empty: it was fixed before and followed), and the number of looks.
 PLAN_FAULTS, LOOKS = "symposium.plan_faults", "symposium.looks"
@@ -40,7 +42,7 @@ COMPARED = ("verdict", "metric", "base", "selected", "difference", "low", "high"
 
 
 def judge(params: Params, run: StageRun) -> str:
-    """Write ``results/verdict.json`` (everything) and ``results/metrics.json`` (few); return the sentence."""
+    """Write ``results/verdict.json`` (everything) and ``results/metrics.json`` (few); return the three lines."""
     selection = storage.read_json(RESULTS / "selection.json")[TEAM]
     seeds = seeds_of(params, TEAM)
     steps = {seed: int(selection["seeds"][str(seed)]["step"]) for seed in seeds}
@@ -68,9 +70,14 @@ def judge(params: Params, run: StageRun) -> str:
         compute = compare_compute(params)
         found = tested["comparisons"][SINGLE_AGENT]
         found |= {"compute": compute, "sentence": f"{found['sentence']} {compute['sentence']}"}
-    result = bound(params, run.name, tested, {**plans_used(params), "the selection": selection["plan"]})
     updates = {seed: training_rows(TEAM, seed) for seed in seeds}
-    result["ended_by_monitors"] = endings(updates)
+    ended = endings(updates)
+    caveats = [
+        *counted(ended, "training run ended by a monitor", "training runs ended by monitors"),
+        *counted(selection["notes"], "note on the choice of checkpoints", "notes on the choice of checkpoints"),
+    ]
+    carried = {**plans_used(params), "the selection": selection["plan"]}
+    result = bound(params, run.name, tested, carried, caveats) | {"ended_by_monitors": ended}
     storage.write_json(RESULTS / "verdict.json", result)
     numbers = headline(result)
     storage.write_json(RESULTS / "metrics.json", compared(numbers, [row for rows in updates.values() for row in rows]))
@@ -78,7 +85,7 @@ def judge(params: Params, run: StageRun) -> str:
     run.whole.tag(
         {
             VERDICT: result["verdict"],
-            SENTENCE: result["sentence"],
+            LINES: "\n".join(result["lines"]),
             METRIC: result["metric"],
             PLAN: result["plan"]["plan"],
             TEST_PROBLEMS: result["design"]["test_content"],
@@ -87,13 +94,16 @@ def judge(params: Params, run: StageRun) -> str:
             ENDED: " ".join(result["ended_by_monitors"]),
         }
     )
-    said = (result["sentence"], result["price_of_the_default"], *result["ended_by_monitors"])
-    run.markdown("verdict", "\n\n".join((f"## {result['verdict']}", *said)))
-    return str(result["sentence"])
+    run.markdown("verdict", in_markdown(result))
+    return "\n".join(result["lines"])
 
 
 def bound(
-    params: Params, run: str, tested: Mapping[str, Any], carried: Mapping[str, Mapping[str, Any]]
+    params: Params,
+    run: str,
+    tested: Mapping[str, Any],
+    carried: Mapping[str, Mapping[str, Any]],
+    caveats: Sequence[Caveat],
 ) -> dict[str, Any]:
     """Add to a test's result the plan check and all looks at its problems; it becomes one of these looks.
 
@@ -102,13 +112,14 @@ def bound(
         run: name of the run.
         tested: of `summarise_test`.
         carried: the plans under which its inputs were made, by name of the input.
+        caveats: further ones, beside those of the comparisons, the plan and the looks.
     """
     plan = read_plan(PLAN_FILE)
     done = actual_plan(params, tested["design"], checkpoints=steps_swept(params))
     looks, changed = record_look_of_verdict(params, as_planned(done, plan), run, tested)
     check = check_plan(done, plan, tested["design"]["selected"], carried, changed)
     design = {**done.to_json(), "selected": tested["design"]["selected"]}
-    return add_plan_and_looks({**tested, "design": design}, check, looks)
+    return add_plan_and_looks({**tested, "design": design}, check, looks, caveats)
 
 
 def headline(result: dict[str, Any]) -> dict[str, Any]:

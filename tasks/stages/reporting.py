@@ -22,6 +22,7 @@ from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SING
 from tasks.experiment.episode_files import TESTED, read_episodes, swept, tested_file
 from tasks.experiment.machine import machine
 from tasks.experiment.training_files import training_rows
+from tasks.experiment.verdict_text import in_markdown
 from tasks.identity.run import identity_tags
 from tasks.identity.stages import whole
 
@@ -39,7 +40,7 @@ def make_report(params: Params, run: StageRun) -> None:
     build_report(data, REPORT / "index.html", own)
     write_plots(data, REPORT / "plots", own)
     run.whole.artifact(REPORT)
-    run.whole.describe(str(data.verdict["sentence"]), "index.html")
+    run.whole.describe("\n\n".join(data.verdict["lines"]), "index.html")
     run.whole.summary(
         {
             f"cost/{part.replace(', ', ' ')}/{name}": value
@@ -47,7 +48,7 @@ def make_report(params: Params, run: StageRun) -> None:
             for name, value in cost.items()
         }
     )
-    run.markdown("report", f"**{data.verdict['verdict']}** {data.verdict['sentence']}\n\n`{REPORT / 'index.html'}`")
+    run.markdown("report", f"{in_markdown(data.verdict)}\n\n`{REPORT / 'index.html'}`")
 
 
 def gather(params: Params, name: str) -> ReportData:

@@ -133,7 +133,7 @@ def test_the_whole_chain_ends_in_a_verdict_and_a_page(installed: Path, tmp_path:
     told = call(project, "python", "-m", "flows.experiment", PYTHONPATH=str(installed))
     verdict = json.loads((project / "results/verdict.json").read_text())
     assert verdict["metric"] == "match" and verdict["verdict"] in told
-    assert "halves that match: " in verdict["sentence"]
+    assert "Halves that match: " in verdict["lines"][0]
     base, selected = (verdict["teams"][team]["metrics"]["match"] for team in ("base", "selected"))
     assert selected > base + 0.2, "two agents that may write any letter agree on one"
     assert json.loads((project / "results/audit.json").read_text())["status"] != "FAIL"

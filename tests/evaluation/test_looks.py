@@ -25,9 +25,15 @@ PLAN = make_plan(
 )
 RESULT: dict[str, Any] = {
     "verdict": "IMPROVED",
-    "sentence": "IMPROVED: it is.",
+    "lines": ["Against the base.", "Against a single agent.", "Caveats: none."],
+    "caveats": [],
     "comparisons": {
-        "base": {"verdict": "IMPROVED", "p_adjusted": 0.02, "equivalence_p_adjusted": 0.9},
+        "base": {
+            "names": ["the selected team", "the base"],
+            "verdict": "IMPROVED",
+            "p_adjusted": 0.02,
+            "equivalence_p_adjusted": 0.9,
+        },
         "last": {"verdict": "EQUIVALENT", "p_adjusted": 0.5, "equivalence_p_adjusted": 0.01},
     },
 }
@@ -149,18 +155,23 @@ def test_a_verdict_without_p_value_or_without_repository_says_so() -> None:
     assert "not a git repository" in not_counted("not a git repository")["not_counted"]
 
 
-def test_the_sentence_goes_on_only_when_there_is_something_to_say() -> None:
+def test_caveats_are_counted_in_one_line_and_their_details_kept_beside_it() -> None:
     first, second = look(), look(with_(margin=0.15))
     fine = add_plan_and_looks(RESULT, check_plan(PLAN, PLAN), correct_for_looks([first], first, RESULT, 0.05))
-    assert fine["sentence"] == RESULT["sentence"] and fine["plan"]["followed"]
-    known = [first, second]
-    check = check_plan(PLAN, PLAN, changed=changed_plans(known, [], second, []))
-    told_all = add_plan_and_looks(RESULT, check, correct_for_looks(known, second, RESULT, 0.05))
-    assert told_all["sentence"] == (
-        "IMPROVED: it is. This is look 2 of 2 at problems of this test split; corrected for 2 looks, p = 0.04. The "
-        "plan was changed after look 1 at this test split: margin from 0.05 to 0.15."
+    assert fine["lines"] == [*RESULT["lines"][:2], "Caveats: none."] and fine["plan"]["followed"]
+    known = [first, second, look(with_(margin=0.2))]
+    check = check_plan(PLAN, PLAN, changed=changed_plans(known, [], known[2], []))
+    told = add_plan_and_looks(RESULT, check, correct_for_looks(known, known[2], RESULT, 0.05))
+    assert told["lines"][2] == (
+        "Caveats: look 3 of 3 at the test split (corrected for all looks, the verdict against the base is not "
+        "significant), 2 changes of the plan."
     )
-    assert not told_all["plan"]["followed"]
+    details = [text for caveat in told["caveats"] for text in caveat["details"]]
+    assert details[1:] == [
+        "The plan was changed after look 1 at this test split: margin from 0.05 to 0.15.",
+        "The plan was changed after look 2 at this test split: margin from 0.15 to 0.2.",
+    ]
+    assert not told["plan"]["followed"]
 
 
 def test_a_look_that_shares_only_some_problems_counts_and_says_how_many() -> None:

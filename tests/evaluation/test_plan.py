@@ -70,7 +70,7 @@ def done(plan: Plan, design: Mapping[str, Any]) -> Plan:
 def test_a_sweep_that_follows_its_plan(plan: Plan) -> None:
     found = check_plan(done(plan, sweep()["design"]), plan)
     assert found.followed, found.deviations
-    assert found.sentence == ""
+    assert found.followed
 
 
 def test_deviations_are_named(plan: Plan) -> None:
@@ -79,7 +79,6 @@ def test_deviations_are_named(plan: Plan) -> None:
     text = "; ".join(found.deviations)
     assert "validation_samples: planned 2, done 3" in text
     assert "checkpoints.0: planned [10,20], done [10,20,30]" in text
-    assert found.sentence.startswith("The plan was not followed: ")
 
 
 def test_an_unplanned_step_and_what_was_made_under_another_plan_are_named(plan: Plan) -> None:
@@ -91,7 +90,7 @@ def test_an_unplanned_step_and_what_was_made_under_another_plan_are_named(plan: 
     assert "test_content was t then and is the problems 000000000000 now" in text
     assert "the selection" not in text
     told = check_plan(plan, plan, changed=["the plan was changed"])
-    assert (told.followed, told.sentence) == (False, "The plan was changed.")
+    assert (told.followed, told.changed) == (False, ("the plan was changed",))
 
 
 def other(value: Any) -> Any:

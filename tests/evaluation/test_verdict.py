@@ -223,7 +223,9 @@ def test_summary_of_a_whole_test() -> None:
         validation,
     )  # fmt: skip
     assert found["verdict"] == "IMPROVED"
-    assert found["sentence"] == found["comparisons"]["base"]["sentence"]
+    assert len(found["lines"]) == 3 and found["lines"][0].startswith(
+        "Against the base: IMPROVED. Hidden tests passed: "
+    )
     assert list(found["comparisons"]) == ["base", "last", "single-agent GRPO"]
     assert found["comparisons"]["base"]["family_size"] == 3
     assert found["design"]["comparisons"] == ["base", "last", "single-agent GRPO"]
@@ -293,7 +295,10 @@ def test_a_waiting_team_is_called_degenerate_not_improved() -> None:
     base = [EpisodeRecord(**{**r.to_json(), "family": r.problem}) for r in BASE]
     found = summarise_test(idle, base, idle, {}, {0: 1}, {0: 2}, EvaluateSettings(metric="tests_passed"), VERDICT)
     assert found["verdict"] == "INCONCLUSIVE"
-    assert "same in every recorded respect" in found["sentence"]
+    assert "same in every recorded respect" in found["comparisons"]["base"]["sentence"]
+    assert found["lines"][2] == "Caveats: 3 failed guards, 1 doubt about the statistics." and "same in every" in str(
+        found["caveats"]
+    )
 
 
 def test_the_order_of_episodes_and_seeds_changes_nothing() -> None:

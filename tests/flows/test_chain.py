@@ -53,7 +53,7 @@ def ran(text: str) -> set[str]:
 
 def test_it_ends_in_a_verdict_and_a_report(finished: Path):
     verdict = json.loads((finished / "results/verdict.json").read_text())
-    assert verdict["sentence"] in outcome(finished)
+    assert "\n".join(verdict["lines"]) in outcome(finished)
     assert f"The report: {finished / 'report/index.html'}" in outcome(finished)
     assert verdict["verdict"] in {"IMPROVED", "WORSE", "EQUIVALENT", "INCONCLUSIVE"}
     assert verdict["plan"]["followed"], verdict["plan"]
@@ -92,7 +92,7 @@ def test_the_team_is_exported_with_a_card_from_its_verdict_and_loads_without_thi
     _, head, text = card.split("---\n", 2)
     assert yaml.safe_load(head)["library_name"] == "transformers"
     verdict = json.loads((finished / "results/verdict.json").read_text())
-    assert verdict["sentence"] in text and verdict["other_runs"] in text
+    assert all(line in text for line in (*verdict["lines"], verdict["other_runs"]))
     assert all(found["sentence"] in text for found in verdict["comparisons"].values())
     assert "| compared with | verdict |\n|---|---|\n| base |" in text, "a table needs its header"
     assert "The test split was looked at once." in text
@@ -318,7 +318,7 @@ def test_mlflow_holds_every_metric_every_checkpoint_and_the_champion(finished: P
     result = json.loads((finished / "results/verdict.json").read_text())
     assert whole.data.tags["verdict"] == result["verdict"]
     assert whole.data.metrics["test/difference"] == pytest.approx(result["difference"], abs=1e-6)
-    assert whole.data.tags["mlflow.note.content"].startswith(result["sentence"])
+    assert whole.data.tags["mlflow.note.content"].startswith("\n\n".join(result["lines"]))
     assert list((finished / ".symposium/mlflow/artifacts").rglob("artifacts/index.html"))
     assert train.data.params["train.steps"] == "12" and "verdict.margin" not in train.data.params
     registered = client.search_registered_models("name = 'symposium-coding'")
@@ -352,9 +352,9 @@ def test_an_evaluation_setting_does_not_train_again(
     told = "the plan was changed after look 1 at this test split: test_samples from 2 to 3"
     verdict = json.loads((project / "results/verdict.json").read_text())
     assert verdict["plan"] == {**verdict["plan"], "followed": False, "deviations": [], "changed": [told]}
-    assert verdict["looks"]["count"] == 2 and "This is look 2 of 2" in verdict["sentence"]
-    assert told[1:] in verdict["sentence"] and told[1:] in (project / "report/index.html").read_text()
-    assert verdict["sentence"] in outcome(project)
+    assert verdict["looks"]["count"] == 2 and "look 2 of 2" in verdict["lines"][2]
+    assert told[1:] in str(verdict["caveats"]) and told[1:] in (project / "report/index.html").read_text()
+    assert "\n".join(verdict["lines"]) in outcome(project)
     shutil.rmtree(project / ".symposium")
     change_settings(project, {"verdict": {"margin": 0.15}})
     call(project, "python", "-m", "flows.verdict", **server)

@@ -74,17 +74,24 @@ def test_the_summary_for_a_paper_says_what_was_done_and_cites_what_the_project_w
     parts = dict(for_a_paper(data))
     assert "3 training runs of up to 80 updates" in parts["Method"]
     assert "96 held-out problems with 4 episodes each" in parts["Method"]
-    assert "corrected for 5 comparisons (Holm)" in parts["Method"] and "not kept" not in parts["Method"]
-    assert parts["Result"] in data.verdict["comparisons"]["base"]["sentence"].replace("IMPROVED: on", "On")
+    assert "were fixed before any checkpoint was evaluated" in parts["Method"] and "Caveats" not in parts["Method"]
+    compared = data.verdict["comparisons"]
+    assert f"corrected for {compared['base']['family_size']} comparisons (Holm)" in parts["Method"]
+    for name, told in zip(("base", "single-agent GRPO"), parts["Result"].split("\n\n"), strict=True):
+        assert told in compared[name]["sentence"].replace("IMPROVED: on", "On"), "both comparisons of the headline"
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     for value in (citation["title"], citation["version"], citation["authors"][0]["name"], citation["license"]):
         assert value in parts["BibTeX"]
     paper = citation["references"][0]
     assert paper["url"].rpartition("/")[2] in parts["BibTeX"]
     assert [author["family-names"] in parts["BibTeX"] for author in paper["authors"]] == [True] * 4
-    plan = {**data.verdict["plan"], "changed": ["alpha was changed after look 1"]}
-    changed = dataclasses.replace(data, verdict={**data.verdict, "plan": plan})
-    assert "The plan was not kept: alpha was changed after look 1." in dict(for_a_paper(changed))["Method"]
+    conditional = {**data.plan, "outside": {"last": "if it is the selected checkpoint"}}
+    assert for_a_paper(dataclasses.replace(data, plan=conditional)) == list(parts.items()), "it was tested"
+    plan = {**data.verdict["plan"], "followed": False, "changed": ["alpha was changed after look 1"]}
+    lines = [*data.verdict["lines"][:2], "Caveats: 1 change of the plan."]
+    verdict = {**data.verdict, "plan": plan, "lines": lines, "caveats": [{"what": "1 change", "details": ["."]}]}
+    told = dict(for_a_paper(dataclasses.replace(data, verdict=verdict)))["Method"]
+    assert told.endswith("Caveats: 1 change of the plan.") and "fixed before" not in told
     assert for_a_paper(dataclasses.replace(data, plan=None)) == []
 
 

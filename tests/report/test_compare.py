@@ -15,7 +15,7 @@ def row(name: str, difference: float, p: float | None = 0.02, **changes: object)
     made = RunRow(
         name=name,
         verdict="IMPROVED",
-        sentence=f"IMPROVED: on 96 held-out problems {name} is better.",
+        lines=[f"{name} is better than its base.", "It is as good as one agent.", "Caveats: none."],
         metric="tests_passed",
         base=0.2,
         selected=0.2 + difference,
@@ -43,7 +43,7 @@ def test_page(tmp_path: Path) -> None:
     document.feed(page)
     assert document.open == []
     assert page.count("<svg") == 2 and "<b>:" not in page and "big &lt;b&gt;" in page
-    assert document.text.index("big <b>: On 96") < document.text.index("small: On 96")
+    assert document.text.index("big <b> is better") < document.text.index("small is better")
     assert "train.learning_rate" in document.text and "train.steps" not in document.text
     assert "The best of 3 runs looks better than it is" in document.text
 

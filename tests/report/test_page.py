@@ -8,8 +8,11 @@ import pytest
 
 from pipeline_lib.environments.coding.metrics import METRICS
 from pipeline_lib.evaluation.attempts import TurnGain
+from pipeline_lib.evaluation.headline import counted
+from pipeline_lib.evaluation.plan_check import PlanCheck
 from pipeline_lib.evaluation.results import Estimate
 from pipeline_lib.evaluation.selection import select
+from pipeline_lib.evaluation.verdict import add_plan_and_looks
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.episodes import RULE, pick_episodes
 from tests.evaluation.build import constant_team, summarise_test, team
@@ -35,9 +38,18 @@ def test_ids_are_unique_and_every_reference_has_a_target(built: tuple[str, Docum
 
 def test_the_verdict_comes_first(built: tuple[str, Document]) -> None:
     _, document = built
-    order = ["IMPROVED", "held-out problems", "before (base)", "Each training run", "Learning", "Every checkpoint"]
+    order = [
+        "IMPROVED",
+        *experiment().verdict["lines"][:2],
+        "the selected team",
+        "Caveats: none.",
+        "Each training run",
+        "Learning",
+        "Every checkpoint",
+    ]
     order += ["against the others", "Problem by problem", "How the team works together", "Cost", "Reward audit", "Plan"]
-    places = [document.text.index(text, document.text.index("How to read this") + 1) for text in order]
+    text = document.text.replace("\N{NO-BREAK SPACE}", " ").replace("\N{MINUS SIGN}", "-")
+    places = [text.index(part, text.index("How to read this") + 1) for part in order]
     assert places == sorted(places)
     assert "This is the only look at the test split that this repository knows of." in document.text
     assert "Hedges' g" in document.text and "p < 10⁻⁶" in document.text.replace("\N{NO-BREAK SPACE}", " ")
@@ -140,7 +152,12 @@ def degenerate(metric: str, selected: list, base: list) -> ReportData:
 @pytest.mark.parametrize(
     ("selected", "base", "metric", "words"),
     [
-        (constant_team([1.0] * 20), constant_team([0.0] * 20), "tests_passed", "no interval"),
+        (
+            constant_team([1.0] * 20),
+            constant_team([0.0] * 20),
+            "tests_passed",
+            "100.0 % against 0.0 %, +100.0 points (bounds +",
+        ),
         (constant_team([2.0] * 20, 2, False), team([0.2] * 20, 2, 0), "reward", "same in every recorded respect"),
         (team([0.5], 4, 0), team([0.2], 4, 1), "tests_passed", "All problems belong to one family"),
         (team([5.0] * 9, 2, 0), team([2.0] * 9, 2, 1), "reward", "IMPROVED"),
@@ -150,7 +167,6 @@ def test_degenerate_results_have_a_page(selected: list, base: list, metric: str,
     page, document = build(degenerate(metric, selected, base), tmp_path)
     assert words in document.text.replace("\N{NO-BREAK SPACE}", " ")
     assert "nan" not in re.sub(r"<[^>]+>", "", page).lower().split()
-    assert "The plan was not followed: there was no plan" in document.text
 
 
 def test_guards_and_deviations_are_shown_and_text_is_escaped(tmp_path: Path) -> None:
@@ -160,17 +176,19 @@ def test_guards_and_deviations_are_shown_and_text_is_escaped(tmp_path: Path) -> 
     seed["curve"] = [{**seed["curve"][0], "faults": ["programs that parse is 10.0 %"]}, *seed["curve"][1:]]
     selection["seeds"] = {**selection["seeds"], "0": seed}
     changed = "the plan was changed after look 1 at this test split: alpha from 0.01 to 0.05"
-    plan = {"followed": False, "deviations": ["margin: planned 0.2"], "changed": [changed], "plan": "x"}
     row = {**full.verdict["looks"]["history"][0], "look": 2, "words": "alpha from 0.01 to 0.05"}
     looks = {**full.verdict["looks"], "count": 2, "number": 2, "sentence": "This is look 2 of 2; p = 0.04."}
     looks["history"] = [*looks["history"], row]
-    verdict = {**full.verdict, "plan": plan, "looks": looks}
+    check = PlanCheck(False, ("margin: planned 0.2",), (changed,), "x")
+    notes = counted(selection["notes"], "note", "notes")
+    verdict = add_plan_and_looks(full.verdict, check, looks, notes)
     hostile = {"name": "<script>alert(1)</script>", "identity": {"<b>": "<i>"}}
     page, document = build(dataclasses.replace(full, selection=selection, verdict=verdict, **hostile), tmp_path)
     assert "<script>" not in page and "<i>" not in page
     assert "<script>alert(1)</script>" in document.text
     text = document.text.replace("\N{NO-BREAK SPACE}", " ")
-    assert "The plan was not followed: margin: planned 0.2." in text
+    assert "Margin: planned 0.2." in text
+    assert "Caveats: look 2 of 2 at the test split, 1 deviation from the plan, 1 change of the plan, 1 note." in text
     assert "The plan was changed after look 1 at this test split: alpha from 0.01 to 0.05." in text
     assert "This is look 2 of 2; p = 0.04." in text and "only look" not in text
     assert text.count("2026-01-01 10:00") == 2, "a row for each look"

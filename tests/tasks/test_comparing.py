@@ -29,7 +29,7 @@ def finish(
     tracker.whole.tag(
         {
             "verdict": "IMPROVED",
-            "symposium.sentence": f"IMPROVED: on 96 held-out problems {name} is better.",
+            "symposium.lines": f"{name} is better than its base.\nIt is as good as one agent.\nCaveats: none.",
             "symposium.metric": "tests_passed",
             "symposium.plan": "p",
             "symposium.problems": "d",
@@ -52,8 +52,8 @@ def test_runs_come_out_of_the_database_onto_one_page(tmp_path: Path) -> None:
     assert "train.learning_rate" in text and "train.steps" not in text
     assert "The best of 2 runs looks better than it is" in text
     assert "no interval" in text, "one limit alone is no interval"
-    assert "slow-fox: the plan was changed after look 2." in text and "brave-owl:" not in text
-    assert "slow-fox was look 3 at its test split" in text and "brave-owl was" not in text
+    assert text.count("the plan was changed after look 2") == 1 and text.count("<details") == 5, "folded, of one run"
+    assert "not the first look at their test split" in text and text.count("Caveats: none.") == 2
     assert compare_runs(home, "coding", ["brave-owl"], page) == 1
     assert "slow-fox" not in page.read_text()
     with pytest.raises(EvaluationError, match="named fast-fox; runs: slow-fox, brave-owl"):

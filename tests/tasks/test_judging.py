@@ -185,7 +185,7 @@ def test_the_first_look_says_nothing_and_the_same_again_is_not_another() -> None
         found, run = chain(params)
         assert found["plan"]["followed"], found["plan"]
         assert found["looks"]["count"] == 1 and found["looks"]["sentence"] == ""
-        assert found["sentence"] == found["comparisons"]["base"]["sentence"]
+        assert found["lines"][2] == "Caveats: 1 doubt about the statistics.", "there are 12 problems"
         assert run.tags["symposium.looks"] == "1" and run.tags["symposium.plan_faults"] == ""
         assert run.metrics["test/looks"] == 1 and run.metrics["test/p_for_looks"] == run.metrics["test/p"]
 
@@ -222,14 +222,16 @@ def test_whatever_is_changed_after_the_test_is_told_with_what_it_was(project: Pa
         assert not found["plan"]["followed"] and found["plan"]["deviations"] == []
         told = found["plan"]["changed"][-1]
         assert told.startswith(f"the plan was changed after look {number - 1} at this test split: {field} from ")
-        assert told[1:] in found["sentence"] and told in run.tags["symposium.plan_faults"]
+        assert told[1:] in str(found["caveats"]) and told in run.tags["symposium.plan_faults"]
         assert (found["looks"]["number"], found["looks"]["count"]) == (number, number)
         assert run.tags["symposium.looks"] == str(number) and run.metrics["test/looks"] == number
         (row,) = found["looks"]["history"][-1]["changed"]
         assert (row["key"], row["after"]) == (field, after) and before in (..., row["before"])
         p = found["looks"]["p"]["base"]
         assert p["for_looks"] == min(1, number * p["plain"])
-        assert f"corrected for {number} looks, p " in found["sentence"]
+        assert f"corrected for {number} looks, p " in found["looks"]["sentence"]
+        assert f"look {number} of {number} at the test split" in found["lines"][2]
+        assert max(map(len, found["lines"])) < 260, "however much was changed, the lines stay short"
     by_hand, _ = verdict(settings())
     told = "; ".join(by_hand["plan"]["deviations"])
     assert len(by_hand["plan"]["deviations"]) == len(CHANGES)
@@ -243,7 +245,7 @@ def test_three_looks_are_three_and_deleting_what_runs_left_resets_nothing(projec
         shutil.rmtree(project / name, ignore_errors=True)
     found, _ = chain(settings(verdict={"margin": 0.2}))
     assert found["looks"]["count"] == 3
-    assert "This is look 3 of 3" in found["sentence"]
+    assert found["lines"][2].startswith("Caveats: look 3 of 3 at the test split, 2 changes of the plan")
     assert len(found["plan"]["changed"]) == 2
     other, _ = chain(settings(verdict={"margin": 0.2}), mean=0.7)
     assert other["looks"]["history"][3]["words"] == "other episodes"

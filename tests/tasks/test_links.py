@@ -30,7 +30,11 @@ def test_the_verdict_links_to_the_run_and_its_report_where_a_server_is_up(
     monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path))
     made: dict[str, str] = {}
     monkeypatch.setattr(chain, "create_markdown_artifact", lambda text, key: made.__setitem__(key, text))
-    said = {"verdict": "IMPROVED", "sentence": "Better.", "price_of_the_default": "Nothing."}
+    said = {
+        "verdict": "IMPROVED",
+        "lines": ["Better.", "Not tried.", "Caveats: 1 look."],
+        "caveats": [{"what": "1 look", "details": ["Twice."]}],
+    }
     write_json(tmp_path / RESULTS / "verdict.json", said)
 
     def shown(ids: tuple[str, str] | None) -> str:
