@@ -43,7 +43,7 @@ from pipeline_lib.problems.splits import load_split
 from pipeline_lib.rollouts import make_engine
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.settings import Params, load_params
-from pipeline_lib.settings.from_values import params_from_values
+from pipeline_lib.settings.compose import compose
 from pipeline_lib.training.numerics import cpu_numerics
 from pipeline_lib.training.trainer import train
 
@@ -80,7 +80,7 @@ def main() -> None:
         raise SystemExit("the peers are not installed; run benchmarks/make_peers_environment.sh")
     torch.set_num_threads(1)
     preset = parsed.environment
-    params = params_from_values({"environment": preset}, Path("conf")) if preset else load_params(Path("params.yaml"))
+    params = compose({"environment": preset}, Path("conf")) if preset else load_params(Path("params.yaml"))
     output = OUTPUT.with_name(f"{OUTPUT.name}-{preset}") if preset else OUTPUT
     runs: dict[str, dict[str, Rows]] = {name: {} for name in CONTESTANTS}
     if parsed.add:

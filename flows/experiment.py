@@ -13,11 +13,10 @@ import sys
 from pathlib import Path
 
 from pipeline_lib.settings import load_params
-from pipeline_lib.settings.changes import changed_params
 from pipeline_lib.storage import read_json
 from tasks.chain.form import requested_changes
 from tasks.chain.graph import chain_and_stale
-from tasks.chain.workspaces import change_settings
+from tasks.chain.workspaces import write_changes
 from tasks.experiment.arms import RESULTS
 from tasks.identity.run import run_name
 from tasks.runtime.arguments import add_jobs, program_parser
@@ -58,9 +57,7 @@ def change(overrides: list[str]) -> None:
     Raises:
         SettingsError: an override is wrong; nothing is written.
     """
-    file = Path("params.yaml")
-    wanted = changed_params(requested_changes({}, {}, overrides), file, Path("conf"), "-S")
-    for key, (old, new) in change_settings(file, wanted).items():
+    for key, (old, new) in write_changes(Path("params.yaml"), requested_changes({}, {}, overrides), "-S").items():
         print(f"params.yaml: {key}: {old} -> {new}")
 
 

@@ -14,6 +14,7 @@ from tasks.identity.files import changed_identities, write_identities
 from tasks.identity.stages import STAGES
 from tasks.runtime.arguments import program_parser
 from tasks.runtime.exit_status import explained
+from tasks.services.dvc_overrides import refuse_lost_overrides
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,6 +47,7 @@ def main() -> None:
     asked = parse()
     with explained():
         if asked.write:
+            refuse_lost_overrides()
             write_identities()
         elif asked.changed:
             print("\n".join(changed_identities()))

@@ -16,7 +16,7 @@ from pipeline_lib.identity.syntax import SyntaxCache
 from pipeline_lib.problems.splits import MANIFEST, load_manifest, load_split
 from pipeline_lib.settings import SettingsError
 from pipeline_lib.settings.base import result_settings
-from pipeline_lib.settings.from_values import params_from_values
+from pipeline_lib.settings.compose import compose
 from pipeline_lib.storage import digest
 from symposium.arguments import check_type
 from symposium.progress import progress
@@ -102,7 +102,7 @@ class Experiment:
         check_type("folder", folder, (str, Path), "a path")
         sections = {name: value for name, value in given.items() if value is not None}
         self.folder = Path(folder)
-        self.params = params_from_values({"environment": _environment(environment), **sections}, PRESETS)
+        self.params = compose({"environment": _environment(environment), **sections}, PRESETS)
         self._memory = SyntaxCache(self.folder / "syntax.json")
         self._depends_on()  # raises now if something is wrong with the environment's source
 

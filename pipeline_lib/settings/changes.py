@@ -1,13 +1,16 @@
-"""Changes to the settings of ``params.yaml``, made by a cell of a study or by a form."""
+"""Changes to the settings of ``params.yaml``, made by ``-S``, by a cell of a study or by a form."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from pipeline_lib.settings.load import SettingsError, load_params, validate_params
+from pipeline_lib.settings.compose import PRESET, compose
+from pipeline_lib.settings.load import given_in
+from pipeline_lib.settings.mistakes import SettingsError
 from pipeline_lib.settings.params import Params
+from pipeline_lib.settings.reading import read_mapping
 
 Changes = dict[str, Any]
 """Settings by dotted name (``train.group_size: 4``), or whole sections, also as presets (``policy: philosophers``)."""
@@ -25,19 +28,33 @@ def changed_params(changes: Mapping[str, Any], file: Path, conf: Path, who: str)
     Raises:
         SettingsError: a change names an unknown setting or preset, or the settings contradict each other.
     """
-    sections = {key: value for key, value in changes.items() if "." not in key}
-    content = load_params(file, conf, sections).model_dump(mode="json")
-    for key, value in changes.items():
-        if "." in key:
-            _put(content, key, value, who)
-    return validate_params(content, Path(f"{file} with the changes of {who}"))
+    content = read_mapping(file)
+    put(content, changes, who)
+    source = f"{file} with the changes of {who}"
+    return compose(given_in(content, source), conf, source)
 
 
-def _put(content: dict[str, Any], key: str, value: Any, who: str) -> None:
-    inside: Any = content
-    *parents, last = key.split(".")
-    for part in parents:
-        inside = inside.get(part) if isinstance(inside, dict) else None
-    if not isinstance(inside, dict):
-        raise SettingsError(f"{who} changes {key}, and there is no section {'.'.join(parents)}")
-    inside[last] = value  # unknown settings are found when all settings are validated
+def put(content: MutableMapping[str, Any], changes: Mapping[str, Any], who: str) -> None:
+    """Put changes into the content of ``params.yaml``: whole sections first, so that their order does not matter.
+
+    A preset replaces the values of a section; if none is given there, it is named beside the written defaults.
+
+    Raises:
+        SettingsError: a change is of a setting inside something that has no settings.
+    """
+    for key, value in sorted(changes.items(), key=lambda item: "." in item[0]):
+        inside: Any = content
+        *parents, last = key.split(".")
+        for depth, part in enumerate(parents):
+            there = inside.get(part)
+            if there is None or (depth == 0 and isinstance(there, str)):
+                inside[part] = {} if there is None else {PRESET: there}
+            elif not isinstance(there, MutableMapping):
+                raise SettingsError(
+                    f"{who} changes {key}, but {'.'.join(parents)} is {there!r}, without settings in it"
+                )
+            inside = inside[part]
+        if inside is content and isinstance(value, str) and PRESET in (content.get(key) or {}):
+            unset = given_in({key: content[key]}, who)[key].keys() == {PRESET}
+            inside, last = (content[key], PRESET) if unset else (content, key)
+        inside[last] = value  # unknown settings are found when all settings are validated

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from pipeline_lib.settings.base import Section
 from pipeline_lib.settings.changes import Changes, changed_params
-from pipeline_lib.settings.load import SettingsError, refuse_repeated_keys
+from pipeline_lib.settings.mistakes import SettingsError
 from pipeline_lib.settings.params import Params
+from pipeline_lib.settings.reading import read_mapping
 
 MIN_SEEDS = 3
 
@@ -89,19 +89,12 @@ def load_study(path: Path) -> StudySettings:
     Raises:
         SettingsError: the file is missing, is not YAML, or is not a valid study; the message lists all mistakes.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-        refuse_repeated_keys(text)
-        content = yaml.safe_load(text)
-    except FileNotFoundError:
+    if not path.exists():
         there = ", ".join(sorted(str(p) for p in path.parent.glob("*.yaml"))) or "none"
-        raise SettingsError(f"{path}: there is no such study; studies there: {there}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: not valid YAML: {error}") from None
-    if isinstance(content, dict):
-        content = {**content, **_as_text(content)}
+        raise SettingsError(f"{path}: there is no such study; studies there: {there}")
+    content = read_mapping(path)
     try:
-        return StudySettings.model_validate(content)
+        return StudySettings.model_validate({**content, **_as_text(content)})
     except ValidationError as error:
         lines = [
             f"{path}: {'.'.join(map(str, e['loc'])) or 'the file'}: {e['msg'].removeprefix('Value error, ')}"

@@ -12,14 +12,15 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
-from pipeline_lib.settings import Params, SettingsError, load_params
+from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.base import referenced_names
+from pipeline_lib.settings.changes import Changes, changed_params, put
 from pipeline_lib.tracking.processes import is_gone, own_process
 from tasks.chain.graph import ChainError, ask
 from tasks.looks.records import PROJECT
@@ -74,26 +75,31 @@ def change_settings(file: Path, wanted: Params) -> dict[str, tuple[Any, Any]]:
     """
     present = load_params(file, file.parent / "conf").model_dump(mode="json")
     new = wanted.model_dump(mode="json")
+    # A variant with other keys is written as a whole.
+    changes = {key: value for key, (_, value) in _differences(present, new, lambda one, two: one.keys() == two.keys())}
+    write_changes(file, changes, "this run")
+    return dict(_differences(present, new))
+
+
+def write_changes(file: Path, changes: Changes, who: str) -> dict[str, tuple[Any, Any]]:
+    """Write changes into ``params.yaml`` as they were given: presets by name; keep everything else, comments included.
+
+    Returns:
+        (old, new) of the settings that this changes, by key.
+
+    Raises:
+        SettingsError: a change is wrong (nothing is written), or ``params.yaml`` is.
+    """
+    conf = file.parent / "conf"
+    new = changed_params(changes, file, conf, who).model_dump(mode="json")
+    present = load_params(file, conf).model_dump(mode="json")
     yaml = YAML()
     yaml.preserve_quotes = True
     content = yaml.load(file.read_text(encoding="utf-8")) or {}
-    differences = dict(_differences(present, new))
-    for key, (_, value) in differences.items():
-        section, *rest = key.split(".")
-        inside = content.get(section)
-        if rest and isinstance(inside, dict):
-            _put(inside, rest, value)
-        else:
-            content[section] = new[section]  # a preset's name, or a missing section
-    _write(file, yaml, content)
-    if not _reads_as(file, wanted):  # another variant has other keys: write the whole section
-        for section in {key.partition(".")[0] for key in differences}:
-            content[section] = new[section]
-        _write(file, yaml, content)
-    if not _reads_as(file, wanted):  # the environment's preset sets other sections, which defaults do not replace
-        content.update(new)
-        _write(file, yaml, content)
-    return differences
+    put(content, changes, who)
+    with file.open("w", encoding="utf-8") as stream:
+        yaml.dump(content, stream)
+    return dict(_differences(present, new))
 
 
 def with_files_of(params: Params, project: Path, folder: Path) -> tuple[Params, list[str]]:
@@ -118,26 +124,6 @@ def _replaced(value: Any, texts: Mapping[str, str]) -> Any:
     if isinstance(value, list):
         return [_replaced(inner, texts) for inner in value]
     return texts.get(value, value) if isinstance(value, str) else value
-
-
-def _put(inside: dict[str, Any], keys: Sequence[str], value: Any) -> None:
-    for key in keys[:-1]:
-        if not isinstance(inside.get(key), dict):
-            inside[key] = {}
-        inside = inside[key]
-    inside[keys[-1]] = value
-
-
-def _write(file: Path, yaml: YAML, content: Any) -> None:
-    with file.open("w", encoding="utf-8") as stream:
-        yaml.dump(content, stream)
-
-
-def _reads_as(file: Path, wanted: Params) -> bool:
-    try:
-        return load_params(file, file.parent / "conf") == wanted
-    except SettingsError:
-        return False
 
 
 def save_experiment(folder: Path, project: Path, name: str) -> str:
@@ -208,13 +194,17 @@ def _share_author(project: Path, folder: Path) -> None:
 
 
 def _differences(
-    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    alike: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] = lambda old, new: True,
+    prefix: str = "",
 ) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Yield what differs by dotted key; two mappings that are not ``alike`` differ as a whole."""
     for key in (*old, *(key for key in new if key not in old)):
         before, after = old.get(key), new.get(key)
         if before == after:
             continue
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            yield from _differences(before, after, f"{prefix}{key}.")
+        if isinstance(before, Mapping) and isinstance(after, Mapping) and alike(before, after):
+            yield from _differences(before, after, alike, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", (before, after)

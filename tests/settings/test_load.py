@@ -1,13 +1,20 @@
 """Settings: read once, refused in words."""
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pydantic
 import pytest
 import yaml
+from dvc.utils.hydra import apply_overrides
 
 from pipeline_lib.settings import Params, SettingsError, load_params
+from pipeline_lib.settings.changes import changed_params
+from pipeline_lib.settings.compose import compose
+from pipeline_lib.settings.load import given_in
+from tasks.chain.form import requested_changes
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +34,115 @@ def refusal(folder: Path, text: str) -> str:
 def test_the_shipped_file_spells_out_every_default():
     assert load_params(ROOT / "params.yaml", ROOT / "conf") == Params()
     written = yaml.safe_load((ROOT / "params.yaml").read_text())
+    assert given_in(written, "params.yaml") == {
+        section: {"preset": None} for section in written if section != "verdict"
+    }
+    for section in written.values():
+        section.pop("preset", None)
     assert _keys(written) == _keys(Params().model_dump(mode="json"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("train: {steps: default 61}", "train.steps: got 'default 61', but the default is 60"),
+        ('seeds: {train: ["3"]}', "seeds.train: got ['3'], but the default is [0, 1, 2]"),
+        ("train: {stepz: default 60}", "train.stepz: got 'default 60', but there is no such setting"),
+        ("train: {betas: 'default [0.9'}", "train.betas: got 'default [0.9', but the default is [0.9, 0.98]"),
+    ],
+)
+def test_what_is_written_as_the_default_must_be_it(tmp_path: Path, text: str, said: str):
+    assert said in refusal(tmp_path, text)
+
+
+def every_setting(content: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted name of each setting."""
+    for key, value in content.items():
+        if isinstance(value, dict) and value:
+            yield from every_setting(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def put(content: dict[str, Any], name: str, value: Any) -> None:
+    *parents, last = name.split(".")
+    for part in parents:
+        content = content.setdefault(part, {})
+    content[last] = value
+
+
+def at(content: Any, name: str) -> Any:
+    for part in name.split("."):
+        content = content.get(part) if isinstance(content, dict) else None
+    return content
+
+
+@pytest.mark.parametrize(
+    "environment", ["philosophers", "writing", "coding-two-turns", "modules-quick", "coding-quick"]
+)
+def test_a_value_that_equals_the_default_wins_over_the_preset(environment: str, tmp_path: Path):
+    """Each value that the preset changes is given as it is by default: through DVC, ``-S``, a study and in Python."""
+    default = Params().model_dump(mode="json")
+    preset = load_params(write(tmp_path, f"environment: {environment}"), ROOT / "conf").model_dump(mode="json")
+    sections = {name for name in default if name not in ("environment", "problems", "evaluate")}
+    if preset["environment"]["kind"] == "coding":
+        sections |= {"problems", "evaluate"}
+    shipped = yaml.safe_load((ROOT / "params.yaml").read_text())
+    changed = [name for name in every_setting(default) if name.partition(".")[0] in sections]
+    changed = [name for name in changed if at(default, name) != at(preset, name)]
+    assert len(changed) >= 3
+    for name in changed:
+        value = at(default, name)
+        given: dict[str, Any] = {}
+        put(given, name, value)
+        expected: Any
+        try:
+            expected = compose({"environment": environment, **given}, ROOT / "conf")
+        except SettingsError as error:  # the preset's other values do not go with it: refused, and not dropped
+            expected = str(error).partition(": ")[2]
+        else:
+            assert at(expected.model_dump(mode="json"), name) == value
+        file = write(tmp_path, yaml.safe_dump(shipped))
+        overrides = [f"{name}={yaml.safe_dump(value, default_flow_style=True).splitlines()[0]}"]
+        overrides.insert(len(name) % 2, f"environment={environment}")
+        apply_overrides(str(file), overrides)
+        ours = partial(changed_params, file=ROOT / "params.yaml", conf=ROOT / "conf", who="us")
+        doors = {
+            "dvc exp run -S": partial(load_params, file, ROOT / "conf"),
+            "symposium run -S": partial(ours, requested_changes({}, {}, overrides)),
+            "study": partial(ours, {name: value, "environment": environment}),
+        }
+        for door, load in doors.items():
+            if isinstance(expected, str):
+                with pytest.raises(SettingsError) as caught:
+                    load()
+                assert str(caught.value).partition(": ")[2] == expected, door
+            else:
+                assert load() == expected, (door, name)
+
+
+def test_a_preset_and_values_of_its_section_go_together(tmp_path: Path):
+    """``preset`` among the keys, as ``-S train.preset=writing -S train.steps=60`` writes it."""
+    file = write(tmp_path, (ROOT / "params.yaml").read_text())
+    apply_overrides(str(file), ["train.steps=60", "train.preset=philosophers", "train.schedule=constant"])
+    found = load_params(file, ROOT / "conf").train
+    preset = load_params(write(tmp_path, "train: philosophers"), ROOT / "conf").train
+    assert found == preset.model_copy(update={"steps": 60, "schedule": "constant"})
+    assert (
+        found
+        == compose({"train": {"preset": "philosophers", "steps": 60, "schedule": "constant"}}, ROOT / "conf").train
+    )
+    with pytest.raises(SettingsError, match=r"train.preset: got 3; expected the name of a preset"):
+        load_params(write(tmp_path, "train: {preset: 3}"), ROOT / "conf")
+
+
+def test_values_of_another_kind_replace_a_preset(tmp_path: Path):
+    given = {"kind": "pretrained", "models": ["some/model"]}
+    found = compose({"environment": "philosophers", "policy": given}, ROOT / "conf")
+    assert found.policy == compose({"policy": given}, ROOT / "conf").policy
+    lora = compose({"policy": {"preset": "embedded-lora", "adapter": {"rank": 8}}}, ROOT / "conf").policy
+    assert (lora.adapter.kind, lora.adapter.rank, lora.adapter.alpha) == ("lora", 8, 192)
+    assert compose({"environment": {"reward": {"structure": 0.3}}}, ROOT / "conf").environment.reward.kind == "sound"
 
 
 def _keys(value: object, prefix: str = "") -> set[str]:
@@ -131,11 +246,12 @@ def test_which_baselines_make_sense_depends_on_the_environment(tmp_path: Path):
         content = shipped | {"environment": environment, "evaluate": evaluate} | changes
         return load_params(write(tmp_path, yaml.safe_dump(content)), ROOT / "conf")
 
-    default = shipped["evaluate"]["baselines"]
-    assert load("coding-two-turns", default).evaluate.baselines == three
-    assert load("philosophers", default).evaluate.baselines == ()
+    default = Params().evaluate.baselines
+    unset = {"evaluate": shipped["evaluate"]}
+    assert load("coding-two-turns", (), **unset).evaluate.baselines == three
+    assert load("philosophers", (), **unset).evaluate.baselines == ()
     qwen = {"policy": "qwen3-1.7b-lora"}
-    assert load("dpbench", default, **qwen).evaluate.baselines == three[1:]
+    assert load("dpbench", (), **unset, **qwen).evaluate.baselines == three[1:]
     assert load(shipped["environment"] | {"team": "single"}, ()).evaluate.baselines == ()
     pipeline = {"rollouts": {"kind": "transformers", "protocol": "sequential_pipeline"}}
     assert load(shipped["environment"], three[2:], **pipeline).rollouts.protocol == "sequential_pipeline"

@@ -150,9 +150,9 @@ def test_machine_settings_are_no_more_than_these():
 def test_settings_count_by_what_they_resolve_to(project: Path):
     before = identities(load_params())
     text = (project / "params.yaml").read_text()
-    (project / "params.yaml").write_text(text.replace("  weight_decay: 0.0\n", ""))  # the default, left out
+    (project / "params.yaml").write_text(text.replace("  weight_decay: default 0.0\n", ""))  # the default, left out
     assert identities(load_params()) == before
-    (project / "params.yaml").write_text(text.replace("learning_rate: 1.0e-3", "learning_rate: 0.001"))
+    (project / "params.yaml").write_text(text.replace("learning_rate: default 1.0e-3", "learning_rate: 0.001"))
     assert identities(load_params()) == before
     (project / "params.yaml").write_text(text.replace("policy: #", "policy: embedded-lora\nignored: #"))
     content = (project / "conf/policy/embedded-lora.yaml").read_text()
@@ -279,9 +279,9 @@ def test_a_stage_does_not_run_as_something_else_than_what_dvc_remembers(project:
     write_identities()
     check()
     text = (project / "params.yaml").read_text()
-    (project / "params.yaml").write_text(text.replace("rows: 256", "rows: 16"))
+    (project / "params.yaml").write_text(text.replace("rows: default 256", "rows: 16"))
     check()  # a setting of the machine
-    (project / "params.yaml").write_text(text.replace("learning_rate: 1.0e-3", "learning_rate: 2.0e-3"))
+    (project / "params.yaml").write_text(text.replace("learning_rate: default 1.0e-3", "learning_rate: 2.0e-3"))
     with pytest.raises(IdentityError, match=r"train\.learning_rate: 0\.001 -> 0\.002"):
         check()
     monkeypatch.setenv("DVC_STAGE", "sweep@0")
@@ -301,7 +301,7 @@ def test_identities_that_are_right_stay_untouched(project: Path):
 
 def test_every_seed_that_the_settings_want_is_planned(project: Path):
     text = (project / "params.yaml").read_text()
-    (project / "params.yaml").write_text(text.replace("train: [0, 1, 2]", "train: philosophers"))
+    (project / "params.yaml").write_text(text.replace('train: ["0", "1", "2"]', "train: philosophers"))
     with pytest.raises(SettingsError, match=r"seeds"):
         write_identities()
     preset = project / "conf/seeds/philosophers.yaml"

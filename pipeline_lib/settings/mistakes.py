@@ -1,0 +1,97 @@
+"""Mistakes in settings, in words."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from pipeline_lib.environment_api.registry import UnknownEnvironmentError
+from pipeline_lib.settings.environment import DEFAULT, environment_model, kinds_of, problem_models
+from pipeline_lib.settings.params import Params
+
+EnvironmentModels = dict[str, list[type[BaseModel]]]
+
+
+class SettingsError(ValueError):
+    """A setting is invalid; the message names file, key, given value, accepted values and the nearest valid key."""
+
+
+def explain(error: ValidationError, content: Mapping[str, Any], source: Path | str, origin: Mapping[str, Path]) -> str:
+    """Return a line for each mistake; ``origin`` names the file of a section that does not come from ``source``."""
+    models = _environment_models(content)
+    return "\n".join(
+        _explain(dict(item), origin.get(str((*item["loc"], "")[0]), source), models) for item in error.errors()
+    )
+
+
+def _environment_models(content: Mapping[str, Any]) -> EnvironmentModels:
+    """Return the models that the environment defines for its sections, if the environment is known."""
+    environment = content.get("environment", {"kind": DEFAULT})
+    try:
+        kind = str(environment["kind"])
+        return {"environment": [environment_model(kind)], "problems": list(problem_models(kind))}
+    except (KeyError, TypeError, UnknownEnvironmentError):
+        return {}
+
+
+def _explain(item: dict[str, Any], path: Path | str, own_models: EnvironmentModels) -> str:
+    keys = [str(part) for part in _walk(item["loc"], own_models)[0]]
+    name = ".".join(keys)
+    given = item.get("input")
+    context = item.get("ctx", {})
+    if item["type"] == "extra_forbidden":
+        models = _walk(item["loc"][:-1], own_models)[1]
+        known = sorted({name for model in models for name in model.model_fields})
+        return f"{path}: {name}: unknown key; known keys: {', '.join(known)}{nearest(keys[-1], known)}"
+    if item["type"] == "union_tag_invalid":
+        kinds = [k.strip().strip("'") for k in str(context.get("expected_tags", "")).split(",")]
+        tag = str(context.get("tag"))
+        return f"{path}: {name}.kind: got {tag!r}; accepted: {', '.join(kinds)}{nearest(tag, kinds)}"
+    if item["type"] == "kind":
+        return f"{path}: {name}.kind: {context['reason']}"
+    if item["type"] == "union_tag_not_found":
+        return f"{path}: {name}: 'kind' is missing; it selects the variant of the section"
+    if item["type"] == "missing":
+        return f"{path}: {name}: missing; it has no default"
+    reason = str(item["msg"]).removeprefix("Value error, ").replace("a valid tuple", "a list: [a, b]")
+    if item["type"] == "value_error":
+        return f"{path}: {name or 'settings'}: {reason}"
+    return f"{path}: {name}: got {given!r}; {reason[:1].lower()}{reason[1:]}"
+
+
+def _walk(location: Sequence[Any], own_models: EnvironmentModels) -> tuple[list[Any], list[type[BaseModel]]]:
+    """Return the keys of a location, without the variant names that pydantic inserts, and the models they lead to."""
+    keys: list[Any] = []
+    models: list[type[BaseModel]] = [Params]
+    for part in location:
+        fields = {name: model.model_fields[name] for model in models for name in model.model_fields}
+        if part in fields:
+            keys.append(part)
+            models = own_models[part] if models == [Params] and part in own_models else _models(fields[part].annotation)
+        elif variants := _variants(models, part):
+            models = variants
+        else:
+            keys.append(part)
+    return keys, models
+
+
+def _variants(models: list[type[BaseModel]], part: Any) -> list[type[BaseModel]]:
+    """Return the variants that a part of a location names."""
+    return [model for model in models if "kind" in model.model_fields and part in kinds_of(model)]
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """Return the settings models inside an annotation (the model, or the members of a union)."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in _models(part)]
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """Return a suggestion for a misspelt word, empty if no known word is near."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else ""
