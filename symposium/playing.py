@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.environment_api.task import Problem
+from pipeline_lib.evaluation.metrics import check_ranges
 from pipeline_lib.evaluation.run import evaluate_team, refuse_losses
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.training.checkpoint_folders import step_folder
@@ -111,6 +112,7 @@ def evaluate(
             drawn.seed if seed is None else seed,
             keep_texts=True,
         )
+    check_ranges(episodes, team.experiment.metrics)
     refuse_losses(episodes, params.sandbox.infra_error_share, team.title)
     return Evaluation(team, tuple(episodes))
 

@@ -17,6 +17,8 @@ from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.results import EvaluationError
 
+_ROUNDING = 1e-9
+
 
 def value_of(record: EpisodeRecord, metric: str) -> float | None:
     """Return a metric of one episode; ``reward`` is the episode's reward, others come from its metrics.
@@ -96,6 +98,27 @@ def by_problem(records: Iterable[EpisodeRecord]) -> dict[str, list[EpisodeRecord
         if record.reward is not None:
             groups.setdefault(record.problem, []).append(record)
     return groups
+
+
+def check_ranges(records: Iterable[EpisodeRecord], metrics: Metrics) -> None:
+    """Check that values are in the ranges that the environment declares: a share is shown in per cent.
+
+    Raises:
+        EvaluationError: one is not.
+    """
+    limits = {
+        name: (-math.inf if info.low is None else info.low, math.inf if info.high is None else info.high)
+        for name, info in metrics.items()
+    }
+    for record in records:
+        for name, value in {**record.metrics, "reward": record.reward}.items():
+            low, high = limits.get(name, (-math.inf, math.inf))
+            if value is not None and not low - _ROUNDING <= value <= high + _ROUNDING:
+                raise EvaluationError(
+                    f"'{name}' of episode {record.sample} of problem {record.problem} is {value}, but the environment "
+                    f"declares {low:g} to {high:g}; correct the value, or what `metrics` of the environment declares "
+                    "(a share is 0 to 1)"
+                )
 
 
 def summarise_team(

@@ -62,18 +62,28 @@ def planned_seeds(arm: str) -> tuple[int, ...]:
     """Return the seeds of an arm that DVC reads from ``params.yaml``.
 
     Raises:
-        SettingsError: they are not written out there.
+        SettingsError: they are not written out there, or DVC reads other numbers than this library.
     """
     import yaml
+    from ruamel.yaml import YAML
 
     key = "train" if arm == TEAM else "single_agent"
-    content = yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))
+    text = Path("params.yaml").read_text(encoding="utf-8")
     try:
-        return tuple(int(seed) for seed in content["seeds"][key])
-    except (KeyError, TypeError, ValueError):
+        # DVC reads version 1.2 of YAML, PyYAML 1.1, in which 010 is 8.
+        planned, ours = (
+            tuple(content["seeds"][key]) for content in (YAML(typ="safe").load(text), yaml.safe_load(text))
+        )
+    except (KeyError, TypeError):
         raise SettingsError(
             f"params.yaml: seeds.{key}: DVC plans one stage per seed, so the seeds must be written there as a list"
         ) from None
+    if planned != ours or any(type(seed) is not int for seed in planned):
+        raise SettingsError(
+            f"params.yaml: seeds.{key}: DVC reads {list(planned)} there, and this library {list(ours)}; write whole "
+            "numbers without leading zeros"
+        )
+    return planned
 
 
 def check_seeds(params: Params) -> None:

@@ -104,7 +104,7 @@ STAGES: dict[str, Spec] = {
     "test": Spec(
         "flows.test",
         (*_PLAYING, "evaluate.baselines", "evaluate.contributions", "evaluate.test", "seeds"),
-        asks=_TO_PLAY,
+        asks=(*_TO_PLAY, "metrics"),
     ),
     "verdict": Spec("flows.verdict", _PLANNING, asks=("metrics",)),
     "report": Spec("flows.report", tuple(Params.model_fields), asks=_TO_REPORT),

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib import storage
 from pipeline_lib.assembly.sampling import sampling_of
 from pipeline_lib.assembly.teams import base_team
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.metrics import check_ranges
 from pipeline_lib.evaluation.run import evaluate_team, refuse_losses
 from pipeline_lib.evaluation.subteams import evaluate_subteams
 from pipeline_lib.play import Player
@@ -160,7 +162,9 @@ class Evaluator:
             },
         )
         value = EVALUATE(identity, compute, title)
-        return Evaluated([EpisodeRecord.from_json(row) for row in value["episodes"]], value["seconds"])
+        records = [EpisodeRecord.from_json(row) for row in value["episodes"]]
+        check_ranges(records, find(params.environment.kind).metrics())
+        return Evaluated(records, value["seconds"])
 
     def _depends_on(self, weights: str) -> str:
         """Return the digest of what determines a team's answers: trained weights, and the base that they adapt."""

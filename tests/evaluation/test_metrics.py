@@ -7,10 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from pipeline_lib.environment_api.metrics import describe
+from pipeline_lib.environment_api.metrics import Metric, describe
 from pipeline_lib.environments.coding.metrics import METRICS
+from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.metrics import (
     accuracy_at_k,
+    check_ranges,
     pass_at_k,
     pass_power_k,
     summarise_team,
@@ -107,3 +109,27 @@ def test_values_are_shown_in_natural_units() -> None:
     assert describe("tests_passed", METRICS).difference(-0.0001) == "+0.0 points"
     assert describe("reward", METRICS).difference(-0.5) == "-0.5"
     assert describe("meals_per_step", METRICS).label == "meals per step"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fits"),
+    [
+        ("won", 2.0, False),
+        ("won", -0.1, False),
+        ("won", 1.0 + 1e-12, True),
+        ("cost", 7.0, True),
+        ("cost", -1.0, False),
+        ("reward", 3.0, False),
+        ("other", 9.0, True),
+    ],
+)
+def test_a_value_outside_its_declared_range_is_refused(name: str, value: float, fits: bool) -> None:
+    """A share of 2 would be shown as 200 %, and a difference as +200 points."""
+    metrics = {"won": Metric("won", share=True), "cost": Metric("cost", low=0.0), "reward": Metric("reward", high=2.0)}
+    values = {"reward": 1.0, name: value}
+    row = EpisodeRecord("q", "f", 0, values.pop("reward"), 1, {}, values, 1)
+    if fits:
+        check_ranges([row, dataclasses.replace(row, reward=None, metrics={})], metrics)
+        return
+    with pytest.raises(EvaluationError, match=rf"'{name}' of episode 0 of problem q is {value}, but the environment"):
+        check_ranges([row], metrics)

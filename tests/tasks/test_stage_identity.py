@@ -315,6 +315,14 @@ def test_every_seed_that_the_settings_want_is_planned(project: Path):
     assert identity_of("train")["left_out"] == []
 
 
+@pytest.mark.parametrize("seeds", ["[0, 010]", "[0, 0o10]", "[1:10]", "['0']", "[yes]", "[1.0]", "7", "{0: 1}"])
+def test_seeds_that_dvc_and_the_library_read_differently_are_refused(project: Path, seeds: str):
+    text = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(text.replace("train: [0, 1, 2]", f"train: {seeds}"))
+    with pytest.raises(SettingsError, match=r"seeds\.train"):
+        write_identities()
+
+
 def _imports(module: str) -> set[str]:
     path = ROOT / (module.replace(".", "/") + ".py")
     path = path if path.exists() else ROOT / module.replace(".", "/") / "__init__.py"
