@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from tasks.runtime.arguments import program_parser
+from tasks.runtime.arguments import PORTS, program_parser, whole
 from tasks.runtime.exit_status import explained
 
 KEY = "SYMPOSIUM_API_KEY"
@@ -20,13 +20,13 @@ def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     found = program_parser("endpoint", __doc__)
     found.add_argument("--team", default="selected", help=TEAM)
-    found.add_argument("--port", type=int, default=8000, help="port; 0: any free port")
+    found.add_argument("--port", type=whole(*PORTS), default=8000, help="port; 0: any free port")
     found.add_argument(
-        "--max-tokens", type=int, help="largest number of tokens of an action (default: rollouts.max_new_tokens)"
+        "--max-tokens", type=whole(1), help="largest number of tokens of an action (default: rollouts.max_new_tokens)"
     )
-    found.add_argument("--body-kb", type=int, default=256, help="size limit of a request, KiB")
+    found.add_argument("--body-kb", type=whole(1), default=256, help="size limit of a request, KiB")
     found.add_argument(
-        "--waiting", type=int, default=256, help="number of requests that may wait; further ones get status 429"
+        "--waiting", type=whole(0), default=256, help="number of requests that may wait; further ones get status 429"
     )
     return found
 

@@ -24,14 +24,20 @@ from tasks.runtime.exit_status import explain_in_logs, explained, sigterm_interr
 from tasks.services.preloaded import preloaded
 from tasks.services.servers import starting_prefect_server
 
+NEXT = """
+
+Next: symposium play --beside base               # watch the team work, beside the base
+      symposium ui                               # the run in Prefect and MLflow
+      git add -A && git commit -m "A first run"  # keeps dvc.lock, with which later runs are compared"""
+
 
 def outcome(project: Path) -> str:
-    """Return the three lines of the verdict and where the page lies; empty without a verdict."""
+    """Return the three lines of the verdict, where the page lies and what to do next; empty without a verdict."""
     path, page = project / RESULTS / "verdict.json", project / "report/index.html"
     if not path.exists():
         return ""
     where = f"\n\nThe report: {page}" if page.exists() else ""
-    return "\n".join(("", *read_json(path)["lines"])) + where
+    return "\n".join(("", *read_json(path)["lines"])) + where + NEXT
 
 
 def parser() -> argparse.ArgumentParser:

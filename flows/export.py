@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tasks.runtime.arguments import program_parser
+from tasks.runtime.arguments import SEEDS, ArgumentError, program_parser, whole
 from tasks.runtime.exit_status import explained
 
 
@@ -18,8 +18,8 @@ def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     found = program_parser("export", __doc__)
     found.add_argument("output", type=Path, help="new folder for the team; it must not exist")
-    found.add_argument("--seed", type=int, help="training seed")
-    found.add_argument("--step", type=int, help="number of updates at the checkpoint")
+    found.add_argument("--seed", type=whole(*SEEDS), help="training seed")
+    found.add_argument("--step", type=whole(0), help="number of updates at the checkpoint")
     found.add_argument("--form", choices=("trained", "merged"), default="trained", help="see above")
     return found
 
@@ -30,10 +30,10 @@ def main() -> None:
     with explained():
         from pipeline_lib.evaluation.selected import selected_checkpoint
         from pipeline_lib.settings import load_params
-        from tasks.use.exporting import ExportError, export
+        from tasks.use.exporting import export
 
         if (asked.seed is None) != (asked.step is None):
-            raise ExportError("--seed and --step must be given together")
+            raise ArgumentError("--seed and --step must be given together")
         seed, step = selected_checkpoint() if asked.seed is None else (asked.seed, asked.step)
         holds = export(load_params(), asked.output, seed, step, asked.form)
         for agent, held in holds.items():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tasks.identity.files import changed_identities, write_identities
 from tasks.identity.stages import STAGES
-from tasks.runtime.arguments import program_parser
+from tasks.runtime.arguments import SEEDS, one_of, program_parser, whole
 from tasks.runtime.exit_status import explained
 from tasks.services.dvc_overrides import refuse_lost_overrides
 
@@ -21,9 +21,13 @@ def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     found = program_parser("identity", __doc__)
     found.add_argument(
-        "stage", nargs="?", choices=STAGES, help="name of the stage (default: all stages that have changed)"
+        "stage",
+        nargs="?",
+        type=one_of("stage", STAGES),
+        choices=STAGES,
+        help="name of the stage (default: all stages that have changed)",
     )
-    found.add_argument("--seed", type=int, help="training seed, for stages that exist once per seed")
+    found.add_argument("--seed", type=whole(*SEEDS), help="training seed, for stages that exist once per seed")
     found.add_argument("--compare", nargs="+", metavar="RUN", help="compare one run with the working tree, or two runs")
     found.add_argument("--json", action="store_true", help="print the identity as JSON")
     found.add_argument("--changed", action="store_true", help="print only the names of stages that have changed")

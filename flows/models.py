@@ -14,8 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from pipeline_lib.policies.model_files import NAMED, held, local_folder, models_folder, needs_conversion
-from pipeline_lib.policies.policy import PolicyError
-from tasks.runtime.arguments import program_parser
+from tasks.runtime.arguments import ArgumentError, meant, program_parser
 from tasks.runtime.exit_status import explained
 
 
@@ -40,7 +39,10 @@ def main() -> None:
 
 def _get(model: str) -> None:
     if not needs_conversion(model):
-        raise PolicyError(f"{model}: give a GGUF file, or one of {', '.join(NAMED)}; the hub's models need no fetching")
+        near = meant(model, NAMED) or f"; give a GGUF file, or one of {', '.join(NAMED)}"
+        raise ArgumentError(
+            f"{model}: there is nothing of this name to fetch{near} (the hub's models need no fetching)"
+        )
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     with Progress(*columns, TimeRemainingColumn(), console=console) as bars:

@@ -10,7 +10,7 @@ import argparse
 import os
 import secrets
 
-from tasks.runtime.arguments import program_parser
+from tasks.runtime.arguments import PORTS, program_parser, whole
 from tasks.runtime.exit_status import explained
 from tasks.services.servers import PAGE_KEY, PAGE_PORT
 
@@ -18,7 +18,7 @@ from tasks.services.servers import PAGE_KEY, PAGE_PORT
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     found = program_parser("page", __doc__)
-    found.add_argument("--port", type=int, default=PAGE_PORT, help="0: any free one")
+    found.add_argument("--port", type=whole(*PORTS), default=PAGE_PORT, help="0: any free one")
     return found
 
 

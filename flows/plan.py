@@ -12,18 +12,21 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
+from pipeline_lib.environment_api.metrics import describe
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.planning import Variances, requirements, variances
 from pipeline_lib.settings import Params, load_params
 from tasks.experiment.arms import TEAM, seeds_of
 from tasks.experiment.comparisons import family_size
 from tasks.experiment.episode_files import read_episodes, tested_file
-from tasks.runtime.arguments import program_parser
+from tasks.runtime.arguments import ArgumentError, number, program_parser, whole
 from tasks.runtime.exit_status import explained
 
 
 def plan(arguments: argparse.Namespace) -> None:
     """Print the requirements of each wanted difference."""
     params = load_params()
+    check_bounds(params, arguments)
     pilot = from_hand(arguments) if arguments.between is not None else from_pilot(params)
     comparisons = family_size(params)
     console = Console()
@@ -69,6 +72,27 @@ def plan(arguments: argparse.Namespace) -> None:
     )
 
 
+def check_bounds(params: Params, arguments: argparse.Namespace) -> None:
+    """Refuse differences and variances that the metric cannot have.
+
+    Raises:
+        ArgumentError: one is too large.
+    """
+    metric = describe(params.evaluate.metric, find(params.environment.kind).metrics())
+    if metric.low is None or metric.high is None:
+        return
+    width = metric.high - metric.low
+    # Values within [low, high] have a variance of at most a quarter of the width's square, their differences of all.
+    largest = {"difference": width, "between": width**2, "within": width**2 / 4, "between_runs": width**2}
+    for name, most in largest.items():
+        given = getattr(arguments, name)
+        if max(given if isinstance(given, list) else [given or 0.0]) > most:
+            raise ArgumentError(
+                f"--{name.replace('_', '-')}: {metric.label} lies between {metric.low:g} and {metric.high:g}, so this "
+                f"is at most {most:g}"
+            )
+
+
 def from_hand(arguments: argparse.Namespace) -> Variances:
     """Return the variances given on the command line."""
     return Variances(arguments.between, arguments.within, arguments.within, arguments.between_runs)
@@ -98,13 +122,13 @@ def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
     found = program_parser("plan", __doc__)
     found.add_argument(
-        "--difference", type=float, nargs="+", default=[0.02, 0.05, 0.1], help="true differences to detect"
+        "--difference", type=number(1e-6), nargs="+", default=[0.02, 0.05, 0.1], help="true differences to detect"
     )
-    found.add_argument("--samples", type=int, nargs="+", default=[1, 4, 16], help="episodes per problem")
-    found.add_argument("--seeds", type=int, nargs="+", default=[1, 3, 5], help="training runs")
-    found.add_argument("--between", type=float, help="variance between problems of the true difference")
-    found.add_argument("--within", type=float, default=0.0, help="variance of episodes within a problem")
-    found.add_argument("--between-runs", type=float, default=0.0, help="variance between training runs")
+    found.add_argument("--samples", type=whole(1, 10**6), nargs="+", default=[1, 4, 16], help="episodes per problem")
+    found.add_argument("--seeds", type=whole(1, 10**6), nargs="+", default=[1, 3, 5], help="training runs")
+    found.add_argument("--between", type=number(0), help="variance between problems of the true difference")
+    found.add_argument("--within", type=number(0), default=0.0, help="variance of episodes within a problem")
+    found.add_argument("--between-runs", type=number(0), default=0.0, help="variance between training runs")
     return found
 
 

@@ -2,7 +2,7 @@
 
 symposium play                                     # the selected team on the first validation problem
 symposium play --beside base                       # and the base beside it, with the same random draws
-symposium play generated/even-square-max-17        # a problem by its id; a file works too, and - reads typed text
+symposium play problem.json                        # a problem from a file; an id works too, and - reads typed text
 symposium play --team models/trained/team-0/step-00010
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from tasks.runtime.arguments import program_parser
+from tasks.runtime.arguments import SEEDS, program_parser, whole
 from tasks.runtime.exit_status import explained
 
 TEAM = "selected (default), champion, base, single, single-base, or the folder of a checkpoint"
@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--team", default="selected", help=TEAM)
     found.add_argument("--beside", help="a second team that plays the same problem")
     found.add_argument(
-        "--seed", type=int, default=0, help="seed of all random draws; the same seed gives the same episode"
+        "--seed", type=whole(*SEEDS), default=0, help="seed of all random draws; the same seed gives the same episode"
     )
     found.add_argument("--json", action="store_true", help="print only the episodes, as JSON")
     return found

@@ -8,6 +8,7 @@ interrupted, and the same command continues.
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ PROGRAMS = {
     "ui": ("flows.serve", "Start Prefect, MLflow and a page for playing on 127.0.0.1, with a form for the experiment."),
     "plan": ("flows.plan", "Compute how many problems, samples and seeds are needed to detect a difference."),
     "study": ("flows.study", "Compare ways of training: every level of a factor, with several seeds each."),
+    "runs": ("flows.runs", "List the recorded runs with their verdicts."),
     "compare": ("flows.compare", "Compare runs with a verdict on one page."),
     "identity": ("flows.identity", "Show what a result depends on, and why a stage is stale."),
     "looks": ("flows.looks", "List all recorded looks at the test split."),
@@ -83,6 +85,15 @@ class Programs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, or None if there is none of that name."""
         return Program(cmd_name) if cmd_name in PROGRAMS else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names; another word ends with the command that it resembles."""
+        if args[0] not in PROGRAMS:
+            close = difflib.get_close_matches(args[0], PROGRAMS)
+            ctx.fail(f"there is no command {args[0]!r}" + (f"; did you mean {' or '.join(close)}?" if close else ""))
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=Programs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -79,6 +79,10 @@ def questions_needed(difference: float, variance: float, alpha: float = 0.05, po
     return quantiles**2 * variance / difference**2
 
 
+_MOST_PROBLEMS = 1e15
+"""More can be neither collected nor counted in a float."""
+
+
 def problems_needed(
     difference: float, variance: float, alpha: float = 0.05, power: float = 0.8, per_family: float = 1.0
 ) -> int:
@@ -93,8 +97,13 @@ def problems_needed(
         alpha: two-sided level.
         power: wanted power.
         per_family: problems per independent family; n problems have n / per_family - 1 degrees of freedom.
+
+    Raises:
+        EvaluationError: no number of problems is enough, or none that could be had.
     """
     normal = questions_needed(difference, variance, alpha=alpha, power=power)
+    if normal > _MOST_PROBLEMS:
+        raise EvaluationError(f"to detect {difference:g} at a variance of {variance:g} takes {normal:.1g} problems")
     problems = math.ceil(max(2 * per_family, normal))
 
     def enough(count: int) -> bool:

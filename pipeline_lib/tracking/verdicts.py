@@ -1,38 +1,48 @@
-"""Reads the verdicts of runs, with their settings, from MLflow."""
+"""Reads runs, their verdicts and their settings from MLflow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pipeline_lib.tracking.addresses import tracking_uri
 from pipeline_lib.tracking.connection import connect
 
-_FILTER = "tags.`symposium.part` = '-' AND tags.`symposium.lines` != ''"
+_WHOLE = "tags.`symposium.part` = '-'"
+"""Runs of a whole experiment, without the stages below them."""
+
+_JUDGED = f"{_WHOLE} AND tags.`symposium.lines` != ''"
 
 _MOST = 50_000
 """The most runs that MLflow returns in one request."""
 
 
 @dataclass(frozen=True, slots=True)
-class TrackedVerdict:
-    """A run's verdict as stored in MLflow.
+class TrackedRun:
+    """A run as stored in MLflow.
 
     Attributes:
         run: name of the run.
+        experiment: name of the MLflow experiment, the kind of environment.
+        started: when it started, UTC.
+        status: MLflow's word for how it ended.
         tags: its tags (``verdict``, ``symposium.lines``, ``git.commit``, ...).
         metrics: its numbers (``test/base``, ``test/selected``, ``test/difference``, ...).
         settings: its flat settings, ``section.key`` and value.
     """
 
     run: str
+    experiment: str
+    started: datetime
+    status: str
     tags: Mapping[str, str]
     metrics: Mapping[str, float]
     settings: Mapping[str, str]
 
 
-def tracked_verdicts(home: Path, experiment: str) -> list[TrackedVerdict]:
+def tracked_verdicts(home: Path, experiment: str) -> list[TrackedRun]:
     """Return every run of an MLflow experiment that has a verdict, the newest run first.
 
     Args:
@@ -42,12 +52,36 @@ def tracked_verdicts(home: Path, experiment: str) -> list[TrackedVerdict]:
     Raises:
         LookupError: there is no such experiment; the message names those that exist.
     """
+    return _runs(home, experiment, _JUDGED)
+
+
+def tracked_runs(home: Path, experiment: str | None = None) -> list[TrackedRun]:
+    """Return every run, with a verdict or without, the newest first; arguments and errors as of `tracked_verdicts`.
+
+    Args:
+        home: see there.
+        experiment: see there; None for all.
+    """
+    return _runs(home, experiment, _WHOLE)
+
+
+def _runs(home: Path, experiment: str | None, wanted: str) -> list[TrackedRun]:
     client = connect(tracking_uri(home), home)
-    found = client.get_experiment_by_name(experiment)
-    if found is None:
-        known = sorted(other.name for other in client.search_experiments() if other.name != "Default")
-        raise LookupError(f"MLflow has no experiment {experiment!r}; it has: {', '.join(known) or 'none yet'}")
-    runs = client.search_runs([found.experiment_id], _FILTER, max_results=_MOST)
+    known = {other.experiment_id: other.name for other in client.search_experiments() if other.name != "Default"}
+    if experiment is not None and experiment not in known.values():
+        names = ", ".join(sorted(known.values())) or "none yet"
+        raise LookupError(f"MLflow has no experiment {experiment!r}; it has: {names}")
+    ids = [key for key, name in known.items() if experiment in (name, None)]
+    runs = client.search_runs(ids, wanted, max_results=_MOST) if ids else []
     return [
-        TrackedVerdict(run.info.run_name, run.data.tags, dict(run.data.metrics), dict(run.data.params)) for run in runs
+        TrackedRun(
+            run.info.run_name,
+            known[run.info.experiment_id],
+            datetime.fromtimestamp(run.info.start_time / 1000, UTC),
+            run.info.status,
+            run.data.tags,
+            dict(run.data.metrics),
+            dict(run.data.params),
+        )
+        for run in runs
     ]

@@ -21,6 +21,7 @@ import yaml
 
 from pipeline_lib.settings import SettingsError
 from pipeline_lib.storage import write_json
+from tasks.runtime.arguments import ArgumentError, meant
 from tasks.runtime.exit_status import SETTINGS_STATUS
 from tasks.services.process_environment import child_environment, places
 
@@ -36,7 +37,7 @@ _EDGE = re.compile(r'^"(?P<above>[^"]+)" -> "(?P<below>[^"]+)";$')
 
 
 class ChainError(RuntimeError):
-    """DVC failed, or there is no such stage; the message says what to do."""
+    """DVC failed; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def chain_and_stale(project: Path, targets: Sequence[str] = ()) -> tuple[dict[st
     If no stage is stale and there are no targets, the list of stages is not read, and both results are empty.
 
     Raises:
-        ChainError: as `read_chain`.
+        ChainError, ArgumentError: as `read_chain`.
         SettingsError: a setting is wrong.
     """
     with ThreadPoolExecutor() as threads:
@@ -87,7 +88,8 @@ def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
         targets: only these stages and their dependencies; a name without ``@`` means all of its kind.
 
     Raises:
-        ChainError: DVC rejects the project's files, or there is no such target.
+        ChainError: DVC rejects the project's files.
+        ArgumentError: there is no such target.
     """
     above: dict[str, set[str]] = {}
     for line in ask(project, "dag", "--dot").splitlines():
@@ -240,7 +242,10 @@ def _needed(above: Mapping[str, set[str]], targets: Sequence[str]) -> dict[str, 
     for target in targets:
         chosen = [name for name in above if target in (name, name.partition("@")[0])]
         if not chosen:
-            raise ChainError(f"there is no stage {target!r}; known stages: {', '.join(sorted(above))}")
+            names = sorted({name.partition("@")[0] for name in above})
+            raise ArgumentError(
+                f"there is no stage {target!r}{meant(target, names) or '; known stages: ' + ', '.join(names)}"
+            )
         waiting += chosen
     kept: dict[str, set[str]] = {}
     while waiting:

@@ -20,6 +20,7 @@ from pipeline_lib.storage import digest
 from tasks.chain.graph import ChainError, ask
 from tasks.experiment.arms import IDENTITIES, planned_seeds
 from tasks.identity.stages import STAGES, identity_of
+from tasks.runtime.arguments import ArgumentError
 
 _FRESH = "up to date"
 
@@ -36,7 +37,8 @@ def explain(project: Path, stage: str | None, seed: int | None, runs: Sequence[s
         as_json: return only the identity, as JSON.
 
     Raises:
-        ChainError: there is no such run, or it never ran the stage.
+        ArgumentError: there is no such run.
+        ChainError: it never ran the stage.
     """
     if stage is None:
         return _all(project)
@@ -135,7 +137,7 @@ def _lock(project: Path, run: str | None) -> dict[str, Any]:
         try:
             text = git(project, "show", f"{revision}:dvc.lock")
         except ChainError:
-            raise ChainError(
+            raise ArgumentError(
                 f"{run}: there is no experiment, branch or commit of this name with a dvc.lock; "
                 "`dvc exp list --all` names the experiments"
             ) from None

@@ -1,20 +1,31 @@
-"""Command-line arguments of the stages that exist once per arm and training seed, and the names of programs."""
+"""The command lines of programs and stages: their names, the ranges of their arguments, and what was probably meant."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
-from typing import Any
+from collections.abc import Callable, Collection
+from difflib import get_close_matches
+from typing import Any, NoReturn, TypeVar
 
 from tasks.experiment.arms import ARMS, TEAM
+
+PORTS, SEEDS = (0, 65_535), (0, 2**32 - 1)
+
+_N = TypeVar("_N", int, float)
+
+
+class ArgumentError(ValueError):
+    """An argument of a program is wrong; the message says what is accepted."""
 
 
 def arm_and_seed(description: str | None) -> dict[str, Any]:
     """Parse ``--arm`` and ``--seed``; ``--help`` explains them."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--arm", choices=ARMS, default=TEAM, help="the team, or the single-agent baseline")
-    parser.add_argument("--seed", type=int, required=True, help="training seed")
+    parser.add_argument("--seed", type=whole(*SEEDS), required=True, help="training seed")
     return vars(parser.parse_args())
 
 
@@ -25,21 +36,64 @@ def program(name: str) -> str:
 
 def program_parser(name: str, description: str | None) -> argparse.ArgumentParser:
     """Return a parser for a program of `flows`, whose description is shown as it is written, examples included."""
-    raw = argparse.RawDescriptionHelpFormatter
-    return argparse.ArgumentParser(prog=program(name), description=description, formatter_class=raw)
+    return _Parser(prog=program(name), description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """End the program with status 2; for a word that nothing takes, name the options that it resembles."""
+        if message.startswith("unrecognized arguments: "):
+            known = [option for action in self._actions for option in action.option_strings]
+            message += meant(message.split()[2], known)
+        super().error(message)
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
     """Add ``--jobs``, the number of stages that run at the same time."""
     parser.add_argument(
         "--jobs",
-        type=_at_least_one,
+        type=whole(1),
         default=os.cpu_count() or 1,
         help="number of stages that run at the same time (default: number of cores)",
     )
 
 
-def _at_least_one(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"got {text!r}; give a whole number, 1 or more")
-    return int(text)
+def meant(name: str, known: Collection[str]) -> str:
+    """Return a question that names what ``name`` resembles, as the end of a message; empty if it resembles nothing."""
+    close = get_close_matches(name, known)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def one_of(what: str, known: Collection[str]) -> Callable[[str], str]:
+    """Return the type of an argument that is one of some names; ``what`` says in its message what it names."""
+
+    def read(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(
+                f"there is no {what} {text!r}{meant(text, known) or '; there are: ' + ', '.join(known)}"
+            )
+        return text
+
+    return read
+
+
+def whole(least: int, most: int = sys.maxsize) -> Callable[[str], int]:
+    """Return the type of an argument that is a whole number in a range, whose ends belong to it."""
+    return _in_range(int, "a whole number", least, most, "" if most == sys.maxsize else f" to {most}")
+
+
+def number(least: float, most: float = sys.float_info.max) -> Callable[[str], float]:
+    """Return the type of an argument that is a finite number in a range, whose ends belong to it."""
+    return _in_range(float, "a number", least, most, "" if most == sys.float_info.max else f" to {most:g}")
+
+
+def _in_range(read: Callable[[str], _N], what: str, least: _N, most: _N, upwards: str) -> Callable[[str], _N]:
+    wanted = f"{what} from {least:g}{upwards}" if upwards else f"{what}, {least:g} or more"
+
+    def read_in_range(text: str) -> _N:
+        with contextlib.suppress(ValueError):
+            if least <= (value := read(text)) <= most:
+                return value
+        raise argparse.ArgumentTypeError(f"got {text!r}; give {wanted}")
+
+    return read_in_range

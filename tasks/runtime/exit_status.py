@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from pipeline_lib.settings import SettingsError
+from tasks.runtime.arguments import ArgumentError
 
 SETTINGS_STATUS, INTERRUPT_STATUS, TERMINATED_STATUS = 2, 128 + signal.SIGINT, 128 + signal.SIGTERM
 ERROR = "error: "
@@ -76,7 +77,7 @@ def _end(error: BaseException) -> NoReturn:
         sys.stderr.write(f"error: {type(error).__name__}: {error}{SEE_ABOVE}\n")
     else:
         traceback.print_exception(error)
-    sys.exit(SETTINGS_STATUS if isinstance(error, SettingsError) else 1)
+    sys.exit(SETTINGS_STATUS if isinstance(error, (SettingsError, ArgumentError)) else 1)
 
 
 def _behind(error: BaseException) -> BaseException:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.report.compare import RunRow, build_comparison
 from pipeline_lib.tracking.addresses import tracking_uri
-from pipeline_lib.tracking.verdicts import TrackedVerdict, tracked_verdicts
+from pipeline_lib.tracking.verdicts import TrackedRun, tracked_runs, tracked_verdicts
+from tasks.runtime.arguments import ArgumentError, meant
 from tasks.services.process_environment import answers
 from tasks.services.servers import ServerError
 from tasks.stages.judging import LINES, LOOKS, METRIC, PLAN, PLAN_FAULTS, TEST_PROBLEMS, VERDICT
@@ -29,22 +30,38 @@ def compare_runs(home: Path, experiment: str, names: Sequence[str], output: Path
 
     Raises:
         ServerError: the MLflow server does not answer.
-        EvaluationError: there is no such experiment or run, or the runs cannot be compared on one page.
+        ArgumentError: there is no such experiment or run.
+        EvaluationError: the runs cannot be compared on one page.
     """
-    if (address := tracking_uri(home)).startswith("http") and not answers(address, "mlflow"):
-        raise ServerError(f"the MLflow server at {address} does not answer; start it, or unset MLFLOW_TRACKING_URI")
-    try:
+    with _explained(home):
         found = {verdict.run: verdict for verdict in reversed(tracked_verdicts(home, experiment))}
-    except LookupError as error:
-        raise EvaluationError(f"{error.args[0]}; run the pipeline to its verdict first") from error
     if unknown := sorted(set(names) - set(found)):
-        raise EvaluationError(f"there is no run with a verdict named {', '.join(unknown)}; runs: {', '.join(found)}")
+        raise ArgumentError(
+            f"there is no run with a verdict named {', '.join(unknown)}"
+            f"{meant(unknown[0], found) or '; runs: ' + (', '.join(found) or 'none yet')}"
+        )
     rows = [_row(found[name]) for name in names or found]
     build_comparison(rows, output, find(experiment).metrics())
     return len(rows)
 
 
-def _row(verdict: TrackedVerdict) -> RunRow:
+def recorded_runs(home: Path, experiment: str | None) -> list[TrackedRun]:
+    """Return the runs of an MLflow experiment, or of all, the newest first; raises as `compare_runs`."""
+    with _explained(home):
+        return tracked_runs(home, experiment)
+
+
+@contextmanager
+def _explained(home: Path) -> Iterator[None]:
+    if (address := tracking_uri(home)).startswith("http") and not answers(address, "mlflow"):
+        raise ServerError(f"the MLflow server at {address} does not answer; start it, or unset MLFLOW_TRACKING_URI")
+    try:
+        yield
+    except LookupError as error:
+        raise ArgumentError(f"{error.args[0]}; run the pipeline to its verdict first") from error
+
+
+def _row(verdict: TrackedRun) -> RunRow:
     tags, numbers = verdict.tags, verdict.metrics
     return RunRow(
         name=verdict.run,

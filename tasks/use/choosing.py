@@ -16,6 +16,7 @@ from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.tracking.championship import registered_name
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
 from tasks.experiment.arms import ARMS, PROBLEMS, SINGLE, TEAM, TRAINED, trained_folder
+from tasks.runtime.arguments import ArgumentError, meant
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
@@ -24,7 +25,11 @@ TEAMS = "selected, champion, base, single, single-base, or the folder of a check
 
 
 class ChoiceError(ValueError):
-    """There is no such team or problem; the message lists those there are."""
+    """There is no such team or problem yet, or it cannot be used; the message says why."""
+
+
+class UnknownChoiceError(ChoiceError, ArgumentError):
+    """The words name no team or problem that may be used; the message says what they may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +68,11 @@ def choose_team(params: Params, words: str) -> Choice:
     folder = Path(words)
     arm, _, seed_text = folder.absolute().parent.name.partition("-")
     if not (folder / RECORD).is_file():
-        raise ChoiceError(f"{words}: no such team; accepted: {TEAMS}, such as {TRAINED}/team-0/step-00010")
+        near = meant(words, ("selected", "champion", "base", "single", "single-base"))
+        accepted = f"; accepted: {TEAMS}, such as {TRAINED}/team-0/step-00010"
+        raise UnknownChoiceError(f"{words}: no such team{near or accepted}")
     if arm not in ARMS:
-        raise ChoiceError(f"{words}: not a folder of a trained team; expected a folder below {TRAINED}")
+        raise UnknownChoiceError(f"{words}: not a folder of a trained team; expected a folder below {TRAINED}")
     return Choice(_title(arm, int(seed_text), int(read_record(folder / RECORD)["step"])), arm, folder)
 
 
@@ -103,7 +110,7 @@ def choose_problem(params: Params, words: str | None) -> Any:
     if words is None:
         return named_problem("")
     if not words.strip():
-        raise ChoiceError(f"the problem is empty; give an id such as {known}, a file, or a text")
+        raise UnknownChoiceError(f"the problem is empty; give an id such as {known}, a file, or a text")
     if any(words in entry["ids"] for entry in manifest.values()):
         return named_problem(words)
     path = Path(words)
@@ -111,9 +118,9 @@ def choose_problem(params: Params, words: str | None) -> Any:
         words = path.read_text(encoding="utf-8")
         rows = words.strip().splitlines()
         if len(rows) > 1 and all(row.startswith("{") for row in rows):
-            raise ChoiceError(f"{path} has {len(rows)} problems, one per line; give a file with one of them")
+            raise UnknownChoiceError(f"{path} has {len(rows)} problems, one per line; give a file with one of them")
     elif "\n" not in words and not words.lstrip().startswith("{"):
-        raise ChoiceError(f"{words!r} is neither a problem nor a file; problems have ids such as {known}")
+        raise UnknownChoiceError(f"{words!r} is neither a problem nor a file; problems have ids such as {known}")
     return typed_problem(params, words)
 
 
@@ -124,11 +131,11 @@ def named_problem(name: str) -> Any:
     for split, entry in load_manifest(PROBLEMS)["splits"].items():
         if name in entry["ids"]:
             if split == "test":
-                raise ChoiceError(
+                raise UnknownChoiceError(
                     f"{name} is a problem of the test split; watching a team on it would be an uncounted look"
                 )
             return load_split(PROBLEMS, split)[entry["ids"].index(name)]
-    raise ChoiceError(f"{name!r} is not the id of a prepared problem")
+    raise UnknownChoiceError(f"{name!r} is not the id of a prepared problem")
 
 
 def typed_problem(params: Params, text: str) -> Any:
@@ -139,7 +146,7 @@ def typed_problem(params: Params, text: str) -> Any:
     """
     problem = problem_from_text(params, text)
     if problem.content_hash in load_manifest(PROBLEMS)["splits"]["test"]["hashes"]:
-        raise ChoiceError(f"{problem.id} is a problem of the test split, which only the stage test may use")
+        raise UnknownChoiceError(f"{problem.id} is a problem of the test split, which only the stage test may use")
     return problem
 
 
@@ -166,4 +173,4 @@ def problem_from_text(params: Params, text: str) -> Any:
             return task.read_problem(row)
         return task.parse_problem(text)
     except (ValueError, TypeError, KeyError) as error:
-        raise ChoiceError(f"this is not a problem of {params.environment.kind}: {error}") from None
+        raise UnknownChoiceError(f"this is not a problem of {params.environment.kind}: {error}") from None

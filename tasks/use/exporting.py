@@ -13,7 +13,6 @@ from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.policies.base import base_folder
 from pipeline_lib.policies.export import ADAPTER, Form, export_team
-from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.report.model_card import Exported, model_card
 from pipeline_lib.settings import Params
@@ -21,6 +20,7 @@ from pipeline_lib.storage import read_json, write_text
 from pipeline_lib.training.checkpoint_folders import step_folder
 from pipeline_lib.training.checkpoints import load_checkpoint
 from tasks.experiment.arms import BASE, PROBLEMS, RESULTS, TEAM, environment_section, trained_folder
+from tasks.runtime.arguments import ArgumentError
 
 _FULL = """
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -53,17 +53,18 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
     """Write a checkpoint of the team and its card to ``output``; return what each agent's folder holds.
 
     Raises:
-        ExportError: there is no such checkpoint, or no verdict.
-        PolicyError: the folder exists, or the checkpoint is of another team.
+        ArgumentError: there is no such checkpoint, or the folder exists.
+        ExportError: there is no verdict.
+        PolicyError: the checkpoint is of another team.
     """
     tested = (RESULTS / "selection.json").exists() and _is_selected(seed, step)
     checkpoint = step_folder(trained_folder(TEAM, seed), step)
     if not checkpoint.is_dir():
-        raise ExportError(f"{checkpoint}: there is no such checkpoint")
+        raise ArgumentError(f"{checkpoint}: there is no such checkpoint")
     if not (RESULTS / "verdict.json").exists():
         raise ExportError(f"{RESULTS / 'verdict.json'}: no verdict yet, and the card is written from it")
     if output.exists():
-        raise PolicyError(f"{output} exists already; give another folder, or remove it")
+        raise ArgumentError(f"{output} exists already; give another folder, or remove it")
     disable_progress_bar()  # of loading and writing weights, which takes a moment
     problems = load_split(PROBLEMS, "test")
     environment = make_environment(environment_section(params, TEAM), params.sandbox)

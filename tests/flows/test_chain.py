@@ -106,7 +106,7 @@ def test_the_team_is_exported_with_a_card_from_its_verdict_and_loads_without_thi
     loads = [sys.executable, "-I", "load.py"]
     done = subprocess.run(loads, cwd=tmp_path / "team", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    again = call(finished, "python", "-m", "symposium", "export", str(tmp_path / "team"), status=1)
+    again = call(finished, "python", "-m", "symposium", "export", str(tmp_path / "team"), status=2)
     assert "exists already" in again
     other = call(finished, "python", "-m", "symposium", "export", str(tmp_path / "other"), "--seed", "0", "--step", "0")
     assert "full weights" in other

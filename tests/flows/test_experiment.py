@@ -50,8 +50,8 @@ def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: P
 
 def test_only_what_was_asked_for_and_what_it_needs(toy: Path, server: dict[str, str]) -> None:
     assert "1 of 1 stages to check" in call(toy, "python", *EXPERIMENT, "alone", **server)
-    said = call(toy, "python", *EXPERIMENT, "learm", status=1)
-    assert "error: there is no stage 'learm'; known stages: alone, learn@0, learn@1, prepare, report" in said
+    said = call(toy, "python", *EXPERIMENT, "learm", status=2)
+    assert "error: there is no stage 'learm'; did you mean learn?" in said
     assert "Traceback" not in said
 
 

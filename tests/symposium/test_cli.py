@@ -48,14 +48,11 @@ def test_programs_are_also_modules() -> None:
 
 
 def test_a_command_that_is_not_there_and_an_argument_that_is_wrong_end_with_status_2() -> None:
-    assert symposium("rnu").returncode == 2
-    wrong = symposium("identity", "no-such-stage")
+    wrong = symposium("rnu")
+    assert wrong.returncode == 2 and "there is no command 'rnu'; did you mean run?" in wrong.stderr
+    wrong = symposium("study", "kl", "--jobs", "two")
     assert wrong.returncode == 2
-    assert "symposium identity: error: argument stage: invalid choice: 'no-such-stage'" in wrong.stderr
-    for command in (("run", "--jobs", "0"), ("study", "kl", "--jobs", "-1"), ("run", "--jobs", "two")):
-        wrong = symposium(*command)
-        assert wrong.returncode == 2
-        assert f"argument --jobs: got '{command[-1]}'; give a whole number, 1 or more" in wrong.stderr
+    assert "symposium study: error: argument --jobs: got 'two'; give a whole number, 1 or more" in wrong.stderr
 
 
 def test_what_cannot_be_done_ends_with_status_1_and_says_why(tmp_path: Path) -> None:

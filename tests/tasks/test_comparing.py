@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.tracking import Tracker
+from tasks.runtime.arguments import ArgumentError
 from tasks.services.servers import ServerError
 from tasks.stages.comparing import compare_runs
 
@@ -56,9 +56,9 @@ def test_runs_come_out_of_the_database_onto_one_page(tmp_path: Path) -> None:
     assert "not the first look at their test split" in text and text.count("Caveats: none.") == 2
     assert compare_runs(home, "coding", ["brave-owl"], page) == 1
     assert "slow-fox" not in page.read_text()
-    with pytest.raises(EvaluationError, match="named fast-fox; runs: slow-fox, brave-owl"):
+    with pytest.raises(ArgumentError, match=r"named fast-fox; did you mean slow-fox\?"):
         compare_runs(home, "coding", ["fast-fox"], page)
-    with pytest.raises(EvaluationError, match="no experiment 'writing'; it has: coding; run the pipeline"):
+    with pytest.raises(ArgumentError, match="no experiment 'writing'; it has: coding; run the pipeline"):
         compare_runs(home, "writing", (), page)
 
 
