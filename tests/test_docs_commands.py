@@ -76,6 +76,19 @@ def test_a_documented_command_is_accepted_by_its_program(
         accepted_by(arguments[1], arguments[2:], monkeypatch)
 
 
+def test_files_of_the_project_that_a_page_names_exist() -> None:
+    folders = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != ".")
+    named = re.compile(rf"`((?:{folders})/[\w./-]+\.\w+)`")
+    made = {"conf/problems/mine.yaml"}  # by the reader
+    missing = [
+        f"{page.name}: {name}"
+        for page in PAGES
+        for name in named.findall(page.read_text())
+        if not (ROOT / name).exists() and name not in made and not name.startswith(("results/", "report/", "models/"))
+    ]
+    assert not missing
+
+
 def accepted_by(module: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Start a program, and stop it as soon as it has read its command line."""
     parse = argparse.ArgumentParser.parse_args

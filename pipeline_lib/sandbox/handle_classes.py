@@ -21,7 +21,7 @@ _WHERE = "__symposium_object__"  # owner and number, in every handle
 _OWN = object()  # only code with this token may create classes
 # Special attributes that may be read from the program.  The others must not reach it: a reader such as numpy would
 # trust the answer.
-READABLE = frozenset(f"__{name}__" for name in ("name", "qualname", "doc", "annotations", "wrapped", "members"))
+READABLE = frozenset(f"__{name}__" for name in ("name", "qualname", "doc", "annotations", "wrapped", "members", "code"))
 _COMPARISONS = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
 # These types are sent as values: no handle may pass for one of them.
 _PLAIN = (int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, collections.deque)

@@ -23,6 +23,7 @@ from pipeline_lib.sandbox.inside.folder import Folder
 from pipeline_lib.sandbox.inside.plain import BROKEN, BadValue
 from pipeline_lib.sandbox.inside.recorder import CallFailed, NoAnswer
 from pipeline_lib.sandbox.inside.shared import SPECIAL, UNHASHABLE, Shared, adopted
+from pipeline_lib.sandbox.mocks import is_mock, operations
 
 _MOST_CLASSES = 1000
 
@@ -118,13 +119,12 @@ class Handles(Shared):
                 return {"builtin": name}
             if find(module, name) is value:
                 return {"global": [module, name]}
+        if is_mock(value):
+            return {"mock": [self._function(value), self._function(operations(value))]}
         if hasattr(kind, "__next__") or not callable(value):
             return values.encode(value)
-        if id(value) not in self._function_numbers:
-            self._function_numbers[id(value)] = self.number()
-            self._functions[self._function_numbers[id(value)]] = value
         texts = [str(getattr(value, name, None) or "")[:1000] for name in ("__name__", "__doc__")]
-        return {"callback": [self._function_numbers[id(value)], *texts]}
+        return {"callback": [self._function(value), *texts]}
 
     def decode_reference(self, tag: str, body: Any) -> Any:
         """Return the value of the program's form."""
@@ -141,6 +141,13 @@ class Handles(Shared):
         if tag == "callback":
             return self._functions[body]
         return values.decode({tag: body})
+
+    def _function(self, function: Any) -> int:
+        """Return the number of a function of the tests."""
+        if id(function) not in self._function_numbers:
+            self._function_numbers[id(function)] = self.number()
+            self._functions[self._function_numbers[id(function)]] = function
+        return self._function_numbers[id(function)]
 
     def _handle(self, number: int, kind: Kind) -> Any:
         known = self._handles.get(number)

@@ -27,7 +27,7 @@ _COMMON = (
 
 
 def imported(code: str, names: frozenset[str], packages: Sequence[str]) -> dict[str, Any]:
-    """Return those of ``names`` that the program imports at its top level under their own name or the usual alias.
+    """Return those of ``names`` that the program imports at its top level; a well-known name only as what it is.
 
     Args:
         code: the program.
@@ -37,13 +37,14 @@ def imported(code: str, names: frozenset[str], packages: Sequence[str]) -> dict[
     found: dict[str, Any] = {}
     for node in _top_imports(code) if names else ():
         for alias in node.names:
-            name = alias.asname or alias.name
-            if name not in names or name in found:
+            path = alias.name if alias.asname or isinstance(node, ast.ImportFrom) else alias.name.partition(".")[0]
+            name = alias.asname or path
+            if name not in names or name in found or (is_well_known(name) and path != _ALIASES.get(name, name)):
                 continue
-            if isinstance(node, ast.Import) and alias.name == _ALIASES.get(name, name):
-                found[name] = _module(alias.name, packages)
-            elif isinstance(node, ast.ImportFrom) and alias.name == name and not node.level and node.module:
-                found[name] = _part(node.module, name, packages)
+            if isinstance(node, ast.Import):
+                found[name] = _module(alias.name, packages) and _module(path, packages)
+            elif not node.level and node.module:
+                found[name] = _part(node.module, path, packages)
     return {name: value for name, value in found.items() if value is not None}
 
 

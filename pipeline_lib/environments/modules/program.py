@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pipeline_lib.environments.modules.class_program import bound, class_program, members
+from pipeline_lib.environments.modules.class_program import class_program, methods_of
 from pipeline_lib.environments.modules.loader import package_program
 from pipeline_lib.environments.modules.problems.problem import ModulesProblem
 
@@ -82,10 +82,10 @@ def below(problem: ModulesProblem, part: str) -> tuple[str, ...]:
 def form(problem: ModulesProblem, part: str, text: str) -> Form:
     """Return the form of the text of a part."""
     if problem.layout == "class":
-        found = members(text, problem.entry_point)
-        return Form(found is not None, found is not None and set(problem.defines[part]) <= found.methods)
-    bound = top_level(text)
-    return Form(bound is not None, bound is not None and set(problem.defines[part]) <= bound)
+        found = methods_of(text, problem.entry_point)
+    else:
+        found = top_level(text)
+    return Form(found is not None, found is not None and set(problem.defines[part]) <= found)
 
 
 @lru_cache(maxsize=8192)
@@ -95,4 +95,19 @@ def top_level(text: str) -> frozenset[str] | None:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return frozenset(name for statement in tree.body for name in bound(statement))
+    return frozenset(name for statement in tree.body for name in _bound(statement))
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement binds; nothing of what is nested in it."""
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return {name}
+        case ast.Assign(targets=targets):
+            found = (node for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
+            return {node.id for node in found if isinstance(node.ctx, ast.Store)}  # not the run of table[run] = 1
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
+            return {name}
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            return {alias.asname or alias.name.partition(".")[0] for alias in names}
+    return set()

@@ -139,6 +139,12 @@ class Objects(shared.Shared):
                 stub.__name__, stub.__doc__ = name, text
                 self._callback_numbers[id(stub)] = number
             return self._callbacks[number]
+        if tag == "mock":
+            number, operations = body
+            if number not in self._callbacks:
+                mock = self._callbacks[number] = Mock(_stub(self.ask, number), _stub(self.ask, operations))
+                self._callback_numbers[id(mock)] = number
+            return self._callbacks[number]
         return values.decode({tag: body})
 
     def thrown(self, error: BaseException, number: int) -> BaseException:
@@ -180,6 +186,39 @@ def _stub(ask: Callable[[int, Any], Any], number: int) -> Any:
         return ask(number, [args, tuple(kwargs.items())])
 
     return function
+
+
+class Mock:
+    """The program's stand-in for a mock of the tests.
+
+    Args:
+        call: calls the mock.
+        do: executes an operation on it: reads or sets an attribute, or calls a special method.
+    """
+
+    def __init__(self, call: Callable[..., Any], do: Callable[..., Any]) -> None:
+        self.__dict__["__call__"], self.__dict__["__do__"] = call, do
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the mock."""
+        return self.__dict__["__call__"](*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return self.__dict__["__do__"]("get", name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__["__do__"]("set", name, value)
+
+    __hash__ = object.__hash__
+
+
+def _special(name: str) -> Any:
+    return lambda self, *args: self.__dict__["__do__"]("special", name, *args)
+
+
+for _name in shared.SPECIAL - {"__call__", "__await__", "__exit__", "__aexit__", "__repr__", "__eq__", "__ne__"}:
+    setattr(Mock, _name, _special(_name))
+Mock.__exit__ = lambda self, *error: _special("__exit__")(self, None, None, None)  # type: ignore[attr-defined]
 
 
 class Host:

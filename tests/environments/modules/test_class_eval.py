@@ -10,7 +10,6 @@ import pytest
 from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.environments.modules.class_program import class_program
 from pipeline_lib.environments.modules.problems.class_eval import class_problem, read_classes, share
 from pipeline_lib.environments.modules.problems.problem import ModulesProblem
 from pipeline_lib.environments.modules.program import program, single_text
@@ -140,7 +139,7 @@ def test_a_task_becomes_a_problem_whose_agents_see_their_methods_and_no_test():
             assert f"def {name}(self" in told and (f"Secret of {name}" in told) == (name in own)
     for told in made.observations.values():
         assert not {"assert", "unittest", "2.67", "_rounded"} & set(told.split()) and "max(1" not in told
-    assert "BasketTestTotal" in made.unit_tests["two"] and "BasketTestAdd" not in made.unit_tests["two"]
+    assert made.unit_tests["two"].endswith("[BasketTestTotal]))\n")
     assert made.references[0]["main"].count("def ") == 2, "the helper that nobody describes goes with the last part"
 
 
@@ -178,8 +177,128 @@ def test_a_part_changes_neither_others_methods_nor_the_constructor(environment):
     assert outcome.reward == pytest.approx(1.6), "by assignment neither"
     assert outcomes[2].metrics["unit_one"] == outcomes[2].metrics["system_passed"] == 0.0
     assert outcomes[2].metrics["unit_two"] == 1.0
-    joined = class_program(made.prelude, "Basket", {"one": "from __future__ import annotations\nx = 1\n"}, made.defines)
-    assert joined.startswith("from __future__") and joined.index("x = 1") < joined.index("class Basket")
+
+
+#: Ways in which a class's text, or what stands below it, can bind the method NAME to BODY.
+MEANS = {
+    "def": "class Basket:\n    def NAME(self): return BODY",
+    "functions without a class": "def NAME(self): return BODY",
+    "if": "class Basket:\n    if True:\n        def NAME(self): return BODY",
+    "try": "class Basket:\n    try:\n        def NAME(self): return BODY\n    finally:\n        pass",
+    "except": "class Basket:\n    try: 1 / 0\n    except ZeroDivisionError:\n        def NAME(self): return BODY",
+    "for": "class Basket:\n    for NAME in [lambda self: BODY]: pass",
+    "while": "class Basket:\n    while True:\n        def NAME(self): return BODY\n        break",
+    "with": "import contextlib\nclass Basket:\n    with contextlib.nullcontext(lambda self: BODY) as NAME: pass",
+    "match": "class Basket:\n    match lambda self: BODY:\n        case NAME: pass",
+    "walrus": "class Basket:\n    (NAME := lambda self: BODY)",
+    "assignment": "class Basket:\n    NAME = lambda self: BODY",
+    "annotated assignment": "class Basket:\n    NAME: object = lambda self: BODY",
+    "unpacking": "class Basket:\n    NAME, *rest = [lambda self: BODY]",
+    "import": "class Basket:\n    from operator import truth as NAME",
+    "class": "class Basket:\n    class NAME:\n        def __new__(cls): return 0",
+    "exec": "class Basket:\n    exec('def NAME(self): return BODY')",
+    "locals": "class Basket:\n    locals()['NAME'] = lambda self: BODY",
+    "locals update": "class Basket:\n    locals().update(NAME=lambda self: BODY)",
+    "frame": "import sys\nclass Basket:\n    sys._getframe().f_locals['NAME'] = lambda self: BODY",
+    "set_name": "class S:\n    def __set_name__(self, kind, name): kind.NAME = lambda self: BODY\n"
+    "class Basket:\n    helper = S()",
+    "descriptor": "class S:\n    def __get__(self, thing, kind): return lambda: (lambda self: BODY)(thing)\n"
+    "class Basket:\n    NAME = S()",
+    "property": "class Basket:\n    NAME = property(lambda self: lambda: BODY)",
+    "decorator": "def mark(kind):\n    kind.NAME = lambda self: BODY\n    return kind\n@mark\nclass Basket:\n    pass",
+    "method decorator": "import sys\ndef mark(f):\n    sys._getframe(1).f_locals['NAME'] = lambda self: BODY\n"
+    "    return f\nclass Basket:\n    @mark\n    def helper(self): pass",
+    "metaclass": "class M(type):\n    NAME = lambda self: BODY\nclass Basket(metaclass=M):\n    pass",
+    "base": "class B:\n    def NAME(self): return BODY\nclass Basket(B):\n    pass",
+    "init_subclass": "class Basket:\n    def __init_subclass__(cls): cls.NAME = lambda self: BODY\n"
+    "class Basket(Basket):\n    pass",
+    "getattr": "class Basket:\n    def __getattr__(self, name): return lambda: BODY",
+    "getattribute": "class Basket:\n    def __getattribute__(self, name):\n"
+    "        return (lambda: BODY) if name == 'NAME' else object.__getattribute__(self, name)".replace("BODY", "0"),
+    "constructor": "class Basket:\n    def __init__(self):\n        self.prices = []\n        self.NAME = lambda: BODY",
+    "new": "class Basket:\n    def __new__(cls):\n        cls.NAME = lambda self: BODY\n"
+    "        return object.__new__(cls)",
+    "field": "class Basket:\n    prices = property(lambda self: [], lambda self, value: None)",
+    "from outside": "class Basket:\n    pass\nBasket.NAME = lambda self: BODY",
+    "setattr from outside": "class Basket:\n    pass\nsetattr(Basket, 'NAME', lambda self: BODY)",
+    "type": "class Basket:\n    pass\nBasket = type('Basket', (Basket,), {'NAME': lambda self: BODY})",
+    "another class": "class Basket:\n    pass\nclass Other(Basket):\n    def NAME(self): return BODY\nBasket = Other",
+    "main module": "import sys\nsys.modules['program'].Basket = type('Basket', (), {'NAME': lambda self: BODY})",
+    "frame of the join": "import sys\nframe = sys._getframe(1)\n"
+    "for value in frame.f_locals.values():\n"
+    "    if isinstance(value, list): value.append(('NAME', lambda self: BODY))\n"
+    "class Basket:\n    def NAME(self): return BODY",
+}
+
+
+@pytest.fixture(scope="module")
+def played(executor):
+    """Return the rewards of teams in which one part has also, by each of the means, the method of another."""
+    environment = ModulesEnvironment(Settings(), lambda: executor)
+    made = class_problem(task(), 3)
+    known = dict(made.references[0])
+    body = "".join(f"    {line}\n" for line in known["one"].splitlines())
+    whole = f"class Basket:\n{body}"
+    teams = {("honest", "with"): [whole, known["two"], known["main"]]}
+    teams["honest", "without"] = [whole, "", known["main"]]
+    for name, text in MEANS.items():
+        right = text.replace("NAME", "total").replace("BODY", "sum(self.prices)")
+        wrong = text.replace("NAME", "total").replace("BODY", "-1")
+        for key, source, other in ((("earns", name), right, ""), (("spoils", name), wrong, known["two"])):
+            both = source.replace("class Basket:\n", f"class Basket:\n{body}", 1)
+            teams[key] = [both if both != source else f"{whole}\n{source}", other, known["main"]]
+    outcomes = environment.step([environment.start(made)] * len(teams), list(teams.values()))
+    return dict(zip(teams, outcomes, strict=True))
+
+
+@pytest.mark.parametrize("means", MEANS)
+def test_the_method_of_another_part_earns_nothing_and_spoils_nothing(played, means):
+    assert played["honest", "with"].reward == pytest.approx(1.6)
+    earned = played["earns", means]
+    assert earned.metrics["unit_two"] == 0.0
+    assert earned.reward <= played["honest", "without"].reward
+    assert played["spoils", means].metrics["system_passed"] == 1.0, played["spoils", means].details
+
+
+OWN = {
+    "assignment": "class Basket:\n    add = lambda self, price: (check(price), self.prices.append(price), self)[-1]\n"
+    "def check(price):\n    if price < 0: raise ValueError",
+    "a function beside the class": "def check(price):\n    if price < 0: raise ValueError\n"
+    "class Basket:\n    def add(self, price):\n        check(price)\n        self.prices.append(price)\n"
+    "        return self",
+    "its class and super": "class Basket:\n    def add(self, price):\n        super().__init__()\n"
+    "        if price < 0: raise ValueError\n        self.prices.append(price)\n"
+    "        return self if isinstance(self, Basket) and isinstance(self, __class__) else None",
+    "a private helper": "class Basket:\n    def __check(self, price):\n        if price < 0: raise ValueError\n"
+    "    def add(self, price):\n        self.__check(price)\n        self.prices.append(price)\n        return self",
+    "a cached helper": "import functools\nclass Basket:\n"
+    "    @functools.cached_property\n    def least(self): return 0\n"
+    "    def add(self, price):\n        if price < self.least: raise ValueError\n"
+    "        self.prices.append(price)\n        return self",
+    "from outside": "class Basket:\n    pass\ndef add(self, price):\n    if price < 0: raise ValueError\n"
+    "    self.prices.append(price)\n    return self\nBasket.add = add",
+    "annotations": "from __future__ import annotations\nclass Basket:\n    def add(self, price: Missing) -> Basket:\n"
+    "        if price < 0: raise ValueError\n        self.prices.append(price)\n        return self",
+}
+
+
+def test_a_part_may_write_its_own_methods_as_it_likes(environment):
+    made = class_problem(task(), 3)
+    known = dict(made.references[0])
+    states = [environment.start(made)] * len(OWN)
+    outcomes = environment.step(states, [[text, known["two"], known["main"]] for text in OWN.values()])
+    assert {
+        name: outcome.metrics["system_passed"] for name, outcome in zip(OWN, outcomes, strict=True)
+    } == dict.fromkeys(OWN, 1.0)
+
+
+def test_a_part_that_fails_costs_the_others_nothing(environment):
+    made = class_problem(task(), 3)
+    known = dict(made.references[0])
+    texts = ["1 / 0\n" + known["one"], "raise SystemExit", "class Basket:\n    1 / 0", "del Basket"]
+    outcomes = environment.step([environment.start(made)] * 4, [[text, known["two"], known["main"]] for text in texts])
+    assert {outcome.metrics["unit_two"] for outcome in outcomes} == {1.0}
+    assert [outcome.metrics["system_passed"] for outcome in outcomes] == pytest.approx([1 / 6] * 4)
 
 
 def test_a_single_agent_writes_the_whole_class(executor):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environments.modules.problems.design import LOWER, TOP
@@ -26,6 +26,10 @@ _TEXTS = ("task_id", "skeleton", "solution_code", "test", "class_name", "class_c
 _TEXTS_OF_METHODS = ("method_name", "method_description", "test_class")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
+_LOAD = """\
+def load_tests(loader, tests, pattern):
+    return loader.suiteClass(map(loader.loadTestsFromTestCase, [{classes}]))
+"""
 _RULES = (
     "Answer with these methods as Python code and nothing else: no explanation, no tests. They may call the others."
 )
@@ -76,12 +80,7 @@ def class_problem(row: Mapping[str, Any], agents: int) -> ModulesProblem:
     methods = list(dict.fromkeys(info["method_name"] for info in infos))
     solution, tests = _parse(row["solution_code"], "solution_code"), _parse(row["test"], "test")
     owned = share(methods, agents)
-    units = {
-        part: _some_tests(tests, {info["test_class"] for info in infos if info["method_name"] in own})
-        for part, own in owned.items()
-    }
-    if untested := [part for part, source in units.items() if "TestCase" not in source]:
-        raise ProblemsError(f"the field test has no test class of {', '.join(owned[untested[0]])}")
+    units = {part: _tests_of(tests, own, infos) for part, own in owned.items()}
     return ModulesProblem(
         id=row["task_id"],
         source="classeval",
@@ -96,7 +95,7 @@ def class_problem(row: Mapping[str, Any], agents: int) -> ModulesProblem:
         unit_tests=units,
         system_tests=ast.unparse(tests),
         references=(_reference(solution, name, owned),),
-        prelude=_frame(solution, name),
+        prelude=_frame(solution, name, methods),
     )
 
 
@@ -122,10 +121,11 @@ def _class(tree: ast.Module, name: str) -> ast.ClassDef:
     return found[0]
 
 
-def _frame(solution: ast.Module, name: str) -> str:
-    """Return the solution without the methods of its class, except the constructor."""
+def _frame(solution: ast.Module, name: str, methods: Sequence[str]) -> str:
+    """Return the solution without the methods of its class, except the constructor and special ones."""
     whole = _class(solution, name)
-    body = [node for node in whole.body if not isinstance(node, _FUNCTIONS) or node.name == "__init__"] or [ast.Pass()]
+    body = [node for node in whole.body if not isinstance(node, _FUNCTIONS) or _is_framed(node.name, methods)]
+    body = body or [ast.Pass()]
     made = ast.ClassDef(whole.name, whole.bases, whole.keywords, body, whole.decorator_list)
     statements = [made if node is whole else node for node in solution.body]
     return ast.unparse(ast.fix_missing_locations(ast.Module(statements, [])))
@@ -154,21 +154,26 @@ def _observations(row: Mapping[str, Any], owned: Mapping[str, tuple[str, ...]]) 
     return told
 
 
-def _some_tests(tests: ast.Module, names: set[str]) -> str:
-    """Return the tests' source with the test classes ``names`` only."""
-    kept = [node for node in tests.body if not _is_test_class(node) or getattr(node, "name", "") in names]
-    return ast.unparse(ast.Module(kept, []))
+def _tests_of(tests: ast.Module, methods: Sequence[str], infos: Sequence[Mapping[str, str]]) -> str:
+    """Return the tests' source such that ``unittest`` loads the test classes of these methods only."""
+    defined = {node.name for node in ast.walk(tests) if isinstance(node, ast.ClassDef)}
+    names = list(dict.fromkeys(info["test_class"] for info in infos if info["method_name"] in methods))
+    names = [name for name in names if name in defined]
+    if not names:
+        raise ProblemsError(f"the field test has no test class of {', '.join(methods)}")
+    return f"{ast.unparse(tests)}\n\n\n{_LOAD.format(classes=', '.join(names))}"
 
 
-def _is_test_class(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ClassDef) and any("TestCase" in ast.unparse(base) for base in node.bases)
+def _is_framed(method: str, described: Collection[str]) -> bool:
+    """Return whether a method belongs to the frame: no agent is told about special methods without a description."""
+    return method == "__init__" or (method.startswith("__") and method.endswith("__") and method not in described)
 
 
 def _reference(solution: ast.Module, name: str, owned: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """Return the methods of each part; further methods of the solution belong to the last one."""
     known = {method for methods in owned.values() for method in methods}
     functions = [node for node in _class(solution, name).body if isinstance(node, _FUNCTIONS)]
-    further = {node.name for node in functions} - known - {"__init__"}
+    further = {node.name for node in functions if node.name not in known and not _is_framed(node.name, known)}
     return {
         part: "\n\n".join(
             ast.unparse(node) for node in functions if node.name in own or (part == TOP and node.name in further)
