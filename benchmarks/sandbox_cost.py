@@ -29,7 +29,8 @@ ROLES = {
     "trainer": "trainer (packing, unpacking)",
     "broker": "broker",
     "judge": "judges",
-    "server": "fork servers",
+    "tests": "tests and their fork servers",
+    "server": "fork servers of programs",
     "program": "programs",
 }
 
@@ -90,7 +91,8 @@ def table(report: dict[str, Any]) -> str:
     ]
     for name, words in (*ROLES.items(), ("all", "all")):
         before, now = (median(_of(row, name) for row in report["ms"][tree]) for tree in ("before", "now"))
-        lines.append(f"| {words} | {before:.2f} | {now:.2f} | {100 * (now / before - 1):+.1f} % |")
+        more = f"{100 * (now / before - 1):+.1f} %" if before else ""
+        lines.append(f"| {words} | {before:.2f} | {now:.2f} | {more} |")
     return "\n".join(lines) + "\n"
 
 

@@ -42,20 +42,29 @@ def main() -> None:
 
 
 def _used_s(broker: int) -> dict[str, float]:
-    """Return the seconds that each kind of process has used so far, those of its children left out."""
+    """Return the seconds that each kind of process has used so far, those of programs left out."""
     judges = psutil.Process(broker).children()
     below = [process for judge in judges for process in judge.children(recursive=True)]
-    servers = [process for process in below if process.children()]  # the others are programs on offer
+    command = psutil.Process(broker).cmdline()
+    tests = [process for process in below if process.cmdline() == command]  # forked from the broker, like the judges
+    servers = [process for process in below if process not in tests and process.children()]  # others are programs
     return {
         "trainer": time.process_time(),
         "broker": _clock_s(broker),
         "judge": sum(_clock_s(judge.pid) for judge in judges),
+        "tests": sum(_clock_s(process.pid) + _ended_s(process) for process in tests),
         "server": sum(_clock_s(server.pid) for server in servers),
     }
 
 
 def _clock_s(pid: int) -> float:
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def _ended_s(process: psutil.Process) -> float:
+    """Return the seconds of its children that have ended."""
+    times = process.cpu_times()
+    return float(times.children_user + times.children_system)
 
 
 def _prelude(problem: dict[str, str]) -> str:

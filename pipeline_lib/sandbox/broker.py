@@ -25,6 +25,7 @@ from pipeline_lib.sandbox import wire
 from pipeline_lib.sandbox.client import Client
 from pipeline_lib.sandbox.docker_jail import remove_containers
 from pipeline_lib.sandbox.entry import Entry
+from pipeline_lib.sandbox.inside import huge_pages
 from pipeline_lib.sandbox.orphans import make_run_folder
 from pipeline_lib.sandbox.slots import START_S, Slot
 
@@ -210,7 +211,7 @@ class Broker:
                         self._retry(entry, slot, head["outside"], head["died"])
                     else:
                         self._retry_untouched(entry, slot, head)
-                elif head["status"] == "timeout" and not entry.late:
+                elif head["status"] == "timeout" and not (entry.late or head["final"]):
                     entry.late = True
                     self.queue.append(entry)
                 else:
@@ -238,12 +239,8 @@ class Broker:
         """Handle a judge that has ended."""
         entry, started = slot.entry, slot.ready
         status = slot.stop(self.selector)
-        ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        killed = ended_by == signal.SIGKILL
-        if entry is not None and ended_by == signal.SIGXCPU:  # CPU time is not affected by other processes
-            self.restarts += 1
-            self._end(entry, "timeout", "the tests took too long on the program's values, in a step without an end")
-        elif entry is not None:
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        if entry is not None:
             self.restarts += 1
             self._retry(entry, slot, killed, "the judge died while it judged this job")
         elif started or killed:
@@ -292,6 +289,7 @@ def main(descriptor: int) -> None:
     if frame is not None:
         sys.path.extend(frame[0]["path"])
         config = frame[0] | {"run_folder": str(make_run_folder())}
+        huge_pages.move_interpreter()  # for the judges and the processes of tests, which are forks of this one
         docker = "docker" in config["jails"]
         if docker:
             remove_containers(mine=False)  # and let judges share the memory of the Docker SDK

@@ -16,7 +16,7 @@ from pipeline_lib.sandbox.inside.plain import BadValue
 from pipeline_lib.sandbox.inside.recorder import NoAnswer
 from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.time_limits import Clocks, Watch
-from pipeline_lib.sandbox.worker import Usage, Worker, WorkerDied
+from pipeline_lib.sandbox.worker import ProgramWorker, Usage
 
 _FRAME_SLACK = 1 << 16  # bytes of a reply in addition to the value, or without one
 _OOM_SHARE = 0.8  # of the memory limit: a process killed above it counts as out of memory
@@ -31,7 +31,7 @@ class Exchange:
         peak_mb: peak memory of all ended processes, MiB.
     """
 
-    def __init__(self, limits: Limits, worker: Worker) -> None:
+    def __init__(self, limits: Limits, worker: ProgramWorker) -> None:
         self.limits = limits
         self.worker = worker
         self.events: list[tuple[str, str]] = []
@@ -48,12 +48,10 @@ class Exchange:
 
     def begin(self) -> None:
         """Take a new process from the worker."""
-        limits = {name: getattr(self.limits, name) for name in Limits.__dataclass_fields__}
-        self._channel = self.worker.take(None if limits == self.worker.usual_limits else limits)
+        self._channel = self.worker.take()
         self._channel.setblocking(False)
         self._poll = select.poll()
         self._poll.register(self._channel, select.POLLIN)
-        self._poll.register(self.worker.control, select.POLLIN)
         self._buffer.clear()
         self.clocks.begin()
 
@@ -68,6 +66,12 @@ class Exchange:
         self.peak_mb = max(self.peak_mb, usage.peak_mb)
         return usage
 
+    def leave(self) -> None:
+        """Close the channel for good; the judge ends the process and knows its usage."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
     def exchange(self, request: bytes, cpu_s: float | None = None) -> list[Any]:
         """Send ``request``, any number of frames, and return the program's next reply.
 
@@ -77,7 +81,6 @@ class Exchange:
 
         Raises:
             NoAnswer: there is none; the process has ended.
-            WorkerDied: the jail is gone.
         """
         if not request and (frame := self._frame()) is not None:
             return self._parse(frame)  # it has already arrived
@@ -111,8 +114,6 @@ class Exchange:
                     raise self._dead() from None
             self._poll.modify(self._channel, select.POLLIN | (select.POLLOUT if outgoing else 0))
             ready = dict(self._poll.poll(watch.poll_timeout_ms()))
-            if self.worker.control.fileno() in ready:
-                raise WorkerDied("the fork server ended during a job")
             if ready.get(self._channel.fileno(), 0) & ~select.POLLOUT:
                 try:
                     part = self._channel.recv(1 << 16)
@@ -159,7 +160,8 @@ class Exchange:
         elif usage.signal == signal.SIGKILL and usage.peak_mb > _OOM_SHARE * self.limits.memory_mb:
             event = ("oom", f"more than {self.limits.memory_mb} MiB of memory")
         elif usage.signal == signal.SIGKILL:
-            raise WorkerDied("the program's process was killed", outside=True)
+            self.worker.killed()
+            event = ("crash", "the program was killed")
         elif usage.signal:
             event = ("crash", f"the program died of signal {usage.signal}")
         else:

@@ -122,7 +122,7 @@ class Executor:
                 ready.append((index, replace(known, id=job.id)))
                 continue
             if key not in places:
-                pending.append(Planned(replace(job, id=key), planned.plans))
+                pending.append(replace(planned, job=replace(job, id=key)))
             places.setdefault(key, []).append(index)
         yield from ready
         for verdict in self._backend.execute(pending):

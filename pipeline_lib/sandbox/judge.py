@@ -1,33 +1,38 @@
-"""The judge: a trusted process per slot that owns a jail and runs the tests of one job after the other.
+"""The judge: a trusted process per slot that owns two fork servers, of programs in a jail and of tests.
 
-Promises: every accepted job ends in exactly one frame, a verdict or ``died``.  The judge and its jail end with the
-broker.
+For one job after the other it takes a process of each and lets them run: see `tests_client`.  It runs no tests itself.
+Promises: every accepted job ends in exactly one frame, a verdict or ``died``.  The judge and its fork servers end with
+the broker.
 """
 
 from __future__ import annotations
 
-import os
 import resource
 import select
 import signal
 import socket
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from pipeline_lib.sandbox import wire
-from pipeline_lib.sandbox.inside import confine, scratch
+from pipeline_lib.sandbox.inside import confine
 from pipeline_lib.sandbox.jails import start_worker
-from pipeline_lib.sandbox.jobs import Limits
+from pipeline_lib.sandbox.jobs import Limits, Verdict
 from pipeline_lib.sandbox.packages import Packages
-from pipeline_lib.sandbox.runner import Ended, judge
+from pipeline_lib.sandbox.runner import Outcome, judge
 from pipeline_lib.sandbox.runtime import claim_user
+from pipeline_lib.sandbox.tests_client import ENDLESS, TestsDied, TestsProcess
+from pipeline_lib.sandbox.tests_server import start_tests
+from pipeline_lib.sandbox.tests_source import Planned
 from pipeline_lib.sandbox.worker import JailError, NoPackages, Worker, WorkerDied
 
 _JOBS_PER_WORKER = 5000
 _ONLY_HANG_UP = 0  # `select.poll` always reports POLLHUP
+
+
+class Ended(BaseException):
+    """The broker wants this judge to end."""
 
 
 def _end(number: int, frame: FrameType | None) -> None:
@@ -41,87 +46,139 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
     Args:
         connection: to the broker.
         slot: number of this slot.
-        config: ``jails`` in the order to try them, and the configuration of `start_worker`.
+        config: ``jails`` in the order to try them, and the configuration of `start_worker` and `start_tests`.
     """
     confine.die_with_parent()
     signal.signal(signal.SIGTERM, _end)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     link = wire.Link(connection)
-    limits = Limits(**config["limits"])
-    tempfile.tempdir = config["run_folder"]  # files that tests leave there are removed with the broker
-    user = claim_user()
-    folder = Path(config["run_folder"]) / f"judge-{slot}"  # working directory of tests that write files
-    folder.mkdir(exist_ok=True)
-    own = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    os.fchdir(own)
-    config = config | {"user": user.number}
-    packages = Packages(**config["packages"])
-    workers: dict[str, Worker] = {}
+    users = claim_user(), claim_user()
+    workers = _Workers(slot, config | {"user": users[0].number, "tests_user": users[1].number})
     try:
         while True:
-            if "lean" not in workers:
+            if "lean" not in workers.programs:
                 try:
-                    workers["lean"] = _start(slot, config, "lean")
+                    lean = workers.program("lean")
+                    workers.tests_of("lean")
                 except JailError as error:
                     link.send({"broken": str(error)})
                     return
-                link.send({"ready": workers["lean"].jail.name, "facts": workers["lean"].facts})
-            dead = _first_dead(connection, workers)
-            if dead is not None:
-                link.send({"idle_death": _killed_idle(workers.pop(dead)), "ready": "lean" in workers})
+                link.send({"ready": lean.jail.name, "facts": lean.facts})
+            killed = workers.wait(connection)
+            if killed is not None:
+                link.send({"idle_death": killed, "ready": "lean" in workers.programs})
                 continue
             frame = link.receive()
             if frame is None:
                 return
             head, body = frame
-            planned = wire.unpack_job(body)
-            job = planned.job
-            flavour = "packages" if packages.wanted_by(job.prelude + "\n" + job.code) else "lean"
-            worker = workers.get(flavour)
-            before = worker.jobs if worker is not None else 0
-            try:
-                if worker is None:
-                    try:
-                        worker = workers[flavour] = _start(slot, config, flavour)
-                    except NoPackages:  # run without them: the program's import fails
-                        packages = Packages()
-                        worker, flavour = workers["lean"], "lean"
-                        before = worker.jobs
-                verdict = judge(planned, job.limits or limits, worker, f"slot-{slot}")
-            except (WorkerDied, JailError) as error:
-                outside = True
-                began = worker is not None and worker.jobs > before
-                if worker is not None:
-                    del workers[flavour]
-                    outside = _killed(worker, error)
-                fate = {"outside": outside, "began": began, "jail": worker is not None, "ready": "lean" in workers}
-                link.send({"n": head["n"], "died": str(error)} | fate)
-                continue
-            finally:
-                os.fchdir(own)
-                if any(os.scandir(own)):
-                    scratch.wipe(str(folder))
-            link.send({"n": head["n"], "status": verdict.status.value}, wire.pack_verdict(verdict))
-            if worker.jobs >= _JOBS_PER_WORKER:
-                workers.pop(flavour).close()
+            reply = workers.judge(body)
+            if isinstance(reply, Verdict):
+                facts = {"status": reply.status.value, "final": reply.error == ENDLESS}
+                link.send({"n": head["n"], **facts}, wire.pack_verdict(reply))
+            else:
+                link.send({"n": head["n"], **reply, "ready": "lean" in workers.programs})
+            workers.renew()
     except (BrokenPipeError, ConnectionResetError, Ended):
         return
     finally:
-        for worker in workers.values():
+        workers.close()
+
+
+class _Workers:
+    """The fork servers of one slot, by flavour: those of programs and those of tests."""
+
+    def __init__(self, slot: int, config: dict[str, Any]) -> None:
+        self.slot, self.config = slot, config
+        self.programs: dict[str, Worker] = {}
+        self.tests: dict[str, TestsProcess] = {}
+        self._packages = Packages(**config["packages"])
+        self._limits = Limits(**config["limits"])
+
+    def program(self, flavour: str) -> Worker:
+        """Return the worker of programs, in the first jail of ``config["jails"]`` that works here."""
+        if flavour in self.programs:
+            return self.programs[flavour]
+        reasons = []
+        for kind in self.config["jails"]:
+            try:
+                found = self.programs[flavour] = start_worker(kind, self.slot, self.config, flavour)
+                return found
+            except NoPackages:
+                raise
+            except JailError as error:
+                reasons.append(f"{kind}: {error}")
+        raise JailError("; ".join(reasons))
+
+    def tests_of(self, flavour: str) -> TestsProcess:
+        """Return the process of tests."""
+        if flavour not in self.tests:
+            bare = self.programs["lean"].jail.name == "bare" if "lean" in self.programs else False
+            self.tests[flavour] = TestsProcess(start_tests(self.slot, self.config, flavour, bare))
+        return self.tests[flavour]
+
+    def judge(self, body: bytes) -> Verdict | dict[str, Any]:
+        """Return the verdict on a packed job, or how its workers died."""
+        planned = wire.unpack_job(body)
+        job = planned.job
+        limits = job.limits or self._limits
+        flavour = "packages" if self._packages.wanted_by(job.prelude + "\n" + job.code) else "lean"
+        worker = self.programs.get(flavour)
+        before = worker.jobs if worker is not None else 0
+        try:
+            try:
+                worker = self.program(flavour)
+            except NoPackages:  # run without them: the program's import fails
+                self._packages = Packages()
+                flavour = "lean"
+                worker = self.program(flavour)
+                before = worker.jobs
+            tests = self.tests_of(flavour)
+
+            def run(part: Planned) -> Outcome:
+                return tests.run(part, wire.pack_job(part) if job.visible_tests else body, limits, worker)
+
+            return judge(planned, limits, run, f"slot-{self.slot}")
+        except TestsDied as error:
+            if tests.dead:
+                self.tests.pop(flavour).server.close()
+            outside = error.outside
+            reason = str(error)
+        except (WorkerDied, JailError) as error:
+            outside = True if worker is None else _killed(self.programs.pop(flavour), error)
+            reason = str(error)
+        began = worker is not None and worker.jobs > before
+        return {"died": reason, "outside": outside, "began": began, "jail": worker is not None}
+
+    def wait(self, connection: socket.socket) -> bool | None:
+        """Wait until there is a job; return whether a fork server was killed if one ends before."""
+        waiting = select.poll()
+        waiting.register(connection, select.POLLIN)
+        found: dict[int, tuple[dict[str, Any], str]] = {}
+        for flavour, worker in self.programs.items():
+            found[worker.control.fileno()] = self.programs, flavour
+        for flavour, tests in self.tests.items():
+            found[tests.server.control.fileno()] = self.tests, flavour
+        for number in found:
+            waiting.register(number, _ONLY_HANG_UP)
+        ready = dict(waiting.poll())
+        if connection.fileno() in ready:
+            return None
+        kind, flavour = next(found[number] for number in found if number in ready)
+        ended = kind.pop(flavour)
+        return _killed_idle(ended if isinstance(ended, Worker) else ended.server)
+
+    def renew(self) -> None:
+        """End a worker that has run many programs; the next job starts a new one."""
+        for flavour, worker in [*self.programs.items()]:
+            if worker.jobs >= _JOBS_PER_WORKER:
+                self.programs.pop(flavour).close()
+
+    def close(self) -> None:
+        """End all."""
+        for worker in (*self.programs.values(), *(tests.server for tests in self.tests.values())):
             with suppress(OSError):
                 worker.close()
-
-
-def _first_dead(connection: socket.socket, workers: dict[str, Worker]) -> str | None:
-    """Wait for a job; return the flavour of a fork server that ends before one comes, None once there is one."""
-    waiting = select.poll()
-    waiting.register(connection, select.POLLIN)
-    for worker in workers.values():
-        waiting.register(worker.control, _ONLY_HANG_UP)
-    ready = dict(waiting.poll())
-    if connection.fileno() in ready:
-        return None
-    return next(flavour for flavour, worker in workers.items() if worker.control.fileno() in ready)
 
 
 def _killed_idle(worker: Worker) -> bool:
@@ -139,16 +196,3 @@ def _killed(worker: Worker, error: BaseException | None = None) -> bool:
     outside = worker.jail.killed_from_outside() if known is None else known
     worker.close()
     return outside
-
-
-def _start(slot: int, config: dict[str, Any], flavour: str) -> Worker:
-    """Start the first jail of ``config['jails']`` that works here."""
-    reasons = []
-    for kind in config["jails"]:
-        try:
-            return start_worker(kind, slot, config, flavour)
-        except NoPackages:
-            raise
-        except JailError as error:
-            reasons.append(f"{kind}: {error}")
-    raise JailError("; ".join(reasons))

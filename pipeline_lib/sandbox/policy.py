@@ -160,3 +160,13 @@ PROGRAM_AMONG_FILES = Policy(
         Rule("truncate", error(EPERM)),
     ),
 )
+
+# Tests are trusted, but not the numbers and names that a program returns to them.  Used where tests run as the user of
+# the sandbox, among that user's files and processes.
+TESTS_AMONG_FILES = Policy(
+    default=ALLOW,
+    rules=(
+        *(rule for rule in PROGRAM_AMONG_FILES.rules if rule not in _PROGRAM_RULES),
+        *(Rule(name, error(EPERM)) for name in _names("socket kill tkill pidfd_send_signal mknod mknodat")),
+    ),
+)

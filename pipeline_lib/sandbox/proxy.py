@@ -26,7 +26,7 @@ from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.pipelined_calls import MAX_BYTES, EarlyAnswer, PipelinedCalls
 from pipeline_lib.sandbox.randomness import seed_of_program
 from pipeline_lib.sandbox.tests_source import Planned
-from pipeline_lib.sandbox.worker import Usage, Worker, WorkerDied
+from pipeline_lib.sandbox.worker import ProgramWorker, Usage
 
 RESTARTS = 3
 _MOST_OPERATIONS = 20_000  # on a program's objects
@@ -37,19 +37,17 @@ class Program(Exchange):
 
     Attributes:
         failures: exceptions that calls raised instead of an answer; the tests may have lost them.
-        broken: the jail died during a call.
         space: the tests' namespace, in which exceptions are looked up.
         asked: the tests have called the program.
         handles: the tests' handles of the program's objects; None as long as they have received only values.
         candidate: the object that the tests call.
     """
 
-    def __init__(self, planned: Planned, limits: Limits, worker: Worker) -> None:
+    def __init__(self, planned: Planned, limits: Limits, worker: ProgramWorker) -> None:
         super().__init__(limits, worker)
         self.planned = planned
         self.job = planned.job
         self.failures: list[NoAnswer] = []
-        self.broken: WorkerDied | None = None
         self.space: dict[str, Any] = {}
         self.handles: Handles | None = None
         self._calls = 0
@@ -91,11 +89,19 @@ class Program(Exchange):
 
     def end(self, gone: bool = False) -> Usage | None:
         """End the process, if there is one, and drop its calls and handles."""
+        self._drop()
+        return super().end(gone)
+
+    def leave(self) -> None:
+        """Close the channel for good, and drop calls and handles."""
+        self._drop()
+        super().leave()
+
+    def _drop(self) -> None:
         self._pipelined.clear()
         if self.handles is not None:
             self.handles.ended = True
             self.handles = None
-        return super().end(gone)
 
     def fail(self, failure: NoAnswer) -> None:
         """Record an event that keeps the program from passing, even if the tests catch the exception."""
@@ -213,15 +219,10 @@ class Program(Exchange):
 
     def _recorded(self, ask: Callable[..., Any], *args: Any) -> Any:
         """Return the value of ``ask``, and record its exceptions that the tests may lose."""
-        if self.broken is not None:
-            raise self.broken
         try:
             return ask(*args)
         except NoAnswer as failure:
             self.failures.append(failure)
-            raise
-        except WorkerDied as error:
-            self.broken = error
             raise
 
     def _ask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -1,20 +1,14 @@
-"""Run the tests of one job against its program and create the verdict."""
+"""Run the tests of one plan against its program, and create the verdict of a job from the outcomes."""
 
 from __future__ import annotations
 
-import _signal
 import builtins
-import contextvars
-import io
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import CodeType, FrameType, ModuleType
-from typing import Any
 
 from pipeline_lib.sandbox.blank import Blank
 from pipeline_lib.sandbox.bounds import bounded
@@ -24,53 +18,68 @@ from pipeline_lib.sandbox.inside.recorder import CallFailed, NoAnswer, Recorder
 from pipeline_lib.sandbox.jobs import COLLECT, Case, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.proxy import Program
 from pipeline_lib.sandbox.randomness import seed_tests
-from pipeline_lib.sandbox.tests_folder import tests_folder
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, UNCATCHABLE, Planned, TestPlan
-from pipeline_lib.sandbox.worker import Worker, WorkerDied
+from pipeline_lib.sandbox.unittest_runs import find_tests, is_skipped, name_of, run_tests
+from pipeline_lib.sandbox.worker import ProgramWorker
 
 # Kinds of events, worst first: the worst one is the status of a program that did not pass.
 _SEVERITY = ("violation", "oom", "timeout", "output_limit", "crash", "load_error")
-
-
-class Ended(BaseException):
-    """The broker wants this judge to end."""
 
 
 class _OutOfTime(BaseException):
     """The tests themselves ran for too long, perhaps because of a value the program returned."""
 
 
-_SANDBOX_EXCEPTIONS = (WorkerDied, _OutOfTime, Ended)  # must pass through the tests
+@dataclass(slots=True)
+class Outcome:
+    """What came of the tests of one plan.
+
+    Attributes:
+        cases: result and message of each.
+        events: what went wrong, as ``(kind, text)``; see `exchange.Exchange`.
+        cpu_s: CPU seconds of the program.
+        peak_mb: its peak memory, MiB.
+    """
+
+    cases: list[tuple[str, str]]
+    events: list[tuple[str, str]]
+    cpu_s: float = 0.0
+    peak_mb: float = 0.0
 
 
-def judge(planned: Planned, limits: Limits, worker: Worker, name: str) -> Verdict:
-    """Run one job to its verdict.
+def judge(planned: Planned, limits: Limits, run: Callable[[Planned], Outcome], name: str) -> Verdict:
+    """Return the verdict on a job.
 
-    Visible tests run first, in a separate process of the program, so feedback about them cannot contain anything about
-    the hidden ones, not even through counters of the kernel.
+    Visible tests run first, in processes of their own, so feedback about them cannot contain anything about the hidden
+    ones, not even through counters of the kernel.
 
-    Raises:
-        WorkerDied: the jail died; the job can be tried on another worker.
+    Args:
+        planned: the job.
+        limits: of its program.
+        run: runs the tests of a job that has only one plan.
+        name: of the worker.
     """
     started = time.monotonic()
     job, plans = planned.job, planned.plans
-    if job.mode == COLLECT:
-        return _collect(planned, limits, name)
-    visible: tuple[Case, ...] = ()
-    other = None
+    shown: list[Outcome] = []
     if job.visible_tests:
         alone = replace(job, tests=job.visible_tests, visible_tests="")
-        other, visible = _judge_plan(Planned(alone, plans[1:]), limits, worker)
-        planned = Planned(replace(job, visible_tests=""), plans[:1])
-    program, hidden = _judge_plan(planned, limits, worker)
-    if other is not None:
-        program.clocks.cpu_s += other.clocks.cpu_s
-        program.peak_mb = max(program.peak_mb, other.peak_mb)
-    return _verdict(job, program, hidden, visible, name, time.monotonic() - started)
+        shown = [run(replace(planned, job=alone, plans=plans[1:]))]
+        planned = replace(planned, job=replace(job, visible_tests=""), plans=plans[:1])
+    hidden = run(planned)
+    if job.mode == COLLECT:
+        return _collected(job, hidden, name)
+    for outcome in shown:
+        hidden.cpu_s += outcome.cpu_s
+        hidden.peak_mb = max(hidden.peak_mb, outcome.peak_mb)
+    visible = tuple(case for outcome in shown for case in _cases(outcome, plans[1]))
+    return _verdict(planned, hidden, visible, limits, name, time.monotonic() - started)
 
 
-def _judge_plan(planned: Planned, limits: Limits, worker: Worker) -> tuple[Program, tuple[Case, ...]]:
-    """Run the one plan of a job against a fresh program; return the program, ended, and the cases."""
+def run_plan(planned: Planned, limits: Limits, worker: ProgramWorker) -> Outcome:
+    """Run the one plan of a job against a fresh program, whose last process it leaves to the judge."""
+    if planned.job.mode == COLLECT:
+        return _collect(planned, limits)
     (plan,) = planned.plans
     program = Program(planned, limits, worker)
     recorder = Recorder(plan.total, plan.unreached, plan.once, limits.error_kb << 10)
@@ -87,49 +96,38 @@ def _judge_plan(planned: Planned, limits: Limits, worker: Worker) -> tuple[Progr
                 if planned.job.mode == "inline":
                     outcome = _inline_results(program)
                 else:
-                    with _restored():
-                        contextvars.copy_context().run(_run, planned.job, plan, recorder, program)
+                    _run(planned.job, plan, recorder, program)
     except _OutOfTime:
         recorder.stop(late)
-    program.end()
-    if program.broken is not None:
-        raise program.broken
+    program.leave()
     for failure in program.failures:
         if not failure.recorded:  # the tests continued without an answer
             recorder.stop(failure)
-    cases = enumerate(outcome or recorder.outcome())
     most = limits.error_kb << 10
-    return program, tuple(
-        Case(index, result, printable(text[:most])[:most] if text else "", plan.sources[index])
-        for index, (result, text) in cases
-    )
+    cases = [(result, printable(text[:most])[:most] if text else "") for result, text in outcome or recorder.outcome()]
+    return Outcome(cases, program.events)
 
 
-def _collect(planned: Planned, limits: Limits, name: str) -> Verdict:
-    """Return a verdict that names the `unittest` tests in a case each, or has an error if they cannot be collected."""
+def _collect(planned: Planned, limits: Limits) -> Outcome:
+    """Return the names of the `unittest` tests as messages of cases, or as an event why they cannot be collected."""
     job, (plan,) = planned.job, planned.plans
-    cases: tuple[Case, ...] = ()
-    error = ""
 
     def alarm(number: int, frame: FrameType | None) -> None:
         raise _OutOfTime
 
     try:
-        with bounded(limits, alarm), _restored(), _namespace(job, plan) as (module, space):
+        with bounded(limits, alarm):
+            module = _namespace(job, plan)
+            space = module.__dict__
             space |= dict.fromkeys(plan.names - (space.keys() - {"candidate", job.entry_point}), Blank())
             exec(plan.code, space)
-            from pipeline_lib.sandbox.unittest_runs import find_tests, is_skipped, name_of
-
-            found = [name_of(test) for test in find_tests(module)[1] if not is_skipped(test)]
-            cases = tuple(Case(index, "ok", text) for index, text in enumerate(found))
-    except (Ended, WorkerDied):
-        raise
+            names = [name_of(test) for test in find_tests(module)[1] if not is_skipped(test)]
+            return Outcome([("ok", name) for name in names], [])
     except _OutOfTime:
         error = "their module takes too long"
     except BaseException as fault:  # those of test frameworks do not derive from Exception
         error = printable(f"{type(fault).__name__}: {fault}")[: limits.error_kb << 10]
-    status = Status.PASSED if cases else Status.FAILED
-    return Verdict(job.id, status, len(cases), len(cases), cases, error=error, trust=job.mode, worker=name)
+    return Outcome([], [("error", error)])
 
 
 def _inline_results(program: Program) -> list[tuple[str, str]] | None:
@@ -143,66 +141,38 @@ def _inline_results(program: Program) -> list[tuple[str, str]] | None:
         return None
 
 
-@contextmanager
-def _restored() -> Iterator[None]:
-    """Restore the settings of this process that tests may change; changes of modules remain."""
-    recursion, digits = sys.getrecursionlimit(), sys.get_int_max_str_digits()
-    alarm = _signal.getsignal(signal.SIGALRM)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        if _signal.getsignal(signal.SIGALRM) is not alarm:
-            signal.signal(signal.SIGALRM, alarm)
-        sys.setrecursionlimit(recursion)
-        sys.set_int_max_str_digits(digits)
-
-
-@contextmanager
-def _namespace(job: Job, plan: TestPlan) -> Iterator[tuple[ModuleType, dict[str, Any]]]:
-    """Prepare the module of the tests and its namespace; while the body runs, it can be imported."""
+def _namespace(job: Job, plan: TestPlan) -> ModuleType:
+    """Return the module of the tests, with what their prelude defines."""
     seed_tests(job)
     module = ModuleType("tests")
     space = module.__dict__
     space["__builtins__"] = builtins
-    silence = io.StringIO()
-    before = sys.modules.get("tests")
-    with redirect_stdout(silence), redirect_stderr(silence), ExitStack() as folder:
-        if job.prelude:
-            exec(_compiled(job.prelude), space)
-        space |= {CALL_FAILED: CallFailed, UNCATCHABLE: (NoAnswer, *_SANDBOX_EXCEPTIONS)}
-        if plan.files:
-            folder.enter_context(tests_folder())
-            space["__file__"] = "tests.py"
-        try:
-            if not plan.sources or plan.methods:
-                sys.modules["tests"] = module
-            yield module, space
-        finally:
-            if before is not None:
-                sys.modules["tests"] = before
-            else:
-                sys.modules.pop("tests", None)
+    if job.prelude:
+        exec(_compiled(job.prelude), space)
+    space |= {CALL_FAILED: CallFailed, UNCATCHABLE: (NoAnswer, _OutOfTime)}
+    if plan.files:
+        space["__file__"] = "tests.py"
+    if not plan.sources or plan.methods:
+        sys.modules["tests"] = module
+    return module
 
 
 def _run(job: Job, plan: TestPlan, recorder: Recorder, program: Program) -> None:
     """Run one plan; an exception of the tests ends it, and the cases after it are skipped."""
     try:
-        with _namespace(job, plan) as (module, space):
-            space[CASES] = recorder
-            program.space = space
-            if plan.names:
-                space |= imported(job.code, plan.names - space.keys(), program.worker.modules)
-            program.bind()
-            exec(plan.code, space)
-            if plan.has_check:
-                space["check"](space["candidate"])
-            if plan.methods:
-                from pipeline_lib.sandbox.unittest_runs import run_tests  # imports unittest, which few tests need
-
-                run_tests(module, plan.methods, program, recorder, _SANDBOX_EXCEPTIONS)
+        module = _namespace(job, plan)
+        space = program.space = module.__dict__
+        space[CASES] = recorder
+        if plan.names:
+            space |= imported(job.code, plan.names - space.keys(), program.worker.modules)
+        program.bind()
+        exec(plan.code, space)
+        if plan.has_check:
+            space["check"](space["candidate"])
+        if plan.methods:
+            run_tests(module, plan.methods, program, recorder, (_OutOfTime,))
         recorder.finish(program.asked)
-    except _SANDBOX_EXCEPTIONS:
+    except _OutOfTime:
         raise
     except BaseException as error:  # those of test frameworks do not derive from Exception
         recorder.stop(error)
@@ -213,15 +183,27 @@ def _compiled(source: str) -> CodeType:
     return compile(source, "<prelude>", "exec", dont_inherit=True)
 
 
+def _cases(outcome: Outcome, plan: TestPlan) -> tuple[Case, ...]:
+    return tuple(Case(n, result, text, plan.sources[n]) for n, (result, text) in enumerate(outcome.cases))
+
+
+def _collected(job: Job, outcome: Outcome, name: str) -> Verdict:
+    cases = tuple(Case(n, result, text) for n, (result, text) in enumerate(outcome.cases))
+    error = next((text for _, text in outcome.events), "")
+    status = Status.PASSED if cases else Status.FAILED
+    return Verdict(job.id, status, len(cases), len(cases), cases, error=error, trust=job.mode, worker=name)
+
+
 def _verdict(
-    job: Job, program: Program, hidden: tuple[Case, ...], visible: tuple[Case, ...], name: str, wall_s: float
+    planned: Planned, outcome: Outcome, visible: tuple[Case, ...], limits: Limits, name: str, wall_s: float
 ) -> Verdict:
+    job, hidden = planned.job, _cases(outcome, planned.plans[0])
     passed = sum(case.result == "ok" for case in hidden)
-    kinds = {kind for kind, _ in program.events}
+    kinds = {kind for kind, _ in outcome.events}
     status, error = Status.PASSED, ""
     if passed < len(hidden):
         status = next((Status(kind) for kind in _SEVERITY if kind in kinds), Status.FAILED)
-        error = next((text for kind, text in program.events if kind == status.value), "")
+        error = next((text for kind, text in outcome.events if kind == status.value), "")
     if status is Status.FAILED:
         first = next(case for case in hidden if case.result != "ok")
         error = f"{first.source}: {first.message}"
@@ -232,10 +214,10 @@ def _verdict(
         total=len(hidden),
         cases=hidden,
         visible=visible,
-        error=printable(error)[: program.limits.error_kb << 10],
+        error=printable(error)[: limits.error_kb << 10],
         wall_s=wall_s,
-        cpu_s=program.clocks.cpu_s,
-        peak_mb=program.peak_mb,
+        cpu_s=outcome.cpu_s,
+        peak_mb=outcome.peak_mb,
         trust=job.mode,
         worker=name,
     )

@@ -18,6 +18,7 @@ from pipeline_lib.sandbox.policy import (
     PROGRAM,
     PROGRAM_AMONG_FILES,
     PROGRAM_CONNECTED,
+    TESTS_AMONG_FILES,
     Policy,
     Rule,
 )
@@ -33,13 +34,14 @@ _WORD = 0xFFFFFFFF
 def filters() -> dict[str, bytes]:
     """Return the filters of `policy` for this machine by name; empty if the kernel has no seccomp.
 
-    ``fork_server``, ``program``, and ``program_among_files`` for jails without their own file system;
-    ``fork_server_connecting`` and ``program_connected`` for those that cannot pass descriptors out.
+    ``fork_server`` and ``program``; ``program_among_files`` and ``tests_among_files`` where there is no separate file
+    system; ``fork_server_connecting`` and ``program_connected`` for jails that cannot pass descriptors out.
     """
     policies = {
         "fork_server": FORK_SERVER,
         "program": PROGRAM,
         "program_among_files": PROGRAM_AMONG_FILES,
+        "tests_among_files": TESTS_AMONG_FILES,
         "fork_server_connecting": FORK_SERVER_CONNECTING,
         "program_connected": PROGRAM_CONNECTED,
     }

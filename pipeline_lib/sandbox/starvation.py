@@ -18,7 +18,7 @@ def waited_for_processor(jail: int) -> float | None:
         The longest wait of any of the program's threads since it was forked.
     """
     try:
-        program = _leaf(jail)
+        program = leaf(jail)
         tasks = (Path("/proc") / str(program) / "task").iterdir()
         return max(int((task / "schedstat").read_text().split()[1]) for task in tasks) / 1e9
     except (OSError, ValueError, IndexError):
@@ -34,7 +34,7 @@ def runnable_s(pid: int) -> float | None:
         return None
 
 
-def _leaf(pid: int) -> int:
+def leaf(pid: int) -> int:
     """Return the youngest descendant of ``pid`` that has no children."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").iterdir():

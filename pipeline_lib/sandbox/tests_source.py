@@ -18,6 +18,7 @@ from types import CodeType
 
 from pipeline_lib.sandbox.expressions import constant_truth, foresee
 from pipeline_lib.sandbox.jobs import COLLECT, Job
+from pipeline_lib.sandbox.stateless import leaves_nothing
 from pipeline_lib.sandbox.unittest_source import free_names, touches_files
 
 _ERROR = "__symposium_error__"
@@ -63,10 +64,14 @@ class TestPlan:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job and its tests, ready to run: first the hidden ones, then the visible ones if there are any."""
+    """A job and its tests, ready to run: first the hidden ones, then the visible ones if there are any.
+
+    ``stateless``: the tests can leave nothing behind in the process that runs them.
+    """
 
     job: Job
     plans: tuple[TestPlan, ...]
+    stateless: bool
 
     @property
     def total(self) -> int:
@@ -85,12 +90,13 @@ def plan_job(job: Job, methods: Callable[[str], tuple[str, ...]] = lambda tests:
         BadTests: as of `plan_tests`; or ``unittest`` tests are to run inline.
     """
     if job.mode == COLLECT:
-        return Planned(job, (_plan_collection(job.tests, job.entry_point),))
+        return Planned(job, (_plan_collection(job.tests, job.entry_point),), stateless=False)
     sources = (job.tests, job.visible_tests) if job.visible_tests else (job.tests,)
     plans = tuple(plan_tests(source, job.entry_point, methods(source)) for source in sources)
     if job.mode == "inline" and any(plan.methods for plan in plans):
         raise BadTests("unittest classes are judged isolated, not inline")
-    return Planned(job, plans)
+    clean = all(leaves_nothing(job.prelude, source, job.entry_point) for source in sources)
+    return Planned(job, plans, (clean and not any(plan.methods for plan in plans)) or job.mode == "inline")
 
 
 @lru_cache(maxsize=4096)

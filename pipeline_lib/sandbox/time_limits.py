@@ -11,8 +11,7 @@ import time
 
 from pipeline_lib.sandbox.inside import scratch
 from pipeline_lib.sandbox.jobs import Limits
-from pipeline_lib.sandbox.starvation import waited_for_processor
-from pipeline_lib.sandbox.worker import Worker
+from pipeline_lib.sandbox.worker import ProgramWorker
 
 _FIRST_CHECK_S = 0.05  # the CPU clock is not read for answers faster than this
 _MAX_POLL_S = 0.25
@@ -30,7 +29,7 @@ class Clocks:
         wall_end: the deadline on the monotonic clock; extended by delays that the program did not cause.
     """
 
-    def __init__(self, limits: Limits, worker: Worker) -> None:
+    def __init__(self, limits: Limits, worker: ProgramWorker) -> None:
         self.limits = limits
         self.worker = worker
         self.cpu_s = 0.0
@@ -55,7 +54,7 @@ class Clocks:
 
     def grace(self) -> float:
         """Extend the deadline by the seconds in which the process waited for a processor; return these seconds."""
-        waited = waited_for_processor(self.worker.jail.host_pid)
+        waited = self.worker.waited()
         if waited is None:
             return 0.0
         grace = min(waited - self._waited, _MAX_GRACE * self.limits.wall_s - self._graced)

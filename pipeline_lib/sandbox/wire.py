@@ -79,13 +79,13 @@ def pack_job(planned: Planned) -> bytes:
     if planned.job.limits is not None:
         job["limits"] = asdict(planned.job.limits)
     plans = [tuple(getattr(plan, name) for name in TestPlan.__dataclass_fields__) for plan in planned.plans]
-    return marshal.dumps((job, plans))
+    return marshal.dumps((job, plans, planned.stateless))
 
 
 def unpack_job(body: bytes) -> Planned:
     """Return the job of `pack_job`."""
-    job, plans = marshal.loads(body)
-    return Planned(job_from_json(job), tuple(TestPlan(*plan) for plan in plans))
+    job, plans, stateless = marshal.loads(body)
+    return Planned(job_from_json(job), tuple(TestPlan(*plan) for plan in plans), stateless)
 
 
 def pack_verdict(verdict: Verdict) -> bytes:

@@ -23,10 +23,9 @@ _PATIENCE_S = 20.0  # a fork server that does not answer for longer counts as de
 _END_S = 5.0  # the longest time that an ending jail takes
 
 
-class WorkerDied(BaseException):
+class WorkerDied(Exception):
     """The jail, its fork server or the program's process has died for an unknown reason, or does not answer.
 
-    Not an Exception, because it is raised inside the tests, whose ``except Exception`` must not turn it into a verdict.
     ``outside``: it was killed, and no known action of a program can do that; None if not known yet.
     """
 
@@ -85,6 +84,35 @@ class Jail(Protocol):
 
     def killed_from_outside(self) -> bool:
         """Return whether neither the program nor the sandbox ended the jail."""
+        ...
+
+
+class ProgramWorker(Protocol):
+    """What the tests' process needs of a program's worker.
+
+    ``modules``: modules that programs may import besides the standard library.
+    """
+
+    modules: Sequence[str]
+
+    def take(self) -> socket.socket:
+        """Return the channel of a new process of the program."""
+        ...
+
+    def load(self) -> Load:
+        """Return the current usage of the program's process."""
+        ...
+
+    def finish(self, gone: bool = False) -> Usage:
+        """End the program's process; ``gone`` if it closed its channel; return how it ended."""
+        ...
+
+    def waited(self) -> float | None:
+        """Return the seconds in which the program's process waited for a processor."""
+        ...
+
+    def killed(self) -> None:
+        """Say that the program's process was killed from outside; the job must be tried again."""
         ...
 
 
@@ -170,6 +198,13 @@ class Worker:
         ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0
         return Usage(signal=ended_by, forced=bool(forced), exit_code=code, cpu_s=cpu_s, peak_mb=peak_kb / 1024)
+
+    def interrupt(self) -> None:
+        """Tell the child that its time is over."""
+        try:
+            self.control.send(b"late")
+        except OSError as error:
+            raise WorkerDied(f"the fork server ended: {error}") from error
 
     def close(self) -> None:
         """End the jail."""

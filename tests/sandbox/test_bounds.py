@@ -21,7 +21,6 @@ with bounded(Limits(cpu_s=0.1), lambda *args: None):
     end = time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) + 1.0
     while time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) < end:
         pass
-assert resource.getrlimit(resource.RLIMIT_CPU)[0] == resource.RLIM_INFINITY
 assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 signal.raise_signal(signal.SIGPROF)  # one that comes too late
 print(last_s - before, last_s - after)

@@ -7,8 +7,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,12 @@ from hypothesis import strategies as st
 from pipeline_lib.sandbox import time_limits
 from pipeline_lib.sandbox.inside import messages
 from pipeline_lib.sandbox.inside.recorder import CallFailed
-from pipeline_lib.sandbox.jobs import Job, Limits, Status
+from pipeline_lib.sandbox.jobs import Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.proxy import Program
-from pipeline_lib.sandbox.runner import judge
-from pipeline_lib.sandbox.tests_source import plan_job
-from pipeline_lib.sandbox.worker import Load, Usage, Worker
+from pipeline_lib.sandbox.runner import judge as judge_with
+from pipeline_lib.sandbox.runner import run_plan
+from pipeline_lib.sandbox.tests_source import Planned, plan_job
+from pipeline_lib.sandbox.worker import Load, Usage
 
 LIMITS = Limits(cpu_s=60.0, call_cpu_s=60.0, wall_s=60.0, reply_kb=64)  # nothing here waits for the end of them
 BRIEF = Limits(cpu_s=0.05, call_cpu_s=0.02, wall_s=0.08, reply_kb=64)
@@ -30,18 +30,15 @@ TESTS = "def check(candidate):\n" + "".join(f"    assert candidate({n}) == {n * 
 JOB = plan_job(Job("fuzz", "", TESTS, "f"))
 
 
-class Scripted(Worker):
+class Scripted:
     """A worker whose programs are threads that follow a script, so that many can be tried in a second."""
 
     def __init__(self, script: Callable[[socket.socket], None]) -> None:
         self.script = script
-        self.control, self.other = socket.socketpair()
         self.threads: list[threading.Thread] = []
-        self.jobs = 0
-        self.modules: tuple[str, ...] = ()
-        self.usual_limits = asdict(Limits())
+        self.modules: Sequence[str] = ()
 
-    def take(self, limits: dict[str, object] | None = None) -> socket.socket:
+    def take(self) -> socket.socket:
         ours, theirs = socket.socketpair()
         self.threads.append(threading.Thread(target=self._play, args=(theirs,), daemon=True))
         self.threads[-1].start()
@@ -60,13 +57,15 @@ class Scripted(Worker):
     def finish(self, gone: bool = False) -> Usage:
         return Usage(signal=9, forced=True, exit_code=0, cpu_s=0.0, peak_mb=1.0)
 
-    @property
-    def jail(self) -> Scripted:  # type: ignore[override]
-        return self
+    def waited(self) -> None:
+        return None
 
-    @property
-    def host_pid(self) -> int:
-        return 0
+    def killed(self) -> None:
+        raise AssertionError
+
+
+def judge(planned: Planned, limits: Limits, worker: Scripted, name: str) -> Verdict:
+    return judge_with(planned, limits, lambda part: run_plan(part, limits, worker), name)
 
 
 def frame(data: bytes) -> bytes:
@@ -254,4 +253,4 @@ def test_descriptors_do_not_leak() -> None:
         judge(JOB, LIMITS, worker, "slot-0")
     for thread in worker.threads:
         thread.join()
-    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 2  # the worker's control socket
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before

@@ -95,19 +95,30 @@ def _kept_flags(path: str) -> int:
     return sum(theirs for ours, theirs in ((os.ST_NODEV, _NODEV), (os.ST_NOEXEC, _NOEXEC)) if flags & ours)
 
 
-def main() -> None:
-    """Create the namespaces, start the fork server, wait for its end."""
-    plan = json.loads(sys.argv[2])
+def enter(plan: dict[str, Any], close: int) -> None:
+    """Create the namespaces and return in a child that is process 1 of them; this process waits for its end.
+
+    Args:
+        plan: see the module.
+        close: a descriptor that this process must not keep open.
+    """
     if plan["user"]:
         new_user(plan["uid"])
     confine.die_with_parent()
     _unshare(_NEW_NS | _NEW_PID | _NEW_NET | _NEW_IPC | _NEW_UTS | _NEW_CGROUP)
     pid = os.fork()
     if pid:
-        os.close(int(sys.argv[1]))
-        os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
+        os.close(close)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        os._exit(code if code >= 0 else 128 - code)  # as shells say that a signal ended a process
     confine.die_with_parent()
     build_root(plan)
     if plan["user"]:
         confine.drop_capabilities()
+
+
+def main() -> None:
+    """Enter the namespaces and start the fork server."""
+    plan = json.loads(sys.argv[2])
+    enter(plan, int(sys.argv[1]))
     os.execve(plan["command"][0], [*plan["command"], sys.argv[1]], plan["environment"])

@@ -6,8 +6,8 @@ descriptor out; there the child connects to a socket of the judge, ``meet`` in t
 
 Commands of the judge: ``next`` kills the child, reports its usage, empties the scratch folder and offers a new child;
 ``gone`` does the same for a child that closed its channel and may be dead already; ``poll`` reports the child's usage
-so far; limits, as a JSON object, replace the waiting child by one with these limits.  When the judge closes the
-connection, this process ends, and with it everything in the jail.
+so far; ``late`` interrupts it; limits, as a JSON object, replace the waiting child by one with these limits.  When the
+judge closes the connection, this process ends, and with it everything in the jail.
 
 Started by `runtime.start` with the number of the descriptor of the control socket (SOCK_SEQPACKET), or the path of that
 socket; the first message is the configuration.
@@ -22,6 +22,7 @@ import os
 import struct
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from . import child, confine, huge_pages, messages, probe, scratch
@@ -31,22 +32,27 @@ PRELOAD = (
     *("bisect", "collections", "copy", "functools", "heapq", "itertools", "math", "operator", "random", "re", "string"),
     "typing",
 )
-_SIGKILL = 9
+_SIGKILL, _SIGPROF = 9, 27
 _EXIT_GRACE_S = 0.05  # an ending process closes its channel a moment before it can be waited for
 
 
-class Zygote:
-    """The fork server: its configuration and the waiting child."""
+class ForkServer:
+    """A fork server: its configuration and the waiting child.
 
-    def __init__(self, control: socket.socket, config: dict[str, Any]) -> None:
+    Args:
+        control: to the judge.
+        config: ``scratch``, the folder that is emptied after each child; ``limits`` of a child that gets no others; and
+            ``meet``, if children connect to the judge themselves.
+        run: what a child does with its limits.
+    """
+
+    def __init__(self, control: socket.socket, config: dict[str, Any], run: Callable[[dict[str, Any]], None]) -> None:
         self.control = control
         self.scratch = config["scratch"]
-        self.confine = confine.prepare_filter(bytes.fromhex(config["program_filter"])) if config["filter"] else None
         self.alone = os.getpid() == 1  # the kernel ends all children with process 1
         self.meet = config.get("meet")
-        self.threads_base, self.extra_mb = config["threads_base"], config["extra_mb"]
         self.usual: dict[str, Any] = config["limits"]
-        self.usual_resources = self._resources(self.usual)  # computed once, before the forks
+        self.run = run
         self.pid = 0
 
     def offer(self, limits: dict[str, Any] | None = None) -> None:
@@ -66,7 +72,7 @@ class Zygote:
         ours.close()
 
     def probe(self) -> dict[str, bool]:
-        """Fork a first child that tries forbidden operations; return which of them failed."""
+        """Have the first child of a program's jail try forbidden operations; return which of them failed."""
         ours, theirs = socket.socketpair()
         self._fork(theirs, None)
         theirs.close()
@@ -93,6 +99,8 @@ class Zygote:
                     self.control.send(b"spoilt")
                     return
                 self.offer()
+            elif command == b"late":
+                self.interrupt()
             elif command.startswith(b"{"):
                 self.reap()
                 self.offer(json.loads(command))
@@ -110,18 +118,13 @@ class Zygote:
                 if not self.alone:
                     confine.die_with_parent()
                 if self.alone or os.getppid() == parent:
-                    # Before the filter, which forbids setting limits.
-                    confine.limit_resources(self.usual_resources if limits is None else self._resources(limits))
-                    if self.confine is not None:
-                        self.confine()
-                    gc.enable()
-                    child.serve(limits or self.usual, probe.probe)
+                    self.run(limits or self.usual)
             finally:
                 os._exit(70)
 
-    def _resources(self, limits: dict[str, Any]) -> list[tuple[int, tuple[int, int]]]:
-        own = {"processes": limits["processes"] + self.threads_base, "memory_mb": limits["memory_mb"] + self.extra_mb}
-        return confine.resource_limits({**limits, **own})
+    def interrupt(self) -> None:
+        """Tell the child that its time is over."""
+        os.kill(self.pid, _SIGPROF)
 
     def _poll(self) -> bytes:
         """Return the CPU seconds of the child so far, entries and MiB in the scratch folder."""
@@ -148,6 +151,31 @@ class Zygote:
             _, status, usage = os.wait4(self.pid, 0)
         forced = pid == 0 and status & 0x7F == _SIGKILL  # with any other status it was already ending
         return struct.pack("=iidd", status, forced, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+
+
+def program_runner(config: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+    """Return what a child of a program's jail does: it confines itself and serves one program."""
+    filter_program = confine.prepare_filter(bytes.fromhex(config["program_filter"])) if config["filter"] else None
+    usual = config["limits"]
+
+    def resources(limits: dict[str, Any]) -> list[tuple[int, tuple[int, int]]]:
+        own = {
+            "processes": limits["processes"] + config["threads_base"],
+            "memory_mb": limits["memory_mb"] + config["extra_mb"],
+        }
+        return confine.resource_limits({**limits, **own})
+
+    usual_resources = resources(usual)  # computed once, before the forks
+
+    def run(limits: dict[str, Any]) -> None:
+        # Before the filter, which forbids setting limits.
+        confine.limit_resources(usual_resources if limits is usual else resources(limits))
+        if filter_program is not None:
+            filter_program()
+        gc.enable()
+        child.serve(limits, probe.probe)
+
+    return run
 
 
 def preload(names: list[str]) -> None:
@@ -223,7 +251,7 @@ def main() -> None:
         gc.collect()
         gc.disable()
         gc.freeze()
-        zygote = Zygote(control, config)
+        zygote = ForkServer(control, config, program_runner(config))
         facts: dict[str, Any] = {"python": sys.version.split()[0], "pid": os.getpid(), **zygote.probe()}
         child.configure_values()
         control.send(json.dumps(facts).encode())

@@ -1,0 +1,192 @@
+"""The fork server of tests: a process of the judge's that sees only a folder of its own and the installed packages.
+
+Promises: tests, and what a program's values make of them, cannot open any other file of this machine, nor see the
+environment of the process that uses the sandbox.  Where namespaces are allowed, they also have no network and no
+processes of others.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline_lib.sandbox import tests_process
+from pipeline_lib.sandbox.bounds import address_space
+from pipeline_lib.sandbox.inside import confine, enclose
+from pipeline_lib.sandbox.inside.zygote import ForkServer, move_packages, redirect_to_dev_null
+from pipeline_lib.sandbox.runtime import ENVIRONMENT, SCRATCH, find_runtime, readable_copy
+from pipeline_lib.sandbox.worker import JailError, Worker
+
+_CONTROL = 3
+_END_S = 5.0
+_ROOM_MB = 256  # address space of what tests import
+_ZONES = Path("/usr/share/zoneinfo")
+
+
+def start_tests(slot: int, config: dict[str, Any], flavour: str, bare: bool) -> Worker:
+    """Start the fork server of tests of a slot.
+
+    Args:
+        slot: number of the slot.
+        config: as for `jails.start_worker`; ``tests_user`` is the user of tests if this process is root, and ``path``
+            the folders of modules.
+        flavour: ``lean``, or ``packages`` with the packages that programs may import.
+        bare: without namespaces, as the program.
+
+    Raises:
+        JailError: this machine cannot confine them as ``min_isolation`` demands.
+    """
+    reasons = []
+    for kind in ("landlock",) if bare else ("namespaces", "landlock"):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _serve(theirs, kind, slot, config, flavour)
+            finally:
+                os._exit(1)
+        theirs.close()
+        jail = _Forked(f"tests in {kind}", pid)
+        try:
+            worker = Worker(jail, ours, config | {"importable": ()})
+        except JailError as error:
+            ours.close()
+            jail.kill()
+            reasons.append(f"{kind}: {error}")
+            continue
+        if worker.facts["confined"] or config["min_isolation"] == "rlimits":
+            return worker
+        worker.close()
+        reasons.append("the kernel has no Landlock")
+    raise JailError(f"the tests cannot be confined: {'; '.join(reasons)}")
+
+
+@dataclass(slots=True)
+class _Forked:
+    """A forked process as a jail."""
+
+    name: str
+    host_pid: int
+    _status: int | None = None
+
+    def kill(self) -> str:
+        """End the process; a second call does nothing."""
+        if self._wait(1.0) is None:  # it ends when the control socket is closed
+            os.kill(self.host_pid, signal.SIGKILL)
+            _, self._status = os.waitpid(self.host_pid, 0)
+        return ""
+
+    def killed_from_outside(self) -> bool:
+        """Return whether the process died of SIGKILL, which the sandbox has not sent."""
+        status = self._wait(_END_S)
+        if status is None:
+            return False
+        return os.waitstatus_to_exitcode(status) in (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+    def _wait(self, seconds: float) -> int | None:
+        end = time.monotonic() + seconds
+        while self._status is None:
+            pid, status = os.waitpid(self.host_pid, os.WNOHANG)
+            if pid:
+                self._status = status
+            elif time.monotonic() > end:
+                break
+            else:
+                time.sleep(0.002)
+        return self._status
+
+
+def _serve(control: socket.socket, kind: str, slot: int, config: dict[str, Any], flavour: str) -> None:
+    """Be the fork server."""
+    gc.freeze()  # collecting the judge's sockets here would close descriptors that have been reused
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    os.dup2(control.fileno(), _CONTROL)
+    os.closerange(_CONTROL + 1, 4096)
+    control = socket.socket(fileno=_CONTROL)
+    control.recv(1 << 18)
+    try:
+        space = address_space() + (config["limits"]["memory_mb"] + _ROOM_MB << 20)
+        modules = config["packages"]["modules"]
+        if flavour == "packages":
+            for name in config["packages"]["preload"]:
+                with suppress(ImportError):
+                    importlib.import_module(name)
+        confined = _confine(kind, slot, config)
+        redirect_to_dev_null()
+        gc.collect()
+        gc.disable()
+        gc.freeze()
+        usual_mb = config["limits"]["memory_mb"]
+        install = None
+        if kind == "landlock" and os.geteuid() != config["tests_user"] and config["filters"]:
+            install = confine.prepare_filter(bytes.fromhex(config["filters"]["tests_among_files"]))
+
+        def run(limits: dict[str, Any]) -> None:
+            if install is not None:
+                install()
+            tests_process.serve(limits, modules, space + (limits["memory_mb"] - usual_mb << 20))
+
+        server = ForkServer(control, {"scratch": str(Path.cwd()), "limits": config["limits"]}, run)
+        control.send(json.dumps({"confined": confined}).encode())
+    except Exception as error:
+        control.send(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+        return
+    server.offer()
+    try:
+        server.serve()
+    finally:
+        server.reap()
+
+
+def _confine(kind: str, slot: int, config: dict[str, Any]) -> bool:
+    """Give up all files but the tests' own folder and the modules; return whether the kernel enforces it."""
+    runtime, user = find_runtime(), config["tests_user"]
+    root = os.geteuid() == 0
+    stdlib = runtime.stdlib
+    packages = [place for place in map(Path, config["path"]) if {"site-packages", "dist-packages"} & {*place.parts}]
+    packages = [place for place in packages if place.is_dir()]
+    if kind == "namespaces":
+        folder = Path(SCRATCH)
+        places = [stdlib, *packages, *runtime.libraries, *([_ZONES] if _ZONES.is_dir() else [])]
+        links = {name: str(Path(name).readlink()) for name in ("/lib", "/lib64") if Path(name).is_symlink()}
+        binds = [*dict.fromkeys(map(str, places)), "/dev/null", "/dev/urandom"]
+        plan = {"uid": user, "user": not root, "binds": {place: place for place in binds}, "links": links}
+        enclose.enter(plan | {"scratch": SCRATCH, "scratch_mb": config["limits"]["file_mb"]}, _CONTROL)
+    else:
+        folder = Path(config["run_folder"]) / f"tests-{slot}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        if root:
+            stdlib = readable_copy(stdlib, Path(config["run_folder"]))
+            os.chown(folder, user, user)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ |= ENVIRONMENT | {"HOME": str(folder), "TMPDIR": str(folder)}
+    time.tzset()
+    tempfile.tempdir = None
+    move_packages(str(stdlib))
+    sys.path[:] = [str(stdlib), f"{stdlib}/lib-dynload", *map(str, packages)]
+    if root:
+        confine.become(user)
+    confine.die_with_parent()
+    confine.hide_memory()
+    if kind == "namespaces":
+        return True
+    confine.forbid_new_privileges()
+    if confine.landlock_version():
+        readable = [stdlib, *packages, *runtime.libraries, _ZONES, "/dev/urandom"]
+        confine.confine_files([*map(str, readable)], [str(folder), "/dev/null"])
+    return confine.landlock_version() > 0
