@@ -166,26 +166,36 @@ class LocalBackend:
 
     def _read(self) -> None:
         while True:
-            frame = self._link.receive()
-            if frame is not None:
-                self._receive(*frame)
-            elif not self._restart():
+            try:
+                frame = self._link.receive()
+                if frame is not None:
+                    self._receive(*frame)
+                    continue
+            except (ValueError, LookupError, TypeError, EOFError) as error:
+                _log.exception("sandbox %s: the broker sent what is no verdict: %s", self.name, error)
+                self._process.kill()
+            if not self._restart():
                 return
 
     def _receive(self, head: wire.Head, body: bytes) -> None:
         if "health" in head:
             self._healths.put(head["health"])
             return
-        with self._lock:
-            waiting = self._waiting.pop(head.get("n", -1), None)
+        number = head["n"]
+        waiting = self._waiting.get(number)
         if waiting is None:
             return
-        self._deaths, self._progress = 0, time.monotonic()
         if body:
             verdict = wire.unpack_verdict(body, waiting.planned)
         else:
             verdict = blank_verdict(waiting.planned, Status(head["status"]), head["error"])
-        waiting.done.put(replace(verdict, attempts=head["attempts"], backend=f"{self.name}/{self.jail}"))
+        own = {"id": waiting.planned.job.id, "attempts": head["attempts"], "backend": f"{self.name}/{self.jail}"}
+        verdict = replace(verdict, **own)
+        with self._lock:
+            found = self._waiting.pop(number, None)
+        self._deaths, self._progress = 0, time.monotonic()
+        if found is not None:
+            found.done.put(verdict)
 
     def _restart(self) -> bool:
         """Start a new broker after the old one died; return False if the executor was closed."""

@@ -108,7 +108,10 @@ class Slot:
             data = self.connection.recv(1 << 20)
         except OSError:
             data = b""
-        return self.frames.feed(data) if data else None
+        try:
+            return self.frames.feed(data) if data else None
+        except ValueError:  # bytes that are no frame cost this judge only
+            return None
 
     def stop(self, selector: selectors.BaseSelector) -> int:
         """End the judge and wait for it; return its wait status, 0 if it had to be killed here."""
