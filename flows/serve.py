@@ -17,6 +17,7 @@ from pipeline_lib.settings import load_params
 from pipeline_lib.tracking.start_page import start_link
 from tasks.runtime.arguments import program_parser
 from tasks.runtime.exit_status import explained
+from tasks.services.ended import ended
 from tasks.services.process_environment import child_environment, places, server_url
 from tasks.services.processes import start
 from tasks.services.servers import (
@@ -80,7 +81,7 @@ def _run(children: contextlib.ExitStack) -> None:
     while True:
         for child in (*servers, runner):
             if child.process.poll() is not None:
-                raise ServerError(f"{child.name} ended with status {child.process.returncode}; see {child.log}")
+                raise ServerError(f"{child.name} has ended ({ended(child.process.returncode)}); see {child.log}")
         time.sleep(0.5)
 
 

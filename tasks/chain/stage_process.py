@@ -17,6 +17,7 @@ from pipeline_lib.tracking.processes import own_process
 from tasks.runtime import progress
 from tasks.runtime.exit_status import ERROR, REFUSED, SEE_ABOVE
 from tasks.runtime.tracked_run import OWNER
+from tasks.services.ended import ended, kernel_kills
 from tasks.services.process_environment import child_environment, places
 from tasks.services.processes import start, stop
 
@@ -34,7 +35,7 @@ _DVC_TALK = (
 
 
 # The stage's own message, which stands above it, says why.
-_ONLY_THE_STATUS = re.compile(r"ERROR: failed to reproduce '[^']*': failed to run: .*, exited with -?\d+$")
+_ONLY_THE_STATUS = re.compile(r"ERROR: failed to reproduce '[^']*': failed to run: .*, exited with (?P<status>-?\d+)$")
 
 # DVC prints this and ends with status 0.
 _NOT_STORED = re.compile(r"ERROR: failed to transfer '[^']*' - (?P<why>.*)")
@@ -78,6 +79,7 @@ class StageProcess:
         command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", name]
         self._process = start(command, environment, project, subprocess.PIPE)
         self._stopped = False
+        self._kills = kernel_kills()
         self.work_s: float | None = None
 
     def wait(self, on_line: Callable[[str, bool], None]) -> bool:
@@ -94,6 +96,7 @@ class StageProcess:
         last: deque[str] = deque(maxlen=15)
         explanation: list[str] = []
         worked = False
+        exited: int | None = None
         refused = not_stored = ""
         in_traceback = False
         output = self._process.stdout
@@ -101,7 +104,9 @@ class StageProcess:
         for raw in output:
             line = raw.decode(errors="replace").rstrip()
             worked = worked or line.startswith("Running stage ")
-            if line and not line.strip().startswith(_DVC_TALK) and not _ONLY_THE_STATUS.match(line):
+            if status_of_work := _ONLY_THE_STATUS.match(line):
+                exited = int(status_of_work["status"])
+            elif line and not line.strip().startswith(_DVC_TALK):
                 last.append(line)
                 refused = line if line.startswith(REFUSED) else refused
                 if explanation or line.startswith(ERROR):
@@ -111,7 +116,7 @@ class StageProcess:
                 told = bool(explanation or failed) or line.startswith(REFUSED)
                 on_line(line, told or began or in_traceback)
                 in_traceback = began or (in_traceback and line.startswith(" "))
-        status = self._process.wait()
+        status, held = self._end()
         self.work_s = self.progress().get("work_s")
         self._progress.unlink(missing_ok=True)
         if self._stopped:
@@ -120,9 +125,8 @@ class StageProcess:
             text = "\n".join(explanation).removeprefix(ERROR).removesuffix(SEE_ABOVE)
             raise StageFailedError(f"stage {self.name} failed: {text}")
         if status != 0:
-            raise StageFailedError(
-                f"stage {self.name} failed (status {status}); the end of its output:\n" + "\n".join(last)
-            )
+            how = ended(status if exited is None else exited, held, kernel_kills() > self._kills)
+            raise StageFailedError(f"stage {self.name} failed ({how}); the end of its output:\n" + "\n".join(last))
         if not_stored:
             raise StageFailedError(
                 f"stage {self.name} did its work, but DVC cannot store the results in its cache: {not_stored}"
@@ -130,6 +134,15 @@ class StageProcess:
         if refused:
             raise StageFailedError(f"stage {self.name} {refused}")
         return worked
+
+    def _end(self) -> tuple[int, int]:
+        """Return DVC's exit status, and the most bytes that a process below it held, once it has ended."""
+        try:
+            _, status, usage = os.wait4(self._process.pid, 0)
+        except ChildProcessError:  # `stop` has met the end first
+            return self._process.wait(), 0
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        return self._process.returncode, usage.ru_maxrss << 10
 
     def share(self) -> float:
         """Return the reported share of the stage that is done, 0 to 1; 0 if it reports nothing."""

@@ -223,9 +223,9 @@ def _fork(
 
 
 def _tell_of_the_ended(clients: dict[int, socket.socket]) -> None:
-    while clients and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+    while clients and (ended := os.wait4(-1, os.WNOHANG))[0]:
         with clients.pop(ended[0]) as client, contextlib.suppress(OSError):
-            send(client, {"status": os.waitstatus_to_exitcode(ended[1])})
+            send(client, {"status": os.waitstatus_to_exitcode(ended[1]), "held": ended[2].ru_maxrss << 10})
 
 
 def _remove_abandoned(folder: Path) -> None:

@@ -26,6 +26,7 @@ from pipeline_lib.storage import write_json
 from pipeline_lib.tracking.addresses import LOCK, tracking_uri
 from pipeline_lib.tracking.processes import own_process
 from tasks.services.end_with_parent import STOP_S
+from tasks.services.ended import ended
 from tasks.services.prefect_database import lay_database
 from tasks.services.process_environment import answers, child_environment, places
 from tasks.services.processes import family, start, stop
@@ -83,7 +84,7 @@ class Server:
             if self.process.poll() is not None:
                 full = shutil.disk_usage(self.log.parent).free < _FULL_BYTES
                 why = "the disk is full" if full else f"see {self.log}"
-                raise ServerError(f"the {self.name} server ended with status {self.process.returncode}; {why}")
+                raise ServerError(f"the {self.name} server has ended ({ended(self.process.returncode)}); {why}")
             if time.monotonic() > end:
                 self.stop()
                 raise ServerError(f"the {self.name} server does not answer after {timeout_s:.0f} s; see {self.log}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -17,16 +18,23 @@ from pathlib import Path
 from typing import Any
 
 from tasks.services.end_with_parent import end_with_dvc
+from tasks.services.ended import ended, kernel_kills
 
 ADDRESS = "SYMPOSIUM_PRELOADED"
 """Environment variable: path of the socket of the process that has the libraries in memory."""
 ITSELF = "loads the libraries itself"
 """Part of the message of a stage that does not use the preloaded process."""
 
-# Variables that the libraries do not read when they are imported: our own, DVC's and the shell's, and those that our
-# tracking sets while a chain runs.
-_HARMLESS = ("SYMPOSIUM_", "DVC_", "MLFLOW_HTTP_REQUEST_", "MLFLOW_SUPPRESS_", "MLFLOW_TRACKING_URI")
-_SHELL = {"PATH", "PWD", "OLDPWD", "SHLVL", "_"}
+# What Python, the C library and the libraries read when they are loaded, and so would not read again in a fork.
+_READ_AT_IMPORT = re.compile(
+    "PYTHON|LD_|MALLOC_|GLIBC_|HOME$|TMP|TEMP|XDG_|TZ$|LANG|LC_"
+    "|(OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|VECLIB|NUMEXPR|NPY|NUMPY|SCIPY)_"
+    "|(TORCH|PYTORCH|AT|ATEN|C10|CUDA|CUBLAS|CUDNN|NVIDIA|NCCL|GLOO|HIP|HSA|ROCR|XLA|TRITON|DNNL|ONEDNN)_?"
+    "|(HF|HUGGINGFACE|TRANSFORMERS|TOKENIZERS|SAFETENSORS|ACCELERATE|RAYON|USE)_"
+    "|(PREFECT|MLFLOW|SQLALCHEMY|PYDANTIC|OTEL)_|MPLBACKEND|DO_NOT_TRACK"
+)
+# Our tracking sets these while a chain runs.
+_READ_LATER = ("MLFLOW_HTTP_REQUEST_", "MLFLOW_SUPPRESS_", "MLFLOW_TRACKING_URI")
 _LENGTH = struct.Struct("!I")
 _FORWARDED = (signal.SIGINT, signal.SIGTERM)
 
@@ -71,11 +79,15 @@ def _stand_in(server: socket.socket, pid: int) -> int:
     for number in _FORWARDED:
         signal.signal(number, forward)
     end_with_dvc()
+    kills = kernel_kills()
     try:
-        status = int(receive(server)[0]["status"])
+        end = receive(server)[0]
+        status = int(end["status"])
     except (OSError, ValueError):
         sys.stderr.write("error: the process of this stage is gone; run the same command again to continue\n")
         return 1
+    if status < 0 and -status not in _FORWARDED:
+        sys.stderr.write(f"error: {ended(status, end['held'], kernel_kills() > kills)}\n")
     return status if status >= 0 else 128 - status
 
 
@@ -84,7 +96,7 @@ def differing(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
     return sorted(
         name
         for name in ours.keys() | theirs.keys()
-        if ours.get(name) != theirs.get(name) and not name.startswith(_HARMLESS) and name not in _SHELL
+        if ours.get(name) != theirs.get(name) and _READ_AT_IMPORT.match(name) and not name.startswith(_READ_LATER)
     )
 
 

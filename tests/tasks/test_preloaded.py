@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from tasks.services.process_environment import HOME
-from tasks.services.stage_proxy import ADDRESS
+from tasks.services.stage_proxy import ADDRESS, differing
 from tests.tasks.waiting import gone, wait
 
 ROOT = Path(__file__).parents[2]
@@ -124,6 +124,13 @@ def test_a_fork_ends_with_the_process_that_asked(preloaded: Preloaded, tmp_path:
     wait(lambda: gone(fork))
 
 
+def test_a_killed_fork_is_told_by_its_signal(preloaded: Preloaded, tmp_path: Path) -> None:
+    asked = preloaded.ask(str(tmp_path / "marker"), "sleep")
+    psutil.Process(what_it_was(tmp_path / "marker")["pid"]).kill()
+    _, errors = asked.communicate(timeout=60)
+    assert (asked.returncode, errors) == (128 + signal.SIGKILL, "error: killed by signal 9 (SIGKILL)\n")
+
+
 def test_both_end_when_the_preloaded_process_is_killed(tmp_path: Path) -> None:
     own = start_in(tmp_path)
     asked = own.ask(str(tmp_path / "marker"), "sleep")
@@ -143,6 +150,21 @@ def test_libraries_that_met_another_environment_are_not_used(preloaded: Preloade
         "went on itself",
     ]
     assert not (tmp_path / "marker").exists()
+
+
+def test_variables_that_no_library_reads_make_no_difference(preloaded: Preloaded, tmp_path: Path) -> None:
+    shell = {"PS1": "$ ", "PROMPT_COMMAND": "date", "COLORTERM": "truecolor", "SSH_TTY": "/dev/pts/1", "EDITOR": "vi"}
+    asked = preloaded.ask(str(tmp_path / "marker"), "0", **shell, MY_OWN="1", USER="somebody", TERM="dumb")
+    assert asked.communicate(timeout=60)[1] == ""
+    assert asked.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["HOME", "TMPDIR", "LC_ALL", "LD_PRELOAD", "PYTHONPATH", "CUDA_VISIBLE_DEVICES", "HF_HOME", "MKL_NUM_THREADS"],
+)
+def test_variables_that_are_read_at_import_make_one(name: str) -> None:
+    assert differing({"A": "1"}, {"A": "2", name: "x"}) == differing({name: "y"}, {name: "x"}) == [name]
 
 
 def test_without_a_preloaded_process_a_stage_does_its_work_itself(preloaded: Preloaded, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_all_taken_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_server_that_ends_is_reported_with_its_log(tmp_path: Path) -> None:
     process = start([sys.executable, "-c", "raise SystemExit(3)"], {}, tmp_path, subprocess.DEVNULL)
     server = servers.Server("mlflow", "http://127.0.0.1:9", process, tmp_path / "mlflow.log")
-    with pytest.raises(servers.ServerError, match=r"mlflow server ended with status 3; see .*mlflow\.log"):
+    with pytest.raises(servers.ServerError, match=r"mlflow server has ended \(status 3\); see .*mlflow\.log"):
         server.wait_until_healthy()
 
 
@@ -52,7 +52,7 @@ def test_a_server_that_ends_on_a_full_disk_is_reported_with_the_reason(
     monkeypatch.setattr(servers, "_FULL_BYTES", 1 << 60)
     process = start([sys.executable, "-c", "raise SystemExit(3)"], {}, tmp_path, subprocess.DEVNULL)
     server = servers.Server("prefect", "http://127.0.0.1:9", process, tmp_path / "prefect.log")
-    with pytest.raises(servers.ServerError, match="prefect server ended with status 3; the disk is full"):
+    with pytest.raises(servers.ServerError, match=r"prefect server has ended \(status 3\); the disk is full"):
         server.wait_until_healthy()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 from tasks.chain.graph import ChainError, ask
 from tasks.chain.stage_process import StageFailedError, StageProcess
+from tasks.services import ended
 
 EXPLAINED = "print('at work', flush=True); import sys; sys.exit('error: the disk is full\\nfree some space')"
 DEFECT = "import sys; sys.stderr.write('before\\n')\ntry:\n    {}['no']\nfinally:\n    raise ValueError('a crash')\n"
@@ -20,6 +22,8 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FS
 os.mkdir("out")
 open("out/file", "wb").write(bytes({2 << 20}))
 """
+KILLED = "import os, signal; held = bytearray(b'1') * {}; os.kill(os.getpid(), signal.{})"
+KILL = r"killed by signal 9 \(SIGKILL\)"
 UNEXPLAINED = "print('at work', flush=True); raise SystemExit(3)"
 
 
@@ -48,6 +52,33 @@ def test_the_reason_is_reported_once_and_what_dvc_says_of_the_status_never(proje
 def test_without_a_reason_the_end_of_the_output_is_reported(project: Path):
     message, shown = failed(project, UNEXPLAINED)
     assert message.startswith("stage work failed (status ") and message.endswith("at work") and shown == ["at work"]
+
+
+@pytest.mark.parametrize(
+    ("number", "held", "of_all", "said"),
+    [
+        ("SIGKILL", 1, 1 << 40, KILL),
+        ("SIGSEGV", 1, 1, r"killed by signal 11 \(SIGSEGV\)"),
+        ("SIGKILL", 400 << 20, 440 << 20, rf"{KILL}, most probably for memory: it held 0.4 GiB of 0.4"),
+    ],
+)
+def test_what_the_system_killed_is_told_by_signal_and_memory(
+    project: Path, monkeypatch: pytest.MonkeyPatch, number: str, held: int, of_all: int, said: str
+) -> None:
+    monkeypatch.setattr(ended, "memory", lambda: of_all)
+    message, _ = failed(project, KILLED.format(held, number))
+    assert re.match(rf"stage work failed \({said}\); the end of its output", message), message
+
+
+def test_words_for_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ended, "memory", lambda: 23 << 30)
+    assert ended.ended(3) == "status 3" and ended.ended(255) == "status 255"
+    assert ended.ended(-15) == ended.ended(143) == "killed by signal 15 (SIGTERM)"
+    assert ended.ended(-9, 21 << 30) == (
+        "killed by signal 9 (SIGKILL), most probably for memory: it held 21.0 GiB of 23.0"
+    )
+    assert "it held 2.0 GiB of 23.0" in ended.ended(137, 2 << 30, starved=True)
+    assert ended.ended(-9, 2 << 30) == "killed by signal 9 (SIGKILL)"
 
 
 def test_a_traceback_is_reported_once(project: Path):
