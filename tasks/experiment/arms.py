@@ -65,16 +65,15 @@ def planned_seeds(arm: str) -> tuple[int, ...]:
         SettingsError: they are not written out there, or DVC reads other numbers than this library.
     """
     import yaml
-    from ruamel.yaml import YAML
+    from ruamel.yaml import YAML, YAMLError
 
     key = "train" if arm == TEAM else "single_agent"
     text = Path("params.yaml").read_text(encoding="utf-8")
     try:
         # DVC reads version 1.2 of YAML, PyYAML 1.1, in which 010 is 8.
-        planned, ours = (
-            tuple(content["seeds"][key]) for content in (YAML(typ="safe").load(text), yaml.safe_load(text))
-        )
-    except (KeyError, TypeError):
+        read = YAML(typ="safe").load(text), yaml.safe_load(text)
+        planned, ours = (tuple(content["seeds"][key]) for content in read)
+    except (KeyError, TypeError, YAMLError):
         raise SettingsError(
             f"params.yaml: seeds.{key}: DVC plans one stage per seed, so the seeds must be written there as a list"
         ) from None
