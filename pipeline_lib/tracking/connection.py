@@ -14,6 +14,7 @@ from mlflow import MlflowClient
 
 from pipeline_lib.locks import locked
 from pipeline_lib.tracking.addresses import ARTIFACTS, LOCK
+from pipeline_lib.tracking.database import make_database
 from pipeline_lib.tracking.start_page import page_tags
 
 
@@ -31,6 +32,7 @@ def connect(uri: str, home: Path) -> MlflowClient:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # the journal says once what it warns of
     with locked(home / LOCK):
+        make_database(uri, home)
         client = MlflowClient(tracking_uri=uri, registry_uri=uri)
         client.search_experiments(max_results=1)
     return client

@@ -23,6 +23,7 @@ from pipeline_lib.settings import SettingsError
 from pipeline_lib.storage import write_json
 from tasks.runtime.arguments import ArgumentError, meant
 from tasks.runtime.exit_status import SETTINGS_STATUS
+from tasks.services.interrupted import mend_locks, mend_record
 from tasks.services.process_environment import child_environment, places
 
 UNKNOWN_S = 10.0
@@ -65,6 +66,7 @@ def chain_and_stale(project: Path, targets: Sequence[str] = ()) -> tuple[dict[st
         ChainError, ArgumentError: as `read_chain`.
         SettingsError: a setting is wrong.
     """
+    mend_locks(project)
     with ThreadPoolExecutor() as threads:
         asked = threads.submit(ask, project, "status", "--json")
         identities = threads.submit(_identities_changed, project)
@@ -129,6 +131,8 @@ def ask(project: Path, *arguments: str) -> str:
         text=True,
         check=False,
     )
+    if done.returncode != 0 and mend_record(project, done.stderr):
+        return ask(project, *arguments)
     if done.returncode != 0:
         words = (done.stderr.strip() or done.stdout.strip()).partition("Having any troubles?")[0].strip()
         words = words.removeprefix("ERROR: ").removeprefix("unexpected error - ")

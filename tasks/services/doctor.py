@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline_lib.settings.rollouts import VllmRollouts
+from tasks.services.interrupted import mend_locks
 from tasks.services.process_environment import places, server_url
 
 OK, MISSING, OPTIONAL = "ok", "missing", "optional"
@@ -69,7 +70,7 @@ def _dvc(project: Path) -> Finding:
         return Finding("project", MISSING, f"no dvc.yaml in {project}; go to the project's folder, or `symposium init`")
     if not (project / ".dvc").is_dir():
         return Finding("project", MISSING, "no folder .dvc; run `dvc init`")
-    return Finding("project", OK, str(project))
+    return Finding("project", OK, f"{project}{f'; {mended}' if (mended := mend_locks(project)) else ''}")
 
 
 def _disk(project: Path) -> Finding:

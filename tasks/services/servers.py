@@ -24,6 +24,7 @@ import psutil
 from pipeline_lib.locks import locked
 from pipeline_lib.storage import write_json
 from pipeline_lib.tracking.addresses import LOCK, tracking_uri
+from pipeline_lib.tracking.database import SQLITE, has_run
 from pipeline_lib.tracking.processes import own_process
 from tasks.services.end_with_parent import STOP_S
 from tasks.services.ended import ended
@@ -132,7 +133,9 @@ def start_mlflow(port: int = MLFLOW_PORT) -> Server:
     arguments += ["--backend-store-uri", uri, "--artifacts-destination", (home / "artifacts").as_uri()]
     # One worker is much faster on SQLite than several, and jobs are for things that are not used here.
     changes = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    with locked(home / LOCK):  # it makes the database if there is none, and no run must do that at the same time
+    if uri.startswith(SQLITE) and not has_run(Path(uri.removeprefix(SQLITE))):
+        subprocess.run([sys.executable, "-m", "pipeline_lib.tracking.database", uri, str(home)], check=True)
+    with locked(home / LOCK):  # it opens the database, and no run must make one at the same time
         server = _start("mlflow", f"http://{HOST}:{port}", arguments, changes, without=("MLFLOW_TRACKING_URI",))
         server.wait_until_healthy()
     return server
