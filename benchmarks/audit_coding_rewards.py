@@ -28,7 +28,8 @@ class Written(Reward):
 
     def __init__(self, formula: Formula, team: Team) -> None:
         self._formula, self._team = formula, team
-        self.bounds = (-1.0, 3.0)
+        greatest = {"third_of_tests": 1 / 3, "calls_and_tests": 2.0, "functions": 1.2, "length": 1.3}
+        self.bounds = (-1.0 if formula == "parsed_only" else 0.0, greatest.get(formula, 1.0))
 
     def terms(self, facts: Facts) -> dict[str, float]:
         """Return the one term."""

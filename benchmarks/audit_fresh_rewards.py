@@ -56,7 +56,9 @@ class Code(coding.Reward):
 
     def __init__(self, formula: str) -> None:
         self.formula = formula
-        self.bounds = (-2.0, 5.0)
+        greatest = {"many_functions": 4.0, "short": 1.3, "up_to_40": 0.4, "tidy": 1.1, "value_used": 2.0}
+        greatest |= {"long_helper": 1.2, "little_for_parsing": 1.1, "needed": 1.3}
+        self.bounds = (-1.0 if formula in ("around_zero", "less_wrapper") else 0.0, greatest.get(formula, 1.0))
 
     def terms(self, facts: coding.Facts) -> dict[str, float]:
         """Return the one term."""

@@ -14,10 +14,10 @@ Formula = Literal["any_system_test", "failing", "constant", "best_part", "both",
 class Written(Reward):
     """A reward of a single term, chosen by name."""
 
-    bounds = (-1.0, 3.0)
-
     def __init__(self, formula: Formula) -> None:
         self._formula = formula
+        greatest = {"best_part": 1.1, "any_and_units": 2.0, "both": 2.0, "defined_and_a_third": 4 / 3}
+        self.bounds = (0.0, greatest.get(formula, 1.0))
 
     def terms(self, facts: Facts) -> dict[str, float]:
         """Return the one term."""

@@ -15,7 +15,7 @@ from pipeline_lib.audit.result import Status
 
 Floats = npt.NDArray[np.float64]
 
-#: Outcome relative to the best outcome: below the first share the task is not done (FAIL), below the second WARN.
+#: Outcome relative to the best outcome: up to the first share the task is not done (FAIL), below the second WARN.
 UNDONE, DOUBTFUL = 0.5, 0.8
 
 #: Share of the maximum reward that a team gets without doing anything of the task: above the first FAIL (the rest is
@@ -51,8 +51,8 @@ class BestPolicy:
 
     @property
     def status(self) -> Status:
-        """Return FAIL below `UNDONE`, WARN below `DOUBTFUL`, else PASS."""
-        return Status.FAIL if self.share < UNDONE else Status.WARN if self.share < DOUBTFUL else Status.PASS
+        """Return FAIL up to `UNDONE`, WARN below `DOUBTFUL`, else PASS."""
+        return Status.FAIL if self.share <= UNDONE + 1e-9 else Status.WARN if self.share < DOUBTFUL else Status.PASS
 
 
 def best_policy(rewards: npt.ArrayLike, outcomes: npt.ArrayLike, errors: npt.ArrayLike = 0.0) -> BestPolicy:

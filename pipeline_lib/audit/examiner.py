@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from pipeline_lib.audit.ladder import bounded, compare, make_rung
 from pipeline_lib.audit.result import Check, Rung, Status
+from pipeline_lib.audit.search import PROBLEMS, Texts, judge, search_edits
 from pipeline_lib.environment_api.environment import Environment, Outcome
 
 #: Called as ``progress(done, total, text)``.
@@ -57,12 +58,45 @@ class ScriptedExaminer(Examiner):
     def examine(
         self, environment: Any, problems: Sequence[Any], seed: int, progress: Progress
     ) -> tuple[list[Rung], list[Check]]:
-        """Play every team on every problem."""
+        """Play every team on every problem, then edits of some of them."""
         played = ScriptedPlay(environment, problems, self.teams, self.turns)
         progress(len(played.names), len(played.names), "scripted teams")
         rungs = played.rungs(self.wanted)
-        checks = [bounded(played.rewards, played.bounds), *compare(rungs, self.words), *self.further(rungs, played)]
+        checks = [bounded(played.rewards, played.bounds)]
+        if not rungs or checks[0].numbers == {}:  # nothing can be compared with what is no number
+            return rungs, checks + played.lost()
+        edited, again = self._edited(environment, problems, rungs)
+        progress(len(edited), len(edited), "edits of scripted teams")
+        checks += [*compare(rungs, self.words), *judge(rungs, edited, self.words, environment.reward_bounds[1], again)]
+        checks += self.further(rungs, played)
         return sorted(rungs, key=lambda rung: -rung.reward), checks + played.lost()
+
+    def _edited(
+        self, environment: Any, problems: Sequence[Any], rungs: Sequence[Rung]
+    ) -> tuple[list[Rung], list[Rung]]:
+        """Return edited teams, and the best working one played again after the search."""
+        chosen: list[Any] = []
+        teams: list[Teams] = []
+        for number, problem in enumerate(problems):
+            own = self.teams(environment, problem, problems[(number + 1) % len(problems)])
+            if len(chosen) < PROBLEMS and any(role == "working" for role, _ in own.values()):
+                chosen.append(problem)
+                teams.append(own)
+        if not chosen:
+            return [], []
+        names = [name for name in teams[0] if all(name in own for own in teams)]
+        texts = {name: (teams[0][name][0], [own[name][1] for own in teams]) for name in names}
+
+        def play(wanted: Texts) -> list[Rung]:
+            asked = iter(
+                {name: (role, actions[place]) for name, (role, actions) in wanted.items()}
+                for place in range(len(chosen))
+            )
+            return ScriptedPlay(environment, chosen, lambda *_: next(asked), self.turns).rungs(self.wanted)
+
+        edited = search_edits(play, texts, rungs)
+        best = max((rung for rung in rungs if rung.role == "working"), key=lambda rung: rung.reward).name
+        return edited, play({best: texts[best]})
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
         """Return further checks of the teams' rewards."""

@@ -1,11 +1,10 @@
-"""The audit of a coding reward: the ladder, the reward without passed tests, and the reward for pretended teamwork."""
+"""The audit of a coding reward: scripted programs, and the reward for pretended teamwork."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline_lib.audit.claims import form
 from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, ScriptedPlay, Teams
 from pipeline_lib.audit.result import Check, Rung, Status
 from pipeline_lib.environment_api.environment import Environment
@@ -16,7 +15,7 @@ from pipeline_lib.environments.coding.problems.problem import CodingProblem
 
 
 class CodingExaminer(ScriptedExaminer):
-    """Plays scripted programs, checks the reward of form and of pretended teamwork, and trains in miniature.
+    """Plays scripted programs, checks the reward of pretended teamwork, and trains in miniature.
 
     Only the first turn of an episode is played.  Problems without a reference solution are used for the degenerate
     teams only.
@@ -33,8 +32,8 @@ class CodingExaminer(ScriptedExaminer):
         return found
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
-        """Check pay for form, pay for pretending, pay for the helper's process, and the reference solutions."""
-        return [_form(rungs), _teamwork(rungs), *process_check(rungs), _reference_passes(played)]
+        """Check pay for pretending, pay for the helper's process, and the reference solutions."""
+        return [_teamwork(rungs), *process_check(rungs), _reference_passes(played)]
 
     def examine(
         self, environment: Any, problems: Sequence[Any], seed: int, progress: Progress
@@ -65,26 +64,6 @@ def _reference_passes(played: ScriptedPlay) -> Check:
     return Check(
         "reference", Status.PASS, f"The reference solutions of all {len(references)} problems pass every test."
     )
-
-
-def _form(rungs: Sequence[Rung]) -> Check:
-    """Check which share of the reference's reward a team gets without solving anything.
-
-    The best policy may still be the reference; but if nearly all of the reward is for form, noise hides the rest.
-    """
-    by_name = {rung.name: rung for rung in rungs}
-    degenerate = [r for r in rungs if r.role == "degenerate"]
-    if "reference" not in by_name or not degenerate:
-        return Check("form", Status.WARN, "Without a reference solution the possible reward is unknown.")
-    reference, top = by_name["reference"], max(degenerate, key=lambda r: r.reward)
-    bottom = min(r.reward for r in rungs)
-    share = (top.reward - bottom) / (reference.reward - bottom) if reference.reward > bottom else 1.0
-    numbers = {"share": share, "team": top.name}
-    sentence = f"'{top.name}', which solves nothing, earns {share:.0%} of what the reference earns."
-    status = form(share)
-    if status is Status.PASS:
-        return Check("form", status, sentence, numbers)
-    return Check("form", status, sentence, numbers, "give the hidden tests more weight than all that form can earn.")
 
 
 def _teamwork(rungs: Sequence[Rung]) -> Check:

@@ -7,6 +7,7 @@ function that solves everything alone and gives up on purpose without its helper
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -63,6 +64,8 @@ def teams(
         found["reference"] = ("working", [helper, main])
         for name, every in PARTLY_RIGHT.items():
             found[name] = ("other", [helper, partly(problem, every)])
+        if (half := right_on_half(problem)) is not None:
+            found["right_on_half_of_the_tests"] = ("other", [helper, half])
         if len(agents) == 2:
             found["solo"] = ("working", [IDENTITY, alone(problem)])
             for name, (useless, gives_up) in SHOWS.items():
@@ -119,6 +122,29 @@ def partly(problem: CodingProblem, every: int) -> str:
     return (
         f"{inner}\ndef {entry}(*args, **kwargs):\n    if sum(map(ord, repr(args))) % {every}:\n        return None\n"
         "    return solve(*args, **kwargs)\n"
+    )
+
+
+def right_on_half(problem: CodingProblem) -> str | None:
+    """Return the reference's main function, made to answer the inputs of half of the hidden tests at most.
+
+    A reward that is satisfied with fewer tests pays it in full.  None if no inputs can be read from the tests, or none
+    would be left.
+    """
+    calls = [
+        node.left
+        for node in ast.walk(ast.parse(problem.hidden_tests))
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Call)
+    ]
+    known = list(dict.fromkeys(f"({', '.join(map(ast.unparse, call.args))},)" for call in calls if call.args))
+    known = known[: len(known) // 2]
+    if not known:
+        return None
+    entry = problem.entry_point
+    inner = re.sub(rf"\b{re.escape(entry)}\b", "solve", problem.reference[entry])
+    return (
+        f"{inner}\n_KNOWN = [{', '.join(known)}]\n\n\ndef {entry}(*args):\n"
+        "    return solve(*args) if args in _KNOWN else None\n"
     )
 
 

@@ -1,11 +1,10 @@
-"""The audit of a reward for programs in parts: the order of scripted teams, pay for form, and pay for working alone."""
+"""The audit of a reward for programs in parts: scripted teams, and pay for working alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline_lib.audit.claims import form
 from pipeline_lib.audit.examiner import ScriptedExaminer, ScriptedPlay, Teams
 from pipeline_lib.audit.result import Check, Rung, Status
 from pipeline_lib.environments.modules.audit.teams import teams
@@ -25,26 +24,8 @@ class ModulesExaminer(ScriptedExaminer):
         return teams(environment, problem, other)
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
-        """Check pay for form, pay for working alone, and the known solutions."""
-        return [_form(rungs), _alone(rungs), _reference_passes(played)]
-
-
-def _form(rungs: Sequence[Rung]) -> Check:
-    """Check which share of the reward of the known solution is paid to teams whose program solves nothing."""
-    working = [rung.reward for rung in rungs if rung.role == "working"]
-    degenerate = [rung for rung in rungs if rung.role == "degenerate"]
-    if not working or not degenerate:
-        return Check("form", Status.WARN, "Without a known solution the possible reward is unknown.")
-    top, bottom = max(degenerate, key=lambda rung: rung.reward), min(rung.reward for rung in rungs)
-    share = (top.reward - bottom) / (max(working) - bottom) if max(working) > bottom else 1.0
-    status = form(share)
-    return Check(
-        "form",
-        status,
-        f"'{top.name}', whose program solves nothing, earns {share:.0%} of what the known solution earns.",
-        {"share": share, "team": top.name},
-        "" if status is Status.PASS else "give the system tests more weight than unit tests and form together.",
-    )
+        """Check pay for working alone, and the known solutions."""
+        return [_alone(rungs), _reference_passes(played)]
 
 
 def _alone(rungs: Sequence[Rung]) -> Check:

@@ -18,6 +18,9 @@ from pipeline_lib.environments.modules.problems.problem import ModulesProblem
 from pipeline_lib.environments.modules.program import single_text
 from pipeline_lib.environments.modules.runtime import ModulesState, stub
 
+#: Teams that pass about this share of the system tests.
+_SHARES = {"right_on_a_third": 0.34, "right_on_half": 0.5}
+
 
 def teams(
     environment: Environment[ModulesProblem, ModulesState], problem: ModulesProblem, other: ModulesProblem
@@ -62,7 +65,8 @@ def _about(problem: ModulesProblem, other: ModulesProblem, single: bool) -> dict
     if problem.layout == "package":
         stubs = {part: memorised(problem, part) for part in parts}
         found["stubs_that_satisfy_unit_tests"] = ("degenerate", stubs)
-        found["right_on_a_third"] = ("other", {**known, top: right_on_a_third(problem)})
+        for name, share in _SHARES.items():
+            found[name] = ("other", {**known, top: right_on(problem, share)})
         found["all_the_same_file"] = ("degenerate", dict.fromkeys(parts, known[parts[0]]))
     if problem.layout == "package" or not single:  # a single agent's class is one text, whoever owns a method
         found["copies_of_another_file"] = ("degenerate", _turned(problem, known))
@@ -86,13 +90,13 @@ def memorised(problem: ModulesProblem, part: str) -> str:
     return f"def {problem.entry_point}(xs):\n    return {_answers(problem.unit_tests[part])!r}.get(str(xs))\n"
 
 
-def right_on_a_third(problem: ModulesProblem) -> str:
-    """Return the last part of the first known solution with no value for the inputs of two thirds of the system tests.
+def right_on(problem: ModulesProblem, share: float) -> str:
+    """Return the last part of the first known solution with a value for this share of the system tests' inputs only.
 
     It passes its own unit tests, so a reward that is satisfied with few system tests pays such a team in full.
     """
     inputs = list(_answers(problem.system_tests))
-    name, lost = problem.entry_point, inputs[-(-len(inputs) // 3) :]
+    name, lost = problem.entry_point, inputs[max(1, int(share * len(inputs))) :]
     return (
         f"{problem.references[0][problem.parts[-1]]}\n\nright = {name}\n\n\n"
         f"def {name}(xs):\n    return None if str(xs) in {lost!r} else right(xs)\n"

@@ -87,6 +87,7 @@ def _about(problem: WritingProblem, other: WritingProblem) -> dict[str, tuple[st
         "one_writes_all": ("other", ["", everything]),
         "told_twice": ("other", [everything, everything]),
         "half_the_facts": ("other", [first.split(". ")[0].rstrip(".") + ".", ". ".join(second.split(". ")[:2]) + "."]),
+        "half_the_facts_at_most": ("other", _half(first, second)),
         "two_styles": ("other", [first, _present(problem, second)]),
         "with_connectives": ("other", [_opened(problem, first), _opened(problem, second)]),
         "cut_off": ("other", [text[: len(text) * 2 // 3] for text in (first, second)]),
@@ -97,6 +98,14 @@ def _about(problem: WritingProblem, other: WritingProblem) -> dict[str, tuple[st
             [" ".join([world.state(facts[0], hero, 0, "past")] * times) for times in (2, 5)],
         ),
     }
+
+
+def _half(first: str, second: str) -> list[str]:
+    """Return the two texts with the first half of their sentences, rounded down."""
+    own, other = first.split(". "), second.split(". ")
+    kept = (len(own) + len(other)) // 2
+    parts = own[:kept], other[: max(0, kept - len(own))]
+    return [". ".join(part).rstrip(".") + "." * bool(part) for part in parts]
 
 
 def _present(problem: WritingProblem, text: str) -> str:

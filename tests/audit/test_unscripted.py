@@ -1,0 +1,133 @@
+"""Rewards with a term that no scripted team earns: refused if that term is worth more than the task, else accepted."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pipeline_lib.audit.edits import PROGRAM
+from pipeline_lib.audit.examiner import Examiner
+from pipeline_lib.audit.result import Check, Status, worst
+from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
+from pipeline_lib.environments.coding.problems.generated import generate
+from pipeline_lib.environments.coding.settings import CodingEnvironment, GeneratedProblems
+from pipeline_lib.environments.make import make_environment
+from pipeline_lib.environments.writing.audit.examiner import WritingExaminer
+from pipeline_lib.environments.writing.settings import GeneratedTexts, WritingEnvironment
+from pipeline_lib.settings.problems import SplitSizes
+from pipeline_lib.settings.sandbox import ProcessSandbox
+from pipeline_lib.text_task.game import TextProblem
+from tests.audit.unscripted import BAD, SOUND, Code, Meeting
+
+SIZES = SplitSizes(train=4, validation=1, test=1)
+#: Programs and readings take seconds, so a sample of these.
+SAMPLE = {
+    "code: 0.3 tests + 1.0 hints", "code: 0.3 tests + 1.0 todo", "code: 40 % of the tests are enough",
+    "code: tests that fade", "code: tests + 0.2 hints", "text: 0.3 facts + 1.0 exclamation",
+    "text: 0.3 facts + 1.0 capitals", "text: 0.3 facts + 1.0 list", "text: facts, at most 40 %",
+    "text: facts + 0.2 capitals", "text: facts, doubled by questions",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def played() -> Iterator[dict[str, tuple[Any, Any, Any]]]:
+    from pipeline_lib.environment_api.registry import find
+
+    coding = make_environment(CodingEnvironment(), ProcessSandbox())
+    writing = make_environment(WritingEnvironment(), ProcessSandbox())
+    texts = find("writing").make_problems(GeneratedTexts(sizes=SIZES))["train"]
+    yield {
+        "coding": (coding, generate(GeneratedProblems(sizes=SIZES))["train"], CodingExaminer),
+        "writing": (writing, texts, WritingExaminer),
+    }
+    coding.close()
+    writing.close()
+
+
+def audited(played: dict[str, tuple[Any, Any, Any]], kind: str, reward: Any) -> list[Check]:
+    examiner: Examiner
+    if kind == "own":
+        task = reward()
+        rng = random.Random(1)
+        problems: Any = [TextProblem(text, text) for text in (task.draw(rng) for _ in range(4))]
+        environment, examiner = task.make(None, None), task.audit()
+    else:
+        environment, problems, made = played[kind]
+        examiner = made()
+        environment._reward, environment.reward_bounds = reward, reward.bounds
+    return examiner.examine(environment, problems, 0, lambda done, total, text: None)[1]
+
+
+@pytest.mark.parametrize("name", [name for name in (*BAD, *SOUND) if name.startswith("own") or name in SAMPLE])
+def test_only_a_reward_that_pays_more_for_something_else_is_refused(
+    played: dict[str, tuple[Any, Any, Any]], name: str
+) -> None:
+    checks = audited(played, *(BAD | SOUND)[name])
+    found = [check.sentence for check in checks if check.status is Status.FAIL]
+    assert bool(found) == (name in BAD), (name, found)
+    assert all(check.mend for check in checks if check.status is Status.FAIL and check.name in ("edits", "form"))
+
+
+class Bananas(Meeting):
+    """Nobody who was scripted, and no edit, ever writes this word."""
+
+    worth = 0.2
+    reward_bounds = (0.0, 1.2)
+
+    def score(self, text: str, actions: Any) -> Any:
+        from symposium import Score
+
+        found = super().score(text, actions)
+        return Score({"met": found.terms["met"], "bananas": self.worth * ("banana" in str(actions))}, found.metrics)
+
+
+class ManyBananas(Bananas):
+    """The same, and worth more than the task."""
+
+    worth = 3.0
+    reward_bounds = (0.0, 4.0)
+
+
+def test_a_term_that_nobody_earns_is_refused_by_name_if_it_is_worth_more_than_the_task() -> None:
+    assert worst([check.status for check in audited({}, "own", Bananas)]) is Status.PASS
+    form = next(check for check in audited({}, "own", ManyBananas) if check.name == "form")
+    assert form.status is Status.FAIL and "nobody earns anything by the term bananas" in form.sentence
+    assert "declare bounds that are reached" in form.mend
+
+
+class Tiring(Meeting):
+    """Pays less every time that it is asked."""
+
+    asked = 0
+
+    def score(self, text: str, actions: Any) -> Any:
+        from symposium import Score
+
+        Tiring.asked += 1
+        found = super().score(text, actions)
+        return Score({"met": 0.99**self.asked * found.terms["met"]}, found.metrics)
+
+
+def test_a_reward_that_depends_on_how_often_it_is_asked_is_refused() -> None:
+    checks = {check.name: check for check in audited({}, "own", Tiring)}
+    assert checks["repeatable"].status is Status.FAIL
+
+
+def test_edits_of_programs_change_nothing_that_they_return(capsys: pytest.CaptureFixture[str]) -> None:
+    source = (
+        'def aux(value, times=2):\n    """Repeat."""\n    return [value] * times\n\n\ndef main(x):\n    return aux(x)\n'
+    )
+    for name, edit in PROGRAM.items():
+        space: dict[str, Any] = {}
+        changed = edit(source)
+        exec(compile(changed, name, "exec"), space)
+        assert changed != source and space["main"](3) == [3, 3], name
+        assert edit("no program (") == "no program ("
+
+
+def test_the_table_is_as_large_as_the_page_says() -> None:
+    assert len(BAD) >= 34 and len(SOUND) >= 20
+    assert Code("hints", 0.3, 1.0).bounds == (0.0, 1.3)
