@@ -21,7 +21,7 @@ import time
 from collections import deque
 from typing import Any
 
-from pipeline_lib.sandbox import wire
+from pipeline_lib.sandbox import inherited, wire
 from pipeline_lib.sandbox.client import Client
 from pipeline_lib.sandbox.docker_jail import remove_containers
 from pipeline_lib.sandbox.entry import Entry
@@ -282,6 +282,7 @@ class Broker:
 
 def main(descriptor: int) -> None:
     """Run the broker on a connected socket; the first frame is its configuration."""
+    inherited.reset()
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     connection = socket.socket(fileno=descriptor)

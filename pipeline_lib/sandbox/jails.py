@@ -42,6 +42,7 @@ def start_worker(kind: str, slot: int, config: dict[str, Any], flavour: str = "l
     if flavour == "packages":
         own |= {"preload": known.preload, "extra_mb": known.extra_mb, "packages": known.places}
     worker = STARTERS[kind](slot, config | own)
+    worker.again = lambda: start_worker(kind, slot, config, flavour)
     level = worker.facts["isolation"] = level_of(worker.facts)
     if LEVELS.index(level) > LEVELS.index(config["min_isolation"]):
         worker.close()

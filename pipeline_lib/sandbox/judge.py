@@ -106,7 +106,7 @@ class _Workers:
                 return found
             except NoPackages:
                 raise
-            except JailError as error:
+            except (JailError, OSError) as error:
                 reasons.append(f"{kind}: {error}")
         raise JailError("; ".join(reasons))
 
@@ -143,30 +143,37 @@ class _Workers:
             if tests.dead:
                 self.tests.pop(flavour).server.close()
             outside = error.outside
-            reason = str(error)
+            reason, refused = str(error), False
         except (WorkerDied, JailError) as error:
             outside = True if worker is None else _killed(self.programs.pop(flavour), error)
             reason = str(error)
+            refused = isinstance(error, JailError)
         began = worker is not None and worker.jobs > before
-        return {"died": reason, "outside": outside, "began": began, "jail": worker is not None}
+        return {"died": reason, "outside": outside, "began": began, "jail": worker is not None and not refused}
 
     def wait(self, connection: socket.socket) -> bool | None:
         """Wait until there is a job; return whether a fork server was killed if one ends before."""
-        waiting = select.poll()
-        waiting.register(connection, select.POLLIN)
-        found: dict[int, tuple[dict[str, Any], str]] = {}
-        for flavour, worker in self.programs.items():
-            found[worker.control.fileno()] = self.programs, flavour
-        for flavour, tests in self.tests.items():
-            found[tests.server.control.fileno()] = self.tests, flavour
-        for number in found:
-            waiting.register(number, _ONLY_HANG_UP)
-        ready = dict(waiting.poll())
-        if connection.fileno() in ready:
-            return None
-        kind, flavour = next(found[number] for number in found if number in ready)
-        ended = kind.pop(flavour)
-        return _killed_idle(ended if isinstance(ended, Worker) else ended.server)
+        while True:
+            waiting = select.poll()
+            waiting.register(connection, select.POLLIN)
+            found: dict[int, tuple[dict[str, Any], str]] = {}
+            for flavour, worker in self.programs.items():
+                found[worker.control.fileno()] = self.programs, flavour
+                waiting.register(worker.control, _ONLY_HANG_UP if worker.settled else select.POLLIN)
+            for flavour, tests in self.tests.items():
+                found[tests.server.control.fileno()] = self.tests, flavour
+                waiting.register(tests.server.control, _ONLY_HANG_UP)
+            ready = dict(waiting.poll())
+            if connection.fileno() in ready:
+                return None
+            number = next(number for number in found if number in ready)
+            kind, flavour = found[number]
+            if kind is self.programs and not ready[number] & select.POLLHUP:
+                with suppress(WorkerDied, JailError):
+                    self.programs[flavour].settle()
+                    continue
+            ended = kind.pop(flavour)
+            return _killed_idle(ended if isinstance(ended, Worker) else ended.server)
 
     def renew(self) -> None:
         """End a worker that has run many programs; the next job starts a new one."""

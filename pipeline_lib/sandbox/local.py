@@ -49,6 +49,12 @@ class LocalBackend:
         self._config = config | {"limits": asdict(limits), "path": [str(Path(p).absolute()) for p in sys.path if p]}
         self._limits = limits
         self._slots: int = config["slots"]
+        self._closed = False
+        self._open()
+
+    def _open(self) -> None:
+        """Start a broker for this process, and the thread that reads its answers."""
+        self._owner = os.getpid()
         self._lock = threading.Lock()
         self._sending = threading.Lock()  # frames of two threads must not mix
         self._numbers = itertools.count()
@@ -57,13 +63,14 @@ class LocalBackend:
         self._deaths = 0  # of brokers since the last verdict
         self._progress = time.monotonic()  # time of the last verdict, or of the last moment without jobs
         self._wanted = threading.Event()  # a new broker must start without a pause
-        self._closed = False
         self._start()
         self._reader = threading.Thread(target=self._read, name="sandbox-reader", daemon=True)
         self._reader.start()
 
     def execute(self, jobs: Sequence[Planned]) -> Iterator[Verdict]:
         """Yield the verdicts of ``jobs`` as they come."""
+        if self._owner != os.getpid() and not self._closed:
+            self._open()  # this process was forked: the broker, the locks and the thread are its parent's
         done: queue.SimpleQueue[Verdict] = queue.SimpleQueue()
         with self._lock:
             if self._closed:
@@ -87,6 +94,8 @@ class LocalBackend:
 
     def health(self) -> dict[str, Any]:
         """Return the broker's facts: slots, queue, restarts, processes."""
+        if self._owner != os.getpid() and not self._closed:
+            self._open()
         facts = {"jail": self.jail, "isolation": self.level}
         deadline = time.monotonic() + _HEALTH_S
         asked: wire.Link | None = None
@@ -101,7 +110,10 @@ class LocalBackend:
         return facts | {"error": "the broker does not answer"}
 
     def close(self) -> None:
-        """End the broker and all it has started."""
+        """End the broker and all it has started, unless another process has started it."""
+        if self._owner != os.getpid():
+            self._closed = True
+            return
         with self._lock:
             if self._closed:
                 return

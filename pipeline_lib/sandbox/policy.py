@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 ALLOW = 0x7FFF0000
 KILL = 0x80000000
-EPERM, ENOSYS, ENOTSUP = 1, 38, 95
+EPERM, EINVAL, ENOSYS, ENOTSUP = 1, 22, 38, 95
 
 
 def error(number: int) -> int:
@@ -131,17 +131,46 @@ FORK_SERVER_CONNECTING = Policy(
     ),
 )
 
-_SOL_SOCKET, _SO_PEERPIDFD, _MSG_OOB = 1, 77, 1
+_SOL_SOCKET, _MSG_OOB = 1, 1
+_CLOCKS = ("clock_gettime", "clock_getres", "clock_nanosleep")
+
+# Options of a socket that are not counters of the machine, as SO_COOKIE is: type, error, buffers, domain, protocol.
+_SOCKET_OPTIONS = (3, 4, 7, 8, 38, 39)
+_F_GETLK, _F_OFD_GETLK = 5, 36
+_LOCKS = (6, 7, 37, 38)  # F_SETLK, F_SETLKW, and those of open files
+
+# What a program could leave in the kernel for a later one, or share with one that runs at the same time; see
+# docs/sandbox.md.
+_NO_TRACES = (
+    # Process numbers, because threads use them up.  The answer is zero, as it is the same for every program.
+    *(Rule(name, error(0)) for name in _names("getpid gettid getpgrp getpgid getsid set_tid_address")),
+    # Load, memory and number of processes of the machine.
+    Rule("sysinfo", error(EPERM)),
+    # Which parts of files are in memory: reading brings them there, advice removes them.
+    Rule("mincore", error(EPERM)),
+    Rule("fadvise64", error(0)),
+    Rule("preadv2", error(ENOTSUP), (Argument(5, 0, differs=True),)),
+    # CPU time of other processes, whose numbers are negative.
+    *(Rule(name, error(EINVAL), (Argument(0, 1 << 31, 1 << 31),)) for name in _CLOCKS),
+    # Locks belong to files of the machine.  A program is one process and needs none: they succeed and do nothing.
+    Rule("flock", error(0)),
+    *(Rule("fcntl", error(0), (Argument(1, command),)) for command in _LOCKS),
+    *(Rule("fcntl", error(EINVAL), (Argument(1, command),)) for command in (_F_GETLK, _F_OFD_GETLK)),
+    # Times of files: everybody who may write to a device of the machine may set its times.
+    *(Rule(name, error(0)) for name in _names("utime utimes futimesat utimensat")),
+    *(Rule("getsockopt", ALLOW, (Argument(1, _SOL_SOCKET), Argument(2, option))) for option in _SOCKET_OPTIONS),
+    Rule("getsockopt", error(EPERM)),
+)
 
 _PROGRAM_RULES = (
+    *_NO_TRACES,
     Rule("clone", error(EPERM), (Argument(0, 0, _CLONE_THREAD),)),
     *(Rule("prctl", error(EPERM), (Argument(0, option),)) for option in (_SET_PDEATHSIG, _SET_SECCOMP)),
     # A program could set a limit and die of it as if killed from outside.  So setting limits reports success and does
     # nothing: honest programs do it, too, for a larger stack, and keep the one that they have.
     Rule("setrlimit", error(0)),
     Rule("prlimit64", error(0), (Argument(0, 0), Argument(2, 0, differs=True))),
-    # Programs have one socket, the channel: no descriptor of the process at its other end, no out-of-band data.
-    Rule("getsockopt", error(EPERM), (Argument(1, _SOL_SOCKET), Argument(2, _SO_PEERPIDFD))),
+    # No out-of-band data on the channel.
     *(Rule(name, error(EPERM), (Argument(3, _MSG_OOB, _MSG_OOB),)) for name in ("sendto", "recvfrom")),
     *(Rule(name, error(EPERM)) for name in ("kill", "sendmsg", "recvmsg", "wait4", "waitid", "seccomp")),
 )
@@ -150,13 +179,13 @@ PROGRAM = Policy(default=ALLOW, rules=_PROGRAM_RULES)
 
 PROGRAM_CONNECTED = Policy(default=ALLOW, rules=(*_PROGRAM_RULES, *(Rule(name, error(EPERM)) for name in _CONNECTING)))
 
-# Landlock guards the content of files, not their modes and times, nor (before version 3) their length.  If a program
-# sees the machine's own files and may own some, changing modes and times reports success and does nothing.
+# Landlock guards the content of files, not their modes, nor (before version 3) their length.  If a program sees the
+# machine's own files and may own some, changing modes reports success and does nothing.
 PROGRAM_AMONG_FILES = Policy(
     default=ALLOW,
     rules=(
         *_PROGRAM_RULES,
-        *(Rule(name, error(0)) for name in _names("chmod fchmod fchmodat fchmodat2 utime utimes futimesat utimensat")),
+        *(Rule(name, error(0)) for name in _names("chmod fchmod fchmodat fchmodat2")),
         Rule("truncate", error(EPERM)),
     ),
 )

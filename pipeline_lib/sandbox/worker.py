@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import signal
 import socket
 import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pipeline_lib.sandbox.inside import scratch
+
 _PATIENCE_S = 20.0  # a fork server that does not answer for longer counts as dead
-_END_S = 5.0  # the longest time that an ending jail takes
 
 
 class WorkerDied(Exception):
@@ -127,7 +127,10 @@ class Worker:
 
     Attributes:
         modules: modules that programs may import besides the standard library.
+        again: starts such a worker in a new jail; set by `jails.start_worker`.
     """
+
+    again: Callable[[], Worker]
 
     def __init__(
         self, jail: Jail, control: socket.socket, config: dict[str, Any], meeting: socket.socket | None = None
@@ -136,6 +139,7 @@ class Worker:
         self.control = control
         self.meeting = meeting
         self.jobs = 0
+        self._next: socket.socket | None = None
         self.usual_limits = config["limits"]  # of jobs without limits of their own
         self.modules: Sequence[str] = config["importable"]
         control.settimeout(_PATIENCE_S)
@@ -153,20 +157,46 @@ class Worker:
             raise JailError(f"the jail {jail.name} did not start: {self.facts['error']}")
 
     def take(self, limits: dict[str, object] | None = None) -> socket.socket:
-        """Return the channel of the waiting child, or of a new one with ``limits``."""
+        """Return the channel of the waiting child, or of a new one with ``limits``.
+
+        Raises:
+            WorkerDied: the fork server is gone.
+            JailError: this machine does not give a program what it is promised.
+        """
+        self.settle()
         if limits is not None:
-            self._offered().close()
+            self._received().close()
             try:
                 self.control.send(json.dumps(limits).encode())
             except OSError as error:
                 raise WorkerDied(f"the fork server ended: {error}") from error
-        channel = self._offered()
+            self.settle()
+        channel = self._received()
         self.jobs += 1
+        return channel
+
+    @property
+    def settled(self) -> bool:
+        """Return whether the next child has been received."""
+        return self._next is not None
+
+    def settle(self) -> None:
+        """Receive the next child, from a new jail if the last program has left something in this one.
+
+        Raises:
+            WorkerDied, JailError: as `take`.
+        """
+        if self._next is None:
+            self._next = self._offered()
+
+    def _received(self) -> socket.socket:
+        assert self._next is not None
+        channel, self._next = self._next, None
         return channel
 
     def _offered(self) -> socket.socket:
         try:
-            message, descriptors, _, _ = socket.recv_fds(self.control, 16, 1)
+            message, descriptors, _, _ = socket.recv_fds(self.control, 1 << 10, 1)
         except OSError as error:
             raise WorkerDied(f"no child came: {error}") from error
         if message == b"child" and self.meeting is not None:
@@ -176,12 +206,23 @@ class Worker:
                 raise WorkerDied(f"no child came: {error}") from error
             return channel
         if message == b"spoilt":
-            raise WorkerDied("the temporary folder could not be emptied", outside=False)
+            raise WorkerDied("the folder of the tests could not be emptied")
+        if message == b"used":
+            self._renew()
+            return self._offered()
+        if message.startswith(b"refused "):
+            raise JailError(message.partition(b" ")[2].decode())
         if message != b"child" or len(descriptors) != 1:
             for number in descriptors:
                 os.close(number)
             raise WorkerDied("the fork server ended")
         return socket.socket(fileno=descriptors[0])
+
+    def _renew(self) -> None:
+        """Replace the jail: its program has left something in it that a later one could see."""
+        self.close()
+        fresh = self.again()
+        self.jail, self.control, self.meeting = fresh.jail, fresh.control, fresh.meeting
 
     def load(self) -> Load:
         """Return the child's current usage."""
@@ -189,7 +230,7 @@ class Worker:
         return Load(cpu_s=cpu_s, entries=entries, scratch_mb=scratch_mb)
 
     def finish(self, gone: bool = False) -> Usage:
-        """End the child, empty the scratch folder and fork the next child; return how the child ended.
+        """End the child and fork the next one; return how the child ended.
 
         Args:
             gone: it closed its channel, so it may have ended by itself.
@@ -253,12 +294,11 @@ class ProcessJail:
         text = (self.process.stderr.read(2000) or b"").decode(errors="replace")
         self.process.stderr.close()
         if self.scratch is not None:
-            shutil.rmtree(self.scratch, ignore_errors=True)
+            with suppress(OSError):
+                scratch.wipe(str(self.scratch))
+                self.scratch.rmdir()
         return text.strip()
 
     def killed_from_outside(self) -> bool:
-        """Return whether the process died of SIGKILL: programs cannot send it, and the sandbox has not."""
-        try:
-            return self.process.wait(timeout=_END_S) in (-signal.SIGKILL, 128 + signal.SIGKILL)
-        except subprocess.TimeoutExpired:
-            return False
+        """Return True: a program cannot end its fork server, which sees neither the program nor what it writes."""
+        return True

@@ -91,7 +91,8 @@ def burn():
     return numbers[0]
 def f(x):
     if x == 0: return (os.getpid() - 1) % 512
-    while burn() % 512 != x: pass
+    for _ in range(600):
+        if burn() % 512 == x: break
     return x
 """,
             417,

@@ -59,7 +59,14 @@ def drop_capabilities() -> None:
 
 
 def resource_limits(limits: Mapping[str, float]) -> list[tuple[int, tuple[int, int]]]:
-    """Return the arguments of `limit_resources` for one program; ``limits`` has the keys of `jobs.Limits`."""
+    """Return the arguments of `limit_resources` for one program.
+
+    Args:
+        limits: has the keys of `jobs.Limits`.
+
+    Raises:
+        ValueError: a hard limit of this process is lower than what a program is promised.
+    """
     mebi = 1 << 20
     wanted = (
         limits["cpu_s"] + 2,  # a back-stop: the judge measures more precisely
@@ -69,8 +76,15 @@ def resource_limits(limits: Mapping[str, float]) -> list[tuple[int, tuple[int, i
         limits["open_files"],
         limits["file_mb"] * mebi,
     )
-    values = [int(want if most < 0 else min(want, most)) for want, most in zip(wanted, _MOST, strict=True)]
-    return [(kind, (value, value)) for kind, value in zip(_KINDS, values, strict=True)]
+    for name, want in (*zip(_KINDS, wanted, strict=True), ("DATA", limits["memory_mb"] * mebi)):
+        _, most = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))
+        if 0 <= most < want:
+            raise ValueError(
+                f"the hard limit RLIMIT_{name} is {most}, but programs are promised {int(want)}; "
+                "raise it (ulimit -H), or lower the sandbox's limits"
+            )
+    kinds = [getattr(resource, f"RLIMIT_{name}") for name in _KINDS]
+    return [(kind, (int(want), int(want))) for kind, want in zip(kinds, wanted, strict=True)]
 
 
 def limit_resources(limits: Sequence[tuple[int, tuple[int, int]]]) -> None:
@@ -89,12 +103,7 @@ def forbid_persistent_resources() -> None:
                 raise
 
 
-_KINDS = (
-    *(resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_STACK, resource.RLIMIT_NPROC),
-    *(resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE),
-)
-# The hard limits of this process, below zero if there is none; read once and not in every child.
-_MOST = [resource.getrlimit(kind)[1] for kind in _KINDS]
+_KINDS = ("CPU", "AS", "STACK", "NPROC", "NOFILE", "FSIZE")
 
 
 def prepare_filter(program: bytes) -> Callable[[], None]:

@@ -68,8 +68,8 @@ def build_root(plan: dict[str, Any]) -> None:
         else:
             _write(target, "")
         _mount(f"/proc/self/fd/{source}", target, "", _BIND | _REC)
-        if not place.startswith("/dev/"):
-            _mount("none", target, "", _BIND | _REMOUNT | _RDONLY | _NOSUID | _kept_flags(target))
+        # A device, too: it can be written to, but nobody can change the times and the mode of its node.
+        _mount("none", target, "", _BIND | _REMOUNT | _RDONLY | _NOSUID | _kept_flags(target))
         os.close(source)
     for place, aim in plan["links"].items():
         os.symlink(aim, _ROOT + place)

@@ -1,7 +1,6 @@
-"""The scratch folder of programs: its usage, and how it is emptied between two programs.
+"""The scratch folder of programs: its usage, whether it was ever used, and how it is emptied.
 
-Promises: `wipe` needs constant memory, stack and descriptors for a tree of any depth and width, or raises OSError; then
-the worker must not be used again.
+Promises: `wipe` needs constant memory, stack and descriptors for a tree of any depth and width, or raises OSError.
 """
 
 from __future__ import annotations
@@ -12,6 +11,20 @@ import stat
 
 MOST_ENTRIES = 1024
 _DEEPEST = 32
+
+
+def facts(folder: str) -> tuple[int, ...]:
+    """Return what changes as soon as anything is made, removed, changed or listed in the folder."""
+    found = os.stat(folder)
+    return found.st_mode, found.st_nlink, found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns
+
+
+def check_room(folder: str, megabytes: float) -> None:
+    """Raise OSError if the folder is part of a file system with less than this number of MiB left."""
+    if not os.path.ismount(folder):
+        left = os.statvfs(folder)
+        if left.f_bavail * left.f_frsize < megabytes * (1 << 20) or (left.f_files > 0 and left.f_favail < MOST_ENTRIES):
+            raise OSError(errno.ENOSPC, f"{folder} is on a file system with less than {megabytes:g} MiB left")
 
 
 def content(folder: str) -> tuple[int, float]:

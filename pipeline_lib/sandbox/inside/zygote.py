@@ -4,10 +4,14 @@ Promises: it never sees a program or a test.  A confined child waits on a channe
 channel is passed to the judge, who sends the job directly to the child.  (A jail with its own kernel cannot pass a
 descriptor out; there the child connects to a socket of the judge, ``meet`` in the configuration.)
 
-Commands of the judge: ``next`` kills the child, reports its usage, empties the scratch folder and offers a new child;
-``gone`` does the same for a child that closed its channel and may be dead already; ``poll`` reports the child's usage
-so far; ``late`` interrupts it; limits, as a JSON object, replace the waiting child by one with these limits.  When the
-judge closes the connection, this process ends, and with it everything in the jail.
+Commands of the judge: ``next`` kills the child, reports its usage and offers a new child; ``gone`` does the same for a
+child that closed its channel and may be dead already; ``poll`` reports the child's usage so far; ``late`` interrupts
+it; limits, as a JSON object, replace the waiting child by one with these limits.  When the judge closes the connection,
+this process ends, and with it everything in the jail.
+
+A program's child is offered only if no earlier one has left a trace in the jail, such as a file or a gap in the process
+numbers.  Else the answer is ``used``, and the judge must replace the jail.  (Tests are trusted: between two of them the
+scratch folder is emptied.)
 
 Started by `runtime.start` with the number of the descriptor of the control socket (SOCK_SEQPACKET), or the path of that
 socket; the first message is the configuration.
@@ -41,22 +45,41 @@ class ForkServer:
 
     Args:
         control: to the judge.
-        config: ``scratch``, the folder that is emptied after each child; ``limits`` of a child that gets no others; and
-            ``meet``, if children connect to the judge themselves.
+        config: ``scratch``, the folder of the children; ``limits`` of a child that gets no others; and ``meet``, if
+            children connect to the judge themselves.
         run: what a child does with its limits.
+        check: raises ValueError or OSError if this machine does not give a program what the limits promise; None if
+            children are not programs.
     """
 
-    def __init__(self, control: socket.socket, config: dict[str, Any], run: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        control: socket.socket,
+        config: dict[str, Any],
+        run: Callable[[dict[str, Any]], None],
+        check: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
         self.control = control
         self.scratch = config["scratch"]
         self.alone = os.getpid() == 1  # the kernel ends all children with process 1
         self.meet = config.get("meet")
         self.usual: dict[str, Any] = config["limits"]
-        self.run = run
+        self.run, self.check = run, check
         self.pid = 0
+        self.untouched = scratch.facts(self.scratch)
 
     def offer(self, limits: dict[str, Any] | None = None) -> None:
         """Fork a child with ``limits`` (None: the usual ones) and pass its channel to the judge."""
+        if self.check is not None:
+            if scratch.facts(self.scratch) != self.untouched:
+                self.control.send(b"used")
+                return
+            try:
+                self.check(limits or self.usual)
+            except (ValueError, OSError) as error:
+                self.control.send(b"refused " + str(error).encode())
+                return
+        expected = self.pid + 1
         if self.meet is not None:
             channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             channel.connect(self.meet)
@@ -67,6 +90,10 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         self._fork(theirs, limits)
         theirs.close()
+        if self.alone and self.check is not None and self.pid != expected:  # the last child's threads had those between
+            ours.close()
+            self.control.send(b"used")
+            return
         descriptor = struct.pack("@i", ours.fileno())
         self.control.sendmsg([b"child"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptor)])
         ours.close()
@@ -93,11 +120,12 @@ class ForkServer:
                 self.control.send(self._poll())
             elif command in (b"next", b"gone"):
                 self.control.send(self.reap(_EXIT_GRACE_S if command == b"gone" else 0.0))
-                try:
-                    scratch.wipe(self.scratch)
-                except OSError:
-                    self.control.send(b"spoilt")
-                    return
+                if self.check is None:
+                    try:
+                        scratch.wipe(self.scratch)
+                    except OSError:
+                        self.control.send(b"spoilt")
+                        return
                 self.offer()
             elif command == b"late":
                 self.interrupt()
@@ -132,7 +160,11 @@ class ForkServer:
             cpu = time.clock_gettime((~self.pid << 3) | 2)  # the CPU clock of another process
         except OSError:
             cpu = -1.0  # it has ended
-        return struct.pack("=did", cpu, *scratch.content(self.scratch))
+        used = scratch.facts(self.scratch) != self.untouched
+        content = scratch.content(self.scratch)
+        if not used:
+            self.untouched = scratch.facts(self.scratch)  # reading a folder changes its access time
+        return struct.pack("=did", cpu, *content)
 
     def reap(self, patience_s: float = 0.0) -> bytes:
         """End the child after giving it ``patience_s`` to end by itself.
@@ -153,8 +185,8 @@ class ForkServer:
         return struct.pack("=iidd", status, forced, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
 
 
-def program_runner(config: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
-    """Return what a child of a program's jail does: it confines itself and serves one program."""
+def program_runner(config: dict[str, Any]) -> tuple[Callable[[dict[str, Any]], None], Callable[[dict[str, Any]], None]]:
+    """Return what a child of a program's jail does: it confines itself and serves one program; and its check."""
     filter_program = confine.prepare_filter(bytes.fromhex(config["program_filter"])) if config["filter"] else None
     usual = config["limits"]
 
@@ -168,14 +200,23 @@ def program_runner(config: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
     usual_resources = resources(usual)  # computed once, before the forks
 
     def run(limits: dict[str, Any]) -> None:
-        # Before the filter, which forbids setting limits.
-        confine.limit_resources(usual_resources if limits is usual else resources(limits))
-        if filter_program is not None:
-            filter_program()
+        own = os.getpid()
+        try:
+            # Before the filter, which forbids setting limits.
+            confine.limit_resources(usual_resources if limits is usual else resources(limits))
+            if filter_program is not None:
+                filter_program()
+        except BaseException:
+            os.kill(own, _SIGKILL)  # not the program's fault: it has not begun, and cannot end like this
         gc.enable()
         child.serve(limits, probe.probe)
 
-    return run
+    def check(limits: dict[str, Any]) -> None:
+        if limits is not usual:
+            resources(limits)
+        scratch.check_room(config["scratch"], limits["file_mb"])
+
+    return run, check
 
 
 def preload(names: list[str]) -> None:
@@ -251,7 +292,7 @@ def main() -> None:
         gc.collect()
         gc.disable()
         gc.freeze()
-        zygote = ForkServer(control, config, program_runner(config))
+        zygote = ForkServer(control, config, *program_runner(config))
         facts: dict[str, Any] = {"python": sys.version.split()[0], "pid": os.getpid(), **zygote.probe()}
         child.configure_values()
         control.send(json.dumps(facts).encode())

@@ -1,0 +1,97 @@
+"""Whatever process opens an executor, and however it was started, an innocent program is not blamed."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline_lib.sandbox import Executor, Job, Limits, Status
+from pipeline_lib.sandbox.inside import confine, scratch
+
+TESTS = "def check(candidate):\n    assert candidate(1) == 2\n"
+GOOD = "def f(x):\n    return x + 1\n"
+_ROOT = Path(__file__).parents[2]
+_RUN = f"""
+from pipeline_lib.sandbox import Executor, Job
+from pipeline_lib.sandbox.backend import SandboxUnavailable
+try:
+    with Executor(slots=1) as executor:
+        (verdict,) = executor.run([Job("job", {GOOD!r}, {TESTS!r}, "f")])
+        print(verdict.status.value, verdict.error)
+except SandboxUnavailable as error:
+    print("unavailable", error)
+"""
+
+
+def started(before: str) -> str:
+    """Return what a process prints that does ``before`` and then judges a good program."""
+    done = subprocess.run([sys.executable, "-c", before + _RUN], cwd=_ROOT, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import os, signal; os.umask(0o777); signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
+        "from resource import *\n"
+        "for kind in (RLIMIT_AS, RLIMIT_DATA): setrlimit(kind, (1 << 29, RLIM_INFINITY))\n"
+        "for kind in (RLIMIT_STACK, RLIMIT_FSIZE): setrlimit(kind, (1 << 20, RLIM_INFINITY))\n"
+        "setrlimit(RLIMIT_NOFILE, (40, getrlimit(RLIMIT_NOFILE)[1]))",
+    ],
+)
+def test_masks_and_soft_limits_of_the_caller_do_not_matter(before: str) -> None:
+    assert started(before) == "passed \n"
+
+
+@pytest.mark.parametrize(("name", "most"), [("AS", 300 << 20), ("CPU", 3)])
+def test_a_hard_limit_that_is_too_low_is_told_at_the_start(name: str, most: int) -> None:
+    told = started(f"import resource; resource.setrlimit(resource.RLIMIT_{name}, ({most}, {most}))")
+    assert told.startswith("unavailable")
+    assert f"the hard limit RLIMIT_{name} is {most}, but programs are promised" in told
+
+
+def test_a_job_that_is_promised_more_than_a_hard_limit_allows_ends_as_an_infra_error() -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Executor(slots=1) as executor:
+        (verdict,) = executor.run([Job("job", GOOD, TESTS, "f", limits=Limits(open_files=most + 1))])
+    assert verdict.status is Status.INFRA_ERROR
+    assert "RLIMIT_NOFILE" in verdict.error
+
+
+@pytest.mark.parametrize("kind", ["AS", "CPU", "DATA", "FSIZE", "NOFILE", "STACK", "NPROC"])
+def test_every_limit_of_a_program_is_checked(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = {name: getattr(Limits(), name) for name in Limits.__dataclass_fields__}
+    low = getattr(resource, f"RLIMIT_{kind}")
+    monkeypatch.setattr(confine.resource, "getrlimit", lambda asked: (1, 1) if asked == low else (-1, -1))
+    with pytest.raises(ValueError, match=f"RLIMIT_{kind} is 1"):
+        confine.resource_limits(usual)
+
+
+def test_a_scratch_folder_without_room_is_told(tmp_path: Path) -> None:
+    free = os.statvfs(tmp_path)
+    scratch.check_room(str(tmp_path), 0.001)
+    with pytest.raises(OSError, match="MiB left"):
+        scratch.check_room(str(tmp_path), free.f_bavail * free.f_frsize / (1 << 20) + 1000)
+
+
+def test_an_executor_works_on_both_sides_of_a_fork() -> None:
+    with Executor(slots=1, cache=0) as executor:
+        jobs = [Job(str(n), GOOD, TESTS, "f") for n in range(2)]
+        assert executor.run(jobs[:1])[0].status is Status.PASSED
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                code = 0 if executor.run(jobs[1:])[0].status is Status.PASSED else 2
+                executor.close()
+            finally:
+                os._exit(code)
+        assert executor.run(jobs[1:])[0].status is Status.PASSED
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert executor.run(jobs[:1])[0].status is Status.PASSED
