@@ -108,6 +108,20 @@ class _Forked:
         return self._status
 
 
+class _Server(ForkServer):
+    """Ends with a child also the processes that it has started."""
+
+    def reap(self, patience_s: float = 0.0) -> bytes:
+        """End the child; see `ForkServer.reap`."""
+        usage = super().reap(patience_s)
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:  # orphans of this namespace, which process 1 inherits
+                pass
+        return usage
+
+
 def _serve(control: socket.socket, kind: str, slot: int, config: dict[str, Any], flavour: str) -> None:
     """Be the fork server."""
     gc.freeze()  # collecting the judge's sockets here would close descriptors that have been reused
@@ -135,11 +149,12 @@ def _serve(control: socket.socket, kind: str, slot: int, config: dict[str, Any],
             install = confine.prepare_filter(bytes.fromhex(config["filters"]["tests_among_files"]))
 
         def run(limits: dict[str, Any]) -> None:
+            os.setpgid(0, 0)
             if install is not None:
                 install()
             tests_process.serve(limits, modules, space + (limits["memory_mb"] - usual_mb << 20))
 
-        server = ForkServer(control, {"scratch": str(Path.cwd()), "limits": config["limits"]}, run)
+        server = _Server(control, {"scratch": str(Path.cwd()), "limits": config["limits"]}, run)
         control.send(json.dumps({"confined": confined}).encode())
     except Exception as error:
         control.send(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())

@@ -1,0 +1,313 @@
+"""The process of the tests: what a program's values can make tests do there, and what one job leaves for the next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict
+from pipeline_lib.sandbox.stateless import leaves_nothing
+from tests.needs import JAILS
+
+SECRET = "the-key-of-the-trainer"
+BRIEF = Limits(wall_s=0.3)
+
+
+@pytest.fixture(scope="module", params=JAILS)
+def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    os.environ["SYMPOSIUM_TEST_KEY"] = SECRET
+    with Executor(slots=1, cache=0, jail=request.param) as opened:
+        del os.environ["SYMPOSIUM_TEST_KEY"]
+        yield opened
+
+
+def judged(executor: Executor, tests: str, *values: Any, limits: Limits | None = None) -> Verdict:
+    """Return the verdict on a program whose answer to n is the n-th value."""
+    code = f"VALUES = {values!r}\ndef f(n):\n    return VALUES[n]\n"
+    (verdict,) = executor.run([Job("job", code, tests, "f", limits=limits)])
+    return verdict
+
+
+# What tests do with a file whose name, or number, the program chose; `f(0)` is the name, `f(1)` bytes.
+USES = {
+    "read": "print(open(f(0)).read())\nassert False, open(f(0)).read()",
+    "quote": "with open(f(0), 'rb') as file:\n    assert file.read() == b''",
+    "write": "with open(f(0), 'wb') as file:\n    file.write(f(1))\nassert not f(1)",
+    "append": "with open(f(0), 'ab', buffering=0) as file:\n    file.write(f(1))\nassert not f(1)",
+    "update": "with open(f(0), 'r+b', buffering=0) as file:\n    file.write(f(1))\nassert not f(1)",
+    "os.open": "number = os.open(f(0), os.O_WRONLY | os.O_CREAT)\nos.write(number, f(1))\nassert not f(1)",
+    "os.mkfifo": "os.mkfifo(f(0) + '-new')\nassert not f(1)",
+    "os.mknod": "os.mknod(f(0) + '-new')\nassert not f(1)",
+    "os.mkdir": "os.mkdir(f(0) + '-new')\nassert not f(1)",
+    "os.symlink": "os.symlink('/etc/passwd', f(0) + '-new')\nassert not f(1)",
+    "os.link": "os.link(f(0), 'mine')\nassert open('mine').read() == ''",
+    "symlink and read": "os.symlink(f(0), 'mine')\nassert open('mine').read() == ''",
+    "os.rename": "os.rename(f(0), 'mine')\nassert open('mine').read() == ''",
+    "os.replace": "open('x', 'w').close()\nos.replace('x', f(0))\nassert not f(1)",
+    "os.remove": "os.remove(f(0))\nassert not f(1)",
+    "os.remove below": (
+        "folder, name = os.path.split(f(0))\nos.remove(name, dir_fd=os.open(folder, os.O_PATH))\nassert not f(1)"
+    ),
+    "os.truncate": "os.truncate(f(0), 0)\nassert not f(1)",
+    "os.chmod": "os.chmod(f(0), 0o777)\nassert not f(1)",
+    "os.utime": "os.utime(f(0), (1, 1))\nassert not f(1)",
+    "os.chdir": "os.chdir(os.path.dirname(f(0)))\nassert open(os.path.basename(f(0))).read() == ''",
+    "shutil.copy": "import shutil\nshutil.copy(f(0), 'mine')\nassert open('mine').read() == ''",
+    "shutil.move": "import shutil\nshutil.move(f(0), 'mine')\nassert open('mine').read() == ''",
+    "shutil.rmtree": "import shutil\nshutil.rmtree(os.path.dirname(f(0)))\nassert not f(1)",
+    "sqlite3": "import sqlite3\nsqlite3.connect(f(0)).execute('create table t (x)')\nassert not f(1)",
+    "sqlite3 attach": (
+        "import sqlite3\nlink = sqlite3.connect(':memory:')\nlink.execute('attach ? as other', (f(0),))\n"
+        "link.execute('create table other.t (x)')\nlink.commit()\nassert not f(1)"
+    ),
+    "pathlib": "import pathlib\nassert pathlib.Path(f(0)).read_text() == ''",
+    "glob": "import glob\nassert [open(name).read() for name in glob.glob(f(0) + '*')] == [1]",
+    "zipfile": "import zipfile\nzipfile.ZipFile(f(0), 'w').writestr('x', f(1))\nassert not f(1)",
+    "linecache": "import linecache\nassert linecache.getlines(f(0)) == [1]",
+    "subprocess": "import subprocess\nassert subprocess.run(['/bin/cat', f(0)], capture_output=True).stdout == b'-'",
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_tests_reach_no_file_that_a_program_names(executor: Executor, use: str, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    for parent in list(tmp_path.parents)[:3]:
+        if parent.name.startswith(("pytest-", "test_")):
+            parent.chmod(0o755)
+    victim = tmp_path / "victim"
+    victim.write_text(SECRET)
+    victim.chmod(0o666)
+    before = victim.stat()
+    verdict = judged(executor, f"import os\n{USES[use]}\n", str(victim), b"forged")
+    assert verdict.status is not Status.PASSED
+    assert SECRET not in str(verdict)
+    after = victim.stat()
+    assert (victim.read_text(), after.st_mode, after.st_mtime) == (SECRET, before.st_mode, before.st_mtime)
+    assert list(tmp_path.iterdir()) == [victim]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("/etc/shadow", "/etc/passwd", "/proc/self/environ", "/proc/1/environ", "/proc/self/mem", "/proc/self/maps"),
+        *("/proc/self/fd/3", "/dev/fd/3", "/proc/self/cwd/../../etc/passwd", "../../../../../../etc/passwd"),
+        *("/root/.bash_history", "/proc/self/cmdline", "/sys/kernel/notes", "/dev/mem", "/dev/shm", "/var/log"),
+    ],
+)
+def test_tests_read_nothing_of_the_machine(executor: Executor, name: str) -> None:
+    tests = "import os\nassert open(f(0), 'rb').read(1000) == b'-'\nassert os.listdir(f(0)) == ['-']\n"
+    verdict = judged(executor, tests, name)
+    assert verdict.passed == 0
+    assert all("Error" in case.message for case in verdict.cases), verdict.cases
+    assert SECRET not in str(verdict)
+
+
+def test_tests_do_not_have_the_trainers_environment(executor: Executor) -> None:
+    tests = "import os\nassert f(0) == os.environ.get('SYMPOSIUM_TEST_KEY')\nassert 'TMPDIR' in os.environ\n"
+    assert judged(executor, tests, None).status is Status.PASSED
+
+
+NUMBERS = {
+    "open": "with open(f(0), 'wb', closefd=False) as file:\n    file.write(f(1))",
+    "open unbuffered": "file = open(f(0), 'wb', buffering=0, closefd=False)\nfile.write(f(1))",
+    "os.write": "os.write(f(0), f(1))",
+    "os.fdopen": "os.fdopen(f(0), 'wb').write(f(1))",
+    "os.dup": "os.write(os.dup(f(0)), f(1))",
+    "os.dup2": "os.dup2(f(0), 9)\nos.write(9, f(1))",
+    "os.writev": "os.writev(f(0), [f(1)])",
+    "os.close": "os.close(f(0))",
+    "os.closerange": "os.closerange(f(0), 100)",
+    "os.close, another file": "os.close(f(0))\nfile = open('x', 'wb')\nfile.write(f(1))",
+    "over it": "os.dup2(os.open('x', os.O_RDWR | os.O_CREAT), f(0))",
+    "shutdown": "import socket\nsocket.socket(fileno=f(0)).shutdown(2)",
+    "send": "import socket\nsocket.socket(fileno=f(0)).sendall(f(1))",
+    "read": "os.set_blocking(f(0), False)\nos.read(f(0), 100)",
+    "read for good": "os.read(f(0), 100)",
+    "os.ftruncate": "os.ftruncate(f(0), 0)",
+}
+FORGED = b"\0\0\0\2{}" + b"\0" * 60, b"\xff" * 100, b"", b"\0\0\0\1x" * 1000
+
+
+@pytest.mark.parametrize("use", NUMBERS)
+@pytest.mark.parametrize("number", [3, 4])
+def test_a_program_that_names_a_descriptor_forges_nothing(executor: Executor, use: str, number: int) -> None:
+    for data in FORGED[: None if "f(1)" in NUMBERS[use] else 1]:
+        verdict = judged(executor, f"import os\n{NUMBERS[use]}\nassert f(1) == 'never'\nassert f(0)\n", number, data)
+        assert verdict.status not in (Status.PASSED, Status.INFRA_ERROR), verdict
+    assert judged(executor, "assert f(0)\n", 1).status is Status.PASSED
+
+
+WAITS = {
+    "sleep": "time.sleep(f(0))",
+    "event": "threading.Event().wait(f(0))",
+    "select": "select.select([], [], [], f(0))",
+    "lock": "lock = threading.Lock()\nlock.acquire()\nlock.acquire(timeout=f(0))",
+    "join": "thread = threading.Thread(target=time.sleep, args=(f(0),))\nthread.start()\nthread.join()",
+    "suppressed": "for _ in range(f(0)):\n    with contextlib.suppress(BaseException):\n        time.sleep(f(0))",
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_value_that_makes_tests_wait_is_a_timeout(executor: Executor, wait: str) -> None:
+    verdict = judged(
+        executor,
+        f"import contextlib, select, threading, time\nassert f(0)\n{WAITS[wait]}\nassert f(0)\n",
+        1000,
+        limits=BRIEF,
+    )
+    assert verdict.status is Status.TIMEOUT
+    assert verdict.wall_s < 30  # of a thousand seconds
+
+
+# What tests may leave in their process, and tests that would notice it.
+STATE = {
+    "warnings.simplefilter": ("import warnings\nwarnings.simplefilter('error')", "warnings.warn('x')"),
+    "os.environ": ("import os\nos.environ['X'] = '1'", "assert 'X' not in os.environ"),
+    "time zone": ("import os, time\nos.environ['TZ'] = 'EST5'\ntime.tzset()", "assert time.localtime(0).tm_hour == 0"),
+    "locale": (
+        "import locale\nlocale.setlocale(locale.LC_ALL, 'C')",
+        "assert locale.setlocale(locale.LC_CTYPE) == locale.setlocale(locale.LC_CTYPE, '')",
+    ),
+    "sys.stdin": ("import io, sys\nsys.stdin = io.StringIO('7')", "assert sys.stdin.read() == ''"),
+    "sys.stdout": ("import io, sys\nsys.stdout = None", "assert sys.stdout is not None"),
+    "mock": ("from unittest import mock\nmock.patch('time.time', lambda: 0).start()", "assert time.time() > 0"),
+    "mock of a builtin": (
+        "from unittest import mock\nmock.patch('builtins.len', lambda x: 1).start()",
+        "assert len([]) == 0",
+    ),
+    "logging.disable": ("import logging\nlogging.disable()", "assert logging.getLogger().isEnabledFor(50)"),
+    "logging level": (
+        "import logging\nlogging.getLogger().setLevel(99)",
+        "assert logging.getLogger().isEnabledFor(50)",
+    ),
+    "ABC": ("import numbers\nnumbers.Number.register(str)", "assert not isinstance('x', numbers.Number)"),
+    "sys.path": ("import sys\nsys.path.clear()", "import colorsys"),
+    "sys.modules": ("import sys\nsys.modules['json'] = None", "import json"),
+    "unittest": (
+        "import unittest\nunittest.TestCase.assertEqual = lambda *a: None",
+        "try:\n    unittest.TestCase().assertEqual(1, 2)\nexcept AssertionError: pass\nelse: raise ValueError",
+    ),
+    "recursion limit": ("import sys\nsys.setrecursionlimit(150)", "def deep(n): return n and deep(n - 1)\ndeep(500)"),
+    "digits": ("import sys\nsys.set_int_max_str_digits(640)", "int('9' * 2000)"),
+    "decimal": ("import decimal\ndecimal.getcontext().prec = 3", "assert decimal.getcontext().prec == 28"),
+    "decimal default": (
+        "import decimal\ndecimal.DefaultContext.prec = 3\ndecimal.setcontext(decimal.DefaultContext)",
+        "assert decimal.getcontext().prec == 28",
+    ),
+    "alarm": (
+        "import signal\nsignal.signal(signal.SIGALRM, lambda *a: 1 / 0)\nsignal.setitimer(signal.ITIMER_REAL, 0.05)",
+        "time.sleep(0.1)",
+    ),
+    "signal handler": (
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)",
+        "assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN",
+    ),
+    "trace": ("import sys\nsys.settrace(lambda *a: 1 / 0)", "assert sys.gettrace() is None"),
+    "profile": ("import sys\nsys.setprofile(lambda *a: None)", "assert sys.getprofile() is None"),
+    "excepthook": ("import sys\nsys.excepthook = None", "assert sys.excepthook is sys.__excepthook__"),
+    "builtins": ("import builtins\nbuiltins.left = 1", "assert not hasattr(builtins, 'left')"),
+    "a module": ("import math\nmath.pi = 3", "assert math.pi > 3"),
+    "a class": (
+        "import collections\ncollections.Counter.most_common = None",
+        "assert collections.Counter('aab').most_common(1)",
+    ),
+    "import hook": ("import sys\nsys.meta_path.insert(0, None)", "import colorsys"),
+    "umask": ("import os\nos.umask(0o777)", "open('made', 'w').close()\nassert open('made').read() == ''"),
+    "working folder": (
+        "import os\nos.mkdir('deep')\nos.chdir('deep')\nos.rmdir('../deep')",
+        "assert os.getcwd() and not os.listdir('.')",
+    ),
+    "a file": ("open('left', 'w').close()", "assert not os.path.exists('left')"),
+    "a thread": (
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()",
+        "assert threading.active_count() == 1",
+    ),
+    "a process": (
+        "import os, time\nif os.fork() == 0:\n    time.sleep(60)\n    os._exit(0)",
+        "assert True is not os.getpid()",
+    ),
+    "soft limits": (
+        "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))",
+        "[os.dup(1) for _ in range(20)]",
+    ),
+    "an exit hook": ("import atexit\natexit.register(print)", "assert atexit._ncallbacks() < 2"),
+    "garbage collection": ("import gc\ngc.disable()", "assert gc.isenabled()"),
+    "random": (
+        "import random\nrandom.Random.seed = lambda *a: None",
+        "random.seed(1)\na = random.random()\nrandom.seed(1)\nassert a == random.random()",
+    ),
+    "tempfile": ("import tempfile\ntempfile.tempdir = '/nowhere'", "tempfile.mkdtemp()"),
+    "int in json": (
+        "import json\njson.encoder.encode_basestring = json.dumps = lambda *a: ''",
+        "assert json.dumps([1]) == '[1]'",
+    ),
+    "codecs": (
+        "import codecs\ncodecs.register_error('strict', lambda e: ('', e.end))",
+        "try:\n    b'\\xff'.decode()\nexcept UnicodeDecodeError: pass\nelse: raise ValueError",
+    ),
+    "copyreg": ("import copyreg\ncopyreg.pickle(complex, lambda c: (int, ()))", "assert copy.copy(1j) == 1j"),
+    "re": ("import re\nre._cache.clear()\nre.compile = None", "assert re.compile('x').match('x')"),
+    "nice": ("import os\nos.nice(1)", "assert os.nice(0) == 0"),
+}
+_IMPORTS = """
+import atexit, builtins, codecs, collections, copy, decimal, gc, json, locale, logging, math, numbers, os, random, re
+import resource, signal, sys, tempfile, threading, time, unittest, warnings
+"""
+
+
+def test_nothing_that_tests_change_outlives_them() -> None:
+    """Each pair runs on one slot: the verdict of the second job is what it is alone."""
+    with Executor(slots=1, cache=0, limits=Limits(wall_s=3.0)) as executor:
+        wrong = []
+        for name, (leave, notice) in STATE.items():
+            code = f"def f(n):\n    return n + 1  # {name}\n"
+            wrecking = f"{leave}\ndef check(candidate):\n    assert candidate(1) == 2\n"
+            indented = "".join(f"    {line}\n" for line in notice.splitlines())
+            noticing = f"{_IMPORTS}def check(candidate):\n    assert candidate(1) == 2\n{indented}"
+            jobs = [Job("first", code, wrecking, "f"), Job("second", code, noticing, "f")]
+            verdicts = [executor.run([job])[0] for job in jobs]
+            if verdicts[1].status is not Status.PASSED:
+                wrong.append((name, verdicts[1].error))
+    assert not wrong
+    assert len(STATE) >= 40
+
+
+CLEAN = [
+    "def check(candidate):\n    assert candidate(1) == [1, 2][0]\n",
+    "import math\nfrom random import randint\nfor i in range(3):\n    x = [randint(1, i)]\n    assert f(x) == math.e\n",
+    "try:\n    f([])\n    assert False\nexcept ValueError as e:\n    assert 'x' in str(e).lower()\n",
+    "def close(a, b=1e-6):\n    return abs(a - b) < 1e-6\nassert close(f(1), 2)\nassert 'x'.join(f(2)) == ''\n",
+]
+LASTING = [
+    *(f"{leave}\nassert f(1)\n" for leave, _ in STATE.values()),
+    "def g(open): pass\nopen('x', 'w')\nassert f(1)\n",
+    "def g(os): pass\nos.remove('x')\nassert f(1)\n",
+    "assert f(1).__class__\n",
+    "f.attribute = 1\nassert f(1)\n",
+    "class A: pass\nassert f(1)\n",
+    "global_ = globals()\nassert f(1)\n",
+    "def g(__builtins__): pass\n__builtins__['len'] = 1\nassert f(1)\n",
+    "import typing\ntyping.get_type_hints(f)\nassert f(1)\n",
+    "from math import *\nassert f(1)\n",
+    "import collections.abc\nassert f(1)\n",
+    "import random\nrandom._inst = 1\nassert f(1)\n",
+    "from copy import copyreg\nassert f(1)\n",
+    "np.random.seed(1)\nassert f(1)\n",
+    "import string\nx = string\nx.Formatter.format = 1\nassert f(1)\n",
+    "@f\ndef g(): pass\nassert f(1)\n",
+    "with f(1): pass\nassert f(1)\n",
+    "async def g(): pass\nassert f(1)\n",
+    "exec(f(1))\nassert f(1)\n",
+    "setattr(int, 'x', 1)\nassert f(1)\n",
+]
+
+
+def test_only_tests_that_can_leave_nothing_share_a_process() -> None:
+    assert [tests for tests in CLEAN if not leaves_nothing("", tests, "f")] == []
+    assert [tests for tests in LASTING if leaves_nothing("", tests, "f")] == []
+    assert not leaves_nothing("import os\n", CLEAN[0], "f")
+    assert leaves_nothing("from typing import List\ndef help(x: List[int]): return x\n", "assert help(f(1))\n", "f")
