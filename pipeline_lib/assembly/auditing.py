@@ -17,6 +17,7 @@ from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.play import Player, groups
 from pipeline_lib.play.fixing import Fixed, FixedActions
+from pipeline_lib.policies.threads import right_threads
 from pipeline_lib.rollouts import make_engine
 
 if TYPE_CHECKING:
@@ -55,8 +56,10 @@ def audit_team(
     with (
         contextlib.closing(make_environment(section, params.sandbox)) as environment,
         contextlib.closing(make_engine(params.rollouts, params.policy)) as engine,
+        contextlib.ExitStack() as running,
     ):
         team = base_team(params, base, environment, tried)
+        running.enter_context(right_threads(team))
         engine.load(team.sampled())
 
         def play_base(watched: Environment[Any, Any]) -> Played:

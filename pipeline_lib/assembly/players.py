@@ -11,6 +11,7 @@ from pipeline_lib.assembly.sampling import sampling_of
 from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.play import Player
+from pipeline_lib.policies.threads import right_threads
 from pipeline_lib.rollouts import make_engine
 from pipeline_lib.training.checkpoints import load_checkpoint
 
@@ -46,8 +47,9 @@ def opened(
         team = base_team(params, base, environment, problems)
         if checkpoint is not None:
             load_checkpoint(checkpoint, team)
-        engine.load(team.sampled())
-        yield Player(environment, team, engine, sampling_of(params), protocol)
+        with right_threads(team):
+            engine.load(team.sampled())
+            yield Player(environment, team, engine, sampling_of(params), protocol)
     finally:
         engine.close()
         environment.close()

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import copy
 import functools
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from transformers import PreTrainedModel
 
 from pipeline_lib.policies.agents import check_agents, is_frozen, section_of
 from pipeline_lib.policies.base import base_folder, check_base
@@ -22,13 +24,17 @@ from pipeline_lib.policies.policy import Policy, PolicyError, Team
 from pipeline_lib.policies.pretrained import check_fit, load_model, load_tokenizer, recorded_revision
 from pipeline_lib.policies.remote import remote_policy
 from pipeline_lib.settings.policy import AgentPolicy
+from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
     from pipeline_lib.settings.policy import Policy as PolicySettings
 
 SHARED = "team"
+
+#: Frozen bases that are in memory, by what they were loaded from: the next team on the same base uses them too.
+_bases: weakref.WeakValueDictionary[tuple[str, ...], PreTrainedModel] = weakref.WeakValueDictionary()
 
 
 def load_team(
@@ -74,7 +80,8 @@ def load_team(
             continue
         path, own, adapter = paths[name], settings.agents.get(name, AgentPolicy()), section_of(settings, name).adapter
         in_full = adapter.kind == "none" and not is_frozen(own)
-        model, tokenizer = load(path, in_full)
+        loaded, tokenizer = load(path, in_full)
+        model = loaded
         if in_full:
             model = copy.deepcopy(model) if path in whole else model
             whole.add(path)
@@ -93,6 +100,7 @@ def load_team(
             chat=settings.kind == "pretrained" and settings.chat == "auto" and tokenizer.chat_template is not None,
             stop_strings=settings.stop_strings if settings.kind == "pretrained" else (),
             learning_rate=own.learning_rate,
+            below=None if in_full else loaded,
         )
         if bases:
             same = next((begun[other] for other in begun if paths[other] == path), None)
@@ -126,7 +134,14 @@ def _load(
         revision, attention = recorded_revision(path, facts), settings.attention
         # weights that are trained stay float32: an update of bfloat16 weights is mostly rounded away
         dtype = torch.float32 if in_full else getattr(torch, settings.dtype)
-    model, tokenizer = load_model(path, revision, dtype, attention), load_tokenizer(path, revision)
+    tokenizer = load_tokenizer(path, revision)
+    key = (path, revision, attention, str(dtype), str(device), digest(facts.get("models", [])))
+    shared = settings.kind == "pretrained" and not in_full
+    if shared and (known := _bases.get(key)) is not None:
+        return known, tokenizer
+    model: Any = load_model(path, revision, dtype, attention)
     check_fit(path, model, tokenizer)
-    moved: Any = model
-    return moved.to(device), tokenizer
+    model = model.to(device)
+    if shared:
+        _bases[key] = model
+    return model, tokenizer

@@ -27,6 +27,7 @@ class Policy:
         stop_strings: texts that end an action, for base models that do not emit an end token.
         version: number of optimiser steps applied; engines compare it with the version of their rollout copy.
         learning_rate: peak learning rate of this policy; None means that of the ``train`` section.
+        below: the frozen model whose weights this one shares; it lives as long as a policy on it does.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Policy:
     stop_strings: tuple[str, ...] = ()
     version: int = 0
     learning_rate: float | None = None
+    below: PreTrainedModel | None = None
 
     @property
     def end_ids(self) -> tuple[int, ...]:

@@ -41,6 +41,7 @@ class Work:
         limits: ``[prompts]`` maximum number of tokens per action, from 1 to ``steps``.
         ends: ``[vocabulary]`` bool, tokens that end an action.
         stops: tests whether token ids contain a stop string; None without stop strings.
+        policies: ``[prompts]`` numbers of their policies in the model; None if it has one.
     """
 
     prompts: Sequence[tuple[int, ...]]
@@ -49,6 +50,7 @@ class Work:
     limits: Ints
     ends: npt.NDArray[np.bool_]
     stops: Callable[[list[int]], bool] | None
+    policies: Ints | None = None
 
 
 @dataclass(slots=True)
@@ -102,7 +104,7 @@ class Batch:
         work: Work,
         sampling: Sampling,
         rows: int,
-        first_logits: dict[tuple[int, ...], torch.Tensor],
+        first_logits: dict[tuple[int, tuple[int, ...]], torch.Tensor],
     ) -> None:
         self.model, self.work, self.sampling, self.rows = model, work, sampling, rows
         self.first_logits = first_logits
@@ -120,6 +122,7 @@ class Batch:
         self._prompt_lengths = np.array([len(p) for p in work.prompts], dtype=np.int64)[work.owner]
         self._places = self._prompt_lengths - 1  # of a prompt's last token
         self._single = bool((work.limits == 1).all())
+        self._policies = work.policies
 
     @torch.inference_mode()
     def run(self) -> Batch:
@@ -128,7 +131,7 @@ class Batch:
         waiting: deque[_Waiting] = deque()
         groups: _Groups | None = None
         if not self._single:
-            self.model.reserve(self.rows, int((self._prompt_lengths + self._limits).max()))
+            self.model.reserve(min(self.rows, len(self.lengths)), int((self._prompt_lengths + self._limits).max()))
         while True:
             in_flight = len(groups.members) if groups is not None else 0
             while not waiting and (in_flight < self.rows) and (wave := next(waves, None)) is not None:
@@ -140,7 +143,11 @@ class Batch:
             tokens, positions = np.empty_like(groups.rows), np.empty_like(groups.rows)
             first = groups.first()
             tokens[groups.rows], positions[groups.rows] = groups.tokens, self._places[first] + self.lengths[first]
-            logits = self.model.step(tokens, positions)
+            owners = None
+            if self._policies is not None:
+                owners = np.empty_like(groups.rows)
+                owners[groups.rows] = self._policies[self.work.owner[first]]
+            logits = self.model.step(tokens, positions, owners)
             self.computed_tokens += len(tokens)
             groups = self._draw(logits, np.repeat(groups.rows, groups.counts), groups.members)
 
@@ -150,23 +157,28 @@ class Batch:
         order = np.argsort(work.owner, kind="stable")
         bounds = np.searchsorted(work.owner[order], np.arange(len(work.prompts) + 1))
         by_length = sorted(range(len(work.prompts)), key=lambda p: len(work.prompts[p]))
-        known = [p for p in by_length if self._single and work.prompts[p] in self.first_logits]
+        known = [p for p in by_length if self._single and self._key(p) in self.first_logits]
         if known:
-            logits = torch.stack([self.first_logits[work.prompts[p]] for p in known])
+            logits = torch.stack([self.first_logits[self._key(p)] for p in known])
             yield self._first_tokens(Prefill(logits, None), known, order, bounds)
-        unknown = [p for p in by_length if not (self._single and work.prompts[p] in self.first_logits)]
+        unknown = [p for p in by_length if not (self._single and self._key(p) in self.first_logits)]
         start = 0
         while start < len(unknown):
             end = start + 1
             while end < len(unknown) and len(work.prompts[unknown[end]]) * (end + 1 - start) <= PREFILL_TOKENS:
                 end += 1
             wave = unknown[start:end]
-            prefill = self.model.prefill([work.prompts[p] for p in wave], keep=not self._single)
+            owners = None if self._policies is None else self._policies[wave]
+            prefill = self.model.prefill([work.prompts[p] for p in wave], not self._single, owners)
             self.prompt_tokens += sum(len(work.prompts[p]) for p in wave)
             if self._single:
-                self.first_logits.update(zip((work.prompts[p] for p in wave), prefill.logits, strict=True))
+                self.first_logits.update(zip(map(self._key, wave), prefill.logits, strict=True))
             yield self._first_tokens(prefill, wave, order, bounds)
             start = end
+
+    def _key(self, prompt: int) -> tuple[int, tuple[int, ...]]:
+        """Return what the first logits of a prompt depend on."""
+        return (0 if self._policies is None else int(self._policies[prompt])), self.work.prompts[prompt]
 
     def _first_tokens(self, prefill: Prefill, wave: list[int], order: Ints, bounds: Ints) -> list[_Waiting]:
         """Draw the first token of all members of the prompts in ``wave``; return those that continue."""

@@ -62,7 +62,7 @@ class FusedDecoder(RolloutModel):
         ops = self._kernels
         self._weights = fuse(state, self.shape, self.device, self.dtype, ops.fold, ops.by_column, self._weights)
 
-    def prefill(self, prompts: Sequence[tuple[int, ...]], keep: bool) -> Prefill:
+    def prefill(self, prompts: Sequence[tuple[int, ...]], keep: bool, owners: Ints | None = None) -> Prefill:
         """Run prompts: as one tree if they are short and share prefixes, else in separate rows."""
         tree = PrefixTree.of(prompts, PLAIN_TOKENS)
         return self._prefill_rows(prompts, keep) if tree is None else self._prefill_tree(tree, keep)
@@ -119,6 +119,11 @@ class FusedDecoder(RolloutModel):
         """Reserve space in the cache."""
         self._cache.reserve(slots, length)
 
+    def free(self) -> None:
+        """Give back a large cache on the CPU."""
+        if self._cache.is_large:
+            self._cache.free()
+
     def place(self, prefill: Prefill, rows: Ints, slots: Ints) -> None:
         """Copy the prompts' keys and values into their slots."""
         self._cache.place(prefill.cache, rows, slots)
@@ -127,7 +132,7 @@ class FusedDecoder(RolloutModel):
         """Copy whole slots."""
         self._cache.move(sources, targets)
 
-    def step(self, tokens: Ints, positions: Ints) -> Tensor:
+    def step(self, tokens: Ints, positions: Ints, owners: Ints | None = None) -> Tensor:
         """Append one token per slot; every slot attends over its own length."""
         cache, active, needed = self._cache, len(tokens), int(positions.max()) + 1
         cache.lengthen(needed, active)

@@ -8,9 +8,10 @@ whose cache cannot be rearranged by row (recurrent states) is run without a cach
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,19 +27,26 @@ if TYPE_CHECKING:
 
 
 class GenericModel(RolloutModel):
-    """Rollout copy that calls transformers."""
+    """Calls transformers, with a copy of a policy's model, or with the model itself if it has an adapter."""
 
     refills = False
 
     def __init__(self, model: PreTrainedModel, dtype: torch.dtype) -> None:
-        """Copy ``model``, without gradients; `refresh` updates the weights."""
+        """Take ``model``: an adapter with the dtype of its base as it is, anything else as a copy without gradients.
+
+        The trained model itself always has the newest weights, and needs no second base.
+        """
         config: Any = model.config.get_text_config()
-        plain: Any = copy.deepcopy(model)
-        plain = plain.unload() if hasattr(plain, "unload") else plain  # a PeftModel gives back its base
-        self._model = plain.to(dtype=dtype).eval().requires_grad_(False)
+        plain: Any = model
+        self.live = hasattr(model, "peft_config") and model.get_input_embeddings().weight.dtype == dtype
+        if not self.live:
+            plain = copy.deepcopy(model)
+            plain = plain.unload() if hasattr(plain, "unload") else plain  # a PeftModel gives back its base
+            plain = plain.to(dtype=dtype).eval().requires_grad_(False)
+        self._model = plain
         self.context = int(getattr(config, "max_position_embeddings", None) or 2**31)
         self.vocabulary, self.device = int(config.vocab_size), model.device
-        accepted = inspect.signature(plain.forward).parameters
+        accepted = inspect.signature(_causal(plain).forward).parameters
         self._takes_positions = "position_ids" in accepted
         self._last_only = "logits_to_keep" in accepted
         self._cached = _row_cache(self._model)
@@ -57,7 +65,17 @@ class GenericModel(RolloutModel):
             raise EngineError(f"{name}: a weight of the {'rollout copy' if name in own else 'policy'} alone; call load")
         self._model.load_state_dict(dict(state))
 
-    def prefill(self, prompts: Sequence[tuple[int, ...]], keep: bool) -> Prefill:
+    @contextlib.contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Leave training mode, in which gradient checkpointing would switch the cache off."""
+        training = self._model.training
+        self._model.eval()
+        try:
+            yield
+        finally:
+            self._model.train(training)
+
+    def prefill(self, prompts: Sequence[tuple[int, ...]], keep: bool, owners: Ints | None = None) -> Prefill:
         """Run prompts padded on the left."""
         longest = max(len(p) for p in prompts)
         ids = torch.zeros((len(prompts), longest), dtype=torch.long)
@@ -76,12 +94,16 @@ class GenericModel(RolloutModel):
         extra: dict[str, Any] = {"position_ids": positions} if self._takes_positions else {}
         if self._last_only:
             extra["logits_to_keep"] = 1
-        return self._model(input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True, **extra)
+        with self._evaluating():
+            return self._model(input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True, **extra)
 
     def _uncached(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Return next-token logits of left-padded sequences, one sequence at a time, without padding or cache."""
         sequences = [row[seen.bool()] for row, seen in zip(ids, mask, strict=True)]
-        return torch.stack([self._model(input_ids=s[None], use_cache=False).logits[0, -1].float() for s in sequences])
+        with self._evaluating():
+            return torch.stack(
+                [self._model(input_ids=s[None], use_cache=False).logits[0, -1].float() for s in sequences]
+            )
 
     def reserve(self, slots: int, length: int) -> None:
         """Clear the slots; the cache grows as needed."""
@@ -113,7 +135,7 @@ class GenericModel(RolloutModel):
         else:
             self._cache = self._cache[index]
 
-    def step(self, tokens: Ints, positions: Ints) -> Tensor:
+    def step(self, tokens: Ints, positions: Ints, owners: Ints | None = None) -> Tensor:
         """Append one token per slot."""
         ids = torch.from_numpy(tokens).to(self.device)[:, None]
         self._mask = torch.cat([self._mask, torch.ones_like(ids)], dim=1)
@@ -124,6 +146,11 @@ class GenericModel(RolloutModel):
         result = self._call(ids, self._mask, where, self._cache)
         self._cache = result.past_key_values
         return result.logits[:, -1].float()
+
+
+def _causal(model: Any) -> Any:
+    """Return the model below an adapter's wrapper, whose signature is its own."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 @torch.inference_mode()

@@ -134,6 +134,24 @@ def kernels_for(device: torch.device, dtype: torch.dtype, eps: float, widths: tu
     return LeanKernels(eps, widths)
 
 
+class BaseKernels(PlainKernels):
+    """Kernels for fp32 on the CPU with weights as a trained model has them; products are oneDNN's."""
+
+    def __init__(self, eps: float) -> None:
+        super().__init__(eps)
+        self._product = torch.ops.mkldnn._linear_pointwise
+
+    linear = OneDnnKernels.linear
+    linear_add = OneDnnKernels.linear_add
+
+
+def base_kernels(device: torch.device, dtype: torch.dtype, eps: float) -> Kernels:
+    """Return the fastest kernels for weights that a trained model also uses."""
+    if device.type == "cpu" and dtype == torch.float32 and torch.backends.mkldnn.is_available() and not on_intel():
+        return BaseKernels(eps)
+    return PlainKernels(eps)
+
+
 @functools.cache
 def on_intel() -> bool:
     """Return whether the processor is known to be Intel's; a timing instead could choose differently in each run."""
@@ -158,6 +176,18 @@ def rotate(pairs: Tensor, rotations: Tensor, out: Tensor) -> None:
     else:
         rotated = torch.view_as_complex(pairs.float().unflatten(-1, (-1, 2))) * rotations
         out.copy_(torch.view_as_real(rotated).flatten(-2))
+
+
+def rotate_halves(heads: Tensor, rotations: Tensor, out: Tensor) -> None:
+    """Apply rotary position embeddings to number i and number i + size / 2 of the last dimension (Llama's layout).
+
+    Args:
+        heads, rotations, out: see `rotate`.
+    """
+    half = heads.shape[-1] // 2
+    turned = torch.complex(heads[..., :half].float(), heads[..., half:].float()) * rotations
+    out[..., :half].copy_(turned.real)
+    out[..., half:].copy_(turned.imag)
 
 
 def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
 """The interface of a model for batching in the transformers engine.
 
-A rollout model holds a copy of one policy's weights and a table of *slots*, each with the key/value cache of one token
-sequence.  It computes logits; it does not depend on sampling, seeds, end tokens or requests.  There are two
-implementations: `decoder.FusedDecoder` (fast, three architectures) and `generic_model.GenericModel` (anything that
+A rollout model has the weights of one policy, or of several on one base, and a table of *slots*, each with the
+key/value cache of one token sequence.  It computes logits; it does not depend on sampling, seeds, end tokens or
+requests.  There are three implementations: `decoder.FusedDecoder` (a fast copy of a policy, three architectures),
+`shared_decoder.SharedDecoder` (the same for adapters on one base) and `generic_model.GenericModel` (anything that
 transformers loads).
 """
 
@@ -37,27 +38,35 @@ class Prefill:
 
 
 class RolloutModel(ABC):
-    """Rollout copy of one policy.
+    """The weights that actions are sampled from.
 
     Attributes:
         context: maximum number of tokens of prompt and action together.
         vocabulary: number of logits.
         device: device of the logits.
         refills: slots may be filled while others are in use; otherwise only when all are free.
+        live: the weights are the trained model's own, so that there is nothing to copy.
     """
 
     context: int
     vocabulary: int
     device: torch.device
     refills: bool
+    live: bool = False
 
     @abstractmethod
     def refresh(self, state: Mapping[str, Tensor]) -> None:
         """Copy weights in (names as in the plain model's ``state_dict``; adapters already merged)."""
 
+    def free(self) -> None:  # a small cache is kept
+        """Give back memory that the next call can have again."""
+
     @abstractmethod
-    def prefill(self, prompts: Sequence[tuple[int, ...]], keep: bool) -> Prefill:
-        """Run whole prompts of any lengths; ``keep`` their caches for `place`."""
+    def prefill(self, prompts: Sequence[tuple[int, ...]], keep: bool, owners: Ints | None = None) -> Prefill:
+        """Run whole prompts of any lengths; ``keep`` their caches for `place`.
+
+        ``owners``: ``[prompts]`` numbers of their policies, if the model has several.
+        """
 
     @abstractmethod
     def reserve(self, slots: int, length: int) -> None:
@@ -72,12 +81,13 @@ class RolloutModel(ABC):
         """Copy slots ``sources`` to ``targets`` (disjoint sets), after which slots 0..count-1 are in use."""
 
     @abstractmethod
-    def step(self, tokens: Ints, positions: Ints) -> Tensor:
+    def step(self, tokens: Ints, positions: Ints, owners: Ints | None = None) -> Tensor:
         """Append one token to slots 0..len(tokens)-1 and return the next token's logits.
 
         Args:
             tokens: ``[active]`` token ids.
             positions: ``[active]`` place of each token in its own sequence (0 is the prompt's first token).
+            owners: ``[active]`` numbers of their policies, if the model has several.
 
         Returns:
             ``[active, vocabulary]`` fp32.

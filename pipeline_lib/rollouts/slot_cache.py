@@ -2,8 +2,8 @@
 
 On the CPU slots are only as long as needed (rounded up), and keys are stored transposed, ``[head size, length]``:
 batched products of small contiguous matrices without transposition are up to four times as fast.  Lengthening
-alternates between two blocks of memory, because new memory costs page faults.  On other devices slots get their full
-length at once and are sliced.
+alternates between two blocks of memory, because new memory costs page faults.  Large caches, and those on other
+devices, get their full length at once and are sliced, so that there is one block.
 
 An unused position holds zeros or old values, never NaN, so that a hidden position (probability 0) adds nothing.
 """
@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -20,6 +22,8 @@ from pipeline_lib.rollouts.rollout_model import Ints
 
 #: On the CPU, slots are lengthened by this many tokens at a time.
 CPU_GRAIN = 16
+#: On the CPU, a cache of more bytes gets its full length at once, and is freed between calls.
+LARGE_BYTES = 64 * 2**20
 #: Elsewhere, slots have a multiple of this many tokens, so that calls of about the same size use the same memory.
 DEVICE_GRAIN = 128
 
@@ -37,8 +41,26 @@ class SlotCache:
         """Create an empty cache; call `reserve` next."""
         self._shape, self._device, self._dtype = shape, device, dtype
         self._on_cpu = device.type == "cpu"
-        self._blocks = [torch.zeros(0, dtype=dtype, device=device) for _ in range(2)]
+        self._whole = not self._on_cpu
         self.slots = self.longest = 0
+        self.free()
+
+    def free(self) -> None:
+        """Give the memory back; call `reserve` before the next use."""
+        self._blocks = [torch.zeros(0, dtype=self._dtype, device=self._device) for _ in range(2)]
+        self._all = self._keys = self._values = self._blocks[0]
+        self._layer_keys: list[Tensor] = []
+        self._layer_values: list[Tensor] = []
+        self._value_vectors: list[Tensor] = []
+        self._key_numbers: list[Tensor] = []
+        self._vectors: list[Tensor] = []
+        self._bytes: npt.NDArray[np.uint8] | None = None
+        self.capacity = 0
+
+    @property
+    def is_large(self) -> bool:
+        """Return whether the cache is worth freeing between calls."""
+        return self._on_cpu and self._whole
 
     def reserve(self, slots: int, length: int) -> None:
         """Reserve space for ``slots`` sequences of up to ``length`` tokens; clears all slots."""
@@ -48,14 +70,19 @@ class SlotCache:
         # The mask of a slot is a slice of this: as many zeros as it has tokens, then -inf.
         self._ramp = torch.zeros(2 * self.longest, dtype=self._dtype, device=self._device)
         self._ramp[self.longest :] = float("-inf")
-        self._allocate(1 if self._on_cpu else self.longest)
+        shape, number = self._shape, torch.finfo(self._dtype).bits // 8
+        size = 2 * shape.depth * slots * shape.kv_heads * self.longest * shape.head_size * number
+        self._whole = not self._on_cpu or size > LARGE_BYTES
+        if self.is_large:
+            self.free()  # before the new one is made
+        self._allocate(self.longest if self._whole else 1)
 
     def _allocate(self, length: int) -> None:
         shape = self._shape
-        length = min(-(-length // CPU_GRAIN) * CPU_GRAIN, self.longest)
+        length = self.longest if self._whole else min(-(-length // CPU_GRAIN) * CPU_GRAIN, self.longest)
         sizes = (shape.depth, 2, self.slots, shape.kv_heads * length * shape.head_size)
         size = math.prod(sizes)
-        if self._on_cpu:
+        if not self._whole:
             self._blocks.reverse()
         if len(self._blocks[0]) < size:
             self._blocks[0] = torch.zeros(size, dtype=self._dtype, device=self._device)
@@ -112,7 +139,7 @@ class SlotCache:
 
     def length(self, needed: int) -> int:
         """Return how many positions to attend over when the longest sequence has ``needed``."""
-        return self.capacity if self._on_cpu else needed
+        return needed if self._whole else self.capacity
 
     def mask(self, positions: Tensor, length: int) -> Tensor:
         """Return ``[active * kv heads, 1, length]``: 0 where slots 0.. see, -inf behind their ``positions``."""

@@ -8,6 +8,7 @@ process-wide settings; use one object per thread.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,12 +35,15 @@ from pipeline_lib.rollouts.generic_model import GenericModel
 from pipeline_lib.rollouts.plain_weights import plain_model, plain_state
 from pipeline_lib.rollouts.random_draws import uniforms
 from pipeline_lib.rollouts.rollout_model import Ints, RolloutModel
+from pipeline_lib.rollouts.shared_decoder import SharedDecoder, base_key
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from pipeline_lib.policies.policy import Policy
     from pipeline_lib.settings.rollouts import TransformersRollouts
+
+logger = logging.getLogger(__name__)
 
 #: Bytes of cached first-token logits per policy; an update of its weights clears them.
 FIRST_LOGITS_BYTES = 256 * 2**20
@@ -49,15 +53,23 @@ _SEED_MASK = 2**64 - 1
 
 
 @dataclass(slots=True)
-class _Copy:
-    """Rollout copy of a policy; ``version`` is that of the weights it holds."""
+class _Loaded:
+    """Policies that one rollout model serves: one with its copy, or all that train adapters on one base.
 
-    policy: Policy
+    ``versions`` are those of the weights that the model has; ``numbers`` the policies' places in it.
+    """
+
     model: RolloutModel
-    version: int
+    policies: dict[str, Policy]
+    base: int | None = None
+    versions: dict[str, int] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    first_logits: dict[tuple[int, ...], Tensor] = field(default_factory=dict)
+    first_logits: dict[tuple[int, tuple[int, ...]], Tensor] = field(default_factory=dict)
     texts: dict[tuple[int, ...], str] = field(default_factory=dict)
+
+    def number(self, name: str) -> int:
+        """Return a policy's place in the model."""
+        return list(self.policies).index(name)
 
 
 class TransformersEngine(Engine):
@@ -76,7 +88,7 @@ class TransformersEngine(Engine):
         """
         self.rows, self.dtype, self.fast, self.graphs = rows, dtype, fast, graphs
         self.counters = Counters()
-        self._copies: dict[str, _Copy] = {}
+        self._loaded: dict[str, _Loaded] = {}
 
     @classmethod
     def from_settings(cls, section: TransformersRollouts) -> TransformersEngine:
@@ -85,45 +97,76 @@ class TransformersEngine(Engine):
         return cls(section.rows, dtype, graphs=section.cuda_graphs)
 
     def load(self, policies: Mapping[str, Policy]) -> None:
-        """Take rollout copies of these policies, and drop all others."""
-        self._copies = {}
+        """Take rollout copies of these policies, or their own weights where adapters share a base; drop all others."""
+        self._loaded = {}
+        shared: dict[int, dict[str, Policy]] = {}
         for name, policy in policies.items():
             plain = plain_model(policy)
-            dtype = self.dtype or plain.get_input_embeddings().weight.dtype
-            fused = self.fast and unsupported(plain) is None
+            own = plain.get_input_embeddings().weight.dtype
+            dtype = self.dtype or own
+            key = base_key(policy) if self.fast and dtype == own else None
+            if key is not None:
+                shared.setdefault(key, {})[name] = policy
+                continue
+            reason = unsupported(plain)
+            if self.fast and reason is not None:
+                logger.warning("%s: %s; the general, slower way of sampling is used", name, reason)
+            fused = self.fast and reason is None
             model: RolloutModel
             model = FusedDecoder(plain, dtype, self.graphs) if fused else GenericModel(policy.model, dtype)
-            self._copies[name] = _Copy(policy, model, -1)
+            self._loaded[name] = _Loaded(model, {name: policy})
             self.update(policy)
+        for key, group in shared.items():
+            decoder = SharedDecoder(list(group.values()), self.graphs)
+            versions = {name: policy.version for name, policy in group.items()}
+            together = _Loaded(decoder, group, key, versions)
+            self._loaded |= dict.fromkeys(group, together)
 
     def update(self, policy: Policy) -> None:
-        """Copy the policy's present weights, and clear the caches of the old ones."""
-        copy = self._loaded(policy.name)
+        """Take the policy's present weights, and clear the caches of the old ones."""
+        loaded = self._served(policy.name)
         with torch.no_grad():
-            state = plain_state(policy)
-            shapes = {key: tuple(tensor.shape) for key, tensor in state.items()}
-            if copy.version >= 0 and shapes != copy.shapes:
-                different = sorted(k for k in {*shapes, *copy.shapes} if shapes.get(k) != copy.shapes.get(k))[0]
-                raise EngineError(
-                    f"policy {policy.name!r} has other weights than its rollout copy: {different} has shape "
-                    f"{shapes.get(different)}, the copy {copy.shapes.get(different)}; call load for another model"
-                )
-            copy.shapes = shapes
-            copy.model.refresh(state)
-        copy.policy, copy.version = policy, policy.version
-        copy.first_logits.clear()
+            if loaded.base is not None:
+                if base_key(policy) != loaded.base:
+                    raise EngineError(f"policy {policy.name!r} has another base than before; call load")
+                loaded.policies[policy.name] = policy
+                assert isinstance(loaded.model, SharedDecoder)
+                loaded.model.refresh_adapter(loaded.number(policy.name), policy)
+            else:
+                self._copy_weights(loaded, policy)
+        loaded.versions[policy.name] = policy.version
+        loaded.first_logits.clear()
+
+    def _copy_weights(self, loaded: _Loaded, policy: Policy) -> None:
+        loaded.policies[policy.name] = policy
+        if loaded.model.live:
+            return
+        state = plain_state(policy)
+        shapes = {key: tuple(tensor.shape) for key, tensor in state.items()}
+        if loaded.versions and shapes != loaded.shapes:
+            known = loaded.shapes
+            different = sorted(k for k in {*shapes, *known} if shapes.get(k) != known.get(k))[0]
+            raise EngineError(
+                f"policy {policy.name!r} has other weights than its rollout copy: {different} has shape "
+                f"{shapes.get(different)}, the copy {known.get(different)}; call load for another model"
+            )
+        loaded.shapes = shapes
+        loaded.model.refresh(state)
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:
-        """Sample all actions, policy by policy; requests of one policy are batched."""
+        """Sample all actions; requests to policies of one model with the same distribution are one batch."""
         started = time.perf_counter()
-        by_policy: dict[str, list[int]] = {}
+        batches: dict[tuple[int, Sampling], list[int]] = {}
         for index, request in enumerate(requests):
-            by_policy.setdefault(request.policy, []).append(index)
+            loaded = self._served(request.policy)
+            batches.setdefault((id(loaded), sampling.of(request.policy)), []).append(index)
         results: list[list[Action]] = [[] for _ in requests]
-        for name, indices in by_policy.items():
-            copy = self._loaded(name)
-            require_current(copy.policy, copy.version)
-            served = self._serve(copy, [requests[i] for i in indices], sampling.of(name), indices)
+        for (_, distribution), indices in batches.items():
+            chosen = [requests[i] for i in indices]
+            loaded = self._served(chosen[0].policy)
+            for name in {request.policy for request in chosen}:
+                require_current(loaded.policies[name], loaded.versions[name])
+            served = self._serve(loaded, chosen, distribution, indices)
             for index, actions in zip(indices, served, strict=True):
                 results[index] = actions
         self.counters.requests += len(requests)
@@ -132,42 +175,46 @@ class TransformersEngine(Engine):
 
     def close(self) -> None:
         """Drop the rollout copies."""
-        self._copies = {}
+        self._loaded = {}
 
-    def _loaded(self, name: str) -> _Copy:
-        if name not in self._copies:
-            raise unknown_policy(name, self._copies)
-        return self._copies[name]
+    def _served(self, name: str) -> _Loaded:
+        if name not in self._loaded:
+            raise unknown_policy(name, self._loaded)
+        return self._loaded[name]
 
     def _serve(
-        self, copy: _Copy, requests: list[Request], sampling: Sampling, places: Sequence[int]
+        self, loaded: _Loaded, requests: list[Request], sampling: Sampling, places: Sequence[int]
     ) -> list[list[Action]]:
-        """Sample the actions of requests to one policy; ``places``: their indices among all requests of the call."""
-        known: dict[tuple[int, ...], int] = {}
-        owners = [known.setdefault(request.prompt, len(known)) for request in requests]
-        prompts, context = list(known), copy.model.context
+        """Sample the actions of requests to one model; ``places``: their indices among all requests of the call."""
+        known: dict[tuple[str, tuple[int, ...]], int] = {}
+        owners = [known.setdefault((request.policy, request.prompt), len(known)) for request in requests]
+        prompts, context = [prompt for _, prompt in known], loaded.model.context
+        policy = loaded.policies[requests[0].policy]  # those on one base have the same tokenizer and stop strings
         lengths = np.fromiter(map(len, prompts), dtype=np.int64, count=len(prompts))
         fewest = min(request.n for request in requests)
         for extreme in (lengths.min(), lengths.max()):
-            check_prompt(copy.policy.name, int(extreme), fewest, context)
+            check_prompt(policy.name, int(extreme), fewest, context)
         counts = np.fromiter((request.n for request in requests), dtype=np.int64, count=len(requests))
         seeds = np.fromiter((request.seed & _SEED_MASK for request in requests), dtype=np.uint64, count=len(requests))
         ends = np.cumsum(counts)
         numbers = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
-        ends_action = np.zeros(copy.model.vocabulary, dtype=bool)
-        ends_action[[i for i in copy.policy.end_ids if i < copy.model.vocabulary]] = True
+        vocabulary = loaded.model.vocabulary
+        ends_action = np.zeros(vocabulary, dtype=bool)
+        ends_action[[i for i in policy.end_ids if i < vocabulary]] = True
+        numbers_of = {name: loaded.number(name) for name in loaded.policies}
         work = Work(
             prompts=prompts,
             owner=np.repeat(np.array(owners, dtype=np.int64), counts),
             uniforms=uniforms(np.repeat(seeds, counts), numbers.astype(np.uint64), sampling.max_new_tokens),
             limits=np.minimum(sampling.max_new_tokens, context - lengths),
             ends=ends_action,
-            stops=stop_test(copy.policy),
+            stops=stop_test(policy),
+            policies=np.array([numbers_of[name] for name, _ in known]) if loaded.base is not None else None,
         )
-        limit = FIRST_LOGITS_BYTES // (4 * copy.model.vocabulary)
-        if len(copy.first_logits) + len(prompts) > limit:
-            copy.first_logits.clear()
-        batch = Batch(copy.model, work, sampling, self.rows, copy.first_logits)
+        limit = FIRST_LOGITS_BYTES // (4 * vocabulary)
+        if len(loaded.first_logits) + len(prompts) > limit:
+            loaded.first_logits.clear()
+        batch = Batch(loaded.model, work, sampling, self.rows, loaded.first_logits)
         if (listener := self.listener) is not None:
             owners_of = np.repeat(np.array(places), counts)
 
@@ -177,7 +224,8 @@ class TransformersEngine(Engine):
 
             batch.on_draw = on_draw
         batch.run()
-        leaves = _actions(copy, batch)
+        loaded.model.free()
+        leaves = _actions(loaded, policy, batch)
         actions = [leaves[m] for m in batch.leaf.tolist()]
         self.counters.actions += len(actions)
         self.counters.prompt_tokens += batch.prompt_tokens
@@ -187,17 +235,17 @@ class TransformersEngine(Engine):
         return [actions[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]
 
 
-def _actions(copy: _Copy, batch: Batch) -> dict[int, Action]:
+def _actions(loaded: _Loaded, policy: Policy, batch: Batch) -> dict[int, Action]:
     """Return an action for each representative member (`Batch.leaf`); texts are decoded once per call."""
     members = np.unique(batch.leaf).tolist()
     lengths = batch.lengths.tolist()
     ids = {m: tuple(batch.tokens[m, : lengths[m]].tolist()) for m in members}
-    texts = copy.texts
+    texts = loaded.texts
     if len(texts) >= TEXTS:
         texts.clear()
     new = [i for i in dict.fromkeys(ids.values()) if i not in texts]
-    for key, text in zip(new, decode_all(copy.policy, new), strict=True):
-        texts[key] = cut_at_stop(text, copy.policy.stop_strings)
+    for key, text in zip(new, decode_all(policy, new), strict=True):
+        texts[key] = cut_at_stop(text, policy.stop_strings)
     return {
         m: Action(
             ids=ids[m],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 
+import psutil
 import torch
 from torch import nn
 
@@ -30,9 +31,12 @@ def flops_per_token(model: nn.Module) -> float:
 
 
 def memory_peaks() -> dict[str, float]:
-    """Return the peak memory of this process in MiB: resident, and on the GPU if there is one."""
+    """Return the peak memory of this process in MiB, resident and on the GPU if there is one, and what it holds now."""
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = {"memory/resident_mb": resident / (2**20 if sys.platform == "darwin" else 2**10)}
+    found = {
+        "memory/resident_mb": resident / (2**20 if sys.platform == "darwin" else 2**10),
+        "memory/now_mb": psutil.Process().memory_info().rss / 2**20,
+    }
     if torch.cuda.is_available():
         found["memory/gpu_mb"] = torch.cuda.max_memory_allocated() / 2**20
     return found

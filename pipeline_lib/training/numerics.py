@@ -1,7 +1,6 @@
 """How matrix products are computed on the CPU during training.
 
-One thread: with two, the products of small models are not faster on an idle machine and five to twenty times slower on
-a busy one, and sums would depend on the number of cores.  Faster float32 products
+`pipeline_lib.policies.threads` says how many threads.  Faster float32 products
 (``torch.set_float32_matmul_precision("medium")``) are used if a measurement shows that they keep float32 accuracy;
 processors with matrix units may round to bfloat16 there, which would cause a mismatch between engine and trainer.
 """
@@ -20,9 +19,10 @@ FLOAT32_ERROR = 1e-5
 
 
 @contextlib.contextmanager
-def cpu_numerics() -> Iterator[None]:
-    """Use one thread and the fastest float32 products that are accurate; both are restored afterwards."""
+def cpu_numerics(threads: int = 1) -> Iterator[None]:
+    """Use this number of threads and the fastest float32 products that are accurate; both are restored afterwards."""
     with single_core_numerics():
+        torch.set_num_threads(threads)
         if product_error() > FLOAT32_ERROR:
             torch.set_float32_matmul_precision("highest")
         yield

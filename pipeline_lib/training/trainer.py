@@ -27,6 +27,7 @@ from pipeline_lib.monitors.judge import End
 from pipeline_lib.play import Player, Problem, add_costs
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
+from pipeline_lib.policies.threads import threads_for
 from pipeline_lib.protocols import Decentralised, Protocol
 from pipeline_lib.rollouts.engine import Engine, Sampling
 from pipeline_lib.training.ablation import ablate
@@ -128,7 +129,7 @@ def train(
     """
     _check(settings, sampling, problems, environment)
     lock = exclusive_lock(scratch) if processes.first else contextlib.nullcontext()
-    with lock, cpu_numerics(), stop_requests(should_stop) as check:
+    with lock, cpu_numerics(threads_for(team)), stop_requests(should_stop) as check:
         learners = make_learners(settings, sampling, team, base, compute, processes)
         most = most_steps(settings, budget)
         regular = range(0, most + 1, settings.checkpoint_every)

@@ -1,0 +1,250 @@
+"""The fast path for agents that train adapters on one frozen base: one base in memory, one batch for all of them.
+
+The matrices of the base are laid out for decoding once, and the trained models then hold views of them, so sampling
+needs no copy of the base.  Adapters (LoRA, arXiv 2106.09685) stay apart: each row adds ``B (A x)`` of its own agent to
+``W x``.  The ``A`` of all agents are one matrix, and so are the ``B``; a mask keeps each row to its own agent.
+
+A product of ``B A`` and the base would be a second base for each agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import functional
+
+from pipeline_lib.rollouts.decoder import Attend, FusedDecoder, unsupported
+from pipeline_lib.rollouts.decoder_weights import Layer, Shape, Weights
+from pipeline_lib.rollouts.kernels import base_kernels, rotate_halves
+from pipeline_lib.rollouts.plain_weights import plain_model
+from pipeline_lib.rollouts.rollout_model import Ints, Prefill
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pipeline_lib.policies.policy import Policy
+
+#: Below this many parameters a copy with merged adapters costs little and has fewer operations per token.
+SMALLEST = 8_000_000
+
+#: The matrices of a layer: field of `Layer`, and the modules whose weights it joins.
+MATRICES = {
+    "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "out": ("self_attn.o_proj",),
+    "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
+    "down": ("mlp.down_proj",),
+}
+
+
+def base_key(policy: Policy) -> int | None:
+    """Return what policies on one frozen base have in common; None if the policy's base cannot be shared."""
+    plain = plain_model(policy)
+    frozen = all(not p.requires_grad for name, p in plain.named_parameters() if ".lora_" not in name)
+    if not frozen or sum(p.numel() for p in plain.parameters()) < SMALLEST or unsupported(plain) is not None:
+        return None
+    return id(plain.get_input_embeddings().weight)
+
+
+@dataclass(slots=True)
+class _Delta:
+    """Adapters of all agents for one matrix: ``reduce`` is ``[columns, in]``, ``expand`` ``[out, columns]``."""
+
+    reduce: Tensor
+    expand: Tensor
+
+
+class SharedDecoder(FusedDecoder):
+    """Decodes for several policies on one base; rows say whose they are."""
+
+    def __init__(self, policies: Sequence[Policy], graphs: bool = True) -> None:
+        """Lay out the base, of which the policies' models then hold views, and their adapters.
+
+        Args:
+            policies: their place in this sequence is their number; all have the same `base_key`.
+            graphs: on CUDA, run steps by captured graphs.
+        """
+        plain = plain_model(policies[0])
+        super().__init__(plain, plain.get_input_embeddings().weight.dtype, graphs)
+        self._kernels = base_kernels(self.device, self.dtype, self.shape.eps)
+        self._layers = list(plain.model.layers)
+        self._weights = _lay_out(plain, self._layers, self.shape)
+        self._deltas: list[dict[str, _Delta]] = []
+        #: By matrix, ``[columns]``: the policy that each column of the adapters belongs to.
+        self._column_owners: dict[str, Tensor] = {}
+        self._make_deltas(policies)
+        self._owners = torch.zeros(0, dtype=torch.int64, device=self.device)  # of the slots
+        self._masks: dict[str, Tensor] = {}
+
+    def refresh_adapter(self, number: int, policy: Policy) -> None:
+        """Copy the present weights of a policy's adapter."""
+        adapters = _adapters(policy)
+        for layer, deltas in enumerate(self._deltas):
+            for matrix, delta in deltas.items():
+                column, row = int((self._column_owners[matrix] < number).sum()), 0
+                for path in MATRICES[matrix]:
+                    end = row + len(_linear(self._layers[layer], path).weight)
+                    if adapter := adapters.get((layer, path)):
+                        rank = len(adapter.reduce)
+                        delta.reduce[column : column + rank].copy_(adapter.reduce.detach())
+                        delta.expand[row:end, column : column + rank].copy_(adapter.expand.detach() * adapter.scale)
+                        column += rank
+                    row = end
+
+    def prefill(self, prompts: Sequence[tuple[int, ...]], keep: bool, owners: Ints | None = None) -> Prefill:
+        """Run prompts; ``owners``: ``[prompts]`` numbers of their policies."""
+        numbers = torch.zeros(len(prompts), dtype=torch.int64) if owners is None else torch.from_numpy(owners)
+        if len(set(numbers.tolist())) == 1:
+            self._mask(numbers[:1])
+            return super().prefill(prompts, keep)
+        self._mask(numbers.repeat_interleave(max(map(len, prompts))))
+        return self._prefill_rows(prompts, keep)
+
+    def reserve(self, slots: int, length: int) -> None:
+        """Reserve space in the cache."""
+        super().reserve(slots, length)
+        if len(self._owners) < slots:  # kept otherwise: captured graphs read it at its place
+            self._owners = torch.zeros(slots, dtype=torch.int64, device=self.device)
+
+    def step(self, tokens: Ints, positions: Ints, owners: Ints | None = None) -> Tensor:
+        """Append one token per slot; ``owners``: ``[active]`` numbers of their policies."""
+        if owners is not None:
+            self._owners[: len(owners)].copy_(torch.from_numpy(owners))
+        return super().step(tokens, positions)
+
+    def _step(self, ids: Tensor, where: Tensor, length: int) -> Tensor:
+        self._mask(self._owners[: len(ids)])
+        return super()._step(ids, where, length)
+
+    def _mask(self, owners: Tensor) -> None:
+        """Set which columns count for the next rows; one owner holds for all rows."""
+        owners = owners.to(self.device)[:, None]
+        self._masks = {name: (owners == columns).to(self.dtype) for name, columns in self._column_owners.items()}
+
+    def _forward(self, ids: Tensor, rotations: Tensor, attend: Attend) -> Tensor:
+        """Run all layers; see `FusedDecoder._forward`."""
+        ops, rotated, rotations = self._kernels, self.shape.heads + self.shape.kv_heads, rotations[:, None]
+        weights = self._loaded()
+        hidden = functional.embedding(ids, weights.embedding)
+        for number, layer in enumerate(weights.layers):
+            deltas = self._deltas[number]
+            normed = ops.normed(hidden, layer.attention_norm)
+            qkv = self._adapt("qkv", deltas, normed, ops.linear(normed, layer.qkv, layer.qkv_bias))
+            states = qkv.view(len(ids), -1, self.shape.head_size)
+            heads = states[:, :rotated]
+            rotate_halves(heads if layer.heads_norm is None else ops.normed(heads, layer.heads_norm), rotations, heads)
+            mixed = attend(number, states)
+            hidden = self._adapt("out", deltas, mixed, ops.linear_add(mixed, layer.out, layer.out_bias, hidden))
+            normed = ops.normed(hidden, layer.mlp_norm)
+            mlp = self._adapt("gate_up", deltas, normed, ops.linear(normed, layer.gate_up, layer.gate_up_bias))
+            gate, up = mlp.chunk(2, dim=-1)
+            inner = functional.silu(gate).mul_(up)
+            hidden = self._adapt("down", deltas, inner, ops.linear_add(inner, layer.down, layer.down_bias, hidden))
+        return hidden
+
+    def _adapt(self, matrix: str, deltas: dict[str, _Delta], x: Tensor, total: Tensor) -> Tensor:
+        """Add the adapters' share to ``total``."""
+        delta = deltas.get(matrix)
+        if delta is None:
+            return total
+        reduced = functional.linear(x, delta.reduce) * self._masks[matrix]
+        return torch.addmm(total, reduced, delta.expand.t())
+
+    def _make_deltas(self, policies: Sequence[Policy]) -> None:
+        """Allocate the adapters' matrices, and fill them."""
+        all_adapters = [_adapters(policy) for policy in policies]
+        for matrix, paths in MATRICES.items():
+            owners = [
+                number
+                for number, adapters in enumerate(all_adapters)
+                for path in paths
+                if (0, path) in adapters
+                for _ in adapters[0, path].reduce
+            ]
+            if owners:
+                self._column_owners[matrix] = torch.tensor(owners, device=self.device)
+        for layer in self._layers:
+            deltas = {}
+            for matrix, columns in self._column_owners.items():
+                weights = [_linear(layer, path).weight for path in MATRICES[matrix]]
+                rows, new = sum(map(len, weights)), weights[0].new_zeros
+                deltas[matrix] = _Delta(new(len(columns), weights[0].shape[1]), new(rows, len(columns)))
+            self._deltas.append(deltas)
+        for number, policy in enumerate(policies):
+            self.refresh_adapter(number, policy)
+
+
+@dataclass(frozen=True, slots=True)
+class _Adapter:
+    """One module's adapter: ``reduce`` is ``[rank, in]``, ``expand`` ``[out, rank]``."""
+
+    reduce: Tensor
+    expand: Tensor
+    scale: float
+
+
+def _adapters(policy: Policy) -> dict[tuple[int, str], _Adapter]:
+    """Return a policy's adapters by number of the layer and path of the module."""
+    found = {}
+    for number, layer in enumerate(plain_model(policy).model.layers):
+        for path in (path for paths in MATRICES.values() for path in paths):
+            module: Any = layer.get_submodule(path)
+            for name in getattr(module, "active_adapters", ()):
+                found[number, path] = _Adapter(
+                    module.lora_A[name].weight, module.lora_B[name].weight, module.scaling[name]
+                )
+    return found
+
+
+def _linear(layer: Any, path: str) -> Any:
+    module = layer.get_submodule(path)
+    return getattr(module, "base_layer", module)
+
+
+def _lay_out(plain: Any, layers: Sequence[Any], shape: Shape) -> Weights:
+    """Return the base's weights for decoding; the matrices of the model become parts of these."""
+
+    def heads_norm(layer: Any) -> Tensor | None:
+        if not hasattr(layer.self_attn, "q_norm"):
+            return None
+        query, key = layer.self_attn.q_norm.weight, layer.self_attn.k_norm.weight
+        return torch.stack([query.detach()] * shape.heads + [key.detach()] * shape.kv_heads)
+
+    def lay_out(layer: Any) -> Layer:
+        joined: dict[str, Any] = {}
+        for matrix, paths in MATRICES.items():
+            modules = [_linear(layer, path) for path in paths]
+            joined[matrix] = _join([module.weight for module in modules])
+            biases = [module.bias for module in modules]
+            joined[f"{matrix}_bias"] = None if biases[0] is None else _join(biases)
+        return Layer(
+            attention_norm=layer.input_layernorm.weight.detach(),
+            heads_norm=heads_norm(layer),
+            mlp_norm=layer.post_attention_layernorm.weight.detach(),
+            **joined,
+        )
+
+    return Weights(
+        embedding=plain.get_input_embeddings().weight.detach(),
+        layers=tuple(lay_out(layer) for layer in layers),
+        norm=plain.model.norm.weight.detach(),
+        head=plain.get_output_embeddings().weight.detach(),
+    )
+
+
+def _join(parts: Sequence[Any]) -> Tensor:
+    """Return parameters one below the other as one tensor, of which they are views from now on."""
+    storage, start, place = parts[0].untyped_storage().data_ptr(), parts[0].storage_offset(), 0
+    joined = True
+    for part in parts:
+        joined &= part.untyped_storage().data_ptr() == storage and part.storage_offset() == start + place
+        place += part.numel()
+    if joined:  # by an earlier engine
+        rows = sum(map(len, parts))
+        return parts[0].detach().as_strided((rows, *parts[0].shape[1:]), parts[0].stride(), start)
+    whole = torch.cat([part.detach() for part in parts])
+    for part, piece in zip(parts, whole.split([len(part) for part in parts]), strict=True):
+        part.data = piece
+    return whole

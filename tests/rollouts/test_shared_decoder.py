@@ -1,0 +1,181 @@
+"""Adapters of several agents on one base: exact, in one batch, and with one base in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import save_file
+
+from pipeline_lib.policies.lora import attach, merged_state
+from pipeline_lib.policies.policy import Policy
+from pipeline_lib.rollouts import EngineError, Request, Sampling, shared_decoder
+from pipeline_lib.rollouts.plain_weights import plain_model
+from pipeline_lib.rollouts.shared_decoder import SharedDecoder
+from pipeline_lib.rollouts.transformers_engine import TransformersEngine
+from pipeline_lib.settings.policy import LoraAdapter
+from tests.rollouts.tiny import FAST, policy, reference_logprobs
+
+PROMPTS = [tuple(range(60, 60 + n)) for n in (4, 13, 40)]
+SAMPLING = Sampling(max_new_tokens=9, temperature=0.9)
+
+
+@pytest.fixture(autouse=True)
+def small_bases_are_shared_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shared_decoder, "SMALLEST", 0)
+
+
+def team(kind: str = "qwen3", **more) -> dict[str, Policy]:
+    """Two agents with different adapters and a frozen one, on one base."""
+    base = policy(kind, **more)
+    found = {"frozen": replace(base, name="frozen", model=base.model.requires_grad_(False))}
+    for number, (name, settings) in enumerate(
+        {
+            "helper": LoraAdapter(rank=4, alpha=8),
+            "main": LoraAdapter(rank=3, targets=("q_proj", "v_proj", "down_proj")),
+        }.items()
+    ):
+        model = attach(base.model, settings, name, seed=1)
+        _move(model, number)
+        found[name] = Policy(name=name, model=model.eval(), tokenizer=base.tokenizer)
+    return found
+
+
+def _move(model, seed: int) -> None:
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if ".lora_" in name:
+                parameter.normal_(std=0.2)
+
+
+def _requests(names) -> list[Request]:
+    return [Request(name, prompt, 3, seed) for seed, prompt in enumerate(PROMPTS) for name in names]
+
+
+@pytest.mark.parametrize("kind", FAST)
+def test_every_agent_acts_with_its_own_adapter_in_one_batch(kind: str):
+    agents = team(kind)
+    engine = TransformersEngine(rows=5)
+    engine.load(agents)
+    assert len({id(loaded) for loaded in engine._loaded.values()}) == 1
+    requests = _requests(agents)
+    found = engine.generate(requests, SAMPLING)
+    for request, actions in zip(requests, found, strict=True):
+        for action in actions:
+            exact = reference_logprobs(agents[request.policy], request.prompt, action, SAMPLING)
+            assert torch.allclose(torch.tensor(action.logprobs, dtype=torch.float64), exact.double(), atol=1e-4)
+    alone = [engine.generate([request], SAMPLING)[0] for request in requests]
+    assert [[a.ids for a in actions] for actions in alone] == [[a.ids for a in actions] for actions in found]
+    assert len({actions[0].ids for actions in found[:3]}) > 1
+
+
+def test_single_tokens_are_remembered_by_agent():
+    agents = team()
+    engine = TransformersEngine()
+    engine.load(agents)
+    one = replace(SAMPLING, max_new_tokens=1)
+    first = engine.generate(_requests(agents), one)
+    assert engine.generate(_requests(agents), one) == first
+    for request, actions in zip(_requests(agents), first, strict=True):
+        exact = reference_logprobs(agents[request.policy], request.prompt, actions[0], one)
+        assert torch.allclose(torch.tensor(actions[0].logprobs, dtype=torch.float64), exact.double(), atol=1e-4)
+
+
+def test_an_update_is_seen_by_its_agent_alone_and_stale_weights_are_refused():
+    agents = team()
+    engine = TransformersEngine()
+    engine.load(agents)
+    before = engine.generate(_requests(agents), SAMPLING)
+    _move(agents["main"].model, 7)
+    agents["main"].version += 1
+    with pytest.raises(EngineError, match="call update"):
+        engine.generate(_requests(["main"]), SAMPLING)
+    engine.update(agents["main"])
+    after = engine.generate(_requests(agents), SAMPLING)
+    for request, old, new in zip(_requests(agents), before, after, strict=True):
+        assert (old == new) == (request.policy != "main")
+    with pytest.raises(EngineError, match="another base"):
+        engine.update(team()["main"])
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3"])
+def test_there_is_one_base_in_memory(kind: str):
+    agents = team(kind)
+    logits = {name: one.model(torch.tensor([PROMPTS[1]])).logits for name, one in agents.items()}
+    for _ in range(2):  # a second engine finds the base laid out
+        engine = TransformersEngine()
+        engine.load(agents)
+        decoder = engine._loaded["main"].model
+        assert isinstance(decoder, SharedDecoder) and decoder._weights is not None
+        held = {tensor.untyped_storage().data_ptr() for layer in decoder._weights.layers
+                for tensor in (layer.qkv, layer.out, layer.gate_up, layer.down)}  # fmt: skip
+        for agent in agents.values():
+            own = {
+                parameter.untyped_storage().data_ptr()
+                for name, parameter in plain_model(agent).named_parameters()
+                if name.endswith("proj.weight") or name.endswith("base_layer.weight")
+            }
+            assert own == held
+    for name, agent in agents.items():
+        assert torch.equal(agent.model(torch.tensor([PROMPTS[1]])).logits, logits[name])
+
+
+def test_merged_weights_can_be_saved_after_sampling(tmp_path):
+    agents = team()
+    TransformersEngine().load(agents)
+    state = merged_state(agents["main"])
+    state.pop("lm_head.weight")  # tied
+    save_file({key: value.contiguous() for key, value in state.items()}, tmp_path / "merged.safetensors")
+
+
+def test_bfloat16_bases_act_as_the_trainer_sees_them():
+    agents = team()
+    for agent in agents.values():
+        for name, parameter in agent.model.named_parameters():
+            if ".lora_" not in name:
+                parameter.data = parameter.data.bfloat16()
+    engine = TransformersEngine()
+    engine.load(agents)
+    found = engine.generate(_requests(agents), SAMPLING)
+    for request, actions in zip(_requests(agents), found, strict=True):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            exact = reference_logprobs(agents[request.policy], request.prompt, actions[0], SAMPLING)
+        assert (torch.tensor(actions[0].logprobs).double() - exact.double()).abs().mean() < 0.1
+
+
+def test_own_temperatures_are_drawn_apart():
+    agents = team()
+    engine = TransformersEngine()
+    engine.load(agents)
+    own = replace(SAMPLING, temperatures=(("main", 0.5),))
+    found = engine.generate(_requests(agents), own)
+    for request, actions in zip(_requests(agents), found, strict=True):
+        exact = reference_logprobs(agents[request.policy], request.prompt, actions[0], own.of(request.policy))
+        assert torch.allclose(torch.tensor(actions[0].logprobs).double(), exact.double(), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "gemma2"])
+def test_other_architectures_sample_from_the_trained_model_itself(kind: str):
+    base = policy(kind)
+    target = ("c_attn",) if kind == "gpt2" else ("q_proj", "down_proj")
+    config = LoraConfig(r=4, target_modules=list(target), task_type="CAUSAL_LM", fan_in_fan_out=kind == "gpt2")
+    model = get_peft_model(base.model, config)
+    _move(model, 3)
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    model.train()
+    agent = Policy(name="team", model=model, tokenizer=base.tokenizer)
+    engine = TransformersEngine()
+    engine.load({"team": agent})
+    for step in range(2):
+        found = engine.generate(_requests(["team"]), SAMPLING)
+        model.eval()
+        for request, actions in zip(_requests(["team"]), found, strict=True):
+            exact = reference_logprobs(agent, request.prompt, actions[0], SAMPLING)
+            assert torch.allclose(torch.tensor(actions[0].logprobs).double(), exact.double(), atol=1e-4)
+        model.train()
+        _move(model, 4 + step)
+        agent.version += 1
+        engine.update(agent)
