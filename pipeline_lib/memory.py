@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import torch
 
 _CGROUP_FILES = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -16,8 +17,10 @@ _CGROUP_FILES = (
 )
 
 
-def free_memory() -> int:
-    """Return how many bytes this process can still take: the least of machine, control group and address space."""
+def free_memory(device: torch.device | None = None) -> int:
+    """Return how many bytes this process can still take: of a GPU, or of the machine and its limits."""
+    if device is not None and device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
     found = [int(psutil.virtual_memory().available)]
     for limit, used in _CGROUP_FILES:
         try:

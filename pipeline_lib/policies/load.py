@@ -143,5 +143,8 @@ def _load(
     check_fit(path, model, tokenizer)
     model = model.to(device)
     if shared:
+        for parameter in model.parameters():
+            # Out of the mapped file, which stays in memory as a whole while any part of it is used.
+            parameter.data = parameter.data.clone()
         _bases[key] = model
     return model, tokenizer

@@ -54,6 +54,7 @@ class FusedDecoder(RolloutModel):
         self._kernels = kernels_for(self.device, dtype, self.shape.eps, (self.shape.width, self.shape.head_size))
         self._rotations = rotations(model, self.device)
         self._cache = SlotCache(self.shape, self.device, dtype)
+        self.bytes_per_token = self._cache.bytes_per_token
         self._weights: Weights | None = None
         self._graphs = StepGraphs(self._step) if graphs and self.device.type == "cuda" else None
 
@@ -117,7 +118,7 @@ class FusedDecoder(RolloutModel):
 
     def reserve(self, slots: int, length: int) -> None:
         """Reserve space in the cache."""
-        self._cache.reserve(slots, length)
+        self._cache.reserve(self._rows(slots, slots + 2 * ROWS_GRAIN), length)
 
     def free(self) -> None:
         """Give back a large cache on the CPU."""

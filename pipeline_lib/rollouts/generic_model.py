@@ -46,6 +46,11 @@ class GenericModel(RolloutModel):
         self._model = plain
         self.context = int(getattr(config, "max_position_embeddings", None) or 2**31)
         self.vocabulary, self.device = int(config.vocab_size), model.device
+        query_heads = int(getattr(config, "num_attention_heads", None) or 1)
+        heads = int(getattr(config, "num_key_value_heads", None) or query_heads)
+        size = int(getattr(config, "head_dim", None) or config.hidden_size // query_heads)
+        # Its cache is copied when it is lengthened.
+        self.bytes_per_token = 4 * config.num_hidden_layers * heads * size * torch.finfo(dtype).bits // 8
         accepted = inspect.signature(_causal(plain).forward).parameters
         self._takes_positions = "position_ids" in accepted
         self._last_only = "logits_to_keep" in accepted

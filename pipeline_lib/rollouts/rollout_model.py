@@ -45,6 +45,7 @@ class RolloutModel(ABC):
         vocabulary: number of logits.
         device: device of the logits.
         refills: slots may be filled while others are in use; otherwise only when all are free.
+        bytes_per_token: memory that a token of a slot takes; 0 if that is not known.
         live: the weights are the trained model's own, so that there is nothing to copy.
     """
 
@@ -52,6 +53,7 @@ class RolloutModel(ABC):
     vocabulary: int
     device: torch.device
     refills: bool
+    bytes_per_token: int = 0
     live: bool = False
 
     @abstractmethod

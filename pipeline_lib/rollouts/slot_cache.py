@@ -58,6 +58,12 @@ class SlotCache:
         self.capacity = 0
 
     @property
+    def bytes_per_token(self) -> int:
+        """Return the bytes of keys and values of one token in all layers."""
+        shape = self._shape
+        return 2 * shape.depth * shape.kv_heads * shape.head_size * torch.finfo(self._dtype).bits // 8
+
+    @property
     def is_large(self) -> bool:
         """Return whether the cache is worth freeing between calls."""
         return self._on_cpu and self._whole
@@ -70,9 +76,7 @@ class SlotCache:
         # The mask of a slot is a slice of this: as many zeros as it has tokens, then -inf.
         self._ramp = torch.zeros(2 * self.longest, dtype=self._dtype, device=self._device)
         self._ramp[self.longest :] = float("-inf")
-        shape, number = self._shape, torch.finfo(self._dtype).bits // 8
-        size = 2 * shape.depth * slots * shape.kv_heads * self.longest * shape.head_size * number
-        self._whole = not self._on_cpu or size > LARGE_BYTES
+        self._whole = not self._on_cpu or slots * self.longest * self.bytes_per_token > LARGE_BYTES
         if self.is_large:
             self.free()  # before the new one is made
         self._allocate(self.longest if self._whole else 1)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from pipeline_lib.memory import free_memory
 from pipeline_lib.rollouts.actions import cut_at_stop, decode_all, stop_test
 from pipeline_lib.rollouts.batching import Batch, Work
 from pipeline_lib.rollouts.decoder import FusedDecoder, unsupported
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Actions sampled at the same time, if memory allows it; more are hardly faster.
+MOST_ROWS = 256
 #: Bytes of cached first-token logits per policy; an update of its weights clears them.
 FIRST_LOGITS_BYTES = 256 * 2**20
 #: Number of cached texts of token sequences per policy.
@@ -76,12 +79,13 @@ class TransformersEngine(Engine):
     """Samples from rollout copies of the policies in this process."""
 
     def __init__(
-        self, rows: int = 256, dtype: torch.dtype | None = None, fast: bool = True, graphs: bool = True
+        self, rows: int | None = None, dtype: torch.dtype | None = None, fast: bool = True, graphs: bool = True
     ) -> None:
         """Make an engine without policies.
 
         Args:
-            rows: number of actions sampled at the same time, per policy; each has a slot in the key/value cache.
+            rows: greatest number of actions sampled at the same time; each has a slot in the key/value cache.  None:
+                `MOST_ROWS`, or as many as fit into half of the free memory.
             dtype: dtype of the rollout copies' weights; None keeps each policy's own.
             fast: use the fused decoder if it supports the model; False always uses transformers' forward pass.
             graphs: on CUDA, the fused decoder runs its steps by captured graphs.
@@ -94,7 +98,7 @@ class TransformersEngine(Engine):
     def from_settings(cls, section: TransformersRollouts) -> TransformersEngine:
         """Create the engine from the ``rollouts`` section."""
         dtype = None if section.dtype == "auto" else getattr(torch, section.dtype)
-        return cls(section.rows, dtype, graphs=section.cuda_graphs)
+        return cls(None if section.rows == "auto" else section.rows, dtype, graphs=section.cuda_graphs)
 
     def load(self, policies: Mapping[str, Policy]) -> None:
         """Take rollout copies of these policies, or their own weights where adapters share a base; drop all others."""
@@ -214,7 +218,8 @@ class TransformersEngine(Engine):
         limit = FIRST_LOGITS_BYTES // (4 * vocabulary)
         if len(loaded.first_logits) + len(prompts) > limit:
             loaded.first_logits.clear()
-        batch = Batch(loaded.model, work, sampling, self.rows, loaded.first_logits)
+        longest = int((lengths + work.limits).max())
+        batch = Batch(loaded.model, work, sampling, self._rows(loaded.model, longest), loaded.first_logits)
         if (listener := self.listener) is not None:
             owners_of = np.repeat(np.array(places), counts)
 
@@ -233,6 +238,13 @@ class TransformersEngine(Engine):
         self.counters.computed_tokens += batch.computed_tokens
         starts = (ends - counts).tolist()
         return [actions[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]
+
+    def _rows(self, model: RolloutModel, length: int) -> int:
+        """Return how many actions of up to ``length`` tokens (with their prompts) are sampled at the same time."""
+        if self.rows is not None:
+            return self.rows
+        each = length * model.bytes_per_token
+        return max(1, min(MOST_ROWS, free_memory(model.device) // 2 // each if each else MOST_ROWS))
 
 
 def _actions(loaded: _Loaded, policy: Policy, batch: Batch) -> dict[int, Action]:

@@ -30,8 +30,12 @@ class TransformersRollouts(_Rollouts):
     """Batched decoding in this process with a static key/value cache; runs on CPU and GPU."""
 
     kind: Literal["transformers"] = "transformers"
-    rows: Machine[int] = Field(
-        256, ge=1, description="actions that are sampled at the same time; each has its place in the cache"
+    rows: Machine[Annotated[int, Field(ge=1)] | Literal["auto"]] = Field(
+        "auto",
+        description=(
+            "largest number of actions that are sampled at the same time, each with its place in the cache; auto: 256, "
+            "or as many as fit into half of the free memory"
+        ),
     )
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="type of the rollout copies' weights; auto keeps each policy's own"
