@@ -112,7 +112,7 @@ def exception(rest: list[Any]) -> Raised:
     if isinstance(described, list) and len(described) == 4:
         names, text, line, args = described
         if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
-            kept = tuple(printable(name[:_MAX_NAME]) for name in names[:_MAX_NAMES])
+            kept = tuple(" ".join(printable(name[:_MAX_NAME]).split()) for name in names[:_MAX_NAMES])
             return Raised(kept, printable(str(text)[:_MAX_TEXT]), line if type(line) is int else 0, _arguments(args))
     return Raised(("Exception",), "an exception without description", 0, None)
 

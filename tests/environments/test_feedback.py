@@ -228,6 +228,22 @@ class TestTypeChecker:
         (first, second), (_, third) = self.notes(typed, ("def aux(xs:", deep), (AUX, many))
         assert [len(first), len(second), len(third)] == [1, 1, MAX_FINDINGS]
 
+    def test_one_part_costs_the_other_no_findings(self, typed: CodingEnvironment) -> None:
+        main = "def main(xs):\n    return len(5) or aux(xs)"
+        helpers = (
+            "def aux(xs, xs):\n    return xs",
+            "import numpy as np\ndef aux(xs):\n    return np.sum(xs)",
+            "def aux(xs):\n    return 1\nreturn 2",
+            "def aux(xs):\n    nonlocal y\n    return 1",
+            "import numpy.linalg, numpy.random\nfrom numpy import *\ndef aux(xs):\n    return array(xs)",
+        )
+        found = self.notes(typed, *((helper, main) for helper in helpers))
+        for helper, (first, second) in zip(helpers, found, strict=True):
+            assert len(second) == 1 and "len(5)" in second[0], helper
+            assert not any("finish" in note for note in first), helper
+        (first, second), *_ = self.notes(typed, (AUX, "def main(xs):\n    f = lambda a, a: 1\n    return len(5)"))
+        assert first == [] and second
+
     def test_settings_without_mypy_in_the_sandbox_are_refused(self) -> None:
         settings = {"environment": {"kind": "coding", "turns": 2, "feedback": ["static_analysis", "types"]}}
         sandbox = {"kind": "process", "packages": ["numpy", "pyflakes"]}

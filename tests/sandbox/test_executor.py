@@ -250,6 +250,35 @@ def test_use_is_measured(executor: Executor) -> None:
     assert verdict.wall_s > 0
 
 
+CALLING_ON = """
+import threading
+def call():
+    while True:
+        candidate([1])
+def check(candidate):
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    assert candidate([2]) == [2]
+
+"""
+
+
+def test_threads_of_tests_that_call_on_cost_no_judge(executor: Executor) -> None:
+    before = executor.health()["restarts"]
+    for seed in range(4):
+        (verdict,) = executor.run([job("def f(x):\n    return x\n", CALLING_ON, seed=seed)])
+        assert (verdict.status, verdict.passed) == (Status.PASSED, 1), verdict.error
+    assert executor.health()["restarts"] == before
+
+
+def test_the_name_of_an_exceptions_class_is_one_line(executor: Executor) -> None:
+    code = "def f(x):\n    raise type('A\\nB\\tC\\x1b', (Exception,), {})('text')\n"
+    (verdict,) = executor.run([job(code, "def check(f):\n    assert f(1) == 2\n    assert f([2]) == 2\n")])
+    assert {case.message for case in verdict.cases} == {r"A B C\x1b: text (line 2)"}
+    (verdict,) = executor.run([job(code.replace("def f(x):\n    ", "").replace("text", "a"), "assert f(1)")])
+    assert "\n" not in verdict.error
+
+
 def test_threads_of_the_caller_share_an_executor(executor: Executor) -> None:
     def run(number: int) -> list[Status]:
         jobs = [job(f"def f(x):\n    return x + 1\n# {number} {n}") for n in range(5)]

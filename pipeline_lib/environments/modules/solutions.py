@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pipeline_lib.environments.modules.problems.problem import ModulesProblem
 from pipeline_lib.environments.modules.program import program
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.sandbox import Executor, Job, Status
+from pipeline_lib.sandbox import BadTests, Executor, Job, Status, Verdict
 
 #: Problems whose failure is explained; all are named.
 _EXPLAINED = 5
@@ -33,11 +33,14 @@ def check_solutions(problems: Sequence[ModulesProblem], executor: Callable[[], E
     jobs = [job for problem in problems if problem.references for job in solution_jobs(problem)]
     if not jobs:
         return
+    failing: dict[str, str] = {}
     with executor() as sandbox:
-        verdicts = sandbox.run(jobs)
+        try:
+            verdicts = sandbox.run(jobs)
+        except BadTests:
+            verdicts = [verdict for job in jobs for verdict in _judged(sandbox, job, failing)]
     if broken := [verdict for verdict in verdicts if verdict.status is Status.INFRA_ERROR]:
         raise ProblemsError(f"the sandbox failed on the solution of {broken[0].id}: {broken[0].error}")
-    failing: dict[str, str] = {}
     for verdict in verdicts:
         if verdict.status is not Status.PASSED:
             failing.setdefault(
@@ -53,6 +56,15 @@ def check_solutions(problems: Sequence[ModulesProblem], executor: Callable[[], E
         "mend them in the source, give the sandbox what they need (sandbox.limits, sandbox.packages), or leave them "
         f"out: problems.leave_out: [{', '.join(failing)}]"
     )
+
+
+def _judged(sandbox: Executor, job: Job, failing: dict[str, str]) -> list[Verdict]:
+    """Return the verdict on a job; none if its tests are refused, for a reason that is added to ``failing``."""
+    try:
+        return sandbox.run([job])
+    except BadTests as error:
+        failing.setdefault(job.id, str(error).partition(": ")[2])
+        return []
 
 
 def _last_line(text: str) -> str:

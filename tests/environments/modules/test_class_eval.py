@@ -352,6 +352,13 @@ def test_a_file_is_read_dealt_out_and_checked(tmp_path: Path, executor):
     broken = class_problem({**task(), "solution_code": SOLUTION.replace("sum", "len")}, 2)
     with pytest.raises(ProblemsError, match=r"1 of 1 problems came with.*\n  Small_0: .*\n.*leave_out: \[Small_0\]"):
         check_solutions([broken], lambda: Executor(slots=1))
+    lacking = [
+        class_problem({**task(number), field: f"import no_such_package\n{text}"}, 2)
+        for number, (field, text) in enumerate({"solution_code": SOLUTION, "test": TESTS}.items())
+    ]
+    words = r"2 of 2 .*\n(  Small_.: .*'no_such_package'.*\n){2}.*sandbox.packages.*leave_out: \[Small_1, Small_0\]"
+    with pytest.raises(ProblemsError, match=words):
+        check_solutions(lacking, lambda: Executor(slots=1))
     with pytest.raises(ProblemsError, match="the field test is missing; it has class_constructor"):
         class_problem({**task(), "test": ""}, 2)
     with pytest.raises(ProblemsError, match="the field solution_code is not Python"):

@@ -40,7 +40,7 @@ class Analysis:
     Attributes:
         source: the source's name in `environment.feedback`.
         code: defines ``analyse(parts, most)``, which takes the agents' parts and the prelude, as text, and returns for
-            each agent at most ``most`` findings.
+            each agent at most ``most`` findings, or None if the tool fails with its part.
     """
 
     source: str

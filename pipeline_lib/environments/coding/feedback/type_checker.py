@@ -2,14 +2,16 @@
 
 mypy sees the problem's prelude and one agent's part at a time.  Names of the other agent's part have any type, so a
 message cannot quote that part, not even in a type.  Errors about undefined names and modules are left out for the same
-reason: in the joined program they may be defined.
+reason: in the joined program they may be defined.  What is imported from packages has any type, too, because checking
+a package's own types takes longer than a program may run.
 """
 
 from __future__ import annotations
 
 from pipeline_lib.environments.coding.feedback.analysis import Analysis
 
-#: All parts are checked in one build, because most of its time goes into the types of the standard library.
+#: All parts are checked in one build, because most of its time goes into the types of the standard library.  If one of
+#: them ends it, each has a build of its own; None are the findings of a part with which mypy itself fails.
 _CODE = r"""
 import hashlib
 import os
@@ -23,6 +25,7 @@ def analyse(parts, most):
     prelude, own = parts[-1], parts[:-1]
     options = Options()
     options.incremental = False
+    options.python_executable = None
     options.cache_dir = os.devnull
     options.check_untyped_defs = True
     options.ignore_missing_imports = True
@@ -35,7 +38,11 @@ def analyse(parts, most):
     sources = [BuildSource(f"{name}.py", name, f"{prelude}\n{part}") for name, part in zip(names, own)]
     try:
         messages = build.build(sources, options).errors
-    except CompileError as error:
+    except Exception as error:
+        if len(own) > 1:
+            return [found for part in own for found in analyse([part, prelude], most)]
+        if not isinstance(error, CompileError):
+            return [None]
         messages = error.messages
     found = [[] for _ in own]
     before = prelude.count("\n") + 1

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.sandbox import Executor, Job, Status, Verdict
+from pipeline_lib.sandbox import BadTests, Executor, Job, Status, Verdict
 
 #: Problems whose failure is explained; all are named.
 _EXPLAINED = 5
@@ -30,7 +30,13 @@ def check_solutions(problems: Sequence[CodingProblem], executor: Callable[[], Ex
     if not jobs:
         return
     with executor() as sandbox:
-        verdicts = sandbox.run(jobs)
+        try:
+            verdicts = sandbox.run(jobs)
+        except BadTests as error:
+            raise ProblemsError(
+                f"{error}\nmend the tests in the source, give the sandbox what they need (sandbox.packages), or leave "
+                "the problem out with problems.leave_out"
+            ) from None
     if broken := [verdict for verdict in verdicts if verdict.status is Status.INFRA_ERROR]:
         raise ProblemsError(f"the sandbox failed on the solution of {broken[0].id}: {broken[0].error}")
     failing = [verdict for verdict in verdicts if _fails(verdict)]
