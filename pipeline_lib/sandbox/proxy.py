@@ -61,6 +61,7 @@ class Program(Exchange):
         self._known = Common(0)
         self._gone: list[int] = []  # containers that the program must drop
         self._lock = threading.RLock()  # tests may call from threads
+        self._left = False
 
     def load(self) -> bool:
         """Start a child and load the program in it; on failure record the event and return False."""
@@ -93,9 +94,11 @@ class Program(Exchange):
         return super().end(gone)
 
     def leave(self) -> None:
-        """Close the channel for good, and drop calls and handles."""
-        self._drop()
-        super().leave()
+        """Close the channel for good, and drop calls and handles; threads of the tests that call on get no other."""
+        with self._lock:
+            self._left = True
+            self._drop()
+            super().leave()
 
     def _drop(self) -> None:
         self._pipelined.clear()
@@ -219,6 +222,8 @@ class Program(Exchange):
 
     def _recorded(self, ask: Callable[..., Any], *args: Any) -> Any:
         """Return the value of ``ask``, and record its exceptions that the tests may lose."""
+        if self._left:
+            raise NoAnswer("error", "the tests have ended")
         try:
             return ask(*args)
         except NoAnswer as failure:
