@@ -46,7 +46,7 @@ def study(
         tracked_run(reference.environment.kind, in_mlflow(name), {}, {"stage": "study"}) as tracked,
         Progress("study", "study-progress", own_estimate=True, console=Console(quiet=True)) as progress,
     ):
-        plan = fix_plan(folder / "plan.json", asked, reference, known_cells(name))
+        versions = fix_plan(folder / "plan.json", asked, reference, known_cells(name, settings))
         for number, (found, params) in enumerate(settings.items(), start=1):
             shared_console().print(
                 f"\n{name}, cell {number} of {len(settings)}: {found}", highlight=False, markup=False
@@ -54,7 +54,7 @@ def study(
             cell.with_options(flow_run_name=f"{name}: {found}")(name, found, params, asked.seeds, jobs)
             same_commit(project, commit)
             progress(number, len(settings), found)
-        page = write_page(name, asked, settings, plan, folder)
+        page = write_page(name, asked, settings, versions, folder)
         record_study(page, tracked)
     create_markdown_artifact(conclusion(page), key="study")
     return str(page)
@@ -91,4 +91,4 @@ def cell(study: str, name: str, params: Params, seeds: tuple[int, ...], jobs: in
             return
         in_workspace(place, project, params, run, jobs, in_mlflow(study))
         # Last, because a cell that is kept is not run again: a study that ends before this saves its experiment again.
-        keep(place, study, name, identity, seeds, run)
+        keep(place, study, name, identity, seeds, run, params)

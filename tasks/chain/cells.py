@@ -10,12 +10,14 @@ import contextlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pipeline_lib import storage
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.locks import locked
+from pipeline_lib.settings import Params
+from pipeline_lib.settings.base import result_settings
 from pipeline_lib.storage import folder_digest, new_folder, read_json, write_json
 from tasks.chain.graph import ChainError
 from tasks.chain.workspaces import slug
@@ -25,6 +27,9 @@ from tasks.experiment.training_files import training_file
 from tasks.services.process_environment import child_environment, places
 
 KEPT = "kept.json"
+
+#: Sections of the settings that make a team; the others say how teams are judged.
+_MAKING = ("environment", "problems", "policy", "rollouts", "sandbox", "train")
 
 
 def cell_folder(study: str, cell: str) -> Path:
@@ -72,21 +77,37 @@ def kept(folder: Path, identity: str, seeds: Sequence[int]) -> bool:
         return False
 
 
-def known_cells(study: str) -> list[str]:
-    """Return the names of all cells of a study with stored results, also of cells that the study no longer has.
+def content_of(params: Params) -> str:
+    """Return the digest of what a cell is: the settings that make its teams, however they are judged and named.
 
-    A cell whose record is damaged has the name of its folder.
+    Seeds do not count: who knows how some training runs of a cell ended knows something of all.
     """
-    found = []
-    for path in (places().home / "studies" / study).glob(f"*/{KEPT}"):
+    return storage.digest({section: result_settings(getattr(params, section)) for section in _MAKING})
+
+
+def known_cells(study: str, settings: Mapping[str, Params]) -> list[str]:
+    """Return the names of all cells of a study with stored results, of whatever study they were a cell then.
+
+    Args:
+        study: name of the study.  All cells that it had count, also those that it no longer has; one whose record is
+            damaged has the name of its folder.
+        settings: of its cells, by name; they count wherever results of the same settings are stored.
+    """
+    names = {content_of(params): cell for cell, params in settings.items()}
+    found = set()
+    for path in (places().home / "studies").glob(f"*/*/{KEPT}"):
+        own = path.parent.parent.name == study
         try:
-            found.append(str(read_json(path)["cell"]))
+            record = read_json(path)
+            if cell := names.get(record["content"], str(record["cell"]) if own else ""):
+                found.add(cell)
         except (OSError, KeyError, TypeError, storage.CorruptFileError):
-            found.append(path.parent.name)  # its results were known all the same
+            if own:
+                found.add(path.parent.name)  # its results were known all the same
     return sorted(found)
 
 
-def keep(workspace: Path, study: str, cell: str, identity: str, seeds: Sequence[int], run: str) -> None:
+def keep(workspace: Path, study: str, cell: str, identity: str, seeds: Sequence[int], run: str, params: Params) -> None:
     """Copy a cell's results from a workspace into its folder, atomically."""
     files, folder = _files(seeds), cell_folder(study, cell)
     with new_folder(folder) as new:
@@ -94,7 +115,8 @@ def keep(workspace: Path, study: str, cell: str, identity: str, seeds: Sequence[
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(workspace / source, new / name)
         digests = {name: storage.file_digest(new / name) for name in files}
-        write_json(new / KEPT, {"cell": cell, "identity": identity, "run": run, "files": digests})
+        record = {"cell": cell, "content": content_of(params), "identity": identity, "run": run, "files": digests}
+        write_json(new / KEPT, record)
 
 
 def _files(seeds: Sequence[int]) -> dict[str, Path]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,17 +23,20 @@ from pipeline_lib.settings.study import StudySettings, cells_of, changes_of, ref
 from pipeline_lib.tracking import TrackedRun
 from tasks.chain.cells import KEPT, cell_folder, tested
 from tasks.chain.graph import ChainError
+from tasks.chain.study_plan import plan_history
 from tasks.experiment.episode_files import read_episodes
 
 
-def write_page(name: str, study: StudySettings, settings: Mapping[str, Params], plan: str, folder: Path) -> Path:
+def write_page(
+    name: str, study: StudySettings, settings: Mapping[str, Params], versions: Sequence[dict[str, Any]], folder: Path
+) -> Path:
     """Compare the cells, write ``study.json`` and ``index.html`` to ``folder``, and return the page.
 
     Raises:
         EvaluationError: the cells cannot be compared.
         ChainError: they were evaluated on different problems.
     """
-    _same_problems(name, settings)
+    plan = plan_history(versions, _same_problems(name, settings))
     first = settings[reference_of(study)]
     metric, level = first.evaluate.metric, 1 - first.verdict.alpha
     metrics = find(first.environment.kind).metrics()
@@ -114,8 +118,12 @@ def _further(episodes: Iterable[EpisodeRecord], metric: str) -> dict[str, float]
     return {name: float(np.mean(values)) for name, values in found.items() if values and name != metric}
 
 
-def _same_problems(name: str, cells: Iterable[str]) -> None:
-    """Raise ChainError if cells were evaluated on different problems, because a file changed while the study ran."""
+def _same_problems(name: str, cells: Iterable[str]) -> str:
+    """Return the digest of the test problems of all cells.
+
+    Raises:
+        ChainError: cells were evaluated on different problems, because a file changed while the study ran.
+    """
     contents = {}
     for cell in cells:
         plan = storage.read_json(cell_folder(name, cell) / "plan.json")
@@ -127,6 +135,7 @@ def _same_problems(name: str, cells: Iterable[str]) -> None:
                 f"the cells '{first}' and '{cell}' were evaluated on different problems: their source changed while "
                 "the study ran; run it again, and only the cells with the older problems are repeated"
             )
+    return str(contents[first][1])
 
 
 def conclusion(page: Path) -> str:

@@ -11,17 +11,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline_lib.evaluation.looks import Look, looks_at
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.study import StudySettings, cells_of, changes_of, reference_of
 from pipeline_lib.storage import read_json, write_json
+from tasks.looks.records import LOOKS, RecordsError, counted_since, records
 
 PAGES = Path("studies")
 """Folder of the project with one folder per study, for its plan and its page."""
 
 
-def fix_plan(path: Path, study: StudySettings, params: Params, known: Sequence[str]) -> str:
-    """Write the plan, or add a version to it if it has changed; return a sentence that says when it was fixed.
+def fix_plan(path: Path, study: StudySettings, params: Params, known: Sequence[str]) -> list[dict[str, Any]]:
+    """Write the plan, or add a version to it if it has changed; return all versions, for `plan_history`.
 
     Args:
         path: file of the plan.
@@ -42,16 +44,46 @@ def fix_plan(path: Path, study: StudySettings, params: Params, known: Sequence[s
         written = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         versions.append({"written": written, "known": sorted(known), "plan": plan})
         write_json(path, {"versions": versions})
-    return plan_history(versions)
+    return versions
 
 
-def plan_history(versions: Sequence[dict[str, Any]]) -> str:
-    """Return a sentence that says when the current plan was fixed, and which results were known then."""
+def plan_history(versions: Sequence[dict[str, Any]], test_content: str) -> str:
+    """Return sentences that say when the current plan was fixed, and what was known then.
+
+    Args:
+        versions: of `fix_plan`.
+        test_content: digest of the test problems of all cells; looks at them count, whoever made them.
+    """
     last = versions[-1]
-    seen = f"when {len(last['known'])} of its cells were known ({', '.join(last['known'])})" if last["known"] else ""
+    before, told = _looks(test_content, _moment(last["written"]))
+    seen = "when none of its results was kept here" if before else "before any cell was run"
+    if last["known"]:
+        seen = f"when {len(last['known'])} of its cells were known ({', '.join(last['known'])})"
     if len(versions) == 1:
-        return f"The plan was written on {last['written']}, {seen or 'before any cell was run'}, and kept."
+        return f"The plan was written on {last['written']}, {seen}, and kept. {told}"
     return (
         f"The plan was changed {len(versions) - 1} time{'s' if len(versions) > 2 else ''}, last on {last['written']}, "
-        f"{seen or 'before any cell was run'}; its versions are in plan.json."
+        f"{seen}; its versions are in plan.json. {told}"
     )
+
+
+def _looks(test_content: str, written: str) -> tuple[int, str]:
+    """Return how many looks at the test problems were made before the plan was written, and sentences about all."""
+    try:
+        since = counted_since()
+        known = [Look.from_json(value) for value in records(LOOKS)]
+    except RecordsError as error:
+        return 0, f"Looks at the test split of its cells are not counted: {error}."
+    same = [look for look in known if look.plan.get("test_content") == test_content]
+    found = looks_at({problem for look in same for problem in look.problems}, known)
+    before = [look for look in found if _moment(look.time) < written]
+    by = f" (by {', '.join(dict.fromkeys(look.run for look in before))})" if before else ""
+    return len(before), (
+        f"Looks at problems of this test split: {len(found)}, of which {len(before)} before that{by}; the p values are "
+        f"corrected for the study's comparisons, not for looks. {since}"
+    )
+
+
+def _moment(text: str) -> str:
+    """Return a time in UTC in a form that can be compared, to the second."""
+    return text[:19].replace("T", " ")

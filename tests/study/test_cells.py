@@ -11,6 +11,7 @@ import pytest
 
 from flows.study_cells import same_commit
 from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.looks import Look
 from pipeline_lib.settings import Params, SettingsError
 from pipeline_lib.settings.study import StudySettings
 from pipeline_lib.storage import read_json, write_json, write_jsonl
@@ -22,6 +23,7 @@ from tasks.chain.study_plan import fix_plan, plan_history
 from tasks.chain.workspaces import git, slug
 from tasks.experiment import episode_files
 from tasks.experiment.arms import PLAN_FILE, RESULTS, TEAM
+from tasks.looks.records import LOOKS, record
 
 SEEDS = (0, 1)
 STUDY = StudySettings(
@@ -30,6 +32,12 @@ STUDY = StudySettings(
     against={"rate": "low"},
     seeds=(0, 1, 2),
 )
+
+WRITTEN = [{"written": "2026-11-02 10:00:00 UTC", "known": [], "plan": {}}]
+CELLS = {
+    name: Params.model_validate({"train": {"learning_rate": rate}}) for name, rate in (("low", 0.001), ("high", 0.01))
+}
+OTHER = Params.model_validate({"train": {"learning_rate": 0.1}})
 
 
 @pytest.fixture
@@ -47,20 +55,22 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_kept_cell_is_used_for_the_same_identity_and_seeds_only(workspace: Path) -> None:
     folder = cell_folder("study", "a, b")
-    assert not kept(folder, "id", SEEDS) and known_cells("study") == []
-    keep(workspace, "study", "a, b", "id", SEEDS, "study-a-b")
-    assert kept(folder, "id", SEEDS) and known_cells("study") == ["a, b"]
+    assert not kept(folder, "id", SEEDS) and known_cells("study", CELLS) == []
+    keep(workspace, "study", "a, b", "id", SEEDS, "study-a-b", OTHER)
+    assert kept(folder, "id", SEEDS) and known_cells("study", CELLS) == ["a, b"]
     assert not kept(folder, "other", SEEDS) and not kept(folder, "id", (0,)) and not kept(folder, "id", (0, 1, 2))
 
 
 @pytest.mark.parametrize("harm", ["changed", "removed", "no list"])
 def test_a_damaged_cell_is_run_again(workspace: Path, harm: str) -> None:
-    keep(workspace, "study", "a", "id", SEEDS, "study-a")
+    keep(workspace, "study", "a", "id", SEEDS, "study-a", OTHER)
     folder = cell_folder("study", "a")
     file = folder / ("kept.json" if harm == "no list" else "test/team-selected-1.jsonl")
     file.unlink() if harm == "removed" else file.write_text("{}\n")
     assert not kept(folder, "id", SEEDS)
-    assert known_cells("study") == [folder.name if harm == "no list" else "a"], "its results were known all the same"
+    assert known_cells("study", CELLS) == [folder.name if harm == "no list" else "a"], (
+        "its results were known all the same"
+    )
 
 
 def test_a_study_that_is_running_is_not_started_a_second_time(workspace: Path) -> None:
@@ -75,10 +85,10 @@ def test_a_study_that_is_running_is_not_started_a_second_time(workspace: Path) -
 
 
 def test_a_cell_that_lacks_a_file_keeps_nothing(workspace: Path) -> None:
-    keep(workspace, "study", "a", "old", SEEDS, "study-a")
+    keep(workspace, "study", "a", "old", SEEDS, "study-a", OTHER)
     (workspace / RESULTS / "train/team-1.jsonl").unlink()
     with pytest.raises(FileNotFoundError):
-        keep(workspace, "study", "a", "new", SEEDS, "study-a-2")
+        keep(workspace, "study", "a", "new", SEEDS, "study-a-2", OTHER)
     assert kept(cell_folder("study", "a"), "old", SEEDS)
 
 
@@ -123,7 +133,7 @@ def test_cells_evaluated_on_different_problems_get_no_page(tmp_path: Path, monke
     for cell, test in (("low", "old"), ("high", "new")):
         write_json(cell_folder("rates", cell) / "plan.json", {"validation_content": "same", "test_content": test})
     with pytest.raises(ChainError, match="'low' and 'high' were evaluated on different problems"):
-        write_page("rates", STUDY, {"low": Params(), "high": Params()}, "", tmp_path / "page")
+        write_page("rates", STUDY, {"low": Params(), "high": Params()}, WRITTEN, tmp_path / "page")
     assert not (tmp_path / "page").exists()
 
 
@@ -154,7 +164,7 @@ def test_the_page_shows_what_the_comparisons_do_not(tmp_path: Path, monkeypatch:
                 "time/step_s": 1,
             }
             write_jsonl(place / f"train/{seed}.jsonl", [row | hacked])
-    page = write_page("rates", STUDY, {"low": Params(), "high": Params()}, "", tmp_path / "page")
+    page = write_page("rates", STUDY, {"low": Params(), "high": Params()}, WRITTEN, tmp_path / "page")
     cells = read_json(page.parent / "study.json")["cells"]
     assert cells["low"]["further"] == {"reward": 2.5, "all_passed": 0.25, "cooperation": 1.0}
     assert cells["high"]["further"]["mutants_noticed"] == 0.75
@@ -166,12 +176,23 @@ def test_the_page_shows_what_the_comparisons_do_not(tmp_path: Path, monkeypatch:
 
 def test_the_plan_names_a_later_change_of_how_teams_are_judged(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    assert "before any cell was run, and kept" in fix_plan(path, STUDY, Params(), [])
-    assert "and kept" in fix_plan(
-        path, STUDY, Params.model_validate({"sandbox": {"kind": "process", "slots": 3}}), ["low"]
-    )
-    other = Params.model_validate({"evaluate": {"test": {"samples": 16}}})
-    assert "when 1 of its cells were known (low)" in fix_plan(path, STUDY, other, ["low"])
+
+    def known(params: Params, cells: list[str]) -> list[list[str]]:
+        return [version["known"] for version in fix_plan(path, STUDY, params, cells)]
+
+    assert known(Params(), []) == [[]]
+    assert known(Params.model_validate({"sandbox": {"kind": "process", "slots": 3}}), ["low"]) == [[]]
+    assert known(Params.model_validate({"evaluate": {"test": {"samples": 16}}}), ["low"]) == [[], ["low"]]
+
+
+def test_cells_of_a_study_with_another_name_are_known_by_what_they_are(workspace: Path) -> None:
+    keep(workspace, "first", "a name", "id", SEEDS, "first-a", CELLS["low"])
+    judged = {"evaluate": {"metric": "reward"}, "verdict": {"alpha": 0.01}, "seeds": {"train": [7, 8, 9]}}
+    again = {
+        name: Params.model_validate({**params.model_dump(mode="json"), **judged}) for name, params in CELLS.items()
+    }
+    assert known_cells("second", again) == ["low"]
+    assert known_cells("second", {"high": CELLS["high"], "other": OTHER}) == []
 
 
 def test_a_commit_made_while_a_study_runs_ends_it(tmp_path: Path) -> None:
@@ -185,8 +206,38 @@ def test_a_commit_made_while_a_study_runs_ends_it(tmp_path: Path) -> None:
         same_commit(tmp_path, before)
 
 
-def test_a_plan_that_was_changed_after_cells_were_known_says_so() -> None:
-    first = {"written": "monday", "known": [], "plan": {}}
-    assert "monday, before any cell was run, and kept" in plan_history([first])
-    later = plan_history([first, {"written": "tuesday", "known": ["a", "b"], "plan": {}}])
-    assert "changed 1 time, last on tuesday, when 2 of its cells were known (a, b)" in later
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "params.yaml").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_plan_that_was_changed_after_cells_were_known_says_so(repository: Path) -> None:
+    said = plan_history(WRITTEN, "t")
+    assert (
+        "on 2026-11-02 10:00:00 UTC, before any cell was run, and kept. Looks at problems of this test split: 0" in said
+    )
+    changed = {"written": "2026-11-03 10:00:00 UTC", "known": ["a", "b"], "plan": {}}
+    later = plan_history([*WRITTEN, changed], "t")
+    assert "changed 1 time, last on 2026-11-03 10:00:00 UTC, when 2 of its cells were known (a, b)" in later
+
+
+def test_looks_at_the_test_split_are_told_whoever_made_them(repository: Path) -> None:
+    """By content: of a split that shares a problem, too, and not of another one."""
+    for number, (content, problems, run) in enumerate(
+        [
+            ("t", ("a", "b"), "brave-owl"),
+            ("x", ("b", "c"), "calm-fox"),
+            ("y", ("z",), "other"),
+            ("t", ("a", "b"), "late"),
+        ]
+    ):
+        time = f"2026-11-0{number + 1 if run != 'late' else 9}T10:00:00.5+00:00"
+        look = Look({"test_content": content, "digest": run}, {}, problems, "e", run, "c0ffee", time)
+        record(LOOKS, look.identity, look.to_json())
+    said = plan_history([{**WRITTEN[0], "written": "2026-11-04 10:00:00 UTC"}], "t")
+    assert "when none of its results was kept here" in said and "before any cell was run" not in said
+    assert "Looks at problems of this test split: 3, of which 2 before that (by brave-owl, calm-fox)" in said
+    assert "counts looks since 2026-11-01 10:00 UTC" in said
