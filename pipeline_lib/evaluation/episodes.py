@@ -25,8 +25,8 @@ class EpisodeRecord:
         details: JSON-like facts for the report (scheme, status).
         attempts: reward and metrics of every turn, where turns are attempts at the same thing and there were several;
             else empty.
-        shown: transcript of the episode (`pipeline_lib.evaluation.transcripts`), kept on request for the first episode
-            on each problem; else None.
+        shown: transcript of the episode (`pipeline_lib.evaluation.transcripts`), kept on request; else
+            None.
     """
 
     problem: str

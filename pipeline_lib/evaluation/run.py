@@ -28,7 +28,7 @@ def evaluate_team(
         problems: problems with distinct ids.
         samples: episodes per problem, > 0.
         seed: seed of all random draws.
-        keep_texts: keep the transcript of the first episode on each problem (`pipeline_lib.evaluation.transcripts`).
+        keep_texts: keep the transcript of every episode (`pipeline_lib.evaluation.transcripts`).
 
     Returns:
         One record per episode, grouped by problem in the order of ``problems``.  ``details`` contains, in addition to
@@ -46,7 +46,7 @@ def evaluate_team(
     if repeated := [name for name, count in Counter(problem.id for problem in problems).items() if count > 1]:
         raise ValueError(f"problem {repeated[0]!r} occurs more than once; its episodes could not be told apart")
     roots = paired(problems, samples, seed)
-    recorder = TranscriptRecorder(player.environment, roots[::samples]) if keep_texts else None
+    recorder = TranscriptRecorder(player.environment, roots) if keep_texts else None
     episodes = replace(player, watcher=recorder).play(roots).episodes()
     retries = player.environment.retries
     records = [
@@ -54,8 +54,8 @@ def evaluate_team(
     ]
     if recorder is not None:
         for number, transcript in enumerate(recorder.transcripts):
-            recorder.add_prompts(number, episodes[number * samples], player.team)
-            records[number * samples] = replace(records[number * samples], shown=transcript)
+            recorder.add_prompts(number, episodes[number], player.team)
+            records[number] = replace(records[number], shown=transcript)
     return records
 
 

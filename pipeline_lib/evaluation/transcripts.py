@@ -1,7 +1,4 @@
-"""Transcripts of episodes: prompts, texts, the joint result and its checks.
-
-They are kept for the first episode on each problem only, because episodes are similar and texts are long.
-"""
+"""Transcripts of episodes: prompts, texts, the joint result and its checks."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ OTHER = "protocol or chat template"
 
 
 class TranscriptRecorder(Watcher):
-    """Records the transcripts of some episodes.
+    """Records the transcripts of episodes.
 
     Args:
         environment: the environment in which they are played.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 from pipeline_lib.environment_api.metrics import Metric, Metrics, describe
 from pipeline_lib.evaluation.attempts import TurnGain
 from pipeline_lib.evaluation.contributions import Contribution
 from pipeline_lib.evaluation.schemes import SchemeUse
+from pipeline_lib.evaluation.verdict import BASE, SELECTED
+from pipeline_lib.report.viewer import TestedTeam
 
 #: Number of problems whose episodes figures may show.
 EXAMPLES = 3
@@ -61,12 +64,8 @@ class ReportData:
         settings: all settings, as JSON.
         notes: notes on the compared teams, a paragraph each.
         metrics: the environment's metrics, with labels and units.
-        first_episodes: episodes of the test (`EpisodeRecord.to_json`), the first of each problem, by team: ``base``,
-            and ``selected`` of the first training seed.
         about: task, model, data, date and machine, or None.
-        by_problem: every metric of every team on every test problem, mean over its episodes: by team (as
-            ``verdict["teams"]`` names them), problem, metric.
-        files: files with the episodes of each team, by the same names.
+        tested: every team that was tested, with all of its episodes; named as in ``verdict["teams"]``.
         terms: meaning of each reward term, a clause each.
         team_terms: terms that the reward never pays to a single agent.
         schemes: meaning of each cooperation scheme, a clause each.
@@ -91,10 +90,8 @@ class ReportData:
     settings: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     metrics: Metrics = field(default_factory=dict)
-    first_episodes: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     about: About | None = None
-    by_problem: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
-    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    tested: Sequence[TestedTeam] = ()
     terms: Mapping[str, str] = field(default_factory=dict)
     team_terms: Sequence[str] = ()
     schemes: Mapping[str, str] = field(default_factory=dict)
@@ -106,8 +103,21 @@ class ReportData:
 
     @property
     def examples(self) -> dict[str, Sequence[Mapping[str, Any]]]:
-        """The first episodes of the first few problems, by team."""
-        return {name: rows[:EXAMPLES] for name, rows in self.first_episodes.items()}
+        """The first episodes (`EpisodeRecord.to_json`) of the first few problems: of base and selected team."""
+        first = {name: next((t for t in self.tested if t.name == name), None) for name in (BASE, SELECTED)}
+        return {
+            name: [episode.to_json() for episode in team.episodes if episode.sample == 0][:EXAMPLES]
+            for name, team in first.items()
+            if team is not None
+        }
+
+    @property
+    def title(self) -> str:
+        """Title of the page for people: task and day, or the name of the run."""
+        if self.about is None:
+            return self.name
+        day = f", {date.fromisoformat(self.about.tested):%-d %B %Y}" if self.about.tested else ""
+        return f"A team for {self.about.task}{day}"
 
     @property
     def metric(self) -> str:

@@ -1,6 +1,7 @@
-"""One experiment as one self-contained HTML page: the verdict first, then everything it rests on.
+"""One experiment as one self-contained HTML page: the verdict first, then everything it rests on, folded.
 
 The page loads nothing: style and figures are inside, there is no script, and its own security policy forbids requests.
+The test episodes are on a second page beside it (`viewer`).
 """
 
 from __future__ import annotations
@@ -23,21 +24,18 @@ from pipeline_lib.report import (
     training_figures,
     turn_tables,
 )
-from pipeline_lib.report.code import STYLE
 from pipeline_lib.report.data import ReportData
-from pipeline_lib.report.episodes import RULE, pick_episodes
-from pipeline_lib.report.observations import example
 from pipeline_lib.report.paper import for_a_paper
-from pipeline_lib.report.problem_tables import linked, problem_tables
-from pipeline_lib.report.result_tables import between, team_name
+from pipeline_lib.report.result_tables import between, linked, team_name
 from pipeline_lib.report.style import Figure
 from pipeline_lib.report.text import cell, count, sentence_only, typeset
+from pipeline_lib.report.viewer import PAGE, write_viewer
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
 def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> None:
-    """Write the page of one experiment to ``output``; parents are made.
+    """Write the page of one experiment to ``output``, and that of its episodes beside it; parents are made.
 
     Args:
         data: what the stages wrote.
@@ -45,9 +43,9 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         own: figures that only this environment has.
     """
     verdict, info = data.verdict, data.info
-    episodes = pick_episodes(data.first_episodes, data.metric, info)
     context = {
         "name": data.name,
+        "title": data.title,
         "verdict": verdict,
         "lines": [typeset(line) for line in verdict["lines"]],
         "caveats": [typeset(text) for caveat in verdict["caveats"] for text in caveat["details"]],
@@ -82,12 +80,8 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         "subteams": contribution_tables.subteams(data),
         "again": count(data.contribution_episodes, "episode"),
         "about": typeset(data.about.sentence()) if data.about else "",
-        "episode_pairs": episodes,
-        "rule": RULE,
-        "example": example(data.first_episodes, episodes),
-        "problem_tables": problem_tables(
-            data, result_tables.ordinary(data), {item.problem: item.anchor for item in episodes}
-        ),
+        "episodes": PAGE if data.tested else "",
+        "episode_count": sum(len(team.episodes) for team in data.tested),
         "paper": for_a_paper(data),
         "faults": [
             f"Step {point['step']} of seed {seed}: {'; '.join(point['faults'])}"
@@ -117,6 +111,8 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         "settings": yaml.safe_dump(dict(data.settings), sort_keys=False, width=100) if data.settings else "",
     }
     storage.write_text(output, render("page.html.j2", context))
+    title = f"{data.title}: test episodes"
+    write_viewer(title, data.tested, data.metric, info, data.metrics, output.parent)
 
 
 def render(template: str, context: Mapping[str, Any]) -> str:
@@ -128,7 +124,7 @@ def render(template: str, context: Mapping[str, Any]) -> str:
     )
     environment.filters["cell"] = cell
     css = (TEMPLATES / "style.css").read_text(encoding="utf-8")
-    return environment.get_template(template).render(css=f"{css}\n{STYLE}", **context)
+    return environment.get_template(template).render(css=css, **context)
 
 
 def _means(comparisons: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:

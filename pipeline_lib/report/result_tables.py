@@ -9,9 +9,9 @@ from typing import Any
 from pipeline_lib.environment_api.metrics import Metric, describe
 from pipeline_lib.evaluation.sentences import p_text
 from pipeline_lib.report.data import ReportData
-from pipeline_lib.report.problem_tables import linked
-from pipeline_lib.report.style import Table
+from pipeline_lib.report.style import Link, Table
 from pipeline_lib.report.text import typeset
+from pipeline_lib.report.viewer import link
 
 
 def per_seed(data: ReportData) -> Table:
@@ -168,3 +168,8 @@ def team_name(team: str) -> str:
         "selected": "selected",
         "first turn": "its own first turn",
     }.get(team, team)
+
+
+def linked(value: object, team: str, data: ReportData) -> object:
+    """Return a number of a team with a link to its episodes, if they are there to be read."""
+    return Link(value, link(team)) if any(tested.name == team for tested in data.tested) else value

@@ -67,7 +67,7 @@ class Link:
 
     Attributes:
         value: what the cell shows.
-        target: id of an element of the page.
+        target: address, for example ``#id`` of an element of the page.
     """
 
     value: Any

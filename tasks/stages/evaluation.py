@@ -59,7 +59,7 @@ class Evaluator:
         arm: which arm.
         split: ``validation`` or ``test``.
         samples: episodes per problem, and their seed.
-        keep_texts: keep the transcript of the first episode on each problem.
+        keep_texts: keep the transcripts of all episodes.
     """
 
     def __init__(self, params: Params, arm: str, split: str, samples: SampleSettings, keep_texts: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The report: the results of all stages on one page, and as series for ``dvc plots``."""
+"""The report: the results of all stages on one page, all episodes on a second one, and series for ``dvc plots``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from pipeline_lib.evaluation.attempts import turn_gains
 from pipeline_lib.evaluation.contributions import contributions, subteam_means
 from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.evaluation.schemes import scheme_use
-from pipeline_lib.evaluation.verdict import BASE, LAST
+from pipeline_lib.evaluation.verdict import BASE, LAST, SELECTED
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.report.data import About, ReportData
 from pipeline_lib.report.page import build_report
 from pipeline_lib.report.series import write_plots
+from pipeline_lib.report.viewer import TestedTeam
 from tasks.experiment.arms import IDENTITIES, PROBLEMS, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, notes
 from tasks.experiment.episode_files import TESTED, read_episodes, swept, tested_file
@@ -59,14 +60,14 @@ def gather(params: Params, name: str) -> ReportData:
     """
     task = find(params.environment.kind)
     metrics = task.metrics()
-    files = tested_files(params)
+    tested = tested_teams(params)
     metric = params.evaluate.metric
     measured = seeds_of(params, TEAM) if params.evaluate.contributions else ()
     subteams = [read_episodes(tested_file(TEAM, "subteams", seed)) for seed in measured]
     swept_episodes = {seed: swept(TEAM, seed) for seed in seeds_of(params, TEAM)}
     level = 1 - params.verdict.alpha
-    base = read_episodes(tested_file(TEAM, "base"))
-    selected = {seed: read_episodes(tested_file(TEAM, "selected", seed)) for seed in seeds_of(params, TEAM)}
+    base = next(team.episodes for team in tested if team.name == BASE)
+    selected = {team.seed: team.episodes for team in tested if team.name == SELECTED and team.seed is not None}
     every = [episode for episodes in selected.values() for episode in episodes]
     return ReportData(
         name=name,
@@ -96,13 +97,8 @@ def gather(params: Params, name: str) -> ReportData:
         },
         settings=whole(params).model_dump(mode="json"),
         notes=notes(params),
-        first_episodes=first_episodes(params),
         about=about(params),
-        by_problem={
-            team: summarise_team([episode for path in paths for episode in read_episodes(path)])["problems"]
-            for team, paths in files.items()
-        },
-        files={team: [path.as_posix() for path in paths] for team, paths in files.items()},
+        tested=tested,
         terms=task.terms(params.environment),
         team_terms=task.team_terms(params.environment),
         schemes=task.schemes(),
@@ -115,15 +111,6 @@ def gather(params: Params, name: str) -> ReportData:
         subteams=subteam_means(subteams, metric),
         contribution_episodes=params.evaluate.contributions,
     )
-
-
-def first_episodes(params: Params) -> dict[str, list[dict[str, Any]]]:
-    """Return the first test episode of each problem, of the base and of a selected team."""
-    files = tested_files(params)
-    return {
-        name: [episode.to_json() for episode in read_episodes(files[name][0]) if episode.sample == 0]
-        for name in ("base", "selected")
-    }
 
 
 def about(params: Params) -> About:
@@ -154,18 +141,21 @@ def about(params: Params) -> About:
     )
 
 
-def tested_files(params: Params) -> dict[str, list[Path]]:
-    """Return the files of the test episodes of every team, by the verdict's names; a file per training seed."""
-    team, single = seeds_of(params, TEAM), seeds_of(params, SINGLE)
-    found = {
-        "selected": [tested_file(TEAM, "selected", seed) for seed in team],
-        BASE: [tested_file(TEAM, "base")],
-        LAST: [tested_file(TEAM, "last", seed) for seed in team],
-    }
-    if single:
-        found[SINGLE_AGENT] = [tested_file(SINGLE, "selected", seed) for seed in single]
-        found[UNTRAINED_SINGLE_AGENT] = [tested_file(SINGLE, "base")]
-    return found | {UNTRAINED[protocol]: [tested_file(TEAM, protocol)] for protocol in params.evaluate.baselines}
+def tested_teams(params: Params) -> list[TestedTeam]:
+    """Read the test episodes of every team, by the verdict's names."""
+    selection = storage.read_json(RESULTS / "selection.json")
+
+    def of(name: str, arm: str, which: str, seed: int | None = None, step: int | None = None) -> TestedTeam:
+        return TestedTeam(name, seed, step, read_episodes(tested_file(arm, which, seed)))
+
+    def trained(name: str, arm: str, which: str) -> list[TestedTeam]:
+        chosen, key = selection[arm]["seeds"], "step" if which == "selected" else "last"
+        return [of(name, arm, which, seed, int(chosen[str(seed)][key])) for seed in seeds_of(params, arm)]
+
+    found = [*trained(SELECTED, TEAM, "selected"), of(BASE, TEAM, "base"), *trained(LAST, TEAM, "last")]
+    if seeds_of(params, SINGLE):
+        found += [*trained(SINGLE_AGENT, SINGLE, "selected"), of(UNTRAINED_SINGLE_AGENT, SINGLE, "base")]
+    return found + [of(UNTRAINED[protocol], TEAM, protocol) for protocol in params.evaluate.baselines]
 
 
 def costs(params: Params) -> dict[str, dict[str, float]]:

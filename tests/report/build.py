@@ -22,6 +22,7 @@ from pipeline_lib.evaluation.schemes import scheme_use
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.evaluation.verdict import add_plan_and_looks, summarise_test
 from pipeline_lib.report.data import About, ReportData
+from pipeline_lib.report.viewer import TestedTeam
 from pipeline_lib.settings.evaluate import EvaluateSettings, HeldOutSettings, SampleSettings, VerdictSettings
 
 EVALUATE = EvaluateSettings(
@@ -96,10 +97,6 @@ def shown(text: str, passed: bool) -> dict[str, Any]:
 
 def overall(records: list[EpisodeRecord]) -> dict[str, float]:
     return dict(summarise_team(records, metrics=METRICS)["overall"])
-
-
-def by_problem(records: list[EpisodeRecord]) -> dict[str, dict[str, float]]:
-    return dict(summarise_team(records, metrics=METRICS)["problems"])
 
 
 def ability(step: int, seed: int) -> float:
@@ -200,17 +197,13 @@ def experiment(seeds: int = 3) -> ReportData:
         metrics=METRICS,
         notes=("In a discussion untrained agents read 1 draft.",),
         about=About("coding", "a tiny model", "generated problems (96 test)", "2026-01-01", "a small machine"),
-        by_problem={
-            team: by_problem(found)
-            for team, found in {
-                "selected": [record for found in selected.values() for record in found],
-                "base": untrained,
-                "last": [record for found in last.values() for record in found],
-                "single-agent GRPO": single,
-                **others,
-            }.items()
-        },
-        files={"base": ("results/test/team-base.jsonl",)},
+        tested=[
+            *(TestedTeam("selected", seed, chosen[seed], found) for seed, found in selected.items()),
+            TestedTeam("base", None, None, untrained),
+            *(TestedTeam("last", seed, 80, found) for seed, found in last.items()),
+            TestedTeam("single-agent GRPO", 0, 80, single),
+            *(TestedTeam(name, None, None, found) for name, found in others.items()),
+        ],
         terms=TERMS["sound"],
         team_terms=OF_TEAMS["sound"],
         schemes=MEANINGS,
@@ -238,20 +231,26 @@ def changed(data: ReportData, **fields: Any) -> ReportData:
     return dataclasses.replace(data, **fields)
 
 
-def first_episodes(count: int = 9) -> dict[str, list[dict[str, Any]]]:
-    """Episodes of a base that fails everything and of a team that differs from problem to problem."""
-    made: dict[str, list[dict[str, Any]]] = {"base": [], "selected": []}
-    passed = [0.5, 1.0, 0.0, 0.5, 0.5, 0.5, 1.0, 0.5, 0.5]
-    for place in range(count):
-        for team_name, value in (("base", 0.25 if place == 2 else 0.0), ("selected", passed[place])):
-            text = f"def aux(xs):\n    return '<script>{team_name} {place}\x1b'"
-            details = {"status": "passed" if value == 1 else "timeout" if place == 4 else "failed"}
-            details |= {"schemes": ["fallback"]} if place >= 7 else {}
-            made[team_name].append(
-                {
-                    "problem": f"p{place}", "family": "f", "sample": 0, "reward": 1.0 + value - place / 100, "turns": 1,
-                    "terms": {"tests": value}, "metrics": {"tests_passed": value}, "tokens": 9, "details": details,
-                    "shown": shown(text, value == 1),
-                }
-            )  # fmt: skip
+def to_read() -> list[TestedTeam]:
+    """A base that fails everything and a team that differs from problem to problem, with what agents wrote."""
+    made = []
+    for name, seed, passed in (
+        ("base", None, [0.0, 0.0, 0.5]),
+        ("selected", 0, [0.5, 1.0, 0.0]),
+        ("selected", 1, [1.0] * 3),
+    ):
+        records = []
+        for place, value in enumerate(passed):
+            for sample in range(2):
+                text = f"def aux(xs):\n    return '<script>{name} {seed} {place} {sample}\x1b'"
+                metrics = {"tests_passed": value, "all_passed": float(value == 1)}
+                records.append(
+                    EpisodeRecord(
+                        f"p{place}", "f", sample, 1.0 + value, 1, {"tests": value}, metrics, 9,
+                        {"status": "passed" if value == 1 else "failed", "schemes": ["fallback"]},
+                        shown=shown(text, value == 1),
+                    )
+                )  # fmt: skip
+        made.append(TestedTeam(name, seed, None if seed is None else 40 + seed, records))
+    made[1].episodes[5] = dataclasses.replace(made[1].episodes[5], reward=None, metrics={}, shown=None)
     return made

@@ -14,16 +14,15 @@ from pipeline_lib.evaluation.results import Estimate
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.evaluation.verdict import add_plan_and_looks
 from pipeline_lib.report.data import ReportData
-from pipeline_lib.report.episodes import RULE, pick_episodes
 from tests.evaluation.build import constant_team, summarise_test, team
-from tests.report.build import EVALUATE, VERDICT, experiment, first_episodes
+from tests.report.build import EVALUATE, VERDICT, experiment
 from tests.report.html import Document, build
 
 
 def test_the_page_stands_alone(built: tuple[str, Document]) -> None:
     page, document = built
     assert "script" not in document.tags and "link" not in document.tags and "img" not in document.tags
-    assert all(link.startswith("#") for link in document.links)
+    assert all(link.startswith(("#", "episodes.html")) for link in document.links), "and the page of episodes beside it"
     addresses = set(re.findall(r"https?://[^\"' )<]+", page))
     assert addresses == {"http://www.w3.org/2000/svg"}  # a name, not a place
     assert "default-src 'none'" in page and "@import" not in page and "url(http" not in page
@@ -32,7 +31,7 @@ def test_the_page_stands_alone(built: tuple[str, Document]) -> None:
 def test_ids_are_unique_and_every_reference_has_a_target(built: tuple[str, Document]) -> None:
     page, document = built
     assert [name for name, count in document.ids.items() if count > 1] == []
-    targets = {link[1:] for link in document.links} | set(re.findall(r"url\(#([^)]+)\)", page))
+    targets = {link[1:] for link in document.links if link.startswith("#")} | set(re.findall(r"url\(#([^)]+)\)", page))
     assert targets <= set(document.ids)
 
 
@@ -44,10 +43,9 @@ def test_the_verdict_comes_first(built: tuple[str, Document]) -> None:
         "the selected team",
         "Caveats: none.",
         "Each training run",
-        "Learning",
-        "Every checkpoint",
     ]
-    order += ["against the others", "Problem by problem", "How the team works together", "Cost", "Reward audit", "Plan"]
+    order += ["against the others", "Problem by problem", "Learning", "Every checkpoint", "How the team works together"]
+    order += ["Cost", "Reward audit", "Plan"]
     text = document.text.replace("\N{NO-BREAK SPACE}", " ").replace("\N{MINUS SIGN}", "-")
     places = [text.index(part, text.index("How to read this") + 1) for part in order]
     assert places == sorted(places)
@@ -59,7 +57,7 @@ def test_every_figure_comes_in_two_widths_with_its_numbers(built: tuple[str, Doc
     page, _ = built
     figures = re.findall(r'<figure id="([^"]+)">(.*?)</figure>', page, flags=re.S)
     assert [name for name, _ in figures] == [
-        "learning", "terms", "policies", "lengths", "sweep", "checkpoints", "effects", "problems", "behaviour",
+        "effects", "problems", "learning", "terms", "policies", "lengths", "sweep", "checkpoints", "behaviour",
         "schemes", "time",
     ]  # fmt: skip
     for _, content in figures:
@@ -194,40 +192,6 @@ def test_guards_and_deviations_are_shown_and_text_is_escaped(tmp_path: Path) -> 
     assert text.count("2026-01-01 10:00") == 2, "a row for each look"
     assert "Step 10 of seed 0: programs that parse is 10.0" in document.text.replace("\N{NO-BREAK SPACE}", " ")
     assert "Training seed 0: no checkpoint passes the guards." in document.text
-
-
-def test_episodes_to_read_are_picked_by_the_rule_that_the_page_states(tmp_path: Path):
-    data = dataclasses.replace(experiment(1), first_episodes=first_episodes())
-    found = {
-        title: item.problem
-        for item in pick_episodes(data.first_episodes, "tests_passed", data.info)
-        for title in item.titles
-    }
-    assert found == {
-        "greatest gain": "p1",
-        "greatest loss": "p2",
-        "best": "p1",
-        "worst": "p2",
-        "typical": "p0",
-        "status failed": "p0",
-        "status timeout": "p4",
-        "scheme fallback": "p7",
-    }
-    _, document = build(data, tmp_path)
-    assert RULE in document.text
-    for problem in set(found.values()):
-        assert f": {problem}, " in document.text
-    others = document.text[document.text.index("scheme fallback: p7") :]
-    assert others.index("p3, ") < others.index("p5, ") < others.index("p8, "), "the rest, in the order of the problems"
-    assert "greatest gain, best: p1, 0.0 % \u2192 100.0 %" in " ".join(document.text.split())
-
-
-def test_what_agents_wrote_stays_text_on_the_page(tmp_path: Path):
-    page, document = build(dataclasses.replace(experiment(1), first_episodes=first_episodes()), tmp_path)
-    assert document.tags["script"] == 0 and "<script>selected 1" in document.text
-    assert "\x1b" not in page and '<span class="k">def</span>' in page
-    without, _ = build(experiment(1), tmp_path)
-    assert "Episodes to read" not in without
 
 
 def test_the_page_says_which_monitors_fired_and_which_runs_they_ended(tmp_path: Path) -> None:

@@ -1,0 +1,137 @@
+"""All test episodes to read: a page with filters, and their texts in files beside it, loaded when they are needed.
+
+The page works from a file and without a network.  ``episodes/index.js`` has a row per episode; ``episodes/<n>.js`` has
+the texts of tested team n.  They are scripts because a page that is opened from a file may load no other data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline_lib import storage
+from pipeline_lib.environment_api.metrics import Metric, Metrics
+from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.metrics import value_of
+from pipeline_lib.evaluation.verdict import BASE
+from pipeline_lib.report.text import harmless
+
+PAGE, FOLDER = "episodes.html", "episodes"
+TEMPLATES = Path(__file__).parent / "templates"
+#: Longest text kept, in characters; longer ones are cut.
+MOST_TEXT = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class TestedTeam:
+    """Test episodes of one team with one set of weights.
+
+    Attributes:
+        name: the team, as the verdict names it.
+        seed: training seed, or None if it was not trained.
+        step: number of updates, or None.
+        episodes: all of them.
+    """
+
+    __test__ = False  # pytest would collect it by its name
+
+    name: str
+    seed: int | None
+    step: int | None
+    episodes: Sequence[EpisodeRecord]
+
+
+def link(team: str) -> str:
+    """Return the address of a team's episodes."""
+    return f"{PAGE}#team={team.replace(' ', '%20')}"
+
+
+def write_viewer(
+    title: str, teams: Sequence[TestedTeam], metric: str, info: Metric, metrics: Metrics, folder: Path
+) -> None:
+    """Write the page and its data to ``folder``; nothing if there are no episodes.
+
+    Args:
+        title: title of the page.
+        teams: what was tested, the base among them.
+        metric: the primary metric.
+        info: its label, unit and format.
+        metrics: the environment's.
+        folder: of the report.
+    """
+    if not teams:
+        return
+    problems = sorted({record.problem for team in teams for record in team.episodes})
+    place = {problem: number for number, problem in enumerate(problems)}
+    families = {record.problem: record.family for team in teams for record in team.episodes}
+    solving = [name for name, known in metrics.items() if known.solves]
+    index = {
+        "title": title,
+        "metric": {"label": info.label, "share": info.share},
+        "base": next((number for number, team in enumerate(teams) if team.name == BASE), None),
+        "problems": problems,
+        "families": [families[problem] for problem in problems],
+        "teams": [
+            {
+                "name": team.name,
+                "seed": team.seed,
+                "step": team.step,
+                "rows": [[place[r.problem], r.sample, *_numbers(r, metric, info, solving)] for r in team.episodes],
+            }
+            for team in teams
+        ],
+    }
+    _write_script(folder / FOLDER / "index.js", "index", index)
+    for number, team in enumerate(teams):
+        _write_script(folder / FOLDER / f"{number}.js", f"texts[{number}]", [_told(record) for record in team.episodes])
+    storage.write_text(folder / PAGE, (TEMPLATES / "episodes.html").read_text(encoding="utf-8"))
+
+
+def _numbers(record: EpisodeRecord, metric: str, info: Metric, solving: Sequence[str]) -> list[Any]:
+    """Return reward, value of the metric, whether the episode succeeded (1 or 0), turns and status.
+
+    Without a metric that says what a success is, the greatest value of the primary metric is one.  A lost episode has
+    no numbers.
+    """
+    status = str(record.details.get("status", ""))
+    if record.reward is None:
+        return [None, None, None, record.turns, "lost"]
+    value = value_of(record, metric)
+    assert value is not None  # the reward is there
+    known = [record.metrics[name] for name in solving if name in record.metrics]
+    success = all(one >= 1 for one in known) if known else info.high is not None and value >= info.high
+    return [_short(record.reward), _short(value), int(success), record.turns, status]
+
+
+def _told(record: EpisodeRecord) -> dict[str, Any]:
+    """Return what the page shows of an opened episode."""
+    numbers = {"terms": record.terms, "metrics": record.metrics}
+    found: dict[str, Any] = {
+        title: {name: _short(value) for name, value in values.items()} for title, values in numbers.items()
+    }
+    schemes = [str(scheme) for scheme in record.details.get("schemes", ())]
+    return {**found, "schemes": schemes, **_cleaned(record.shown or {})}
+
+
+def _cleaned(value: Any) -> Any:
+    """Return texts without control characters and cut to `MOST_TEXT`."""
+    if isinstance(value, str):
+        text = harmless(value[:MOST_TEXT])
+        return text if len(value) <= MOST_TEXT else f"{text}\n... ({len(value) - MOST_TEXT:,} more characters)"
+    if isinstance(value, Mapping):
+        return {key: _cleaned(item) for key, item in value.items()}
+    return [_cleaned(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _short(value: float) -> float:
+    return float(np.format_float_positional(value, 6, trim="-"))
+
+
+def _write_script(path: Path, name: str, value: Any) -> None:
+    content = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    storage.write_text(path, f"episodes.{name}={content}\n")
