@@ -171,6 +171,14 @@ class Task(ABC):
         shown = type(self).demonstrate_later is not Task.demonstrate_later
         return shown and params.policy.kind == "embedded" and getattr(params.environment, "turns", 1) > 1
 
+    def unreadable(self, params: Any) -> str:
+        """Return why the embedded model, which knows only what it was shown, cannot play; empty if it can.
+
+        Args:
+            params: all settings.
+        """
+        return "" if type(self).demonstrate is not Task.demonstrate else "it has no demonstrations (Task.demonstrate)"
+
     @abstractmethod
     def make(self, settings: Any, executor: Callable[[], Any]) -> Environment[Any, Any]:
         """Return the environment in which a team acts.

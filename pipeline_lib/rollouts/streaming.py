@@ -6,6 +6,7 @@ that may still change is held back: bytes of an incomplete character, and the po
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pipeline_lib.rollouts.actions import cut_at_stop
@@ -17,10 +18,11 @@ _UNFINISHED = "\ufffd"
 
 
 class TextStream:
-    """The text of one action as it grows."""
+    """The text of one action as it grows; it ends before any of the policy's stop strings and of ``stop``."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, stop: Sequence[str] = ()) -> None:
         self._policy = policy
+        self._stops = (*policy.stop_strings, *stop)
         self._ids: list[int] = []
         self._returned = ""
 
@@ -28,7 +30,7 @@ class TextStream:
         """Add a token and return the new text that is final."""
         self._ids.append(token)
         text = self._policy.decode(self._ids).rstrip(_UNFINISHED)
-        whole = cut_at_stop(text, self._policy.stop_strings)
+        whole = cut_at_stop(text, self._stops)
         if whole == text:
             whole = text[: len(text) - self._may_become_stop(text)]
         return self._new_text(whole)
@@ -46,5 +48,5 @@ class TextStream:
 
     def _may_become_stop(self, text: str) -> int:
         """Return how many letters at the end of ``text`` a stop string may begin with."""
-        beginnings = {stop[:length] for stop in self._policy.stop_strings for length in range(1, len(stop))}
+        beginnings = {stop[:length] for stop in self._stops for length in range(1, len(stop))}
         return max((len(piece) for piece in beginnings if text.endswith(piece)), default=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -76,6 +76,16 @@ class EvaluateSettings(Section):
         description="episodes per test problem in which the selected team also plays without some of its agents, to "
         "show who contributes how much (Shapley values up to four agents, and removal); 0 for none",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_k(cls, values: Any) -> Any:
+        """Leave out the default values of k for which the test plays too few episodes."""
+        test = values.get("test") if isinstance(values, dict) and "pass_k" not in values else None
+        samples = test.get("samples") if isinstance(test, dict) else None
+        if not isinstance(samples, int) or samples < 1:
+            return values
+        return {**values, "pass_k": [k for k in cls.model_fields["pass_k"].default if k <= samples]}
 
     @model_validator(mode="after")
     def _k_episodes_are_played(self) -> EvaluateSettings:

@@ -26,6 +26,14 @@ def _with_environment_defaults(value: Any, info: ValidationInfo) -> Any:
     return {"metric": task.primary, "guards": task.guards, **value}
 
 
+def _with_single_agent(value: Any, info: ValidationInfo) -> Any:
+    """Leave the single-agent baseline out where nobody asked for it and the environment has no single-agent form."""
+    environment = info.data.get("environment")
+    if not isinstance(value, dict) or environment is None or "single_agent" in value:
+        return value
+    return value if find(environment.kind).single_agent(environment) else {"single_agent": (), **value}
+
+
 class Params(Section):
     """Every setting that changes a result."""
 
@@ -35,7 +43,10 @@ class Params(Section):
     rollouts: Rollouts = Field(TransformersRollouts(), description="how actions are sampled")
     sandbox: Sandbox = Field(ProcessSandbox(), description="where untrusted programs run")
     audit: AuditSettings = Field(AuditSettings(), description="the reward audit before training")
-    seeds: SeedSettings = Field(SeedSettings(), description="training seeds")
+    seeds: Annotated[SeedSettings, BeforeValidator(_with_single_agent)] = Field(
+        {},  # type: ignore[assignment]
+        description="training seeds",
+    )
     train: TrainSettings = Field(TrainSettings(), description="the update")
     evaluate: Annotated[EvaluateSettings, BeforeValidator(_with_environment_defaults)] = Field(
         {},  # type: ignore[assignment]
@@ -80,6 +91,11 @@ class Params(Section):
         protocol = self.rollouts.protocol
         if protocol != "decentralised" and (reason := task.unsuitable(protocol, self.environment)):
             raise ValueError(f"rollouts.protocol: {protocol} does not suit this environment: {reason}")
+        if self.seeds.single_agent and task.single_agent(self.environment) is None:
+            raise ValueError(
+                f"seeds.single_agent: the environment '{self.environment.kind}' has no single-agent form; set "
+                "seeds.single_agent to []"
+            )
         for name in self.evaluate.baselines:
             if name == protocol:
                 raise ValueError(

@@ -124,6 +124,11 @@ class TextTask(Task):
             found.append(Demonstration(self.observe(asked, agent), self.example(answered, agent, rng)))
         return found
 
+    def unreadable(self, params: Any) -> str:
+        """Return that there are no examples, if the class has no `example`."""
+        name = type(self).__name__
+        return "" if type(self).example is not TextTask.example else f"the class {name} has no method `example`"
+
     def make(self, settings: Any, executor: Callable[[], Any]) -> Any:
         """Return the environment that a team acts in."""
         from pipeline_lib.text_task.game import TextGame

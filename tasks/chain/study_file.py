@@ -9,6 +9,7 @@ from pathlib import Path
 from pipeline_lib.settings import Params, SettingsError
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.study import StudySettings, cell_params, cells_of, load_study
+from tasks.experiment.check_run import check_reasons
 
 STUDIES = Path("conf/studies")
 
@@ -26,6 +27,8 @@ def read_study(name_or_file: str) -> tuple[str, StudySettings, dict[str, Params]
     path = given if given.suffix == ".yaml" else STUDIES / f"{name_or_file}.yaml"
     study, project = load_study(path), Path.cwd()
     settings = {cell: cell_params(study, cell, project / "params.yaml", project / "conf") for cell in cells_of(study)}
+    for params in settings.values():
+        check_reasons(params)
     check_same_evaluation(settings)
     refuse_equal(settings)
     return path.stem, study, settings

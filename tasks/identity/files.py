@@ -16,7 +16,8 @@ from typing import Any
 from pipeline_lib.identity.differences import differences
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import CorruptFileError, read_json, write_json
-from tasks.experiment.arms import IDENTITIES, check_seeds
+from tasks.experiment.arms import IDENTITIES
+from tasks.experiment.check_run import check_run
 from tasks.identity.inputs import wrong_inputs
 from tasks.identity.stages import STAGES, IdentityError, identity_of
 
@@ -25,10 +26,10 @@ def write_identities() -> None:
     """Write the identity of every stage to ``results/identity/<stage>.json``; unchanged files are not rewritten.
 
     Raises:
-        SettingsError: a setting is wrong.
+        SettingsError: a setting is wrong, or the run could not end well.
     """
     params = load_params()
-    check_seeds(params)
+    check_run(params)
     for stage in STAGES:
         path, identity = IDENTITIES / f"{stage}.json", identity_of(stage, params)
         if read_identity(path) != identity:
@@ -38,7 +39,7 @@ def write_identities() -> None:
 def changed_identities() -> list[str]:
     """Return the stages whose identity differs from the written one."""
     params = load_params()
-    check_seeds(params)
+    check_run(params)
     return [name for name in STAGES if read_identity(IDENTITIES / f"{name}.json") != identity_of(name, params)]
 
 

@@ -1,4 +1,8 @@
-"""Reads requests in the form of OpenAI's API; requests with unknown fields are refused."""
+"""Reads requests in the form of OpenAI's API.
+
+What clients send by default is accepted, also where it changes nothing: ``user``, ``store``, penalties of 0, content in
+parts of text.  A field that asks for something else than this server does is refused, never ignored.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from pipeline_lib.play import Player
 from pipeline_lib.rollouts.engine import Sampling
@@ -44,14 +48,52 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class TextPart(_Strict):
+    """A part of a message's content."""
+
+    type: Literal["text"]
+    text: Text
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Stop = Annotated[list[Annotated[Text, Field(min_length=1)]], BeforeValidator(_as_list), Field(max_length=16)]
+
+
 class StreamOptions(_Strict):
     """Options of a stream."""
 
     include_usage: bool = False
+    include_obfuscation: bool = False
+
+
+def _neutral(*values: Any) -> Any:
+    """Return a field that may have only values that ask for nothing."""
+
+    def check(value: Any) -> Any:
+        if value not in values:
+            raise ValueError(f"this server does not do that; leave the field out, or send {values[0]!r}")
+        return value
+
+    return Annotated[Any, AfterValidator(check)]
 
 
 class CompletionRequest(_Strict):
     """The common fields of both kinds of requests."""
+
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    metadata: dict[str, str] | None = None
+    store: _neutral(False, None) = None  # type: ignore[valid-type]
+    service_tier: _neutral("auto", "default", None) = None  # type: ignore[valid-type]
+    presence_penalty: _neutral(0, None) = None  # type: ignore[valid-type]
+    frequency_penalty: _neutral(0, None) = None  # type: ignore[valid-type]
+    logit_bias: _neutral({}, None) = None  # type: ignore[valid-type]
+    logprobs: _neutral(False, None, 0) = None  # type: ignore[valid-type]
+    stop: Stop | None = None
 
     model: str
     max_tokens: int | None = Field(None, ge=1)
@@ -66,8 +108,14 @@ class CompletionRequest(_Strict):
 class Message(_Strict):
     """One message of a conversation."""
 
-    role: Literal["system", "user", "assistant"]
-    content: Text
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Text | list[TextPart]
+    name: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The content as one text."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
 class ChatRequest(CompletionRequest):
@@ -75,12 +123,20 @@ class ChatRequest(CompletionRequest):
 
     messages: Annotated[list[Message], Field(min_length=1)]
     max_completion_tokens: int | None = Field(None, ge=1)
+    top_logprobs: _neutral(0, None) = None  # type: ignore[valid-type]
+    response_format: _neutral({"type": "text"}, None) = None  # type: ignore[valid-type]
+    tools: _neutral([], None) = None  # type: ignore[valid-type]
+    tool_choice: _neutral("none", "auto", None) = None  # type: ignore[valid-type]
+    parallel_tool_calls: _neutral(True, False, None) = None  # type: ignore[valid-type]
 
 
 class TextRequest(CompletionRequest):
     """Body of ``/v1/completions``."""
 
     prompt: Text
+    best_of: _neutral(1, None) = None  # type: ignore[valid-type]
+    echo: _neutral(False, None) = None  # type: ignore[valid-type]
+    suffix: _neutral("", None) = None  # type: ignore[valid-type]
 
 
 class RequestReader:
@@ -112,14 +168,17 @@ class RequestReader:
             return self._team_question(request, most)
         policy = self._policy(request.model)
         if policy.chat:
-            turns = [message.model_dump() for message in request.messages]
+            turns = [
+                {"role": "system" if message.role == "developer" else message.role, "content": message.text}
+                for message in request.messages
+            ]
             encoded: Any = policy.tokenizer.apply_chat_template(
                 turns, add_generation_prompt=True, return_dict=True, enable_thinking=False
             )
             return self._agent_question(request, tuple(int(i) for i in encoded["input_ids"]), most)
         if [message.role for message in request.messages] != ["user"]:
             raise RefusedError(400, f"{request.model} has no chat template: send one user message", "messages")
-        return self._agent_question(request, policy.encode(request.messages[0].content), most)
+        return self._agent_question(request, policy.encode(request.messages[0].text), most)
 
     def text(self, request: TextRequest) -> Question:
         """Return the question of a request to ``/v1/completions``; raises as `chat`."""
@@ -129,9 +188,13 @@ class RequestReader:
         ids = policy.tokenizer(request.prompt)["input_ids"]
         return self._agent_question(request, tuple(int(i) for i in ids), request.max_tokens)
 
-    def _policy(self, name: str) -> Any:
+    def check_model(self, name: str) -> None:
+        """Raise RefusedError if there is no such model."""
         if name not in self.models:
             raise RefusedError(404, f"there is no model {name!r}; there are {', '.join(self.models)}", "model")
+
+    def _policy(self, name: str) -> Any:
+        self.check_model(name)
         return self._player.team.policy_of(name)
 
     def _team_question(self, request: ChatRequest, most: int | None) -> Question:
@@ -140,7 +203,7 @@ class RequestReader:
         if request.n != 1:
             raise RefusedError(400, "the team gives one answer a request; send several requests", "n")
         try:
-            problem = self._read_problem(request.messages[0].content)
+            problem = self._read_problem(request.messages[0].text)
             environment, team = self._player.environment, self._player.team
             state = environment.start(problem)
             for number, agent in enumerate(environment.agents(problem)):
@@ -150,14 +213,30 @@ class RequestReader:
                 self._check_length(policy, len(policy.encode(environment.observe(state, number))))
         except ValueError as error:
             raise RefusedError(400, str(error), "messages") from None
-        return Question(self._sampling(request, most), _seed(request), _nobody, problem=problem)
+        return Question(
+            self._sampling(request, most),
+            _seed(request),
+            _nobody,
+            problem=problem,
+            stop=tuple(request.stop or ()),
+            notices=self._notices(most),
+        )
 
     def _agent_question(self, request: CompletionRequest, prompt: tuple[int, ...], most: int | None) -> Question:
         if request.n > self._limits.answers:
             raise RefusedError(400, f"n is {request.n}, the limit {self._limits.answers}", "n")
         self._check_length(self._policy(request.model), len(prompt))
         sampling = self._sampling(request, most)
-        return Question(sampling, _seed(request), _nobody, agent=request.model, prompt=prompt, n=request.n)
+        return Question(
+            sampling,
+            _seed(request),
+            _nobody,
+            agent=request.model,
+            prompt=prompt,
+            n=request.n,
+            stop=tuple(request.stop or ()),
+            notices=self._notices(most),
+        )
 
     def _check_length(self, policy: Any, tokens: int) -> None:
         if not 0 < tokens < (policy.context or tokens + 1):
@@ -165,15 +244,20 @@ class RequestReader:
                 400, f"the prompt has {tokens} tokens; {policy.context} hold prompt and answer", "messages"
             )
 
+    def _notices(self, most: int | None) -> tuple[str, ...]:
+        """Return what the client is told in the reply's field ``notices``."""
+        limit = self._limits.max_tokens
+        if most is None or most <= limit:
+            return ()
+        return (f"max_tokens was {most} and is {limit} here, the limit of an answer (symposium serve --max-tokens)",)
+
     def _sampling(self, request: CompletionRequest, most: int | None) -> Sampling:
         if request.stream_options is not None and not request.stream:
             raise RefusedError(400, "stream_options needs stream", "stream_options")
-        if most is not None and most > self._limits.max_tokens:
-            raise RefusedError(400, f"max_tokens is {most}, the limit {self._limits.max_tokens}", "max_tokens")
         own = self._player.sampling
         return replace(
             own,
-            max_new_tokens=own.max_new_tokens if most is None else most,
+            max_new_tokens=own.max_new_tokens if most is None else min(most, self._limits.max_tokens),
             temperature=own.temperature if request.temperature is None else request.temperature,
             temperatures=own.temperatures if request.temperature is None else (),
             top_p=own.top_p if request.top_p is None else request.top_p,

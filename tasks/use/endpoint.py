@@ -1,8 +1,8 @@
 """A team behind an OpenAI-compatible API: one model name per agent, and ``team``, which answers with the joint result.
 
 An agent answers the prompt of the request, in its policy's prompt format.  ``team`` receives a problem (one user
-message: its JSON, or the environment's text form), plays its protocol, and answers with the joint result.  Unknown
-fields of a request are refused, never ignored.
+message: its JSON, or the environment's text form), plays its protocol, and answers with the joint result.  A field that
+asks for something that this server does not do is refused; more tokens than the limit are cut, and the reply says so.
 """
 
 from __future__ import annotations
@@ -49,8 +49,12 @@ def make_app(
 
     @app.get("/v1/models")
     async def models() -> Response:
-        held = [{"id": name, "object": "model", "created": 0, "owned_by": "symposium"} for name in reader.models]
-        return JSONResponse({"object": "list", "data": held})
+        return JSONResponse({"object": "list", "data": [_model(name) for name in reader.models]})
+
+    @app.get("/v1/models/{name:path}")
+    async def model(name: str) -> Response:
+        reader.check_model(name)
+        return JSONResponse(_model(name))
 
     @app.post("/v1/chat/completions")
     async def chat(request: ChatRequest) -> Response:
@@ -61,6 +65,10 @@ def make_app(
         return await _answer(batch_queue, request, reader.text(request))
 
     return app
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "symposium"}
 
 
 async def _answer(batch_queue: BatchQueue, request: CompletionRequest, question: Question) -> Response:
@@ -77,7 +85,7 @@ async def _answer(batch_queue: BatchQueue, request: CompletionRequest, question:
         batch_queue.ask(question)
     except FullError as error:
         return refusal(429, str(error), None, {"Retry-After": "1"})
-    reply = Reply(request)
+    reply = Reply(request, question.notices)
     if request.stream:
         return StreamingResponse(stream(question, events, reply), media_type="text/event-stream")
     try:

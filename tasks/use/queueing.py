@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.play import Player, Root
 from pipeline_lib.play.roots import PairedChance
 from pipeline_lib.play.watching import Generation, Watcher
+from pipeline_lib.rollouts.actions import cut_at_stop
 from pipeline_lib.rollouts.engine import Request, Sampling
 from pipeline_lib.rollouts.streaming import TextStream
 
@@ -49,6 +50,8 @@ class Question:
         prompt: token ids for an agent.
         problem: for the team.
         n: number of answers of an agent.
+        stop: texts before which an answer ends.
+        notices: what the client asked for and does not get, in sentences.
         wrote: called with the number of an answer and each new piece of its text, in the serving thread.
         done: called with the answer or the error, in the serving thread.
         gone: the client has disconnected.
@@ -61,6 +64,8 @@ class Question:
     prompt: tuple[int, ...] = ()
     problem: Any = None
     n: int = 1
+    stop: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
     wrote: Callable[[int, str], None] = lambda number, text: None
     gone: bool = False
     begun: bool = field(default=False, init=False)
@@ -157,7 +162,7 @@ def _ask_agents(player: Player, sampling: Sampling, questions: Sequence[Question
         Request(policy.name, question.prompt, question.n, question.seed)
         for policy, question in zip(policies, questions, strict=True)
     ]
-    streams = [[TextStream(p) for _ in range(q.n)] for p, q in zip(policies, questions, strict=True)]
+    streams = [[TextStream(p, q.stop) for _ in range(q.n)] for p, q in zip(policies, questions, strict=True)]
 
     def on_token(request: int, number: int, token: int) -> None:
         if text := streams[request][number].add(token):
@@ -171,10 +176,11 @@ def _ask_agents(player: Player, sampling: Sampling, questions: Sequence[Question
         player.engine.listener = None
     answers = []
     for question, own, actions in zip(questions, streams, found, strict=True):
-        for number, (stream, action) in enumerate(zip(own, actions, strict=True)):
-            if text := stream.end(action.text):
+        texts = tuple(cut_at_stop(action.text, question.stop) for action in actions)
+        for number, (stream, whole) in enumerate(zip(own, texts, strict=True)):
+            if text := stream.end(whole):
                 question.wrote(number, text)
-        texts, finishes = tuple(a.text for a in actions), tuple(a.finish for a in actions)
+        finishes = tuple("stop" if a.text != text else a.finish for a, text in zip(actions, texts, strict=True))
         answers.append(Answer(texts, finishes, len(question.prompt), sum(len(action.ids) for action in actions)))
     return answers
 
@@ -203,7 +209,7 @@ def _ask_team(player: Player, sampling: Sampling, questions: Sequence[Question])
         result = results.results[place]
         assert result is not None, "every episode has a turn"
         joint_action, outcome = result
-        text = player.environment.exhibit(outcome.state, joint_action).text
+        text = cut_at_stop(player.environment.exhibit(outcome.state, joint_action).text, questions[place].stop)
         read = sum(len(prompt) for decision in decisions for prompt in decision.prompts)
         written = sum(len(action.ids) for decision in decisions for action in decision.actions)
         answers.append(Answer((text,), ("length" if results.cut[place] else "stop",), read, written))

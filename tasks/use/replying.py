@@ -16,13 +16,14 @@ from tasks.use.queueing import Answer, Question
 class Reply:
     """The forms of replies that clients expect; see the API reference of OpenAI."""
 
-    def __init__(self, request: CompletionRequest) -> None:
+    def __init__(self, request: CompletionRequest, notices: tuple[str, ...] = ()) -> None:
         self._request = request
         self._chat = isinstance(request, ChatRequest)
         self._head = {
             "id": f"{'chatcmpl' if self._chat else 'cmpl'}-{secrets.token_hex(12)}",
             "created": int(time.time()),
             "model": request.model,
+            **({"notices": notices} if notices else {}),
         }
 
     def whole(self, answer: Answer) -> dict[str, Any]:

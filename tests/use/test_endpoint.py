@@ -130,8 +130,12 @@ def test_what_cannot_be_answered_is_refused_with_a_reason(served: Served):
     refused(lambda: chat(served, "team", "pink"), 400, "'pink' is no colour")
     refused(lambda: chat(served, "team", "red", n=2), 400, "one answer a request")
     refused(lambda: chat(served, "one", "pick", n=4), 400, "n is 4, the limit 3")
-    refused(lambda: chat(served, "one", "pick", max_tokens=9), 400, "max_tokens is 9, the limit 8")
-    refused(lambda: chat(served, "one", "pick", stop=["x"]), 400, "stop: this API does not know it")
+    refused(lambda: chat(served, "one", "pick", presence_penalty=0.5), 400, "presence_penalty")
+    refused(lambda: chat(served, "one", "pick", logprobs=True), 400, "logprobs")
+    refused(lambda: chat(served, "one", "pick", tools=[{"type": "function", "function": {"name": "f"}}]), 400, "tools")
+    refused(lambda: chat(served, "one", "pick", extra_body={"colour": 1}), 400, "colour: this API does not know it")
+    refused(lambda: chat(served, "one", "pick", stop=[""]), 400, "stop")
+    refused(lambda: served.client.models.retrieve("three"), 404, "there are team, one, two")
     refused(lambda: chat(served, "one", "pick", temperature=-1), 400, "temperature")
     refused(lambda: chat(served, "one", "pick " * 64), 400, "the prompt has 64 tokens; 64 hold prompt and answer")
     refused(lambda: chat(served, "one", ""), 400, "the prompt has 0 tokens")
@@ -142,6 +146,52 @@ def test_what_cannot_be_answered_is_refused_with_a_reason(served: Served):
     refused(lambda: create(model="team", messages=turns), 400, "one user message")
     stranger = openai.OpenAI(base_url=served.client.base_url, api_key="another key", max_retries=0)
     refused(stranger.models.list, 401, "the key is missing or wrong")
+
+
+def test_what_clients_send_by_default_is_taken(served: Served):
+    assert [served.client.models.retrieve(name).id for name in ("team", "two")] == ["team", "two"]
+    usual = {
+        "user": "u", "presence_penalty": 0, "frequency_penalty": 0.0, "logprobs": False, "stop": None, "store": False,
+        "tools": [], "response_format": {"type": "text"}, "logit_bias": {}, "metadata": {}, "seed": 3,
+    }  # fmt: skip
+    parts: Any = [{"type": "text", "text": "pick red"}, {"type": "text", "text": " right"}]
+    for model, whole, content in (
+        ("one", "pick red right", parts),
+        ("team", "blue", [{"type": "text", "text": "blue"}]),
+    ):
+        plain = chat(served, model, whole, seed=3)
+        full = served.client.chat.completions.create(
+            model=model, messages=[{"role": "user", "content": content, "name": "me"}], **usual
+        )
+        assert full.choices == plain.choices
+    plain = served.client.completions.create(model="one", prompt="pick red right", seed=3)
+    full = served.client.completions.create(
+        model="one", prompt="pick red right", seed=3, best_of=1, echo=False, suffix="", user="u"
+    )
+    assert full.choices == plain.choices
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_ends_before_a_stop_text(served: Served, stream: bool):
+    whole = chat(served, "one", "pick red right", seed=11, max_tokens=8).choices[0].message.content
+    assert len(whole) > 2
+    stop = whole[len(whole) // 2]
+    for stops in (stop, ["no such text", stop]):
+        found = chat(served, "one", "pick red right", seed=11, max_tokens=8, stop=stops, stream=stream)
+        choices = [chunk.choices[0] for chunk in found] if stream else [found.choices[0]]
+        said = "".join((c.delta.content or "") if stream else c.message.content for c in choices)
+        assert said == whole[: whole.index(stop)]
+        assert choices[-1].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_more_tokens_than_the_limit_are_cut_and_the_reply_says_so(served: Served, stream: bool):
+    found = chat(served, "one", "pick red right", seed=2, max_tokens=4096, stream=stream)
+    replies = list(found) if stream else [found]
+    assert replies[-1].model_extra["notices"] == [
+        "max_tokens was 4096 and is 8 here, the limit of an answer (symposium serve --max-tokens)"
+    ]
+    assert chat(served, "one", "pick red right", max_tokens=8).model_extra == {}
 
 
 def test_a_requested_temperature_is_that_of_agents_with_their_own_too():

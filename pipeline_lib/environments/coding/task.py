@@ -78,6 +78,11 @@ class CodingTask(PairTask):
         generated = all(problem.source == "generated" for problem in problems)
         return (demonstrate if generated else demonstrate_others)(problems, count, mistakes, seed)
 
+    def unreadable(self, params: Any) -> str:
+        """Return that published problems are in English, of which the embedded model has read none."""
+        kind = params.problems.kind
+        return "" if kind == "generated" else f"it was shown generated problems, and cannot read those of kind {kind}"
+
     def demonstrate_later(
         self,
         problems: Sequence[CodingProblem],

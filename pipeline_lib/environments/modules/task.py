@@ -67,6 +67,11 @@ class ModulesTask(Task):
 
         return demonstrate(problems, count, mistakes, seed)
 
+    def unreadable(self, params: Any) -> str:
+        """Return that classes have no demonstrations."""
+        kind = params.problems.kind
+        return "" if kind == "module_graphs" else f"there are no demonstrations of problems of kind {kind}"
+
     def make(self, settings: ModulesEnvironment, executor: Callable[[], Executor]) -> Modules:
         """Return the environment; the sandbox starts with the first program."""
         from pipeline_lib.environments.modules.runtime import ModulesEnvironment as Modules

@@ -1,0 +1,64 @@
+"""Checks of a whole run before its first stage works: what would else fail in a later stage, or prove nothing.
+
+Settings that contradict each other are refused when they are read (`pipeline_lib.settings`).  Here are the checks of
+what only a run needs: its seeds, its policy, programs and keys of this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+from pydantic import BaseModel
+
+from pipeline_lib.environment_api.registry import find
+from pipeline_lib.settings import Params, SettingsError
+from tasks.experiment.arms import check_seeds
+
+
+def check_run(params: Params) -> None:
+    """Check everything that is known before the first stage.
+
+    Raises:
+        SettingsError: the run cannot end well; all reasons are listed at once.
+    """
+    check_seeds(params)
+    check_reasons(params)
+
+
+def check_reasons(params: Params) -> None:
+    """Check everything but the seeds, which DVC reads from the file; raises as `check_run`."""
+    if reasons := list(_reasons(params)):
+        raise SettingsError("\n".join(f"params.yaml: {reason}" for reason in reasons))
+
+
+def _reasons(params: Params) -> Iterator[str]:
+    policy, rollouts = params.policy, params.rollouts
+    unreadable = "" if params.audit.override else find(params.environment.kind).unreadable(params)
+    if policy.kind == "embedded" and unreadable:
+        yield (
+            f"policy.kind: the embedded model cannot play this environment: {unreadable}; choose a pretrained policy, "
+            "for example policy=smollm2-135m, or give a reason in audit.override"
+        )
+    if rollouts.kind == "vllm" and rollouts.process == "own" and rollouts.python and not shutil.which(rollouts.python):
+        yield (
+            f"rollouts.python: there is no program {rollouts.python}; make it with "
+            "benchmarks/make_vllm_environment.sh, or set rollouts.kind to transformers"
+        )
+    for section in ("environment", "policy"):
+        for name, variable in _key_variables(getattr(params, section), section):
+            if not os.environ.get(variable):
+                yield f"{name}: the environment variable {variable} is not set; set it to the server's key"
+
+
+def _key_variables(section: BaseModel, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield the settings that name an environment variable with a key: dotted name and variable."""
+    for key in type(section).model_fields:
+        value = getattr(section, key)
+        inner = value if isinstance(value, dict) else {"": value}
+        if key == "key_variable" and value:
+            yield f"{prefix}.{key}", value
+        for name, item in inner.items():
+            if isinstance(item, BaseModel):
+                yield from _key_variables(item, ".".join(filter(None, (prefix, key, name))))

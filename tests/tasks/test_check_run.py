@@ -1,0 +1,116 @@
+"""A run that could not end well is refused before its first stage works, by the one check that every door calls."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeline_lib.settings import Params, SettingsError, load_params
+from tasks.experiment.check_run import check_run
+from tasks.identity.files import changed_identities, write_identities
+
+ROOT = Path(__file__).parents[2]
+EXPERT = {"kind": "coding", "turns": 2, "feedback": ["expert"], "expert": {"url": "http://a", "model": "m"}}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "conf").symlink_to(ROOT / "conf")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def settings(**sections: Any) -> Params:
+    """Write the shipped settings with these sections; return what they resolve to."""
+    shipped = yaml.safe_load((ROOT / "params.yaml").read_text())
+    Path("params.yaml").write_text(yaml.safe_dump(shipped | sections))
+    return load_params()
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"problems": {"kind": "humaneval", "source": "six.jsonl"}}, "policy.kind: the embedded model cannot play"),
+        ({"environment": "modules-classeval"}, "no demonstrations of problems of kind"),
+        ({"rollouts": "vllm", "policy": "qwen3-1.7b-lora"}, "rollouts.python: there is no program"),
+        (
+            {"environment": {**EXPERT, "expert": {**EXPERT["expert"], "key_variable": "NO_SUCH_KEY"}}},
+            "environment.expert.key_variable: the environment variable NO_SUCH_KEY is not set",
+        ),
+        (
+            {
+                "policy": {
+                    "kind": "embedded",
+                    "agents": {"main": {"server": {"url": "http://a", "model": "m", "key_variable": "NO_SUCH_KEY"}}},
+                }
+            },
+            "policy.agents.main.server.key_variable: the environment variable NO_SUCH_KEY is not set",
+        ),
+    ],
+)
+def test_what_would_fail_in_a_later_stage_is_refused_first(project: Path, sections: dict[str, Any], said: str):
+    params = settings(**sections)
+    for door in (lambda: check_run(params), write_identities, changed_identities):
+        with pytest.raises(SettingsError, match=said):
+            door()
+    assert not (project / "results").exists()
+
+
+def test_a_reason_in_the_override_lets_the_embedded_model_try(project: Path):
+    check_run(settings(problems="humaneval", audit={"override": "to see what happens"}))
+
+
+@pytest.mark.parametrize("preset", sorted(path.stem for path in (ROOT / "conf/environment").glob("*.yaml")))
+def test_every_preset_for_the_embedded_model_passes(project: Path, preset: str):
+    sections = {"policy": "qwen3-1.7b-lora"} if preset in ("dpbench", "modules-classeval") else {}
+    check_run(settings(environment=preset, **sections))
+
+
+MINE = """
+import symposium
+
+
+class Rendezvous(symposium.TextTask):
+    agents = ("left", "right")
+    measures = {"met": symposium.Metric("meetings", share=True, solves=True)}
+    reward_bounds = (0.0, 1.2)
+
+    def draw(self, rng):
+        return "".join(rng.choices("abcdef", k=5))
+
+    def observe(self, text, agent):
+        return f"{agent} of {text}:"
+
+    def score(self, text, actions):
+        return symposium.Score({"met": 0.0}, {"met": 0.0})
+
+    def teams(self, text):
+        return {"both at x": ("working", ["x", "x"]), "apart": ("degenerate", ["x", "y"])}
+"""
+
+
+def test_an_environment_of_ones_own_needs_its_kind_alone(project: Path, monkeypatch: pytest.MonkeyPatch):
+    """No single-agent form: nobody asked for that baseline, so it is left out; who asks for it is refused at once."""
+    (project / "mine_of_checks.py").write_text(MINE)
+    monkeypatch.syspath_prepend(str(project))
+    kind = {"kind": "mine_of_checks:Rendezvous"}
+    try:
+        params = settings(environment=kind)
+        assert params.seeds.single_agent == ()
+        with pytest.raises(SettingsError, match="has no method `example`"):
+            check_run(params)
+        check_run(settings(environment=kind, policy="smollm2-135m"))
+        with pytest.raises(SettingsError, match=r"seeds.single_agent: .*no single-agent form"):
+            settings(environment=kind, seeds={"train": [0], "single_agent": [0]})
+    finally:
+        sys.modules.pop("mine_of_checks", None)
+
+
+def test_fewer_episodes_need_no_other_k(project: Path):
+    assert settings(evaluate={"test": {"samples": 4}}).evaluate.pass_k == (1, 4)
+    with pytest.raises(SettingsError, match="pass_k has 8"):
+        settings(evaluate={"test": {"samples": 4}, "pass_k": [1, 8]})
