@@ -216,3 +216,18 @@ def _seconds(header: str | None) -> float | None:
         return max(0.0, float(header)) if header else None
     except ValueError:
         return None
+
+
+def count_usage(answer: Any, costs: dict[str, float], who: str) -> None:
+    """Add what an answer of a chat API cost: ``<who>_requests``, ``<who>_prompt_tokens``, ``<who>_completion_tokens``.
+
+    Args:
+        answer: the reply as JSON; counts that it does not give are 0.
+        costs: amounts by name.
+        who: the model that was asked.
+    """
+    usage = answer.get("usage") or {}
+    for name in ("prompt_tokens", "completion_tokens"):
+        count = usage.get(name)
+        costs[f"{who}_{name}"] = costs.get(f"{who}_{name}", 0.0) + (count if isinstance(count, int) and count > 0 else 0)
+    costs[f"{who}_requests"] = costs.get(f"{who}_requests", 0.0) + 1

@@ -97,7 +97,7 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
         works = [self._work(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
         if self._reward.judge is not None:
             marks = self._reward.judge.marks([(work.problem.text, work.first, work.second) for work in works])
-            works = [replace(work, mark=mark) for work, mark in zip(works, marks, strict=True)]
+            works = [replace(work, mark=mark, costs=costs) for work, (mark, costs) in zip(works, marks, strict=True)]
         return [
             self._outcome(state, actions, work)
             for state, actions, work in zip(states, joint_actions, works, strict=True)
@@ -116,7 +116,7 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
 
     def _outcome(self, state: WritingState, actions: Sequence[str], work: Work) -> Outcome[WritingState]:
         if self._reward.judge is not None and work.mark is None:
-            return Outcome(None, {}, {}, state, True, {"error": "the judge gave no mark"})
+            return Outcome(None, {}, {}, state, True, {"error": "the judge gave no mark", "costs": work.costs})
         terms = self._reward.terms(work)
         reward = total(terms)
         notes = work.reading.notes if len(actions) > 1 else ((*work.reading.notes[0], *work.reading.notes[1]),)
@@ -131,6 +131,7 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
             details={
                 **{f"reward_of_turn_{number}": each.reward for number, each in enumerate(after.turns, 1)},
                 "texts": [" ".join(text.split()[:100]) for text in (work.first, work.second)],
+                **({"costs": work.costs} if work.costs else {}),
             },
         )
 

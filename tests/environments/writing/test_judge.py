@@ -38,7 +38,8 @@ class Server(HttpServer):
             status, said = self.says.pop(0) if self.says else (200, self.mark(text))
         if self.broken_for and self.broken_for in text:
             status = 400
-        return Reply.json({"choices": [{"message": {"content": said}}]}, status)
+        usage = {"prompt_tokens": 100, "completion_tokens": 2}
+        return Reply.json({"choices": [{"message": {"content": said}}], "usage": usage}, status)
 
     @staticmethod
     def mark(text: str) -> str:
@@ -95,6 +96,23 @@ def test_every_question_is_asked_once_and_shows_source_and_texts(server: Server,
     step(environment(server, cache=str(tmp_path)), [("Something.", "else.")])
     step(environment(server, cache=str(tmp_path)), [("Something.", "else.")])
     assert len(server.asked) == len(PROBLEMS) + 1, "what follows a line that was cut off is read"
+
+
+def test_what_a_mark_costs_is_counted_once_also_where_it_fails(server: Server) -> None:
+    judged = environment(server, retries=1)
+    paid = {"judge_requests": 1.0, "judge_prompt_tokens": 100.0, "judge_completion_tokens": 2.0}
+    once = judged.step([judged.start(PROBLEMS[0])] * 2, [PROBLEMS[0].reference] * 2)
+    assert [outcome.details["costs"] for outcome in once] == [paid, {"judge_remembered": 1.0}]
+    server.says = [(200, "no mark"), (200, "7")]
+    (again,) = judged.step([judged.start(PROBLEMS[1])], [PROBLEMS[1].reference])
+    assert again.details["costs"] == {name: 2 * amount for name, amount in paid.items()}, "both answers are paid for"
+    server.says = [(200, "no mark"), (200, "none")]
+    (lost,) = judged.step([judged.start(PROBLEMS[0])], [("Other.", "texts.")])
+    assert lost.reward is None
+    assert lost.details["costs"] == {**{name: 2 * amount for name, amount in paid.items()}, "judge_failed": 1.0}
+    assert "costs" not in WritingEnvironment(Settings()).step(
+        [judged.start(PROBLEMS[0])], [PROBLEMS[0].reference]
+    )[0].details
 
 
 def test_texts_without_a_mark_get_no_reward_and_others_theirs(server: Server) -> None:

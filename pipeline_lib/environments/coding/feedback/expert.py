@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environments.coding.feedback.note import Note, printable
-from pipeline_lib.http_client import HttpClient, ServerError, read_key
+from pipeline_lib.http_client import count_usage, HttpClient, ServerError, read_key
 from pipeline_lib.storage import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -114,10 +114,7 @@ class Expert:
         costs: dict[str, float] = {}
 
         def read(answer: Any) -> _Edits:
-            usage = answer.get("usage") or {}
-            counts = {name: _tokens(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")}
-            for name, count in {"requests": 1, **counts}.items():
-                costs[f"expert_{name}"] = costs.get(f"expert_{name}", 0.0) + count
+            count_usage(answer, costs, "expert")
             return _read(answer, code)
 
         try:
@@ -129,11 +126,6 @@ class Expert:
 
 
 _Edits = list[tuple[str, str]]
-
-
-def _tokens(count: object) -> int:
-    """Return a server's count of tokens; 0 for what is none."""
-    return count if isinstance(count, int) and count > 0 else 0
 
 
 def _read(answer: Any, code: str) -> _Edits:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.http_client import HttpClient, ServerError, read_key
+from pipeline_lib.http_client import HttpClient, ServerError, count_usage, read_key
 from pipeline_lib.storage import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -57,19 +57,25 @@ class Judge:
         self._client = HttpClient(settings.url.rstrip("/"), key, settings.retries, settings.timeout)
         self._store = _Marks(Path(settings.cache) if settings.cache else None)
 
-    def marks(self, written: Sequence[tuple[str, str, str]]) -> list[float | None]:
-        """Return the mark of each pair of texts, in [0, 1]; None if the server gave none.
+    def marks(self, written: Sequence[tuple[str, str, str]]) -> list[tuple[float | None, dict[str, float]]]:
+        """Return the mark of each pair of texts, in [0, 1], and what it cost; the mark is None if the server gave none.
+
+        A pair that occurs twice is asked, and costs something, once.
 
         Args:
             written: source, first text and second text.
+
+        Returns:
+            Mark and costs by name: ``judge_requests``, ``judge_prompt_tokens``, ``judge_completion_tokens``,
+            ``judge_failed``, ``judge_remembered``; those that are 0 are left out.
         """
         asked = [self._question(*texts) for texts in written]
         keys = [digest([self._client.url, body]) for body in asked]  # another server is another judge
         questions = dict(zip(keys, asked, strict=True))
         missing = [key for key in questions if key not in self._store.known]
         with ThreadPoolExecutor(self._concurrency, thread_name_prefix="judge") as pool:
-            list(pool.map(lambda key: self._ask(key, questions[key]), missing))
-        return [self._store.known.get(key) for key in keys]
+            paid = dict(zip(missing, pool.map(lambda key: self._ask(key, questions[key]), missing), strict=True))
+        return [(self._store.known.get(key), paid.pop(key, {"judge_remembered": 1.0})) for key in keys]
 
     def close(self) -> None:
         """Stop waiting for the server."""
@@ -84,11 +90,19 @@ class Judge:
             "max_tokens": _MOST_TOKENS,
         }
 
-    def _ask(self, key: str, body: dict[str, Any]) -> None:
+    def _ask(self, key: str, body: dict[str, Any]) -> dict[str, float]:
+        """Ask for a mark and keep it; return what this cost."""
+        costs: dict[str, float] = {}
+
+        def read(answer: Any) -> float:
+            count_usage(answer, costs, "judge")
+            return _read_mark(answer)
+
         try:
-            self._store.put(key, self._client.post("/chat/completions", body, _read_mark))
+            self._store.put(key, self._client.post("/chat/completions", body, read))
         except ServerError:
-            return  # the mark stays unknown (None)
+            costs["judge_failed"] = 1.0  # the mark stays unknown (None)
+        return {name: amount for name, amount in costs.items() if amount}
 
 
 def _read_mark(answer: Any) -> float:

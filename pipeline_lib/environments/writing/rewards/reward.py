@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipeline_lib.environments.writing.problems.problem import WritingProblem
@@ -23,6 +23,7 @@ class Work:
         first, second: the two texts.
         reading: the analysis of the texts.
         mark: a judge's mark, in [0, 1]; None if there is no judge or it gave none.
+        costs: what the mark cost, amounts by name.
     """
 
     problem: WritingProblem
@@ -30,6 +31,7 @@ class Work:
     second: str
     reading: Reading
     mark: float | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
 
 
 class Reward(ABC):
