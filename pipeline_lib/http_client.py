@@ -229,5 +229,7 @@ def count_usage(answer: Any, costs: dict[str, float], who: str) -> None:
     usage = answer.get("usage") or {}
     for name in ("prompt_tokens", "completion_tokens"):
         count = usage.get(name)
-        costs[f"{who}_{name}"] = costs.get(f"{who}_{name}", 0.0) + (count if isinstance(count, int) and count > 0 else 0)
+        costs[f"{who}_{name}"] = costs.get(f"{who}_{name}", 0.0) + (
+            count if isinstance(count, int) and count > 0 else 0
+        )
     costs[f"{who}_requests"] = costs.get(f"{who}_requests", 0.0) + 1

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import needs
+
 ROOT = Path(__file__).parents[1]
 _LOADS = re.compile(
     r'<(?:script|img|iframe)[^>]+src="(https?:)?//|<link[^>]+href="(https?:)?//[^>]+stylesheet|@import url'
@@ -51,3 +53,12 @@ def test_pages_link_to_files_that_are_there_and_load_nothing_from_elsewhere(site
             continue
         for link in re.findall(r'(?:href|src)="([^"#?:]+)[#"?]', text):
             assert (page.parent / link).exists(), f"{page.relative_to(site)} links to {link}"
+
+
+@needs("browser")
+def test_the_search_works_in_pages_that_are_files(site: Path, tmp_path: Path):
+    for page in ("index.html", "notebooks/quick-start.html"):
+        command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+        command += ["--virtual-time-budget=20000", "--dump-dom", f"{(site / page).as_uri()}?q=philosophers"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+        assert re.search(r"md-search-result__meta\">\d+ matching documents", done.stdout), page

@@ -110,9 +110,10 @@ def test_what_a_mark_costs_is_counted_once_also_where_it_fails(server: Server) -
     (lost,) = judged.step([judged.start(PROBLEMS[0])], [("Other.", "texts.")])
     assert lost.reward is None
     assert lost.details["costs"] == {**{name: 2 * amount for name, amount in paid.items()}, "judge_failed": 1.0}
-    assert "costs" not in WritingEnvironment(Settings()).step(
-        [judged.start(PROBLEMS[0])], [PROBLEMS[0].reference]
-    )[0].details
+    assert (
+        "costs"
+        not in WritingEnvironment(Settings()).step([judged.start(PROBLEMS[0])], [PROBLEMS[0].reference])[0].details
+    )
 
 
 def test_texts_without_a_mark_get_no_reward_and_others_theirs(server: Server) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environments.coding.feedback.note import Note, printable
-from pipeline_lib.http_client import count_usage, HttpClient, ServerError, read_key
+from pipeline_lib.http_client import HttpClient, ServerError, count_usage, read_key
 from pipeline_lib.storage import canonical_json, digest
 
 if TYPE_CHECKING:
