@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.grid_data import SHAPES, draw_sizes
+from benchmarks.grid_data import FREE, SHAPES, draw_sizes
 from benchmarks.simulated_data import inside, records
 from pipeline_lib import storage
 from pipeline_lib.evaluation.comparison import Comparison
 from pipeline_lib.evaluation.comparison import measure as measure_comparison
-from pipeline_lib.evaluation.evidence import critical, families, primary, within
+from pipeline_lib.evaluation.evidence import OTHERS, SHARES, critical, families, primary, within
 from pipeline_lib.evaluation.family import verdict_of
+from pipeline_lib.evaluation.losses import whatever_was_lost
 from pipeline_lib.evaluation.multiplicity import holm
 from pipeline_lib.evaluation.power import detectable, unbiased
 from pipeline_lib.evaluation.results import TestResult
@@ -34,6 +35,8 @@ from pipeline_lib.evaluation.tests_of_difference import equivalence, paired
 from pipeline_lib.settings.evaluate import VerdictSettings
 
 FAMILIES = (3, 5, 8, 12, 24, 100)
+#: Of metrics that are not shares, and of lost episodes.
+FEW = {**dict.fromkeys(FREE, (8, 12, 20, 100)), "lost": (8, 24, 100)}
 RUNS = (1, 3, 8)
 RESULTS = Path(__file__).parent / "results" / "calibration-grid.json"
 ALPHA, MARGIN, POWER, COMPARISONS = 0.05, 0.05, 0.8, 6
@@ -59,7 +62,7 @@ class Cell:
 CELLS = [
     Cell(shape, count, equal, runs)
     for shape, (_, varies) in SHAPES.items()
-    for count, equal, runs in product(FAMILIES, (True, False), RUNS if varies else (1,))
+    for count, equal, runs in product(FEW.get(shape, FAMILIES), (True, False), RUNS if varies else (1,))
 ]
 
 
@@ -70,10 +73,20 @@ def _template() -> Comparison:
     return measure_comparison(records(values, 0), records(values[::-1], 1), settings, "tests_passed", ("a", "b"))
 
 
-def judged(differences: np.ndarray, codes: np.ndarray) -> tuple[str, Any]:
-    """Return the verdict of the product on these differences, and its primary test."""
-    test, found = primary(differences, codes, 1 - ALPHA), families(differences, codes)
-    same = within(test, found, MARGIN, ALPHA)
+def judged(differences: np.ndarray, codes: np.ndarray, shape: str) -> tuple[str, Any]:
+    """Return the verdict of the product on these differences, and its primary test.
+
+    Args:
+        differences: (problems,), or (3, problems) without lost episodes and with their worst and best values.
+        codes: (problems,) family of each.
+        shape: decides the rule of the metric.
+    """
+    rule = OTHERS if shape in FREE else SHARES
+    rows = np.atleast_2d(differences)
+    tests = [primary(row, codes, 1 - ALPHA, rule) for row in rows]
+    equal = [within(one, families(row, codes, rule), MARGIN, ALPHA) for one, row in zip(tests, rows, strict=True)]
+    test, found = whatever_was_lost(tests[0], tests[1:]), families(rows[0], codes, rule)
+    same = whatever_was_lost(equal[0], equal[1:], signed=False)
     comparison = dataclasses.replace(
         _template(),
         families=int(codes.max()) + 1,
@@ -111,14 +124,15 @@ def measure(cell: Cell, runs: int, seed: int = 0) -> dict[str, Any]:
     for _ in range(runs):
         codes = np.repeat(np.arange(cell.families), draw_sizes(rng, cell.families, cell.problems, cell.equal))
         differences, truth = draw(rng, codes, cell.runs)
-        found, test = judged(differences, codes)
+        found, test = judged(differences, codes, cell.shape)
         words[found if truth == 0 or found == ("IMPROVED" if truth < 0 else "WORSE") else ""] += 1
         given += test.p is not None
         covered += inside(test.low, test.high, truth)
         shifted = differences - truth + MARGIN
-        found, moved = judged(shifted, codes)
+        found, moved = judged(shifted, codes, cell.shape)
         equivalent += found == "EQUIVALENT"
-        plain += (truth == 0 and student(differences, codes, test)[0], student(shifted, codes, moved)[1])
+        seen = np.atleast_2d(differences)[0], np.atleast_2d(shifted)[0]
+        plain += (truth == 0 and student(seen[0], codes, test)[0], student(seen[1], codes, moved)[1])
     return {
         **dataclasses.asdict(cell),
         "wrong": (words["IMPROVED"] + words["WORSE"]) / runs,
@@ -175,23 +189,25 @@ def main() -> None:
     """Measure the whole grid; write page and figure when enough runs were made to mean something."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1_000)
+    parser.add_argument("--missing", action="store_true", help="keep the designs that the results have already")
     arguments = parser.parse_args()
     start = time.process_time()
-    rows = []
-    for cell in CELLS:
+    kept: dict[str, Any] = storage.read_json(RESULTS) if arguments.missing else {"cells": [], "seconds": 0}
+    rows = kept["cells"]
+    for cell in CELLS[len(rows) :]:
         rows.append(measure(cell, arguments.runs))
         covers = "-" if rows[-1]["covers"] is None else f"{100 * rows[-1]['covers']:.1f}"
         numbers = " ".join(f"{name} {100 * rows[-1][name]:5.1f}" for name in ("wrong", "equivalent", "silent"))
         print(
             f"{cell.shape:10s} {cell.families:4d} {cell.equal!s:5} {cell.runs}  {numbers}  covers {covers}", flush=True
         )
-    powers = [
+    powers = kept.get("power") or [
         power(count, equal, others, 2 * arguments.runs)
         for count, equal, others in product((12, 24, 100), (True, False), ("nothing", "clear"))
     ]
     for row in powers:
         print(row, flush=True)
-    seconds = time.process_time() - start
+    seconds = kept["seconds"] + time.process_time() - start
     print(f"{seconds:.0f} CPU seconds")
     if arguments.runs >= 1_000:
         result = {"runs": arguments.runs, "seconds": round(seconds), "cells": rows, "power": powers}

@@ -9,6 +9,9 @@ import numpy as np
 
 from benchmarks.simulated_data import Rng
 
+#: Differences, (problems,), and their true mean.
+Drawn = tuple[np.ndarray, float]
+
 #: Episodes per problem and hidden tests per episode.
 SAMPLES, TESTS = 4, 6
 
@@ -53,6 +56,37 @@ def _rates(before: float, after: float) -> Callable[[Rng, np.ndarray, int], tupl
     return draw
 
 
+def _free(effects: Callable[[Rng, int], np.ndarray], mean: float) -> Callable[[Rng, np.ndarray, int], Drawn]:
+    """Differences in a metric without a range: skewed family effects about 0, and a little noise of problems."""
+
+    def draw(rng: Rng, codes: np.ndarray, runs: int) -> Drawn:
+        shared = 0.2 * (effects(rng, codes.max() + 1) - mean)[codes]
+        return shared + 0.1 * rng.standard_normal(codes.size), 0.0
+
+    return draw
+
+
+def lost(rng: Rng, codes: np.ndarray, runs: int) -> Drawn:
+    """Fractions of tests passed by equal teams, of which the first lost 3 % of its episodes, the worst ones.
+
+    Returns:
+        (3, problems): differences without the lost episodes, and with the least and the greatest value in their place.
+    """
+    rates = rng.beta(1.2, 2.8, codes.max() + 1)[codes]
+    first, second = (rng.binomial(TESTS, rates[:, None], (codes.size, SAMPLES)) / TESTS for _ in range(2))
+    gone = np.zeros(first.size, dtype=bool)
+    gone[np.argsort(first.ravel() + rng.random(first.size))[: round(0.03 * first.size)]] = True
+    gone = gone.reshape(first.shape) & ~gone.reshape(first.shape).all(axis=1, keepdims=True)
+    kept = np.where(gone, np.nan, first)
+    paired = np.nanmean(kept - second, axis=1)
+    return np.stack(
+        [paired, *(np.where(gone, value, first).mean(axis=1) - second.mean(axis=1) for value in (0, 1))]
+    ), 0.0
+
+
+#: Shapes of metrics that are not shares.
+FREE = ("lognormal", "very lognormal", "Pareto", "heavy Pareto")
+
 #: Shape by name, and whether the number of training runs matters to it.
 SHAPES: dict[str, tuple[Callable[[Rng, np.ndarray, int], tuple[np.ndarray, float]], bool]] = {
     "normal": (normal, False),
@@ -62,4 +96,9 @@ SHAPES: dict[str, tuple[Callable[[Rng, np.ndarray, int], tuple[np.ndarray, float
     "gain": (_rates(0.2, 0.8), True),
     "rare gain": (_rates(0.96, 0.99), True),
     "lopsided": (lopsided, False),
+    "lognormal": (_free(lambda rng, count: rng.lognormal(0, 1, count), math.exp(0.5)), False),
+    "very lognormal": (_free(lambda rng, count: rng.lognormal(0, 2, count), math.exp(2)), False),
+    "Pareto": (_free(lambda rng, count: rng.pareto(3, count), 0.5), False),
+    "heavy Pareto": (_free(lambda rng, count: rng.pareto(1.5, count), 2.0), False),
+    "lost": (lost, False),
 }
