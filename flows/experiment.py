@@ -22,7 +22,7 @@ from tasks.identity.run import run_name
 from tasks.runtime.arguments import add_jobs, program_parser
 from tasks.runtime.exit_status import explain_in_logs, explained, sigterm_interrupts
 from tasks.services.preloaded import preloaded
-from tasks.services.servers import starting_prefect_server
+from tasks.services.servers import prefect_at, starting_prefect_server
 
 NEXT = """
 
@@ -78,8 +78,6 @@ def run_stale(targets: list[str], jobs: int, run: str, plain: bool) -> None:
         print("everything is up to date")
         return
     with starting_prefect_server() as server, preloaded(project, len(stale), jobs) as libraries:
-        from prefect.settings import PREFECT_API_URL, temporary_settings
-
         from flows.chain import experiment
         from tasks.chain.live_table import DRAWING
         from tasks.chain.stage_logs import log_plain_lines
@@ -89,7 +87,7 @@ def run_stale(targets: list[str], jobs: int, run: str, plain: bool) -> None:
         explain_in_logs()
         DRAWING.set(sys.stderr.isatty() and not plain)
         log_plain_lines(logging.WARNING if DRAWING.get() else logging.INFO)
-        with temporary_settings({PREFECT_API_URL: f"{server()}/api"}):
+        with prefect_at(server()):
             mark_crashed()
             with tagged(run):
                 experiment.with_options(flow_run_name=run)(chain, stale, jobs, libraries())

@@ -15,7 +15,7 @@ from pathlib import Path
 from tasks.chain.study_file import STUDIES, read_study
 from tasks.runtime.arguments import add_jobs, program_parser
 from tasks.runtime.exit_status import explain_in_logs, explained, sigterm_interrupts
-from tasks.services.servers import starting_prefect_server
+from tasks.services.servers import prefect_at, starting_prefect_server
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,8 +34,6 @@ def main() -> None:
         asked = parser().parse_args()
         name, _, _ = read_study(asked.study)
         with starting_prefect_server() as server:
-            from prefect.settings import PREFECT_API_URL, temporary_settings
-
             from flows.study_cells import study
             from tasks.chain.live_table import DRAWING
             from tasks.chain.stage_logs import log_plain_lines
@@ -45,7 +43,7 @@ def main() -> None:
             explain_in_logs()
             DRAWING.set(sys.stderr.isatty() and not asked.plain)
             log_plain_lines(logging.WARNING if DRAWING.get() else logging.INFO)
-            with temporary_settings({PREFECT_API_URL: f"{server()}/api"}):
+            with prefect_at(server()):
                 mark_crashed()
                 page = study.with_options(flow_run_name=f"study {name}")(asked.study, asked.jobs)
         print(f"\n{conclusion(Path(page))}")

@@ -2,7 +2,7 @@
 
 from prefect import flow
 
-from tasks.experiment.left_out import is_left_out, leave_out_sweep
+from tasks.experiment.left_out import leave_out_sweep, unless_left_out
 from tasks.identity.stages import settings_of
 from tasks.runtime.arguments import arm_and_seed
 from tasks.runtime.stage import main, stage
@@ -13,11 +13,11 @@ from tasks.stages.sweeping import sweep_arm
 def sweep(arm: str, seed: int) -> None:
     """Evaluate the base and every checkpoint of one run; only checkpoints not evaluated before cost anything."""
     params = settings_of("sweep", arm)
-    if is_left_out(arm, seed):
-        return leave_out_sweep(arm, seed)
     with stage(f"sweep {arm}", params, seed) as run:
         sweep_arm(params, arm, seed, run)
 
 
 if __name__ == "__main__":
-    main(sweep, **arm_and_seed(__doc__))
+    given = arm_and_seed(__doc__)
+    unless_left_out(leave_out_sweep, **given)
+    main(sweep, **given)

@@ -2,7 +2,7 @@
 
 from prefect import flow
 
-from tasks.experiment.left_out import is_left_out, leave_out_training
+from tasks.experiment.left_out import leave_out_training, unless_left_out
 from tasks.identity.stages import settings_of
 from tasks.runtime.arguments import arm_and_seed
 from tasks.runtime.exit_status import explained
@@ -15,8 +15,6 @@ from tasks.stages.training import train_along, train_arm, training_identity
 def train(arm: str, seed: int) -> None:
     """Train the team by MAGRPO, or the single agent by GRPO; checkpoints go to ``models/trained/<arm>-<seed>``."""
     params = settings_of("train", arm)
-    if is_left_out(arm, seed):
-        return leave_out_training(arm, seed)
     with stage(f"train {arm}", params, seed, training_identity(params, arm, seed)) as run:
         train_arm(params, arm, seed, run)
 
@@ -28,7 +26,9 @@ def along(arm: str, seed: int) -> None:
 
 
 if __name__ == "__main__":
+    given = arm_and_seed(__doc__)
     if is_first_rank():
-        main(train, **arm_and_seed(__doc__))
+        unless_left_out(leave_out_training, **given)
+        main(train, **given)
     else:
-        along(**arm_and_seed(__doc__))
+        along(**given)

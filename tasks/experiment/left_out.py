@@ -6,24 +6,28 @@ no single-agent baseline if a task has no single-agent form.  Such a stage write
 
 from __future__ import annotations
 
-import logging
+import contextlib
+import sys
+from collections.abc import Callable
 
 from pipeline_lib import storage
-from pipeline_lib.settings import load_params
+from pipeline_lib.settings import SettingsError, load_params
 from tasks.experiment.arms import TEAM, compute_file, seeds_of, sweep_folder, trained_folder
 from tasks.experiment.training_files import training_file
-
-log = logging.getLogger("symposium.stage")
 
 _REASON = "left out: the settings, including the seeds of the environment's preset, have no such run\n"
 
 
-def is_left_out(arm: str, seed: int) -> bool:
-    """Return whether the settings, including the environment's preset, do not have this run; if so, log the reason."""
-    left_out = seed not in seeds_of(load_params(), arm)
-    if left_out:
-        log.info("%s %d %s", arm, seed, _REASON.strip())
-    return left_out
+def unless_left_out(leave_out: Callable[[str, int], None], arm: str, seed: int) -> None:
+    """End the process, with empty outputs, if the settings do not have this run; no server is started for it.
+
+    The environment's preset belongs to the settings.
+    """
+    with contextlib.suppress(SettingsError):  # whoever does the work reports it
+        if seed not in seeds_of(load_params(), arm):
+            leave_out(arm, seed)
+            sys.stdout.write(f"{arm} {seed} {_REASON}")
+            sys.exit(0)
 
 
 def leave_out_training(arm: str, seed: int) -> None:

@@ -29,7 +29,7 @@ from tasks.runtime.progress import Progress
 from tasks.runtime.tracked_run import dvc_process, owner
 from tasks.services.end_with_parent import end_with_dvc
 from tasks.services.process_environment import places
-from tasks.services.servers import prefect_server
+from tasks.services.servers import prefect_at, prefect_server
 
 if TYPE_CHECKING:
     from prefect import Flow
@@ -171,12 +171,10 @@ def connected_prefect() -> Iterator[None]:
     Raises:
         ServerError: the server in ``PREFECT_API_URL`` does not answer.
     """
-    from prefect.settings import PREFECT_API_URL, temporary_settings
-
     with contextlib.ExitStack() as stack:
         with locked(places().prefect / "start.lock"):
             url = stack.enter_context(prefect_server())
-        stack.enter_context(temporary_settings({PREFECT_API_URL: f"{url}/api"}))
+        stack.enter_context(prefect_at(url))
         yield
 
 

@@ -36,6 +36,7 @@ HOST = "127.0.0.1"
 PREFECT_PORT, MLFLOW_PORT, PAGE_PORT = 4200, 5000, 8001
 #: Environment variable with the key that the page asks for; who has none gets one that is drawn.
 PAGE_KEY = "SYMPOSIUM_PAGE_KEY"
+UI_URL = "PREFECT_UI_URL"
 START_S = 300.0
 _FULL_BYTES = 4 << 20  # less than Prefect's database needs
 
@@ -182,7 +183,8 @@ def starting_prefect_server() -> Iterator[Callable[[], str]]:
         yield lambda: given.removesuffix("/api")
         return
     server = start_prefect(any_port(), ui=False)
-    os.environ["PREFECT_API_URL"] = f"{server.url}/api"
+    # An empty address of the pages: a link to one would be dead, for this server has none, and ends with the block.
+    os.environ |= {"PREFECT_API_URL": f"{server.url}/api", UI_URL: ""}
 
     def wait() -> str:
         server.wait_until_healthy()
@@ -192,8 +194,19 @@ def starting_prefect_server() -> Iterator[Callable[[], str]]:
         yield wait
     finally:
         _send_what_is_left()
-        os.environ.pop("PREFECT_API_URL", None)
+        for name in ("PREFECT_API_URL", UI_URL):
+            os.environ.pop(name, None)
         server.stop()
+
+
+@contextlib.contextmanager
+def prefect_at(url: str) -> Iterator[None]:
+    """Let Prefect in this process use the server that `prefect_server` has yielded, for a ``with`` block."""
+    from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL, temporary_settings
+
+    pages = {PREFECT_UI_URL: os.environ[UI_URL]} if UI_URL in os.environ else {}
+    with temporary_settings({PREFECT_API_URL: f"{url}/api", **pages}):
+        yield
 
 
 def _send_what_is_left() -> None:
