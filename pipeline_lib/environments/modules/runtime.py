@@ -42,7 +42,8 @@ class _Attempt:
     """One joint action before it has an outcome.
 
     ``verdicts`` are by kind and part: ``system`` of the program, ``unit`` of a part among the right parts of each known
-    solution, ``without`` of the program with a stub in place of the part.
+    solution, ``without`` of the program with a stub in place of the part, ``expected`` of the known solution of a class
+    with a stub in place of the part.
     """
 
     problem: ModulesProblem
@@ -63,7 +64,26 @@ class _Attempt:
     def facts(self) -> Facts:
         """Return the facts that the reward depends on."""
         forms = {part: form(self.problem, part, source) for part, source in self.sources.items()}
-        return Facts(forms, {part: self.passed("unit", part) for part in self.sources}, self.passed("system"))
+        return Facts(forms, {part: self.passed("unit", part) for part in self.sources}, self._system())
+
+    def _system(self) -> float:
+        """Return the share of system tests passed; of a class, without those that one part passes for another.
+
+        Methods may change others when they are called.  That shows in the tests of a part's own methods, if some pass
+        with a stub in its place that do not in the known solution.  Then no test that needs this part counts.
+        """
+        if not self.passed("system") or self.problem.layout != "class":
+            return self.passed("system")
+        passing, counted = self._held("system"), self._held("system")
+        for part in self.problem.parts:
+            needing = passing - self._held("expected", part)
+            own = {case.source for verdict in self.verdicts.get(("unit", part), ()) for case in verdict.cases}
+            if needing & own & self._held("without", part):
+                counted -= needing
+        return len(counted) / self.verdicts["system", ""][0].total
+
+    def _held(self, kind: str, part: str = "") -> set[str]:
+        return {case.source for v in self.verdicts.get((kind, part), ()) for case in v.cases if case.result == "ok"}
 
 
 class ModulesEnvironment(Environment[ModulesProblem, ModulesState]):
@@ -214,8 +234,11 @@ def _ablations(attempt: _Attempt) -> Iterator[tuple[tuple[str, str], Job]]:
         return
     problem = attempt.problem
     for part in problem.parts:
-        sources = {**attempt.sources, part: stub(problem, part)}
-        yield ("without", part), _job(problem, sources)
+        # What is missing may be filled in only where it is missing, so an incomplete part of a class is taken out.
+        whole = problem.layout != "class" or form(problem, part, attempt.sources[part]).defines
+        yield ("without", part), _job(problem, {**attempt.sources, part: stub(problem, part) if whole else ""})
+        if problem.layout == "class" and problem.references:
+            yield ("expected", part), _job(problem, {**problem.references[0], part: stub(problem, part)})
 
 
 def _metrics(attempt: _Attempt, facts: Facts) -> dict[str, float]:

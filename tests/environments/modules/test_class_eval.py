@@ -260,6 +260,28 @@ def test_the_method_of_another_part_earns_nothing_and_spoils_nothing(played, mea
     assert played["spoils", means].metrics["system_passed"] == 1.0, played["spoils", means].details
 
 
+#: The same while its own method runs.
+CALLED = [
+    "self.total = lambda: sum(self.prices)",
+    "self.__dict__['total'] = lambda: sum(self.prices)",
+    "type(self).total = lambda self: sum(self.prices)",
+    "type.__setattr__(type(self), 'total', lambda self: sum(self.prices))",
+    "self.__class__ = type('Basket', (type(self),), {'total': lambda self: sum(self.prices)})",
+    "self.__class__.__getattr__ = lambda self, name: lambda: sum(self.prices)",
+    "import sys; sys.modules['program'].Basket.total = lambda self: sum(self.prices)",
+]
+
+
+def test_the_method_of_another_part_earns_nothing_when_it_comes_with_a_call(played, executor):
+    environment = ModulesEnvironment(Settings(), lambda: executor)
+    made = class_problem(task(), 3)
+    known = dict(made.references[0])
+    texts = [known["one"].replace("    self.prices.append", f"    {line}\n    self.prices.append") for line in CALLED]
+    outcomes = environment.step([environment.start(made)] * len(CALLED), [[text, "", known["main"]] for text in texts])
+    for line, outcome in zip(CALLED, outcomes, strict=True):
+        assert outcome.reward <= played["honest", "without"].reward, line
+
+
 OWN = {
     "assignment": "class Basket:\n    add = lambda self, price: (check(price), self.prices.append(price), self)[-1]\n"
     "def check(price):\n    if price < 0: raise ValueError",
