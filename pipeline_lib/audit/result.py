@@ -124,4 +124,4 @@ def conclude(checks: Sequence[Check], reward: str) -> tuple[Status, str]:
         return status, f"{len(failed)} of {len(checks)} checks fail for the reward {reward}. {first.sentence}{mend}"
     if warned:
         return status, f"No check fails, {len(warned)} of {len(checks)} warn. {warned[0].sentence}"
-    return status, f"All {len(checks)} checks pass: no policy that was tried is paid without doing the task."
+    return status, f"All {len(checks)} checks pass: of the policies that were tried, the best paid does the task."

@@ -66,7 +66,7 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
     if output.exists():
         raise ArgumentError(f"{output} exists already; give another folder, or remove it")
     disable_progress_bar()  # of loading and writing weights, which takes a moment
-    problems = load_split(PROBLEMS, "test")
+    problems = load_split(PROBLEMS, "validation")
     environment = make_environment(environment_section(params, TEAM), params.sandbox)
     try:
         state = environment.start(problems[0])

@@ -215,7 +215,7 @@ def experiment(seeds: int = 3) -> ReportData:
 def audit() -> dict[str, Any]:
     return {
         "status": "PASS",
-        "summary": "All 2 checks pass: no policy that was tried is paid without doing the task.",
+        "summary": "All 2 checks pass: of the policies that were tried, the best paid does the task.",
         "checks": [
             {"name": "ladder", "status": "PASS", "sentence": "No degenerate team comes near a working one."},
             {"name": "order", "status": "WARN", "sentence": "Reward and tests agree on most teams."},
