@@ -138,7 +138,7 @@ def _serve(control: socket.socket, kind: str, slot: int, config: dict[str, Any],
             for name in config["packages"]["preload"]:
                 with suppress(ImportError):
                     importlib.import_module(name)
-        confined = _confine(kind, slot, config)
+        confined = _confine(kind, slot, config, flavour)
         redirect_to_dev_null()
         gc.collect()
         gc.disable()
@@ -166,7 +166,7 @@ def _serve(control: socket.socket, kind: str, slot: int, config: dict[str, Any],
         server.reap()
 
 
-def _confine(kind: str, slot: int, config: dict[str, Any]) -> bool:
+def _confine(kind: str, slot: int, config: dict[str, Any], flavour: str) -> bool:
     """Give up all files but the tests' own folder and the modules; return whether the kernel enforces it."""
     runtime, user = find_runtime(), config["tests_user"]
     root = os.geteuid() == 0
@@ -181,7 +181,7 @@ def _confine(kind: str, slot: int, config: dict[str, Any]) -> bool:
         plan = {"uid": user, "user": not root, "binds": {place: place for place in binds}, "links": links}
         enclose.enter(plan | {"scratch": SCRATCH, "scratch_mb": config["limits"]["file_mb"]}, _CONTROL)
     else:
-        folder = Path(config["run_folder"]) / f"tests-{slot}"
+        folder = Path(config["run_folder"]) / f"tests-{slot}-{flavour}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
         if root:
