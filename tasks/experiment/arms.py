@@ -5,6 +5,7 @@ An arm is a name in ``dvc.yaml`` and in folder names; this module gives its envi
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ ARMS = (TEAM, SINGLE)
 
 PLAN_FILE = RESULTS / "plan.json"
 IDENTITIES = RESULTS / "identity"
+
+_NUMBER = re.compile("0|[1-9][0-9]*")
 
 
 def environment_section(params: Params, arm: str) -> Any:
@@ -77,12 +80,15 @@ def planned_seeds(arm: str) -> tuple[int, ...]:
         raise SettingsError(
             f"params.yaml: seeds.{key}: DVC plans one stage per seed, so the seeds must be written there as a list"
         ) from None
-    if planned != ours or any(type(seed) is not int for seed in planned):
+    # A default is in quotes (`pipeline_lib.settings.load`).
+    if planned != ours or not all(
+        type(seed) is int or (isinstance(seed, str) and _NUMBER.fullmatch(seed)) for seed in planned
+    ):
         raise SettingsError(
             f"params.yaml: seeds.{key}: DVC reads {list(planned)} there, and this library {list(ours)}; write whole "
             "numbers without leading zeros"
         )
-    return planned
+    return tuple(map(int, planned))
 
 
 def check_seeds(params: Params) -> None:

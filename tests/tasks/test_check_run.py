@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from pipeline_lib.settings import Params, SettingsError, load_params
+from tasks.experiment.arms import SINGLE, TEAM, planned_seeds
 from tasks.experiment.check_run import check_run
 from tasks.identity.files import changed_identities, write_identities
 
@@ -62,6 +63,11 @@ def test_what_would_fail_in_a_later_stage_is_refused_first(project: Path, sectio
 
 def test_a_reason_in_the_override_lets_the_embedded_model_try(project: Path):
     check_run(settings(problems="humaneval", audit={"override": "to see what happens"}))
+
+
+def test_the_shipped_settings_pass_and_plan_their_seeds(project: Path):
+    check_run(settings())
+    assert (planned_seeds(TEAM), planned_seeds(SINGLE)) == ((0, 1, 2), (0,))
 
 
 @pytest.mark.parametrize("preset", sorted(path.stem for path in (ROOT / "conf/environment").glob("*.yaml")))
