@@ -97,9 +97,14 @@ def _make(kind: type[Exception], args: tuple[Any, ...], text: str) -> Exception:
     """Return an exception; if its constructor does not accept the arguments, it is not initialised."""
     for given in (args, (text,)):
         try:
-            return kind(*given)
+            error = kind(*given)
         except Exception:  # the constructor of a class of the tests may raise anything
             continue
+        if type(error) is kind:
+            return error
+        error = kind()  # OSError chooses a class by the error number, but the program's class derives from OSError
+        error.args = given
+        return error
     try:
         return kind.__new__(kind, text)
     except TypeError:

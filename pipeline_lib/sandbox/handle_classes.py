@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from pipeline_lib.sandbox.handle_exceptions import was_raised
 from pipeline_lib.sandbox.imports import find
+from pipeline_lib.sandbox.inside.recorder import CallFailed
 from pipeline_lib.sandbox.inside.shared import OPERATORS, UNHASHABLE
 
 _WHERE = "__symposium_object__"  # owner and number, in every handle
@@ -24,6 +25,7 @@ _OWN = object()  # only code with this token may create classes
 READABLE = frozenset(f"__{name}__" for name in ("name", "qualname", "doc", "annotations", "wrapped", "members", "code"))
 _COMPARISONS = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
 # These types are sent as values: no handle may pass for one of them.
+_PLAIN_MODULES = ("builtins", "collections", "datetime", "decimal", "fractions", "numpy")
 _PLAIN = (int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, collections.deque)
 
 
@@ -164,7 +166,11 @@ def _forwarder(name: str, flat: bool, strict: bool) -> Any:
         if flat:
             mine, theirs = _do("plain", self), _do("plain", other) if _is_flat(other) else other
             return NotImplemented if is_handle(theirs) else getattr(operator, name)(mine, theirs)
-        return _special(self, name, (other,)) if is_handle(other) else NotImplemented
+        if is_handle(other) or other is None:  # which tells the program nothing
+            return _special(self, name, (other,))
+        if type(other).__module__ in _PLAIN_MODULES:  # neither equal nor unequal: either could hold in plain Python
+            raise CallFailed("error", f"{type(self).__name__} compares its objects itself, but not with plain values")
+        return NotImplemented
 
     def leave(self: Any, kind: Any, *rest: Any) -> Any:
         known = kind if vars(builtins).get(getattr(kind, "__name__", "")) is kind else Exception

@@ -24,7 +24,7 @@ _MARSHAL_VERSION = 2  # read by every Python 3
 _json: Any = json.encoder
 # json.JSONEncoder would create this for every text it writes: no indent, sorting or skipping, NaN allowed.
 _pieces = _json.c_make_encoder(
-    None, json.JSONEncoder().default, _json.encode_basestring_ascii, None, ":", ",", False, False, True
+    None, json.JSONEncoder().default, _json.encode_basestring, None, ":", ",", False, False, True
 )
 _from_json = json.JSONDecoder(parse_constant=float).decode  # every NaN is a new object
 
@@ -66,10 +66,10 @@ def read_request(data: bytes) -> Any:
 
 def write_reply(limit: int, *parts: Any) -> bytes:
     """Return the bytes of a reply made of forms of `values.encode`; raises `BadValue` beyond ``limit`` bytes."""
-    text = "".join(_pieces(parts, 0))
-    if len(text) > limit:
-        raise BadValue("size", f"the value needs {len(text)} bytes, {limit} are allowed")
-    return text.encode("ascii")
+    data = "".join(_pieces(parts, 0)).encode("utf-8", "surrogatepass")  # escaped, two surrogates would become one
+    if len(data) > limit:
+        raise BadValue("size", f"the value needs {len(data)} bytes, {limit} are allowed")
+    return data
 
 
 def read_reply(data: bytes) -> list[Any]:
@@ -89,7 +89,7 @@ def read_reply(data: bytes) -> list[Any]:
     if b"{" in data:  # only tagged values can expand
         values.set_limits(values.MOST_ITEMS, values.MOST_DIGITS)
     try:
-        parts = _from_json(data.decode())
+        parts = _from_json(data.decode("utf-8", "surrogatepass"))
     except BROKEN as error:
         raise BadValue("form", f"not JSON: {type(error).__name__}") from None
     finally:

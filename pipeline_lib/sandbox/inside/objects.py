@@ -15,7 +15,7 @@ from typing import Any
 
 from . import channel, folder, raised, shared, values
 from .common import Common
-from .plain import BadValue
+from .plain import COMPARISONS, BadValue, is_own
 
 _FLAT = (list, tuple, dict, set, frozenset)
 
@@ -174,7 +174,9 @@ class Objects(shared.Shared):
             names = {name for base in mro for name in vars(base)}
             own = sorted(name for name in shared.SPECIAL & names if getattr(kind, name, None) is not None)
             own += [shared.UNHASHABLE] if kind.__hash__ is None else []
-            flat = any(issubclass(kind, base) for base in _FLAT)
+            flat = any(issubclass(kind, base) for base in _FLAT) and not any(
+                COMPARISONS & vars(base).keys() for base in mro if is_own(base)
+            )
             self._classes.append([number, kind.__name__, kind.__module__, kind.__qualname__, bases, own, flat])
         return number
 

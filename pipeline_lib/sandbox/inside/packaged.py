@@ -24,7 +24,7 @@ def form(value: Any, kind: type) -> Any:
     """Return the form of an array or image, None for any other value."""
     if kind.__module__ == "numpy" and hasattr(value, "dtype") and value.dtype.char in _NUMBERS:
         return {"array": [value.dtype.char, list(value.shape), value.tolist()]}
-    if kind.__module__.startswith("PIL.") and getattr(value, "mode", None) in _MODES:
+    if str(kind.__module__).startswith("PIL.") and getattr(value, "mode", None) in _MODES:
         width, height = value.size
         if len(value.mode) * width * height <= _MOST_BYTES:
             source = {name: getattr(value, name, None) for name in _SOURCE}

@@ -21,7 +21,16 @@ VIEWS = {
 }
 MAPPINGS = ("OrderedDict", "Counter")  # dicts with their own comparison or lookup
 BASES = (int, float, str, complex, list, tuple, dict, set, frozenset, bytes, bytearray)
-_VISIBLE = ("eq", "ne", "lt", "le", "gt", "ge", "hash", "bool", "len", "iter", "getitem", "contains", "str", "repr")
+# What a class may define without a difference between its objects and those of the builtin it derives from.
+_INVISIBLE = frozenset(
+    f"__{name}__"
+    for name in (
+        *("module", "qualname", "doc", "dict", "weakref", "slots", "annotations", "firstlineno", "static_attributes"),
+        *("new", "init", "init_subclass", "subclasshook", "class_getitem", "orig_bases", "parameters", "match_args"),
+        *("getnewargs", "reduce", "reduce_ex", "sizeof", "dir"),
+    )
+)
+COMPARISONS = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
 _PLAIN_TYPES = (
     *(("decimal", "Decimal"), ("fractions", "Fraction")),
     *(("collections", name) for name in ("deque", *MAPPINGS)),
@@ -53,14 +62,27 @@ class BadValue(Exception):
 def overrides_behaviour(kind: type) -> bool:
     """Return whether tests can see a difference between a class that derives from a builtin and the builtin.
 
-    True for numpy's numbers, ``defaultdict``, and classes outside of the standard library that override a method.
+    True for numpy's numbers, ``defaultdict``, and classes outside of the standard library that define an operator or
+    another special method, or a name that the builtin has.
     """
-    if kind.__module__ == "numpy" or kind is collections.defaultdict:
+    if (kind.__module__ == "numpy" and not is_own(kind)) or kind is collections.defaultdict:
         return not issubclass(kind, (str, bytes, complex))
-    own = [base for base in kind.__mro__ if base.__module__.partition(".")[0] not in sys.stdlib_module_names]
-    visible = {f"__{name}__" for name in _VISIBLE}
-    visible.update(name for base in BASES if issubclass(kind, base) for name in dir(base) if not name.startswith("_"))
-    return any(name in visible for base in own for name in vars(base))
+    taken = {name for base in BASES if issubclass(kind, base) for name in dir(base)}
+    usual = {id(part) for base in kind.__mro__ if not is_own(base) for part in vars(base).values()}  # enums repeat them
+    names = {n for base in kind.__mro__ if is_own(base) for n, part in vars(base).items() if id(part) not in usual}
+    names -= _INVISIBLE
+    return any(name in taken or (name.startswith("__") and name.endswith("__")) for name in names)
+
+
+def is_own(kind: type) -> bool:
+    """Return whether a class is a program's own: not of the standard library, nor of numpy, whatever it says."""
+    name = str(kind.__module__)
+    if name.partition(".")[0] not in {*sys.stdlib_module_names, "numpy"}:
+        return True
+    return getattr(sys.modules.get(name), kind.__name__, None) is not kind and bool(kind.__flags__ & _IS_HEAP_TYPE)
+
+
+_IS_HEAP_TYPE = 1 << 9
 
 
 def fields_of(kind: type) -> list[str] | None:
@@ -74,9 +96,26 @@ def fields_of(kind: type) -> list[str] | None:
     if len(names) == getattr(kind, "n_sequence_fields", -1):
         return list(names)
     fields = getattr(kind, "_fields", None)
-    if not isinstance(fields, tuple) or not hasattr(kind, "_make"):
+    if not isinstance(fields, tuple) or not hasattr(kind, "_make") or _changes_tuple(kind):
         return None
     return [str(name) for name in fields]
+
+
+@lru_cache(maxsize=64)
+def _changes_tuple(kind: Any) -> bool:
+    """Return whether a named tuple does anything else than one made by ``collections.namedtuple``."""
+    above = [base for base in kind.__mro__ if base not in (tuple, object)]
+    if getattr(kind.__repr__, "__code__", None) is not _NAMED.__repr__.__code__:  # type: ignore[attr-defined]
+        return True
+    names = {name for base in above for name in vars(base)} - _INVISIBLE - {"__repr__", "__replace__"}
+    fields = [getattr(kind, str(name), None) for name in kind._fields]
+    special = any(
+        (name.startswith("__") and name.endswith("__")) or name in dir(tuple) for name in names - {*kind._fields}
+    )
+    return special or {type(field) for field in fields} - {type(_NAMED.part)} != set()
+
+
+_NAMED: Any = collections.namedtuple("_NAMED", "part")
 
 
 @lru_cache(maxsize=64)

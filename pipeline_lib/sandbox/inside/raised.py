@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import sys
 from typing import Any
 
 from . import messages, values
@@ -22,11 +24,17 @@ def describe(error: BaseException) -> list[Any]:
         trace = trace.tb_next
     if isinstance(error, SyntaxError) and error.filename == "<program>":
         text, line = str(error.msg), error.lineno or 0
-    names = [
-        kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-        for kind in type(error).__mro__[:12]
-    ]
+    names = [_full_name(kind) for kind in type(error).__mro__[:12]]
     return [[name[:100] for name in names], text, line, _arguments(error)]
+
+
+def _full_name(kind: type) -> str:
+    """Return name and module of a class; the program's own, whatever they say, are of the module ``program``."""
+    if getattr(builtins, kind.__name__, None) is kind:
+        return kind.__name__
+    module = str(kind.__module__)
+    found = getattr(sys.modules.get(module), kind.__name__, None)
+    return f"{module if found is kind or module not in sys.stdlib_module_names else 'program'}.{kind.__name__}"
 
 
 def _arguments(error: BaseException) -> Any:
