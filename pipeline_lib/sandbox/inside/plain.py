@@ -105,7 +105,7 @@ def fields_of(kind: type) -> list[str] | None:
 def _changes_tuple(kind: Any) -> bool:
     """Return whether a named tuple does anything else than one made by ``collections.namedtuple``."""
     above = [base for base in kind.__mro__ if base not in (tuple, object)]
-    if getattr(kind.__repr__, "__code__", None) is not _NAMED.__repr__.__code__:  # type: ignore[attr-defined]
+    if getattr(kind.__repr__, "__code__", None) is not _NAMED.__repr__.__code__:
         return True
     names = {name for base in above for name in vars(base)} - _INVISIBLE - {"__repr__", "__replace__"}
     fields = [getattr(kind, str(name), None) for name in kind._fields]
