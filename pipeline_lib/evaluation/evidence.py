@@ -46,7 +46,7 @@ class Rule(Result):
     caution: float
 
 
-SHARES, OTHERS = Rule(3.0, 1.5), Rule(6.0, 6.0)
+SHARES, OTHERS = Rule(3.0, 1.5), Rule(6.0, 12.0)
 
 
 def rule_of(info: Metric) -> Rule:

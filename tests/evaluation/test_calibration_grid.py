@@ -22,7 +22,7 @@ SAMPLE = [
     Cell("rare gain", 24, True, 8),
     Cell("lopsided", 12, True, 1),
     Cell("lognormal", 20, True, 1),
-    Cell("heavy Pareto", 20, True, 1),
+    Cell("heavy Pareto", 100, False, 1),
     Cell("lost", 24, True, 1),
 ]
 
