@@ -15,10 +15,11 @@ from pipeline_lib.bytecode import forget_old_bytecode
 forget_old_bytecode(*(Path(__file__).parents[1] / name for name in ("pipeline_lib", "tasks", "flows")))
 
 from tasks.services.process_environment import prepare  # noqa: E402
-from tasks.services.stage_proxy import run_in_preloaded  # noqa: E402
+from tasks.services.stage_proxy import join_dvc, run_in_preloaded  # noqa: E402
 
 try:
     prepare()
 except OSError as error:  # a folder that cannot be written to
     sys.exit(f"error: {error}; SYMPOSIUM_HOME names another folder for caches, checkpoints and databases")
+join_dvc()
 run_in_preloaded()

@@ -21,6 +21,7 @@ from tasks.identity.run import identity_tags
 from tasks.runtime.exit_status import was_interrupted
 from tasks.services.end_with_parent import above_the_stage
 from tasks.services.process_environment import places, server_url
+from tasks.services.stage_proxy import RUN_OWNER
 
 if TYPE_CHECKING:
     from pipeline_lib.tracking.recorder import Recorder
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("symposium.states")
 
-OWNER = "SYMPOSIUM_RUN_OWNER"
+OWNER = RUN_OWNER
 """Environment variable of stages: the process that owns their run."""
 
 _INTERVAL_S = 10.0

@@ -12,16 +12,21 @@ import re
 import signal
 import socket
 import struct
+import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.services.end_with_parent import end_with_dvc
+from pipeline_lib.locks import locked
+from tasks.services.end_with_parent import LOOK_S, above_the_stage, end_with_dvc
 from tasks.services.ended import ended, kernel_kills
+from tasks.services.process_environment import places
 
 ADDRESS = "SYMPOSIUM_PRELOADED"
 """Environment variable: path of the socket of the process that has the libraries in memory."""
+RUN_OWNER, JOINED = "SYMPOSIUM_RUN_OWNER", "SYMPOSIUM_WITH_DVC"
 ITSELF = "loads the libraries itself"
 """Part of the message of a stage that does not use the preloaded process."""
 
@@ -37,6 +42,41 @@ _READ_AT_IMPORT = re.compile(
 _READ_LATER = ("MLFLOW_HTTP_REQUEST_", "MLFLOW_SUPPRESS_", "MLFLOW_TRACKING_URI")
 _LENGTH = struct.Struct("!I")
 _FORWARDED = (signal.SIGINT, signal.SIGTERM)
+
+
+def dvc_file(dvc: int) -> Path:
+    """Return the file by which stages of a DVC process find what `tasks.services.with_dvc` offers them."""
+    return places().home / f"with-dvc-{dvc}.json"
+
+
+def join_dvc() -> None:
+    """Let this stage of a DVC command share a server and the libraries with the others; the first one starts them.
+
+    Does nothing outside DVC, below a process that offers both itself, in children of a stage, and for the stage
+    `identity`, which needs neither.
+    """
+    if "DVC_STAGE" not in os.environ or os.environ.keys() & {ADDRESS, RUN_OWNER, JOINED} or sys.argv[0] != "-m":
+        return
+    if sys.orig_argv[sys.orig_argv.index("-m") + 1] == "flows.identity":
+        return
+    dvc = above_the_stage()
+    os.environ[JOINED] = str(dvc)
+    file, log = dvc_file(dvc), places().home / "logs" / "with-dvc.log"
+    with locked(places().home / "with-dvc.lock"):
+        if not file.exists():
+            log.parent.mkdir(exist_ok=True)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tasks.services.with_dvc", str(dvc)],
+                env={name: value for name, value in os.environ.items() if not name.startswith("DVC_")},
+                stdin=subprocess.DEVNULL,
+                stdout=log.open("wb"),
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            while not file.exists() and process.poll() is None:
+                time.sleep(LOOK_S / 10)
+    with contextlib.suppress(OSError, ValueError):  # it could not start: the stage does without, and says what is wrong
+        os.environ.update(json.loads(file.read_text(encoding="utf-8")))
 
 
 def run_in_preloaded() -> None:
