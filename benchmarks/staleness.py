@@ -75,7 +75,8 @@ def _inside(names: Iterable[str]) -> dict[str, list[str]]:
 def _other_words(text: str) -> str:
     """Return a module's text with another docstring."""
     tree = ast.parse(text)
-    if ast.get_docstring(tree) is None:
+    read = any(isinstance(node, ast.Attribute) and node.attr == "__doc__" for node in ast.walk(tree))
+    if read or ast.get_docstring(tree) is None:  # docstrings that are read are code
         return text
     lines = text.splitlines(keepends=True)
     return '"""Said in other words."""\n' + "".join(lines[tree.body[0].end_lineno or 0 :])

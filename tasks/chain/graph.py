@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import logging
 import re
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from tasks.runtime.arguments import ArgumentError, meant
 from tasks.runtime.exit_status import SETTINGS_STATUS
 from tasks.services.interrupted import mend_locks, mend_record
 from tasks.services.process_environment import child_environment, places
+
+log = logging.getLogger("symposium.chain")
 
 UNKNOWN_S = 10.0
 """Expected seconds of a stage without any estimate."""
@@ -238,6 +241,8 @@ def _identities_changed(project: Path) -> bool:
         raise SettingsError(done.stderr.strip().removeprefix("error: "))
     if done.returncode != 0:
         raise ChainError(f"python -m flows.identity: {done.stderr.strip()}")
+    if done.stderr.strip():
+        log.warning("%s", done.stderr.strip())  # as of results that were committed by hand
     return bool(done.stdout.strip())
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +19,11 @@ from pipeline_lib.settings import load_params
 from pipeline_lib.storage import CorruptFileError, read_json, write_json
 from tasks.experiment.arms import IDENTITIES
 from tasks.experiment.check_run import check_run
+from tasks.identity.committed import committed_by_hand
 from tasks.identity.inputs import wrong_inputs
 from tasks.identity.stages import STAGES, IdentityError, identity_of
+
+log = logging.getLogger("symposium.stage")
 
 
 def write_identities() -> None:
@@ -28,6 +32,7 @@ def write_identities() -> None:
     Raises:
         SettingsError: a setting is wrong, or the run could not end well.
     """
+    _warn_of_commits()
     params = load_params()
     check_run(params)
     for stage in STAGES:
@@ -38,9 +43,21 @@ def write_identities() -> None:
 
 def changed_identities() -> list[str]:
     """Return the stages whose identity differs from the written one."""
+    _warn_of_commits()
     params = load_params()
     check_run(params)
     return [name for name in STAGES if read_identity(IDENTITIES / f"{name}.json") != identity_of(name, params)]
+
+
+def _warn_of_commits() -> None:
+    if stages := committed_by_hand():
+        names = ", ".join(stages)
+        log.warning(
+            "dvc.lock attributes the outputs of %s to code or settings with which they never ran here (`dvc commit`?); "
+            "unless another machine made them so, make them anew: dvc repro --force --single-item %s",
+            names,
+            names.replace(",", ""),
+        )
 
 
 def read_identity(path: Path) -> dict[str, Any] | None:

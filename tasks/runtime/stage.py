@@ -20,6 +20,7 @@ from pipeline_lib.locks import locked
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking import TrackedRun, Tracker
+from tasks.identity.committed import remember_made
 from tasks.identity.files import check, unchanged
 from tasks.identity.run import changes, identity_tags, run_name
 from tasks.identity.stages import Reads, inputs_of, read_settings, whole, work_digest
@@ -152,6 +153,7 @@ def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
             run_as_subflow(flow, title, parameters)
     except RefusedError as error:
         sys.stderr.write(f"{REFUSED}{error}\n")
+    remember_made()
     sys.exit(0)
 
 
