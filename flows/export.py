@@ -39,7 +39,7 @@ def main() -> None:
         for agent, held in holds.items():
             print(f"{asked.output / agent}: {held}")
         print(
-            f"{asked.output / 'README.md'}: the model card; {asked.output / 'load.py'} loads one agent and prompts it"
+            f"{asked.output / 'README.md'}: the model card; {asked.output / 'load.py'} loads every agent and prompts it"
         )
 
 

@@ -25,6 +25,7 @@ class Exported:
         base_model: name of the base on a hub, empty for the embedded one.
         snippet: a program that loads the agents.
         tested: whether this is a checkpoint that the verdict is about.
+        figure: its own mean of the primary metric in the test; None if it was not tested.
     """
 
     task: str
@@ -35,6 +36,7 @@ class Exported:
     base_model: str
     snippet: str
     tested: bool
+    figure: float | None = None
 
 
 def model_card(team: Exported, verdict: Mapping[str, Any], manifest: Mapping[str, Any], info: Metric) -> str:
@@ -56,6 +58,7 @@ def model_card(team: Exported, verdict: Mapping[str, Any], manifest: Mapping[str
         license="other",
         base_model=team.base_model,
         tested=team.tested,
+        figure=None if team.figure is None else info.text(team.figure),
         lines=verdict["lines"],
         caveats=[text for caveat in verdict["caveats"] for text in caveat["details"]],
         seed=team.seed,

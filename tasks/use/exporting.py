@@ -11,8 +11,10 @@ from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.make import make_environment
+from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.policies.base import base_folder
 from pipeline_lib.policies.export import ADAPTER, Form, export_team
+from pipeline_lib.policies.model_files import SUFFIX
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.report.model_card import Exported, model_card
 from pipeline_lib.settings import Params
@@ -20,29 +22,38 @@ from pipeline_lib.storage import read_json, write_text
 from pipeline_lib.training.checkpoint_folders import step_folder
 from pipeline_lib.training.checkpoints import load_checkpoint
 from tasks.experiment.arms import BASE, PROBLEMS, RESULTS, TEAM, environment_section, trained_folder
+from tasks.experiment.episode_files import read_episodes, tested_file
 from tasks.runtime.arguments import ArgumentError
 
-_FULL = """
-from transformers import AutoModelForCausalLM, AutoTokenizer
+_PROGRAM = """
+{imports}
 
-folder = "{agent}"
-model = AutoModelForCausalLM.from_pretrained(folder)
-tokenizer = AutoTokenizer.from_pretrained(folder)
-"""
-_ADAPTER = """
-from peft import PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer
+HERE = Path(__file__).resolve().parent
+PROMPTS = {prompts}
+STOPS = {stops}  # texts that end an answer
 
-folder = "{agent}"
-model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("{base}"), folder)
-tokenizer = AutoTokenizer.from_pretrained(folder)
+
+def load(agent):
+    {load}
+    return model, AutoTokenizer.from_pretrained(HERE / agent)
+
+
+for agent, prompt in PROMPTS.items():
+    model, tokenizer = load(agent)
+    tokens = tokenizer(prompt, return_tensors="pt")
+    answer = model.generate(**tokens, max_new_tokens={length}, do_sample=False)
+    text = tokenizer.decode(answer[0, tokens["input_ids"].shape[1] :], skip_special_tokens=True)
+    for stop in STOPS:
+        text = text.split(stop)[0]
+    print(f"--- {{agent}}\\n{{text}}")
 """
-_ASK = """
-prompt = {prompt!r}
-tokens = tokenizer(prompt, return_tensors="pt")
-answer = model.generate(**tokens, max_new_tokens={length}, do_sample=False)
-print(tokenizer.decode(answer[0, tokens["input_ids"].shape[1]:], skip_special_tokens=True))
+_LOCAL = """import os
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # all files are here
 """
+_FULL = "from transformers import AutoModelForCausalLM, AutoTokenizer"
+_ADAPTER = f"from peft import PeftModel\n{_FULL}"
 
 
 class ExportError(RuntimeError):
@@ -66,7 +77,7 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
     if output.exists():
         raise ArgumentError(f"{output} exists already; give another folder, or remove it")
     disable_progress_bar()  # of loading and writing weights, which takes a moment
-    problems = load_split(PROBLEMS, "validation")
+    problems = load_split(PROBLEMS, "validation")  # test problems are for tests
     environment = make_environment(environment_section(params, TEAM), params.sandbox)
     try:
         state = environment.start(problems[0])
@@ -76,23 +87,75 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
         environment.close()
     load_checkpoint(checkpoint, team)
     embedded = params.policy.kind == "embedded"
+    names = {agent: _base_of(params, number) for number, agent in enumerate(prompts)}
+    if not embedded and not all(map(_is_on_the_hub, names.values())):
+        form = "merged"  # elsewhere nobody finds the base by its name
     holds = export_team(team, list(prompts), output, form, BASE if embedded else None)
     prompts = {agent: prompts[agent] for agent in holds}
-    names = {agent: _base_of(params, number, embedded) for number, agent in enumerate(prompts)}
-    first = next(iter(prompts))
-    beside = base_folder(params.policy, Path("base"), first).as_posix()
-    snippet = (_ADAPTER if holds[first] == ADAPTER else _FULL).format(agent=first, base=names[first] or beside)
-    asked = _ASK.format(prompt=_as_prompted(team, first, prompts[first]), length=params.rollouts.max_new_tokens)
+    bases = {
+        agent: names[agent] or base_folder(params.policy, Path("base"), agent).as_posix()
+        for agent in holds
+        if holds[agent] == ADAPTER
+    }
+    program = _program(params, team, prompts, bases, local=embedded or not bases)
     verdict = read_json(RESULTS / "verdict.json")
+    metrics = find(params.environment.kind).metrics()
     card = model_card(
-        Exported(params.environment.kind, seed, step, holds, prompts, names[first], snippet + asked, tested),
+        Exported(
+            params.environment.kind,
+            seed,
+            step,
+            holds,
+            prompts,
+            names[next(iter(prompts))],
+            program,
+            tested,
+            _own_figure(params, seed) if tested else None,
+        ),
         verdict,
         load_manifest(PROBLEMS),
-        describe(verdict["metric"], find(params.environment.kind).metrics()),
+        describe(verdict["metric"], metrics),
     )
     write_text(output / "README.md", card)
-    write_text(output / "load.py", (snippet + asked).lstrip())
+    write_text(output / "load.py", program)
     return holds
+
+
+def _program(params: Params, team: Any, prompts: dict[str, str], bases: dict[str, str], local: bool) -> str:
+    """Return the program that loads and asks every agent.
+
+    Args:
+        params: the settings.
+        team: the team, for the form of its prompts.
+        prompts: by agent, its observation.
+        bases: by agent with an adapter, the base: a name on the hub, or a folder of the export.
+        local: no file is on the hub.
+    """
+    if not bases:
+        imports, load = _FULL, "model = AutoModelForCausalLM.from_pretrained(HERE / agent)"
+    else:
+        place = f"HERE / {bases!r}[agent]" if local else f"{bases!r}[agent]"
+        imports = _ADAPTER
+        load = f"base = AutoModelForCausalLM.from_pretrained({place})\n    "
+        load += "model = PeftModel.from_pretrained(base, HERE / agent)"
+    return _PROGRAM.format(
+        imports=f"{_LOCAL}\n{imports}" if local else f"from pathlib import Path\n\n{imports}",
+        prompts={agent: _as_prompted(team, agent, prompt) for agent, prompt in prompts.items()},
+        stops=list(dict.fromkeys(stop for agent in prompts for stop in team.policy_of(agent).stop_strings)),
+        load=load,
+        length=params.rollouts.max_new_tokens,
+    ).lstrip()
+
+
+def _own_figure(params: Params, seed: int) -> float:
+    """Return the mean of the primary metric in the test episodes of a seed's selected checkpoint."""
+    episodes = read_episodes(tested_file(TEAM, "selected", seed))
+    summary = summarise_team(episodes, (), find(params.environment.kind).metrics())["overall"]
+    return float(summary[params.evaluate.metric])
+
+
+def _is_on_the_hub(name: str) -> bool:
+    return name.count("/") == 1 and not Path(name).exists() and not name.endswith(SUFFIX)
 
 
 def _is_selected(seed: int, step: int) -> bool:
@@ -100,8 +163,9 @@ def _is_selected(seed: int, step: int) -> bool:
     return bool(row) and row["step"] == step
 
 
-def _base_of(params: Any, number: int, embedded: bool) -> str:
-    if embedded:
+def _base_of(params: Any, number: int) -> str:
+    """Return the name of an agent's pretrained base, empty for the embedded one."""
+    if params.policy.kind == "embedded":
         return ""
     models = params.policy.models
     return str(models[number if len(models) > 1 else 0])

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ import yaml
 import symposium
 from flows.experiment import outcome
 from pipeline_lib.environments.coding.program import build_program
+from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import file_digest, folder_digest, read_jsonl
 from tasks.identity.stages import RUNTIME, STAGES
@@ -104,9 +106,17 @@ def test_the_team_is_exported_with_a_card_from_its_verdict_and_loads_without_thi
     assert f"training seed {seed} after {best['step']} updates" in text
     program = (tmp_path / "team/load.py").read_text()
     assert program.strip() in text
-    loads = [sys.executable, "-I", "load.py"]
-    done = subprocess.run(loads, cwd=tmp_path / "team", capture_output=True, text=True, check=False)
+    loads = [sys.executable, "-I", str(tmp_path / "team/load.py")]
+    done = subprocess.run(loads, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("--- helper\n") and "\n--- main\n" in done.stdout, "the whole team, from any folder"
+    problems = {split: load_split(finished / "data/problems", split) for split in ("validation", "test")}
+    shown = {split: {text for p in found for text in p.observations.values()} for split, found in problems.items()}
+    assert any(repr(text) in program for text in shown["validation"])
+    assert not any(repr(text) in program or text.strip() in card for text in shown["test"] - shown["validation"])
+    tests = [json.loads(line) for line in (finished / f"results/test/team-selected-{seed}.jsonl").open()]
+    mean = statistics.fmean(row["metrics"]["tests_passed"] for row in tests if "tests_passed" in row["metrics"])
+    assert f"Their own result in the test: {100 * mean:.1f} %" in text
     again = call(finished, "python", "-m", "symposium", "export", str(tmp_path / "team"), status=2)
     assert "exists already" in again
     other = call(finished, "python", "-m", "symposium", "export", str(tmp_path / "other"), "--seed", "0", "--step", "0")
