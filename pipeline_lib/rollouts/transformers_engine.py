@@ -177,6 +177,10 @@ class TransformersEngine(Engine):
         self.counters.seconds += time.perf_counter() - started
         return results
 
+    def policy_of(self, name: str) -> Policy:
+        """Return the policy that was loaded under a name."""
+        return self._served(name).policies[name]
+
     def close(self) -> None:
         """Drop the rollout copies."""
         self._loaded = {}

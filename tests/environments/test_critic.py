@@ -72,7 +72,7 @@ class Recording(TransformersEngine):
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:
         found = super().generate(requests, sampling)
         for request, actions in zip(requests, found, strict=True):
-            policy = self._copies[request.policy].policy
+            policy = self.policy_of(request.policy)
             if request.policy.startswith("base of "):
                 assert sampling.temperature == 0
                 self.asked.append((request.policy, policy.decode(request.prompt), actions[0]))

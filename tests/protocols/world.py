@@ -65,7 +65,7 @@ class Listening(TransformersEngine):
 
     def generate(self, requests: Sequence[Request], sampling: Sampling) -> list[list[Action]]:
         found = super().generate(requests, sampling)
-        tokenizer = next(iter(self._copies.values())).policy.tokenizer
+        tokenizer = self.policy_of(requests[0].policy).tokenizer
         said = [
             (request.policy, tokenizer.decode(list(request.prompt)), actions[0].text)
             for request, actions in zip(requests, found, strict=True)

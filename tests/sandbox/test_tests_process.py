@@ -310,11 +310,10 @@ def test_only_tests_that_can_leave_nothing_share_a_process() -> None:
     assert [tests for tests in CLEAN if not leaves_nothing("", tests, "f")] == []
     assert [tests for tests in LASTING if leaves_nothing("", tests, "f")] == []
     assert not leaves_nothing("import os\n", CLEAN[0], "f")
-    assert leaves_nothing("from typing import List\ndef help(x: List[int]): return x\n", "assert help(f(1))\n", "f")
+    assert leaves_nothing("from typing import List\ndef helper(x: List[int]): return x\n", "assert helper(f(1))\n", "f")
 
 
 def test_tests_with_packages_and_without_have_a_folder_each(executor: Executor) -> None:
-    pytest.importorskip("numpy")
     tests = "with open('x', 'w') as file:\n    file.write('1')\nassert f(1) == 2\nassert open('x').read() == '1'\n"
     for head in ("", "import numpy\n", ""):
         (verdict,) = executor.run([Job("job", f"{head}def f(n):\n    return n + 1\n", tests, "f")])

@@ -89,17 +89,23 @@ def _filters(process: int | str) -> int:
     return int(next(line for line in lines if line.startswith("Seccomp_filters")).split()[1])
 
 
+_STEADY_S = 1.0
+
+
 def at_rest(executor: Executor) -> Counter[str]:
     """Return the processes of a sandbox that waits for a job, once every fork server has a program on offer.
 
-    A fork server has one filter of its own, a program that and another.
+    A fork server has one filter of its own, a program that and another.  In a container neither can be seen, so the
+    processes must also stay the same for a while.
     """
-    before = _filters("self")
+    before, last, since = _filters("self"), Counter[str](), time.monotonic()
     while True:
         found = processes(executor)
         more = Counter(_filters(pid) - before for pid in found)
-        if more[1] == more[2]:
-            return Counter(found.values())
+        if (names := Counter(found.values())) != last:
+            last, since = names, time.monotonic()
+        if more[1] == more[2] and time.monotonic() - since > _STEADY_S:
+            return names
         time.sleep(0.02)
 
 
