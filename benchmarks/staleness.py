@@ -41,7 +41,8 @@ def stale_by_module(names: Iterable[str]) -> dict[str, list[str]]:
         for part in ("params.yaml", "dvc.yaml"):
             shutil.copy(ROOT / part, copy / part)
         done = subprocess.run(
-            [sys.executable, str(Path(__file__).resolve()), "--inside", *names],
+            # -P: the folder of this script, whose modules have names that others use too, is not searched.
+            [sys.executable, "-P", str(Path(__file__).resolve()), "--inside", *names],
             cwd=copy,
             env={**os.environ, "PYTHONPATH": str(copy), "SYMPOSIUM_HOME": str(copy / ".symposium")},
             stdout=subprocess.PIPE,

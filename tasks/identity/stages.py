@@ -36,6 +36,8 @@ RUNTIME = (
     "pipeline_lib.identity",
     "pipeline_lib.locks",
     "pipeline_lib.tracking",
+    # It refuses a run, and never changes one.
+    "tasks.experiment.check_run",
     "tasks.identity",
     "tasks.runtime",
     "tasks.services",

@@ -44,7 +44,8 @@ def test_the_verdict_links_to_the_run_and_its_report_where_a_server_is_up(
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000/")
     text, base = shown(("3", "abc")), "http://127.0.0.1:5000/"
-    assert text.startswith("## IMPROVED\n\nBetter.\n\nNothing.\n\nThe report: `report/index.html`\n\n")
+    assert text.startswith("## IMPROVED\n\nBetter.\n\nNot tried.\n\nCaveats: 1 look.\n\n<details>")
+    assert "- Twice.\n\n</details>\n\nThe report: `report/index.html`\n\n" in text
     assert text.endswith(
         f"[MLflow run `abc` of `brave-owl`]({base}{run_link('3', 'abc')}), "
         f"[its index.html]({base}{artifact_link('3', 'abc', 'index.html')})"

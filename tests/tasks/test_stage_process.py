@@ -59,7 +59,7 @@ def test_without_a_reason_the_end_of_the_output_is_reported(project: Path):
     [
         ("SIGKILL", 1, 1 << 40, KILL),
         ("SIGSEGV", 1, 1, r"killed by signal 11 \(SIGSEGV\)"),
-        ("SIGKILL", 400 << 20, 440 << 20, rf"{KILL}, most probably for memory: it held 0.4 GiB of 0.4"),
+        ("SIGKILL", 400 << 20, 440 << 20, rf"{KILL}, most probably for memory: it held \d\.\d GiB of 0.4"),
     ],
 )
 def test_what_the_system_killed_is_told_by_signal_and_memory(
