@@ -1,12 +1,9 @@
-"""The memory of this machine: what is still free for this process, and giving back what the allocator holds."""
+"""The memory of this machine that is still free for this process."""
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import resource
 from pathlib import Path
-from typing import Any
 
 import psutil
 import torch
@@ -31,20 +28,3 @@ def free_memory(device: torch.device | None = None) -> int:
     if space != resource.RLIM_INFINITY:
         found.append(space - int(psutil.Process().memory_info().vms))
     return max(0, min(found))
-
-
-def give_back() -> None:
-    """Return memory that was freed, but is still held by the allocator, to the system."""
-    if (libc := _libc()) is not None:
-        libc.malloc_trim(0)
-
-
-@functools.cache
-def _libc() -> Any:
-    """Return the C library if it is glibc, whose allocator keeps what is freed."""
-    try:
-        libc = ctypes.CDLL("libc.so.6")
-        libc.malloc_trim.argtypes = [ctypes.c_size_t]
-    except (OSError, AttributeError):
-        return None
-    return libc
