@@ -31,7 +31,6 @@ def one_reply(data: bytes) -> None:
     except BadValue:
         return
     calls.exception(parts).rebuild({}, "")
-    calls.results(parts, 3)
     for part in parts:
         try:
             value = values.decode(part)

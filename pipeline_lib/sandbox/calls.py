@@ -12,10 +12,8 @@ from typing import Any
 from pipeline_lib.sandbox.inside import messages, values
 from pipeline_lib.sandbox.inside.common import Common, holds_itself, too_many_parts
 from pipeline_lib.sandbox.inside.plain import ATOMS, BROKEN, BadValue
-from pipeline_lib.sandbox.inside.recorder import DESCRIPTION, CallFailed, NoAnswer
-from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, UNCATCHABLE, Planned, rewritten_source
+from pipeline_lib.sandbox.recorder import DESCRIPTION, CallFailed, NoAnswer
 
-_RESULTS = ("ok", "fail", "error", "timeout", "skipped")
 _MAX_TEXT, _MAX_NAME, _MAX_NAMES = 500, 100, 12  # characters of a text and of a name, number of names
 
 _EXCEPTIONS: dict[str, type[Exception]] = {
@@ -195,28 +193,3 @@ def same_arguments(args: tuple[Any, ...], known: bytes) -> bool:
         return messages.write_request(*args) == known
     except ValueError:  # marshal cannot write them
         return False
-
-
-def inline_form(planned: Planned) -> dict[str, Any]:
-    """Return the tests in the form for inline mode, in which the program's process runs them."""
-    job, (plan,) = planned.job, planned.plans
-    return {
-        "source": rewritten_source(job.tests, job.entry_point),
-        "total": plan.total,
-        "unreached": plan.unreached,
-        "once": plan.once,
-        "has_check": plan.has_check,
-        "recorder": CASES,
-        "failed": CALL_FAILED,
-        "uncatchable": UNCATCHABLE,
-    }
-
-
-def results(rest: list[Any], total: int) -> list[tuple[str, str]] | None:
-    """Return the results that a program reports for tests that it ran itself, None if they are malformed."""
-    try:
-        checked = [(result, text) for result, text in rest[0]]
-    except (IndexError, TypeError, ValueError):
-        return None
-    good = all(type(text) is str and result in _RESULTS for result, text in checked)
-    return checked if good and len(checked) == total else None

@@ -13,8 +13,8 @@ from typing import Any
 
 from pipeline_lib.sandbox.inside import messages
 from pipeline_lib.sandbox.inside.plain import BadValue
-from pipeline_lib.sandbox.inside.recorder import NoAnswer
 from pipeline_lib.sandbox.jobs import Limits
+from pipeline_lib.sandbox.recorder import NoAnswer
 from pipeline_lib.sandbox.time_limits import Clocks, Watch
 from pipeline_lib.sandbox.worker import ProgramWorker, Usage
 
@@ -72,19 +72,18 @@ class Exchange:
             self._channel.close()
             self._channel = None
 
-    def exchange(self, request: bytes, cpu_s: float | None = None) -> list[Any]:
+    def exchange(self, request: bytes) -> list[Any]:
         """Send ``request``, any number of frames, and return the program's next reply.
 
         Args:
             request: made by `messages.framed`.
-            cpu_s: CPU seconds it may take; by default those of a call.
 
         Raises:
             NoAnswer: there is none; the process has ended.
         """
         if not request and (frame := self._frame()) is not None:
             return self._parse(frame)  # it has already arrived
-        watch = Watch(self.clocks, cpu_s or self.limits.call_cpu_s)  # the tests' own time is not the program's
+        watch = Watch(self.clocks, self.limits.call_cpu_s)  # the tests' own time is not the program's
         try:
             return self._wait(memoryview(request), watch)
         finally:

@@ -18,7 +18,7 @@ from typing import Any
 
 from pipeline_lib.sandbox.backend import Backend
 from pipeline_lib.sandbox.backends import open_backend
-from pipeline_lib.sandbox.jobs import COLLECT, Job, Limits, Status, Verdict
+from pipeline_lib.sandbox.jobs import Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.local import blank_verdict
 from pipeline_lib.sandbox.planning import Planner
 from pipeline_lib.sandbox.tests_source import Planned
@@ -168,8 +168,6 @@ def _check(job: Job) -> None:
             raise TypeError(f"job {job.id!r}: {name} is {type(value).__name__}; it must be str")
     if not job.entry_point.isidentifier():
         raise ValueError(f"job {job.id!r}: entry_point is {job.entry_point!r}; it must be a function's name")
-    if job.mode not in ("isolated", "inline", COLLECT):
-        raise ValueError(f"job {job.id!r}: mode is {job.mode!r}; accepted: isolated, inline")
     if job.limits is not None:
         check_limits(job.limits)
 

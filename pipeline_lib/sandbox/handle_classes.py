@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from pipeline_lib.sandbox.handle_exceptions import was_raised
 from pipeline_lib.sandbox.imports import find
-from pipeline_lib.sandbox.inside.recorder import CallFailed
 from pipeline_lib.sandbox.inside.shared import OPERATORS, UNHASHABLE
+from pipeline_lib.sandbox.recorder import CallFailed
 
 _WHERE = "__symposium_object__"  # owner and number, in every handle
 _OWN = object()  # only code with this token may create classes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline_lib.sandbox import calls
-from pipeline_lib.sandbox.inside.recorder import DESCRIPTION, CallFailed
+from pipeline_lib.sandbox.recorder import DESCRIPTION, CallFailed
 
 
 def exception(handle: Any, raised: calls.Raised) -> BaseException:

@@ -21,9 +21,9 @@ from pipeline_lib.sandbox.imports import find
 from pipeline_lib.sandbox.inside import values
 from pipeline_lib.sandbox.inside.folder import Folder
 from pipeline_lib.sandbox.inside.plain import BROKEN, BadValue
-from pipeline_lib.sandbox.inside.recorder import CallFailed, NoAnswer
 from pipeline_lib.sandbox.inside.shared import SPECIAL, UNHASHABLE, Shared, adopted
 from pipeline_lib.sandbox.mocks import is_mock, operations
+from pipeline_lib.sandbox.recorder import CallFailed, NoAnswer
 
 _MOST_CLASSES = 1000
 

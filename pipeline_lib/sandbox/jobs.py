@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-#: The mode of a job that runs no program, but lists the `unittest` tests in its tests; see `planning`.
-COLLECT = "collect"
-
 
 class Status(StrEnum):
     """How a program ended.  ``infra_error`` is the only status that the program did not cause; it gives no reward."""
@@ -63,9 +60,9 @@ class Job:
         entry_point: the function that ``candidate`` stands for.
         prelude: trusted source that both the candidate and the tests may use (imports, functions of the prompt).
         visible_tests: like ``tests``, run in a separate process; their cases are reported separately, for feedback.
-        mode: ``isolated`` (tests never enter the candidate's process) or ``inline`` (they do; forgeable).
         seed: determines the random numbers of ``random`` and numpy in the program and, independently, in the tests.
         limits: overrides of the executor's limits.
+        collect: run no program, but find the ``unittest`` tests; see `planning`.
     """
 
     id: str
@@ -74,9 +71,9 @@ class Job:
     entry_point: str
     prelude: str = ""
     visible_tests: str = ""
-    mode: str = "isolated"
     seed: int = 0
     limits: Limits | None = None
+    collect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +95,7 @@ class Verdict:
 
     ``fraction`` is 1.0 if and only if ``status`` is ``passed``; creating any other verdict raises ValueError.
     ``passed`` and ``total`` count hidden cases; ``total`` is fixed by the tests, never by the candidate.
-    ``visible`` are the cases that feedback may quote.  ``trust`` is ``isolated`` or ``inline``.
+    ``visible`` are the cases that feedback may quote.
     """
 
     id: str
@@ -113,7 +110,6 @@ class Verdict:
     peak_mb: float = 0.0
     attempts: int = 1
     backend: str = ""
-    trust: str = "isolated"
     worker: str = ""
     extra: dict[str, float] = field(default_factory=dict)
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import count
 
 from pipeline_lib.sandbox.backend import Backend
-from pipeline_lib.sandbox.jobs import COLLECT, Job, Status, Verdict
+from pipeline_lib.sandbox.jobs import Job, Status, Verdict
 from pipeline_lib.sandbox.tests_source import BadTests, Planned, plan_job
 from pipeline_lib.sandbox.unittest_source import may_be_unittest
 
@@ -59,11 +59,11 @@ class Planner:
 
 def _collections(job: Job) -> Iterator[Job]:
     """Yield the jobs that collect the tests of a job."""
-    if job.mode == COLLECT:
+    if job.collect:
         return
     for tests in (job.tests, job.visible_tests):
         if may_be_unittest(tests, job.prelude) and _classes(tests) is not None:
-            yield Job("", "", tests, job.entry_point, job.prelude, mode=COLLECT, limits=job.limits)
+            yield Job("", "", tests, job.entry_point, job.prelude, limits=job.limits, collect=True)
 
 
 def _plan(job: Job, found: dict[Job, Verdict]) -> Planned | Verdict:

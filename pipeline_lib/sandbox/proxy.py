@@ -21,10 +21,10 @@ from pipeline_lib.sandbox.inside import messages
 from pipeline_lib.sandbox.inside.common import Common
 from pipeline_lib.sandbox.inside.folder import Folder
 from pipeline_lib.sandbox.inside.plain import BadValue
-from pipeline_lib.sandbox.inside.recorder import NoAnswer
 from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.pipelined_calls import MAX_BYTES, EarlyAnswer, PipelinedCalls
 from pipeline_lib.sandbox.randomness import seed_of_program
+from pipeline_lib.sandbox.recorder import NoAnswer
 from pipeline_lib.sandbox.tests_source import Planned
 from pipeline_lib.sandbox.worker import ProgramWorker, Usage
 
@@ -73,7 +73,6 @@ class Program(Exchange):
             "prelude": job.prelude,
             "entry_point": job.entry_point,
             "seed": seed_of_program(job),
-            "plan": calls.inline_form(self.planned) if job.mode == "inline" else None,
         }
         request = messages.framed(messages.write_request("load", message))
         try:

@@ -12,12 +12,12 @@ from types import CodeType, FrameType, ModuleType
 
 from pipeline_lib.sandbox.blank import Blank
 from pipeline_lib.sandbox.bounds import bounded
-from pipeline_lib.sandbox.calls import printable, results
+from pipeline_lib.sandbox.calls import printable
 from pipeline_lib.sandbox.imports import imported
-from pipeline_lib.sandbox.inside.recorder import CallFailed, NoAnswer, Recorder
-from pipeline_lib.sandbox.jobs import COLLECT, Case, Job, Limits, Status, Verdict
+from pipeline_lib.sandbox.jobs import Case, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.proxy import Program
 from pipeline_lib.sandbox.randomness import seed_tests
+from pipeline_lib.sandbox.recorder import CallFailed, NoAnswer, Recorder
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, UNCATCHABLE, Planned, TestPlan
 from pipeline_lib.sandbox.unittest_runs import find_tests, is_skipped, name_of, run_tests
 from pipeline_lib.sandbox.worker import ProgramWorker
@@ -67,7 +67,7 @@ def judge(planned: Planned, limits: Limits, run: Callable[[Planned], Outcome], n
         shown = [run(replace(planned, job=alone, plans=plans[1:]))]
         planned = replace(planned, job=replace(job, visible_tests=""), plans=plans[:1])
     hidden = run(planned)
-    if job.mode == COLLECT:
+    if job.collect:
         return _collected(job, hidden, name)
     for outcome in shown:
         hidden.cpu_s += outcome.cpu_s
@@ -78,12 +78,11 @@ def judge(planned: Planned, limits: Limits, run: Callable[[Planned], Outcome], n
 
 def run_plan(planned: Planned, limits: Limits, worker: ProgramWorker) -> Outcome:
     """Run the one plan of a job against a fresh program, whose last process it leaves to the judge."""
-    if planned.job.mode == COLLECT:
+    if planned.job.collect:
         return _collect(planned, limits)
     (plan,) = planned.plans
     program = Program(planned, limits, worker)
     recorder = Recorder(plan.total, plan.unreached, plan.once, limits.error_kb << 10)
-    outcome = None
     late = NoAnswer("timeout", "the tests took too long on the program's values")
 
     def alarm(number: int, frame: FrameType | None) -> None:
@@ -93,10 +92,7 @@ def run_plan(planned: Planned, limits: Limits, worker: ProgramWorker) -> Outcome
     try:
         with bounded(limits, alarm):
             if program.load():
-                if planned.job.mode == "inline":
-                    outcome = _inline_results(program)
-                else:
-                    _run(planned.job, plan, recorder, program)
+                _run(planned.job, plan, recorder, program)
     except _OutOfTime:
         recorder.stop(late)
     program.leave()
@@ -104,7 +100,7 @@ def run_plan(planned: Planned, limits: Limits, worker: ProgramWorker) -> Outcome
         if not failure.recorded:  # the tests continued without an answer
             recorder.stop(failure)
     most = limits.error_kb << 10
-    cases = [(result, printable(text[:most])[:most] if text else "") for result, text in outcome or recorder.outcome()]
+    cases = [(result, printable(text[:most])[:most] if text else "") for result, text in recorder.outcome()]
     return Outcome(cases, program.events)
 
 
@@ -128,17 +124,6 @@ def _collect(planned: Planned, limits: Limits) -> Outcome:
     except BaseException as fault:  # those of test frameworks do not derive from Exception
         error = printable(f"{type(fault).__name__}: {fault}")[: limits.error_kb << 10]
     return Outcome([], [("error", error)])
-
-
-def _inline_results(program: Program) -> list[tuple[str, str]] | None:
-    """Return the results of tests that the program's process ran, None if it reported none that are valid."""
-    try:
-        found = results(program.exchange(b"", program.limits.cpu_s)[2:], program.planned.total)
-        if found is None:
-            program.failed("output_limit", "a reply that is not a list of results")
-        return found
-    except NoAnswer:
-        return None
 
 
 def _namespace(job: Job, plan: TestPlan) -> ModuleType:
@@ -191,7 +176,7 @@ def _collected(job: Job, outcome: Outcome, name: str) -> Verdict:
     cases = tuple(Case(n, result, text) for n, (result, text) in enumerate(outcome.cases))
     error = next((text for _, text in outcome.events), "")
     status = Status.PASSED if cases else Status.FAILED
-    return Verdict(job.id, status, len(cases), len(cases), cases, error=error, trust=job.mode, worker=name)
+    return Verdict(job.id, status, len(cases), len(cases), cases, error=error, worker=name)
 
 
 def _verdict(
@@ -218,6 +203,5 @@ def _verdict(
         wall_s=wall_s,
         cpu_s=outcome.cpu_s,
         peak_mb=outcome.peak_mb,
-        trust=job.mode,
         worker=name,
     )

@@ -17,7 +17,7 @@ from functools import lru_cache
 from types import CodeType
 
 from pipeline_lib.sandbox.expressions import constant_truth, foresee
-from pipeline_lib.sandbox.jobs import COLLECT, Job
+from pipeline_lib.sandbox.jobs import Job
 from pipeline_lib.sandbox.stateless import leaves_nothing
 from pipeline_lib.sandbox.unittest_source import free_names, touches_files
 
@@ -87,16 +87,14 @@ def plan_job(job: Job, methods: Callable[[str], tuple[str, ...]] = lambda tests:
         methods: returns the names of the ``unittest`` tests in a source; see `planning`.
 
     Raises:
-        BadTests: as of `plan_tests`; or ``unittest`` tests are to run inline.
+        BadTests: as of `plan_tests`.
     """
-    if job.mode == COLLECT:
+    if job.collect:
         return Planned(job, (_plan_collection(job.tests, job.entry_point),), stateless=False)
     sources = (job.tests, job.visible_tests) if job.visible_tests else (job.tests,)
     plans = tuple(plan_tests(source, job.entry_point, methods(source)) for source in sources)
-    if job.mode == "inline" and any(plan.methods for plan in plans):
-        raise BadTests("unittest classes are judged isolated, not inline")
     clean = all(leaves_nothing(job.prelude, source, job.entry_point) for source in sources)
-    return Planned(job, plans, (clean and not any(plan.methods for plan in plans)) or job.mode == "inline")
+    return Planned(job, plans, clean and not any(plan.methods for plan in plans))
 
 
 @lru_cache(maxsize=4096)
@@ -138,11 +136,6 @@ def _plan_collection(tests: str, entry_point: str) -> TestPlan:
     tree, _, _ = _rewrite(tree, entry_point, True)
     code = compile(tree, "<tests>", "exec", dont_inherit=True, optimize=1)
     return TestPlan(code, False, 0, (), frozenset(), frozenset(), (), (), names, files)
-
-
-def rewritten_source(tests: str, entry_point: str) -> str:
-    """Return the rewritten tests as text, for inline mode."""
-    return ast.unparse(_rewrite(_parse(tests), entry_point, False)[0])
 
 
 def _parse(tests: str) -> ast.Module:

@@ -11,8 +11,8 @@ from typing import Any
 from unittest import case, suite
 
 from pipeline_lib.sandbox.handle_classes import is_handle
-from pipeline_lib.sandbox.inside.recorder import CallFailed, Recorder
 from pipeline_lib.sandbox.proxy import Program
+from pipeline_lib.sandbox.recorder import CallFailed, Recorder
 
 _MODULE = "tests."
 

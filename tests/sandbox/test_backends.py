@@ -82,7 +82,6 @@ def executor() -> Executor:
         ({"code": b"def f(x): pass"}, TypeError, "code is bytes"),
         ({"tests": None}, TypeError, "tests is NoneType"),
         ({"entry_point": "f()"}, ValueError, "entry_point"),
-        ({"mode": "fast"}, ValueError, "isolated, inline"),
         ({"limits": Limits(wall_s=0)}, ValueError, "wall_s"),
     ],
 )

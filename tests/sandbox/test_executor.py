@@ -144,11 +144,10 @@ def f(x):
 """
 
 
-@pytest.mark.parametrize("mode", ["isolated", "inline"])
-def test_visible_cases_tell_nothing_of_hidden_ones(executor: Executor, mode: str) -> None:
+def test_visible_cases_tell_nothing_of_hidden_ones(executor: Executor) -> None:
     hidden = "def check(candidate):\n    assert candidate('secret') == 1\n"
     visible = "def check(candidate):\n    assert candidate('shown') == 1\n"
-    (verdict,) = executor.run([job(_GOSSIP, hidden, visible_tests=visible, mode=mode)])
+    (verdict,) = executor.run([job(_GOSSIP, hidden, visible_tests=visible)])
     assert [case.message for case in verdict.cases] == ["got ['secret'], expected 1"]
     assert [case.message for case in verdict.visible] == ["got ['shown'], expected 1"]
 
@@ -182,20 +181,6 @@ def test_order_of_sets_is_the_same_in_every_worker(executor: Executor) -> None:
     assert {verdict.status for verdict in verdicts} == {Status.PASSED}
 
 
-def test_inline_mode_says_so(executor: Executor) -> None:
-    code = "class Box:\n    def __init__(self, x):\n        self.x = x\ndef f(x):\n    return Box(x)\n"
-    tests = "def check(candidate):\n    assert candidate(1).x == 1\n    assert isinstance(candidate(2), Box)\n"
-    isolated, inline = executor.run([job(code, tests), job(code, tests, mode="inline")])
-    assert (isolated.status, isolated.passed, isolated.trust) == (Status.PASSED, 2, "isolated")
-    assert (inline.status, inline.passed, inline.trust) == (Status.PASSED, 2, "inline")
-    (lost,) = executor.run([job("import os\ndef f(x):\n    os._exit(0)\n", tests, mode="inline")])
-    assert (lost.status, lost.passed, lost.total, lost.trust) == (Status.CRASH, 0, 2, "inline")
-    (hung,) = executor.run([job("def f(x):\n    while True: pass\n", tests, mode="inline")])
-    assert (hung.status, hung.passed, hung.trust) == (Status.TIMEOUT, 0, "inline")
-    changes = "def check(candidate):\n    items = [2, 1]\n    candidate(items)\n    assert items == [1, 2]\n"
-    passes(executor, "def f(x):\n    x.sort()\n", changes, mode="inline")
-
-
 def test_numpy_for_programs_that_import_it(executor: Executor) -> None:
     code = "import numpy as np\ndef f(x):\n    return np.arange(3) * x, np.float64(x), np.random.rand()\n"
     tests = """
@@ -225,7 +210,6 @@ def test_verdicts_are_remembered_under_their_content() -> None:
             {"tests": TESTS + "\n"},
             {"prelude": "x = 1"},
             {"visible_tests": TESTS},
-            {"mode": "inline"},
             {"limits": replace(LIMITS, cpu_s=2)},
         ):
             executor.run([job("def f(x):\n    return x + 1\n", **change)])  # type: ignore[arg-type]

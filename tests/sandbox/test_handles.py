@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status
-from pipeline_lib.sandbox.tests_source import BadTests
 from tests.needs import JAILS, needs
 from tests.sandbox.class_eval import class_eval, misses
 from tests.sandbox.class_mutants import differences
@@ -226,11 +225,6 @@ def test_a_program_that_dies_in_one_test_is_there_for_the_next(executor):
     verdict = judge(executor, code, TESTS)
     assert verdict.status is Status.CRASH
     assert 0 < verdict.passed < verdict.total
-
-
-def test_unittest_classes_cannot_be_judged_inline(executor):
-    with pytest.raises(BadTests, match="isolated"):
-        judge(executor, SOLUTION, TESTS, mode="inline")
 
 
 SUBTRACTED = """

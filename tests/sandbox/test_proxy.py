@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from pipeline_lib.sandbox import time_limits
 from pipeline_lib.sandbox.inside import messages
-from pipeline_lib.sandbox.inside.recorder import CallFailed
 from pipeline_lib.sandbox.jobs import Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.proxy import Program
+from pipeline_lib.sandbox.recorder import CallFailed
 from pipeline_lib.sandbox.runner import judge as judge_with
 from pipeline_lib.sandbox.runner import run_plan
 from pipeline_lib.sandbox.tests_source import Planned, plan_job

@@ -102,7 +102,6 @@ def encoded(**changes: object) -> bytes:
         (encoded(tests="x = 1"), 400, "no assert"),
         (encoded(limits={"cpu_s": 1000.0}), 400, "limits.cpu_s is 1000.0, at most 4.0"),
         (encoded(limits={"cpu_s": -1}), 400, "positive"),
-        (encoded(mode="root"), 400, "isolated, inline"),
         (json.dumps({"jobs": [json.loads(encoded())["jobs"][0]] * 2}).encode(), 400, "same id"),
         (b'{"jobs": [' + b",".join([encoded()[10:-2]] * 51) + b"]}", 413, "51 jobs, 50 are allowed"),
         (b"x" * ((1 << 20) + 1), 413, "1 MiB are allowed"),

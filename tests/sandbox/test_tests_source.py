@@ -6,7 +6,7 @@ import pytest
 
 from pipeline_lib.sandbox import BadTests
 from pipeline_lib.sandbox.inside import messages, values
-from pipeline_lib.sandbox.inside.recorder import CallFailed, Recorder
+from pipeline_lib.sandbox.recorder import CallFailed, Recorder
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, count_cases, plan_tests
 from tests.human_eval import human_eval_rows
 
@@ -73,7 +73,7 @@ def test_tests_that_ask_nothing_have_judged_nothing() -> None:
     recorder = Recorder(1, frozenset({0}), frozenset({0}), 1000)
     recorder.finish(asked=False)
     assert recorder.outcome() == [("skipped", "not reached")]
-    recorder.finish(asked=None)
+    recorder.finish(asked=True)
     assert recorder.outcome() == [("ok", "")]
 
 

@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import channel, common, messages, objects, raised, recorder, values
+from . import channel, common, messages, objects, raised, values
 from .plain import ATOMS, BadValue
 
 NAME = "program"  # not "__main__": a main guard must not fire
@@ -37,12 +37,9 @@ def serve(limits: dict[str, Any], probe: Callable[[int], dict[str, bool]]) -> No
         channel.write(reply)
         if space is None:
             os._exit(0)
-        if job["plan"]:
-            channel.write(channel.frame(1 << 24, 0, "results", _run_inline(job, limits, space)))
-        else:
-            program = Program(space, space[job["entry_point"]], limits["reply_kb"] << 10)
-            while True:
-                channel.write(program.answer(messages.read_request(channel.receive())))
+        program = Program(space, space[job["entry_point"]], limits["reply_kb"] << 10)
+        while True:
+            channel.write(program.answer(messages.read_request(channel.receive())))
     except EOFError:
         pass
     finally:
@@ -188,24 +185,6 @@ class Program:
 
 def _refused(number: int, error: BadValue) -> bytes:
     return channel.frame(_SLACK, number, "bad", error.kind, str(error)[:300])
-
-
-def _run_inline(job: dict[str, Any], limits: dict[str, Any], space: dict[str, Any]) -> list[Any]:
-    """Run the tests in the program's process; a dishonest program can forge the results."""
-    plan = job["plan"]
-    seed(job["seed"])
-    record = recorder.Recorder(plan["total"], plan["unreached"], plan["once"], limits["error_kb"] << 10)
-    inner = {**space, "__name__": "tests", plan["recorder"]: record}
-    inner |= {plan["failed"]: recorder.CallFailed, plan["uncatchable"]: recorder.NoAnswer}
-    inner.setdefault("candidate", space[job["entry_point"]])
-    try:
-        exec(compile(plan["source"], "<tests>", "exec", dont_inherit=True), inner)
-        if plan["has_check"]:
-            inner["check"](space[job["entry_point"]])
-        record.finish()
-    except BaseException as error:
-        record.stop(error)
-    return [list(result) for result in record.outcome()]
 
 
 def warm_up() -> None:

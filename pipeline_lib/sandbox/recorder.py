@@ -97,20 +97,18 @@ class Recorder:
         if all(result == _OK for result in self.results):
             self.error(self._latest, error)
 
-    def finish(self, asked: bool | None = None) -> None:
+    def finish(self, asked: bool) -> None:
         """Record that the tests ran to their end.
 
         Tests that reach none of their cases and never call the program (a check that is a generator, functions without
         a caller) have judged nothing, and count as stopped.
 
         Args:
-            asked: whether they have called the program; None if unknown.
+            asked: whether they have called the program.
         """
         self.finished = True
-        if not any(self.results):
-            judged = len(self.unreached) == len(self.results) if asked is None else asked
-            if not judged:
-                self.stop(CallFailed("error", "the tests ended without calling the program"))
+        if not any(self.results) and not asked:
+            self.stop(CallFailed("error", "the tests ended without calling the program"))
 
     def outcome(self) -> list[tuple[str, str]]:
         """Return ``(result, message)`` of every case.
