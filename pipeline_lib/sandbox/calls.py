@@ -10,9 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from pipeline_lib.sandbox.inside import messages, values
-from pipeline_lib.sandbox.inside.common import Common, holds_itself, too_many_parts
-from pipeline_lib.sandbox.inside.plain import ATOMS, BROKEN, BadValue
-from pipeline_lib.sandbox.recorder import DESCRIPTION, CallFailed, NoAnswer
+from pipeline_lib.sandbox.inside.plain import BadValue
+from pipeline_lib.sandbox.recorder import DESCRIPTION, CallFailed
 
 _MAX_TEXT, _MAX_NAME, _MAX_NAMES = 500, 100, 12  # characters of a text and of a name, number of names
 
@@ -126,65 +125,6 @@ def _arguments(form: Any) -> tuple[Any, ...] | None:
     except BadValue:
         return None
     return tuple(args) if isinstance(args, list) else None
-
-
-def request(number: int, args: list[Any], kwargs: dict[str, Any], known: Common, gone: list[int]) -> bytes | None:
-    """Return the request of a call, with the changes of the containers that both sides know.
-
-    Args:
-        number: of the call.
-        args, kwargs: its arguments.
-        known: the table of containers; those in the arguments are added.
-        gone: numbers of containers that the tests no longer refer to.
-
-    Returns:
-        None if an argument has no plain form, or contains itself.
-
-    Raises:
-        NoAnswer: an argument is nested too deep.
-    """
-    gone += known.prune()
-    held = set(known.cells)
-    try:
-        updates = (known.changes(), gone)
-        known.repeats = False
-        written = messages.write_call(number, args, kwargs, known, updates)
-        if known.repeats and holds_itself([*args, *kwargs.values()]):
-            raise BadValue("type", "an argument contains itself")
-        return written
-    except BadValue as error:
-        if error.kind == "type":
-            known.forget([number for number in known.cells if number not in held])
-            return None
-        gone += known.cells
-        known.clear()
-        raise NoAnswer("error", f"the tests pass a value that cannot be sent: {error}") from None
-
-
-def value(rest: list[Any], known: Common) -> Any:
-    """Return the value of a reply, after applying the program's changes to known containers.
-
-    Raises:
-        BadValue: the parts are not a value.
-    """
-    if len(rest) == 1 and not known.cells and type(rest[0]) in ATOMS:
-        return rest[0]
-    known.shares = False
-    result = values.decode(rest[0], known)
-    take_over(rest[1:], known, result)
-    return result
-
-
-def take_over(updates: list[Any], known: Common, result: Any = None) -> None:
-    """Apply the program's changes to known containers; raises `BadValue` as `value` does."""
-    try:
-        changes, kept = updates or ([], [])
-        known.change(changes)
-        if known.shares and too_many_parts([result, *known.cells.values()]):
-            raise BadValue("size", "a value that contains the same parts too often")
-        known.keep(kept)
-    except BROKEN as error:
-        raise BadValue("form", f"not a list of changes: {type(error).__name__}") from None
 
 
 def same_arguments(args: tuple[Any, ...], known: bytes) -> bool:

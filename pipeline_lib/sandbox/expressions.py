@@ -78,7 +78,7 @@ def foresee(
             if args is None:
                 break
             try:
-                request = messages.write_call(len(requests) + 1, args, {})
+                request = messages.write_call(len(requests) + 1, args, {}, early=True)
             except BadValue:
                 break
             requests.append((messages.write_request(*args), messages.framed(request)))

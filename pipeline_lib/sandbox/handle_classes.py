@@ -1,21 +1,21 @@
 """The classes of handles; see `handles`.
 
 Promises: no code, class or text of the program is ever run in this process.  A program is asked only about its own
-objects, never about plain values: a handle is not equal to any plain value and has no order with one; the program's
-``__eq__`` is not asked.  Objects that derive from a container are compared here, by their content.
+objects, never about plain values: where its ``__eq__`` or ``__lt__`` would have to decide, the comparison holds for
+neither answer.  An object of a class that derives from a builtin has its content here, too, and is an object of a class
+that derives from the same builtin, so all that the program's class does not define happens here.
 """
 
 from __future__ import annotations
 
 import builtins
-import collections
-import operator
 import types
 from typing import Any, Protocol
 
 from pipeline_lib.sandbox.handle_exceptions import was_raised
 from pipeline_lib.sandbox.imports import find
-from pipeline_lib.sandbox.inside.shared import OPERATORS, UNHASHABLE
+from pipeline_lib.sandbox.inside.plain import BASES, FIXED_BASES, BadValue, base_of
+from pipeline_lib.sandbox.inside.shared import HASH, OPERATORS, SPECIAL, UNHASHABLE
 from pipeline_lib.sandbox.recorder import CallFailed
 
 _WHERE = "__symposium_object__"  # owner and number, in every handle
@@ -24,13 +24,18 @@ _OWN = object()  # only code with this token may create classes
 # trust the answer.
 READABLE = frozenset(f"__{name}__" for name in ("name", "qualname", "doc", "annotations", "wrapped", "members", "code"))
 _COMPARISONS = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
-# These types are sent as values: no handle may pass for one of them.
-_PLAIN_MODULES = ("builtins", "collections", "datetime", "decimal", "fractions", "numpy")
-_PLAIN = (int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, collections.deque)
+_GUARDED = OPERATORS | {"__contains__"}
+_HASH = "__symposium_hash__"
 
 
 class Owner(Protocol):
-    """The part of `handles.Handles` that a handle uses."""
+    """The part of `handles.Handles` that a handle uses.
+
+    Attributes:
+        receiving: a message is being read, so the program cannot be asked.
+    """
+
+    receiving: bool
 
     def do(self, operation: str, *parts: Any) -> Any:
         """Have the program execute an operation on its own objects."""
@@ -153,24 +158,23 @@ def _special(thing: Any, name: str, args: tuple[Any, ...]) -> Any:
     return value if known is True else NotImplemented
 
 
-def _forwarder(name: str, flat: bool, strict: bool) -> Any:
+def _forwarder(name: str, strict: bool) -> Any:
     """Return the method of a handle's class that asks the program for a special method; see `make_class`."""
 
     def method(self: Any, *args: Any) -> Any:
         return _special(self, name, args)
 
-    def combine(self: Any, other: Any, *rest: Any) -> Any:
-        return _special(self, name, (other, *rest)) if is_handle(other) else NotImplemented
+    def guard(self: Any, other: Any, *rest: Any) -> Any:
+        if not is_handle(other):
+            raise CallFailed("error", f"{type(self).__name__} defines {name}, which is not asked about plain values")
+        return _special(self, name, (other, *rest))
 
     def compare(self: Any, other: Any) -> Any:
-        if flat:
-            mine, theirs = _do("plain", self), _do("plain", other) if _is_flat(other) else other
-            return NotImplemented if is_handle(theirs) else getattr(operator, name)(mine, theirs)
+        if where(self)[0].receiving or type(other).__module__ == "unittest.mock":
+            return NotImplemented
         if is_handle(other) or other is None:  # which tells the program nothing
             return _special(self, name, (other,))
-        if type(other).__module__ in _PLAIN_MODULES:  # neither equal nor unequal: either could hold in plain Python
-            raise CallFailed("error", f"{type(self).__name__} compares its objects itself, but not with plain values")
-        return NotImplemented
+        raise CallFailed("error", f"{type(self).__name__} compares its objects itself, but not with plain values")
 
     def leave(self: Any, kind: Any, *rest: Any) -> Any:
         known = kind if vars(builtins).get(getattr(kind, "__name__", "")) is kind else Exception
@@ -186,9 +190,19 @@ def _forwarder(name: str, flat: bool, strict: bool) -> Any:
         return leave
     if name == "__await__":
         return wait
+    if name == HASH:
+        return _hash
     if name in _COMPARISONS:
         return compare
-    return combine if strict and name in OPERATORS else method
+    return guard if strict and name in _GUARDED else method
+
+
+def _hash(self: Any) -> int:
+    """Return the hash that the program's class defines: as it was sent while a message is being read."""
+    value = object.__getattribute__(self, _HASH) if where(self)[0].receiving else _special(self, HASH, ())
+    if type(value) is not int:
+        raise BadValue("type", f"a {type(self).__name__} without a hash")
+    return hash(value)
 
 
 def _awaited(thing: Any) -> Any:
@@ -215,19 +229,31 @@ _INTERNAL = {
 }
 
 
-def _is_flat(value: Any) -> bool:
-    return isinstance(type(value), Kind) and bool(type.__getattribute__(type(value), "__symposium_flat__"))
+def make_object(kind: Kind, owner: Owner, number: int, content: Any = None, hashed: Any = None) -> Any:
+    """Return a handle of that class for the object of that number.
 
-
-type.__setattr__(Handle, "__symposium_flat__", False)
-
-
-def make_object(kind: Kind, owner: Owner, number: int) -> Any:
-    """Return a handle of that class for the object of that number."""
-    base: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
-    handle = base.__new__(kind)
+    Args:
+        kind, owner, number: its class, and the object that it stands for.
+        content: of an object whose class derives from one of `plain.FIXED_BASES`.
+        hashed: its hash, if its class defines that.
+    """
+    base = base_of(kind)
+    if base in FIXED_BASES:
+        if type(content) is not base:
+            raise BadValue("form", "not the content of such an object")
+        fixed: Any = base
+        handle = fixed.__new__(kind, content)
+    else:
+        real: Any = base or next(part for part in kind.__mro__ if part.__module__ == "builtins")
+        handle = real.__new__(kind)
     object.__setattr__(handle, _WHERE, (owner, number))
+    object.__setattr__(handle, _HASH, hashed)
     return handle
+
+
+def note_hash(handle: Any, hashed: Any) -> None:
+    """Store the current hash of an object."""
+    object.__setattr__(handle, _HASH, hashed)
 
 
 def make_class(
@@ -236,7 +262,8 @@ def make_class(
     path: str,
     parents: list[Kind],
     special: list[str],
-    flat: bool,
+    base: type | None,
+    hidden: list[str],
     strict: bool,
     owner: Owner,
     number: int,
@@ -247,29 +274,30 @@ def make_class(
         name, module, path: of the class, as the program reports them.
         parents: the classes that stand for its bases.
         special: names of the special methods that are the program's own; `UNHASHABLE` if its objects have no hash.
-        flat: it derives from a container.
+        base: the builtin that it derives from.
+        hidden: names of this builtin, other than special ones, that it defines itself.
         strict: its operators accept only objects of the program.  In tests of a function the other operand is often
             the expected value (``abs(f(x) - 0.5) < 1e-6``), which no program may learn.
         owner, number: as of `make_object`.
     """
-    space: dict[str, Any] = {method: _forwarder(method, flat, strict) for method in special if method != UNHASHABLE}
-    if flat:
-        space |= {method: _forwarder(method, True, strict) for method in _COMPARISONS}
-    space |= {
-        "__hash__": None if UNHASHABLE in special else Handle.__hash__,
-        "__module__": "program",
-        "__doc__": _Text(),
-        "__symposium_flat__": flat,
-    }
+    space: dict[str, Any] = {method: _forwarder(method, strict) for method in special if method != UNHASHABLE}
+    inherited = {} if base is None else {name: getattr(base, name, None) for name in (*SPECIAL, HASH)}
+    space = {method: part for method, part in inherited.items() if part is not None or method == HASH} | space
+    space |= {method: _hidden(method) for method in hidden}
+    if UNHASHABLE in special:
+        space[HASH] = None
+    space |= {"__module__": "program", "__doc__": _Text()}
     real = vars(builtins).get(name, _INTERNAL.get(name)) if module == "builtins" else find(module, path)
     if real is types.CoroutineType:
         space |= _COROUTINE
     bases: list[type] = [*parents] or [Handle]
+    if base is not None and not any(issubclass(parent, base) for parent in parents):
+        bases.append(base)
     if isinstance(real, type) and issubclass(real, Exception):
         bases = [Handle, real]
         space |= {name: _forwarded(name) for name in _fields(real)}
         space |= {"args": property(_arguments), "__str__": _text_of(real)}
-    elif isinstance(real, type) and real is not object and not issubclass(real, _PLAIN):
+    elif isinstance(real, type) and real is not object and (base is not None or not issubclass(real, BASES)):
         space["__class__"] = property(lambda self: real)  # for isinstance
     if not (type(name) is str and name.isidentifier() and len(name) <= 100):
         name = "object"
@@ -279,6 +307,10 @@ def make_class(
         kind = Kind(name, tuple(bases[:1]), space, own=_OWN)
     type.__setattr__(kind, _WHERE, (owner, number))
     return kind
+
+
+def _hidden(name: str) -> property:
+    return property(lambda thing: _read(thing, name))
 
 
 def _fields(kind: type[Exception]) -> list[str]:

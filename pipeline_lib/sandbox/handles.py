@@ -16,16 +16,17 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-from pipeline_lib.sandbox.handle_classes import Handle, Kind, make_class, make_object, where
+from pipeline_lib.sandbox.handle_classes import Handle, Kind, make_class, make_object, note_hash, where
 from pipeline_lib.sandbox.imports import find
 from pipeline_lib.sandbox.inside import values
 from pipeline_lib.sandbox.inside.folder import Folder
-from pipeline_lib.sandbox.inside.plain import BROKEN, BadValue
-from pipeline_lib.sandbox.inside.shared import SPECIAL, UNHASHABLE, Shared, adopted
+from pipeline_lib.sandbox.inside.plain import BASES, BROKEN, FIXED_BASES, BadValue, base_of, flatten
+from pipeline_lib.sandbox.inside.shared import HASH, SPECIAL, UNHASHABLE, Shared
 from pipeline_lib.sandbox.mocks import is_mock, operations
 from pipeline_lib.sandbox.recorder import CallFailed, NoAnswer
 
 _MOST_CLASSES = 1000
+_BASES = {kind.__name__: kind for kind in BASES}
 
 
 class Handles(Shared):
@@ -33,22 +34,23 @@ class Handles(Shared):
 
     Args:
         ask: sends an operation with its message to the program and returns the value of the answer.
-        contains: use the program's own ``__contains__``.
-        operators: use its operators also if the other operand belongs to the tests.
+        strict: use its operators only if the other operand belongs to the program, too.
         folder: the tests' scratch folder, if the program gets a copy of its content.
 
     Attributes:
         ended: the process has ended, and its objects are gone.
+        receiving: a message is being read.
     """
 
-    def __init__(self, ask: Callable[[str, Any], Any], contains: bool, operators: bool, folder: Folder | None) -> None:
+    def __init__(self, ask: Callable[[str, Any], Any], strict: bool, folder: Folder | None) -> None:
         super().__init__(1)
         self.ask = ask
         self.folder = folder
         self.ended = False
-        self._special = SPECIAL if contains else SPECIAL - {"__contains__"}
-        self._strict = not operators
+        self.receiving = False
+        self._strict = strict
         self._handles: dict[int, weakref.ref[Any]] = {}
+        self._fixed: dict[int, Any] = {}  # handles that derive from a builtin whose content is fixed
         self._classes: dict[int, Kind] = {}
         self._functions: dict[int, Any] = {}  # of the tests, and exceptions that they have raised
         self._function_numbers: dict[int, int] = {}
@@ -61,16 +63,25 @@ class Handles(Shared):
             raise NoAnswer("error", "the object was in a process of the program that has ended")
         return self.ask(operation, self.message(*parts))
 
-    def take_over(self, cells: dict[int, Any], gone: list[int]) -> None:
-        """Adopt the containers that both sides know, except those that the program has to drop."""
-        self.adopt(cells)
-        self._dropped = [adopted(number) for number in gone]
+    def shares(self) -> bool:
+        """Return whether both sides know a container or a file."""
+        if self.folder is not None or self.has_changed():
+            return True
+        self._dropped += self.prune(exact=False)
+        self.note()
+        return bool(self.containers)
+
+    def forget_all(self) -> None:
+        """Forget every container: the program has forgotten them."""
+        for number in [*self.containers]:
+            self.forget(number)
 
     def message(self, *parts: Any) -> list[Any]:
         """Return the message that carries ``parts``; raises `NoAnswer` for a value that cannot be sent."""
         try:
             packed = self.pack(*parts)
             self._drop()
+            self.note()
             return [*packed, self._dropped, None if self.folder is None else self.folder.changes()]
         except BadValue as error:
             raise NoAnswer("error", f"the tests pass a value that cannot be sent: {error}") from None
@@ -80,14 +91,18 @@ class Handles(Shared):
     def receive(self, message: Any) -> list[Any]:
         """Return the values of a message of the program; raises `BadValue` for a malformed one."""
         try:
-            forms, states, classes, files = message
+            forms, states, classes, files, gone = message
             if self.folder is not None:
                 self.folder.apply(files)
             for description in classes:
                 self._describe(*description)
         except BROKEN as error:
             raise BadValue("form", f"not a message: {type(error).__name__}") from None
-        return self.unpack([forms, states])
+        self.receiving = True
+        try:
+            return self.unpack([forms, states], gone)
+        finally:
+            self.receiving = False
 
     def call(self, callback: Any, message: Any) -> list[Any]:
         """Return the message that answers a program's call of a function of the tests."""
@@ -105,10 +120,23 @@ class Handles(Shared):
             self._functions[number] = error  # the program may not catch it
             return self.message(number, kind, str(error))
 
+    def stays(self, kind: type) -> bool:
+        """Return whether objects of that class are handles."""
+        return issubclass(kind, Handle | Kind)
+
+    def class_of(self, container: Any) -> None:
+        """Return None: the program knows the class of its object."""
+
+    def instance(self, number: int, kind: int, base: Any) -> Any:
+        """Return a new handle that is a container."""
+        if not issubclass(self._classes[kind], base):
+            raise BadValue("form", "a class that does not derive from this builtin")
+        return make_object(self._classes[kind], self, number)
+
     def encode_reference(self, value: Any, depth: int) -> Any:
         """Return the form of a handle, a class or a function."""
         kind = type(value)
-        if issubclass(kind, Handle | Kind):
+        if self.stays(kind):
             owner, number = where(value)
             if owner is not self:
                 raise BadValue("type", "an object of a process of the program that has ended")
@@ -121,16 +149,21 @@ class Handles(Shared):
                 return {"global": [module, name]}
         if is_mock(value):
             return {"mock": [self._function(value), self._function(operations(value))]}
-        if hasattr(kind, "__next__") or not callable(value):
-            return values.encode(value)
+        if hasattr(kind, "__next__"):
+            return {"iterator": [self.form(item, depth + 1) for item in values.bounded(value)]}
+        base = base_of(kind)
+        if base in FIXED_BASES:
+            return self.form(flatten(value, base), depth)
+        if not callable(value):
+            raise BadValue("type", f"a value of type {kind.__name__}; only plain values and functions can")
         texts = [str(getattr(value, name, None) or "")[:1000] for name in ("__name__", "__doc__")]
         return {"callback": [self._function(value), *texts]}
 
     def decode_reference(self, tag: str, body: Any) -> Any:
         """Return the value of the program's form."""
         if tag == "object":
-            number, kind = body
-            return self._handle(number, self._classes[kind])
+            number, kind, content, hashed = body
+            return self._handle(number, self._classes[kind], None if content is None else self.value(content), hashed)
         if tag == "class":
             return self._classes[body]
         if tag == "builtin":
@@ -149,41 +182,54 @@ class Handles(Shared):
             self._functions[self._function_numbers[id(function)]] = function
         return self._function_numbers[id(function)]
 
-    def _handle(self, number: int, kind: Kind) -> Any:
-        known = self._handles.get(number)
-        handle = None if known is None else known()
+    def _handle(self, number: int, kind: Kind, content: Any, hashed: Any) -> Any:
+        handle = self._fixed.get(number)
+        if handle is None and number in self._handles:
+            handle = self._handles[number]()
         if handle is None:
             if type(number) is not int or number % 2 == self._next % 2:
                 raise BadValue("form", "not a number of an object")
-            handle = make_object(kind, self, number)
-            self._handles[number] = weakref.ref(handle, lambda _: self._gone.append(number))
+            handle = make_object(kind, self, number, content, hashed)
+            if content is not None:
+                self._fixed[number] = handle
+            else:
+                self._handles[number] = weakref.ref(handle, lambda _: self._gone.append(number))
             if number in self._gone:
                 self._gone.remove(number)
         elif type(handle) is not kind:
             raise BadValue("form", "an object has changed its class")
+        note_hash(handle, hashed)
         return handle
 
     def _drop(self) -> None:
         """Drop what the tests no longer refer to, and have the program drop it, too."""
+        self._dropped += self.prune(exact=False)
+        for number in [*self._fixed]:
+            if sys.getrefcount(self._fixed[number]) <= 2:  # this table, and the argument here
+                del self._fixed[number]
+                self._dropped.append(number)
         gone, self._gone = self._gone, []
         for number in gone:
             del self._handles[number]
         self._dropped += gone
-        found = True
-        while found:
-            found = False
-            for number in list(self.containers):
-                if sys.getrefcount(self.containers[number]) <= 2:  # this table, and the argument here
-                    self.forget(number)
-                    self._dropped.append(number)
-                    found = True
 
     def _describe(
-        self, number: int, name: str, module: str, path: str, bases: list[int], special: list[str], flat: bool
+        self,
+        number: int,
+        name: str,
+        module: str,
+        path: str,
+        bases: list[int],
+        special: list[str],
+        base: str | None,
+        hidden: list[str],
     ) -> None:
         """Make a class that stands for one of the program's."""
         if type(number) is not int or number in self._classes or len(self._classes) >= _MOST_CLASSES:
             raise BadValue("form", "not a new class")
         parents = list(dict.fromkeys(self._classes[base] for base in bases))
-        own = [name for name in special if name in self._special or name == UNHASHABLE]
-        self._classes[number] = make_class(name, module, path, parents, own, flat is True, self._strict, self, number)
+        own = [name for name in special if name in SPECIAL or name in (HASH, UNHASHABLE)]
+        builtin = None if base is None else _BASES[base]
+        others = [name for name in hidden if name in dir(builtin)]
+        made = make_class(name, module, path, parents, own, builtin, others, self._strict, self, number)
+        self._classes[number] = made

@@ -7,7 +7,6 @@ the arguments earlier: its answers are read and its time is measured when the te
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
 from pipeline_lib.sandbox.calls import same_arguments
@@ -16,23 +15,17 @@ from pipeline_lib.sandbox.tests_source import Planned
 MAX_BYTES = 1 << 16  # sent with a program, its source included; every socket takes this much without blocking
 
 
-@dataclass(frozen=True, slots=True)
-class EarlyAnswer:
-    """A decoded answer to a call that the tests have not made yet."""
-
-    number: int
-    value: Any
-    error: BaseException | None
-
-
 class PipelinedCalls:
-    """The calls that were sent to one program in advance, and its answers to the first of them."""
+    """The calls that were sent to one program in advance.
+
+    The program answers them until the first answer that is more than a copy, and skips the others, which the tests then
+    make like any call.
+    """
 
     def __init__(self, planned: Planned) -> None:
         self._planned = planned
         self._mispredicted = False
         self._sent: deque[tuple[bytes, bytes]] = deque()  # arguments and frames
-        self._answers: deque[list[Any] | EarlyAnswer] = deque()
 
     def requests(self, calls: int, max_bytes: int) -> bytes:
         """Return the frames of the calls after the first ``calls``, at most ``max_bytes`` of them."""
@@ -60,19 +53,6 @@ class PipelinedCalls:
         self._mispredicted = self._mispredicted or bool(self._sent)
         return bool(self._sent)
 
-    def is_pending(self) -> bool:
-        """Return whether the program has yet to answer a call sent in advance."""
-        return len(self._answers) < len(self._sent)
-
-    def store_answer(self, answer: list[Any] | EarlyAnswer) -> None:
-        """Store the answer to a call that the tests have not made yet."""
-        self._answers.append(answer)
-
-    def take_answer(self) -> list[Any] | EarlyAnswer | None:
-        """Return the stored answer to the call that the tests make now, None if it has not arrived."""
-        return self._answers.popleft() if self._answers else None
-
     def clear(self) -> None:
-        """Drop calls and answers: their process has ended."""
+        """Drop the calls: the program will not answer them, or its process has ended."""
         self._sent.clear()
-        self._answers.clear()

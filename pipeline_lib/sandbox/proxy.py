@@ -17,12 +17,11 @@ from pipeline_lib.sandbox.handle_classes import is_class, is_handle
 from pipeline_lib.sandbox.handle_exceptions import exception
 from pipeline_lib.sandbox.handles import Handles
 from pipeline_lib.sandbox.imports import is_well_known
-from pipeline_lib.sandbox.inside import messages
-from pipeline_lib.sandbox.inside.common import Common
+from pipeline_lib.sandbox.inside import graph, messages, values
 from pipeline_lib.sandbox.inside.folder import Folder
 from pipeline_lib.sandbox.inside.plain import BadValue
 from pipeline_lib.sandbox.jobs import Limits
-from pipeline_lib.sandbox.pipelined_calls import MAX_BYTES, EarlyAnswer, PipelinedCalls
+from pipeline_lib.sandbox.pipelined_calls import MAX_BYTES, PipelinedCalls
 from pipeline_lib.sandbox.randomness import seed_of_program
 from pipeline_lib.sandbox.recorder import NoAnswer
 from pipeline_lib.sandbox.tests_source import Planned
@@ -58,8 +57,6 @@ class Program(Exchange):
         self._names_classes = False
         self._restarts = 0
         self._pipelined = PipelinedCalls(planned)
-        self._known = Common(0)
-        self._gone: list[int] = []  # containers that the program must drop
         self._lock = threading.RLock()  # tests may call from threads
         self._left = False
 
@@ -67,7 +64,6 @@ class Program(Exchange):
         """Start a child and load the program in it; on failure record the event and return False."""
         job = self.job
         self.begin()
-        self._known, self._gone = Common(0), []
         message = {
             "code": job.code,
             "prelude": job.prelude,
@@ -75,12 +71,17 @@ class Program(Exchange):
             "seed": seed_of_program(job),
         }
         request = messages.framed(messages.write_request("load", message))
+        (plan,) = self.planned.plans
+        if not any(f"class {name}" in job.code for name in plan.names):  # else `bind` asks for classes first
+            request += self._pipelined.requests(self._calls, MAX_BYTES - len(request))
         try:
-            _, kind, *rest = self.exchange(request + self._pipelined.requests(self._calls, MAX_BYTES - len(request)))
+            _, kind, *rest = self.exchange(request)
         except NoAnswer:
             return False
         if kind == "loaded":
             self._is_class = rest == ["class"]
+            if self._is_class:
+                self._pipelined.clear()  # the program skips them
             return True
         raised = calls.exception(rest)
         self.end()
@@ -149,51 +150,46 @@ class Program(Exchange):
             return self._recorded(self._operate, operation, message)
 
     def _operate(self, operation: str, message: Any) -> Any:
-        handles = self._handles()
-        while self._pipelined.is_pending():  # the program answers in the order of the requests
-            self._pipelined.store_answer(self._decode_early(self.exchange(b"")))
         self.asked = self.asked or operation != "names"
         self._operations -= 1
         if self._operations < -_MOST_OPERATIONS:
             raise self.failed("output_limit", f"more than {_MOST_OPERATIONS} operations on its objects")
-        request = self._operations
-        number, kind, *rest = self.exchange(messages.framed(messages.write_request(request, operation, message)))
+        return self._answer(self._operations, messages.write_request(self._operations, operation, message))
+
+    def _answer(self, request: int, data: bytes | None) -> Any:
+        """Send a request, None for one that has been sent, and return the value of its answer."""
+        number, kind, *rest = self.exchange(b"" if data is None else messages.framed(data))
         try:
-            while kind == "callback" and len(rest) == 2:
-                answer = handles.call(*rest)
+            while kind == "callback" and len(rest) == 2 and self.handles is not None:
+                answer = self.handles.call(*rest)
                 number, kind, *rest = self.exchange(messages.framed(messages.write_request(0, "return", answer)))
             if number != request:
-                raise self._unasked()
+                raise self.failed("output_limit", "the program answered a call that was not made")
             return self._value(kind, rest)
         except BadValue as error:
             raise self.failed("output_limit", f"a reply that is no value: {error}") from None
-
-    def _decode_early(self, reply: list[Any]) -> list[Any] | EarlyAnswer:
-        """Decode an early answer that has handles: later answers refer to its classes and containers."""
-        number, kind, *rest = reply
-        if kind != "shared" and (kind, len(rest)) != ("raised", 2):
-            return reply
-        try:
-            return EarlyAnswer(number, self._value(kind, rest), None)
-        except BadValue as error:
-            raise self.failed("output_limit", f"a reply that is no value: {error}") from None
-        except NoAnswer:
-            raise
-        except BaseException as error:  # the program's exception, which `_ask` raises when the tests make the call
-            return EarlyAnswer(number, None, error)
 
     def _handles(self) -> Handles:
         if self.handles is None:
             (plan,) = self.planned.plans
             folder = Folder(self.limits.file_mb << 20) if plan.files else None
-            of_classes = bool(plan.methods)
-            self.handles = Handles(self.operate, of_classes, of_classes or self._names_classes, folder)
-            self.handles.take_over(self._known.cells, self._gone)
-            self._known, self._gone = Common(0), []
+            self.handles = Handles(self.operate, not plan.methods and not self._names_classes, folder)
         return self.handles
 
     def _value(self, kind: str, rest: list[Any]) -> Any:
-        """Return the value of a reply with handles; raises `BadValue` for a malformed one."""
+        """Return the value of a reply; raises `BadValue` for a malformed one.
+
+        A reply without a message of `shared` says that the program has forgotten every container.
+        """
+        if kind == "value" and len(rest) == 1:
+            if self.handles is not None:
+                self.handles.forget_all()
+            return values.decode(rest[0])
+        if kind == "raised" and len(rest) == 1:
+            if self.handles is not None:
+                self.handles.forget_all()
+            raise self._raised(rest).rebuild(self.space, self.job.tests)
+        self._pipelined.clear()  # the program skips them from now on
         if kind == "shared" and len(rest) == 1:
             (value,) = self._handles().receive(rest[0])
             return value
@@ -205,7 +201,11 @@ class Program(Exchange):
             if handle is None or raised.is_known(self.space):
                 raise raised.rebuild(self.space, self.job.tests)
             raise exception(handle, raised)
-        raise self._no_value(kind, rest)
+        if kind == "bad" and len(rest) == 2 and all(type(text) is str for text in rest):
+            if rest[0] == "size":
+                self.events.append(("output_limit", rest[1][:300]))
+            raise NoAnswer("error", rest[1][:300])
+        raise self.failed("output_limit", "the program sent no value")
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the program's function; see `Candidate`."""
@@ -235,58 +235,23 @@ class Program(Exchange):
                 raise NoAnswer("skipped", "the program was not restarted after too many failures")
             self._restarts += 1
             self._load_again()
-        frame = b""
+        data = None
+        self._calls += 1
         if not self._pipelined.take_if_next(args, kwargs):
             if self._pipelined.mispredict():
                 self.end()
                 self._load_again()
-            request = None
-            if self.handles is None:
-                request = calls.request(self._calls + 1, list(args), kwargs, self._known, self._gone)
-            if request is None:
+            if (self.handles is not None and self.handles.shares()) or not graph.is_immutable((args, *kwargs.values())):
                 return self._handles().do("call", None, args, tuple(kwargs.items()))
-            frame, self._gone = messages.framed(request), []
-        self._calls += 1
+            data = messages.write_call(self._calls, list(args), kwargs, early=False)
         self.asked = True
-        reply = self._pipelined.take_answer() or self.exchange(frame)
-        if isinstance(reply, EarlyAnswer):
-            if reply.number != self._calls:
-                raise self._unasked()
-            if reply.error is not None:
-                raise reply.error
-            return reply.value
-        number, kind, *rest = reply
-        if number != self._calls:
-            raise self._unasked()
-        try:
-            if kind == "value" and len(rest) in (1, 3):
-                return calls.value(rest, self._known)
-            if kind == "shared" or (kind == "raised" and len(rest) == 2):
-                return self._value(kind, rest)
-            if kind == "raised" and len(rest) in (1, 3):
-                calls.take_over(rest[1:], self._known)
-                raise self._raised(rest).rebuild(self.space, self.job.tests)
-        except BadValue as error:
-            raise self.failed("output_limit", f"a reply that is no value: {error}") from None
-        raise self._no_value(kind, rest)
-
-    def _unasked(self) -> NoAnswer:
-        return self.failed("output_limit", "the program answered a call that was not made")
+        return self._answer(self._calls, data)
 
     def _raised(self, rest: list[Any]) -> calls.Raised:
         raised = calls.exception(rest)
         if "MemoryError" in raised.names:
             self.events.append(("oom", raised.describe()))
         return raised
-
-    def _no_value(self, kind: str, rest: list[Any]) -> NoAnswer:
-        """Return the exception to raise for a reply without a value."""
-        if kind == "bad" and len(rest) == 2 and all(type(text) is str for text in rest):
-            self._known.clear()
-            if rest[0] == "size":
-                self.events.append(("output_limit", rest[1][:300]))
-            return NoAnswer("error", rest[1][:300])
-        return self.failed("output_limit", "the program sent no value")
 
     def _load_again(self) -> None:
         """Restart the program for the following calls; if it fails to load, it is not restarted again."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import reprlib
 from typing import Any
+
+from pipeline_lib.sandbox.inside import graph
 
 DESCRIPTION = "__symposium_said__"  # attribute of an exception with its text for messages
 _OK = ("ok", "")
@@ -61,6 +64,16 @@ class Recorder:
             self._ok(index)
         else:
             self._bad(index, "fail", "got " + _short.repr(left) + ", expected " + _short.repr(right))
+
+    @staticmethod
+    def identical(left: Any, right: Any) -> bool:
+        """Return ``left is right``; raises CallFailed if only the program knows.
+
+        Immutable values of a program are copies, so two equal ones may be one and the same there.
+        """
+        if left is not right and _may_be_one(left, right):
+            raise CallFailed("error", f"whether two equal values of {type(left).__name__} are identical is not known")
+        return left is right
 
     def true(self, index: int, value: Any) -> None:
         """Record whether ``value`` is true."""
@@ -139,3 +152,11 @@ def _text(error: BaseException) -> str:
         return str(error)
     except Exception as fault:  # a KeyError, for example, whose key is a number too long to be written
         return "its text cannot be read: " + type(fault).__name__
+
+
+def _may_be_one(left: Any, right: Any) -> bool:
+    if type(left) is not type(right):
+        return False
+    if graph.is_immutable(left) and graph.is_immutable(right):
+        return bool(left == right or left != left)
+    return isinstance(left, tuple) and len(left) == len(right) and all(map(operator.is_, left, right))

@@ -115,6 +115,7 @@ def _collect(planned: Planned, limits: Limits) -> Outcome:
         with bounded(limits, alarm):
             module = _namespace(job, plan)
             space = module.__dict__
+            space[CASES] = Recorder
             space |= dict.fromkeys(plan.names - (space.keys() - {"candidate", job.entry_point}), Blank())
             exec(plan.code, space)
             names = [name_of(test) for test in find_tests(module)[1] if not is_skipped(test)]

@@ -215,7 +215,7 @@ class _Rewriter(ast.NodeTransformer):
         if value is False:
             self.unreached.add(index)
             return ast.copy_location(ast.Expr(_record("reached", index)), node)
-        test = node.test
+        test = self.visit(node.test)
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
             call = _record("equal", index, test.left, test.comparators[0])
         else:
@@ -227,6 +227,24 @@ class _Rewriter(ast.NodeTransformer):
         )
         wrapped = ast.Try(body=[ast.Expr(call)], handlers=[handler], orelse=[], finalbody=[])
         return ast.copy_location(wrapped, node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        """Return the comparison; the recorder decides on the identity of two values."""
+        self.generic_visit(node)
+        operator, operands = node.ops[0], [node.left, *node.comparators]
+        if len(operands) != 2 or not isinstance(operator, ast.Is | ast.IsNot) or any(map(_is_constant, operands)):
+            return node
+        found = _identical(*operands)
+        return found if isinstance(operator, ast.Is) else ast.UnaryOp(ast.Not(), found)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Return the call; for `unittest`'s assertions of identity the recorder decides, too."""
+        self.generic_visit(node)
+        word = _IDENTITY.get(node.func.attr) if isinstance(node.func, ast.Attribute) else None
+        if word is not None and len(node.args) > 1 and not any(isinstance(arg, ast.Starred) for arg in node.args[:2]):
+            method = ast.Attribute(node.func.value, word, ast.Load())  # type: ignore[attr-defined]
+            return ast.Call(method, [_identical(*node.args[:2]), *node.args[2:]], node.keywords)
+        return node
 
     def visit_For(self, node: ast.stmt) -> ast.stmt:
         """Return the statement; statements in it may be reached many times."""
@@ -254,7 +272,7 @@ class _Whole(_Rewriter):
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
         """Return the statement."""
-        return node
+        return self.generic_visit(node)  # type: ignore[return-value]
 
 
 def _runs_again(check: ast.FunctionDef, tree: ast.Module) -> bool:
@@ -266,6 +284,17 @@ def _catches_everything(handler: ast.ExceptHandler) -> bool:
     kind = handler.type
     kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
     return any(kind is None or (isinstance(kind, ast.Name) and kind.id == "BaseException") for kind in kinds)
+
+
+_IDENTITY = {"assertIs": "assertTrue", "assertIsNot": "assertFalse"}
+
+
+def _is_constant(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant)
+
+
+def _identical(left: ast.expr, right: ast.expr) -> ast.Call:
+    return ast.Call(ast.Attribute(_name(CASES), "identical", ast.Load()), [left, right], [])
 
 
 def _name(name: str) -> ast.Name:

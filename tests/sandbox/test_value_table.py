@@ -7,6 +7,7 @@ import itertools
 from benchmarks.differential import plain_verdicts
 from benchmarks.differential_pairs import Pair
 from pipeline_lib.sandbox import Executor, Job, Status
+from tests.sandbox.value_pairs import value_pairs
 
 _INT = "class I(int):\n    def {}: return {}\n    __hash__ = int.__hash__\n"
 _POINT = "from collections import namedtuple\nclass P(namedtuple('P', 'x y')):\n    def {}: return {}\n"
@@ -64,8 +65,8 @@ def table() -> list[Pair]:
 
 
 def test_no_verdict_is_higher_than_plain_pythons() -> None:
-    pairs = table()
-    assert len(pairs) > 250
+    pairs = [*table(), *value_pairs(200, seed=1)]
+    assert len(pairs) > 450
     plain = plain_verdicts(pairs)
     with Executor(slots=2) as executor:
         jobs = [Job(str(n), pair.code, pair.tests, pair.entry_point) for n, pair in enumerate(pairs)]

@@ -8,7 +8,7 @@ from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy
@@ -97,11 +97,6 @@ class Colour(enum.IntEnum):
 @pytest.mark.parametrize(
     ("value", "arrives"),
     [
-        (Colour.RED, 3),
-        (type("S", (str,), {})("abc"), "abc"),
-        (type("F", (float,), {})(1.5), 1.5),
-        (type("B", (bytes,), {})(b"ab"), b"ab"),
-        (type("L", (list,), {})([1, 2]), [1, 2]),
         (Counter("aab"), Counter({"a": 2, "b": 1})),
         (OrderedDict(b=1, a=2), OrderedDict(b=1, a=2)),
         (OrderedDict(a=1).keys(), {"a": 1}.keys()),
@@ -110,7 +105,6 @@ class Colour(enum.IntEnum):
         (Fraction(1, 3), Fraction(1, 3)),
         (range(1, 9, 2), range(1, 9, 2)),
         (10**400, 10**400),
-        (numpy.str_("ab"), "ab"),
         (array("i", [1, -2]), array("i", [1, -2])),
         (array("u", "ab"), array("u", "ab")),
         (array("Q", [2**64 - 1]), array("Q", [2**64 - 1])),
@@ -138,7 +132,8 @@ def test_iterators_and_views() -> None:
     "value",
     [
         *(object(), len, int, lambda: 0, slice([]), [object()], {1: print}),
-        *(Sly(5), [Sly(5)], defaultdict(int, a=1), numpy.int64(4), numpy.float64(0.5), numpy.array([[1, 2]])),
+        *(Sly(5), [Sly(5)], Colour.RED, type("S", (str,), {})("abc"), type("L", (list,), {})([1, 2]), numpy.str_("ab")),
+        *(defaultdict(int, a=1), numpy.int64(4), numpy.float64(0.5), numpy.array([[1, 2]])),
         datetime(2024, 1, 2, tzinfo=ZoneInfo("UTC")),
     ],
 )
@@ -227,17 +222,22 @@ def test_forged_values(form: Any) -> None:
 
 
 def test_named_tuples_keep_their_names() -> None:
-    class Point(namedtuple("Point", "a b")):
-        pass
+    Point = namedtuple("Point", "a b")
 
     class Odd(Point):
-        def __eq__(self, other: object) -> bool:
-            return True
+        pass
 
-        __hash__ = tuple.__hash__
+    class Typed(NamedTuple):
+        a: int
 
-    with pytest.raises(BadValue):
-        values.encode(Odd(1, 2))
+        def twice(self) -> int:
+            return 2 * self.a
+
+    renamed = namedtuple("Renamed", "a")
+    renamed._asdict = dict  # type: ignore[method-assign, assignment]
+    for value in (Odd(1, 2), Typed(1), renamed(1)):
+        with pytest.raises(BadValue):
+            values.encode(value)
     found = there_and_back(Point(1, [2]))
     assert (found.a, found.b, found == (1, [2]), found == (1, 2)) == (1, [2], True, False)
     for fields in (["a", "a"], ["__import__('os')", "b"], ["a"], [1, 2], [["a"], "b"], ["a"] * 300):

@@ -12,9 +12,10 @@ import os
 import sys
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
-from . import channel, common, messages, objects, raised, values
+from . import channel, graph, messages, objects, raised, values
 from .plain import ATOMS, BadValue
 
 NAME = "program"  # not "__main__": a main guard must not fire
@@ -93,98 +94,40 @@ class Program:
         self.space = space
         self.entry = entry
         self.limit = limit
-        self.known: Any = None  # created when needed: each page that a forked process writes to costs time
-        self.host: Any = None
+        self.host: Any = None  # created when needed: each page that a forked process writes to costs time
 
-    def answer(self, call: Any) -> bytes:
-        """Call the function; return the reply: its value, the exception it raised, or why the value cannot be sent.
+    def answer(self, request: Any) -> bytes:
+        """Return the reply to a request: a value, the exception that was raised, or why the value cannot be sent.
 
-        A pipelined call copies arguments and value; any other carries the changes of known containers.
+        After the first reply that is more than a copy, early calls are skipped: tests might use or change what they
+        have got before they make the call.
         """
-        if len(call) == 3:
-            return self._hosting().operate(call)
-        number, updates, plain, args, kwargs = call
-        if updates is not None:
-            return self._share(number, updates, plain, args, kwargs)
+        if len(request) == 3:
+            return self._hosting().operate(request)
+        number, early, plain, args, kwargs = request
+        del request  # another reference to the arguments
+        if early and (self.host is not None or isinstance(self.entry, type)):
+            return b""
+        holder: list[Any] = []
         try:
             if not plain:
                 args, kwargs = values.decode(args), values.decode(kwargs)
-            value = self.entry(*args, **kwargs)
+            holder.append(self.entry(*args, **kwargs))
         except BaseException as error:
-            return self._raised(number, error)
-        try:
-            return channel.frame(self.limit, number, "value", values.encode(value))
-        except BadValue as error:
-            if error.kind == "type" or common.holds_itself(value):
-                return self._hosting().value(number, value)
-            return _refused(number, error)
-        except BaseException as error:  # code of the program that runs while its value is read
-            return self._raised(number, error)
-
-    def _share(self, number: int, updates: Any, plain: bool, args: Any, kwargs: Any) -> bytes:
-        """Answer a call whose arguments and value keep their identity."""
-        self._hosting()
-        known, fault = self.known, None
-        value: list[Any] = []
-        try:
-            known.forget(updates[1])
-            known.change(updates[0])
-            if not plain:
-                args, kwargs = values.decode(args, known), values.decode(kwargs, known)
-            known.note()
-            value.append(self.entry(*args, **kwargs))
-            if not known.cells and type(value[0]) in ATOMS:
-                return channel.frame(
-                    self.limit, number, "value", values.encode(value[0])
-                )  # the common case: nothing is shared
-        except BadValue as error:
-            known.clear()
-            return _refused(number, error)
-        except BaseException as error:
-            if getattr(error, "__dict__", None):
-                return self._raised(number, error)
-            fault = raised.describe(error)
-        held = set(known.cells)
-        try:
-            if fault is not None:
-                form = fault
-            else:
-                shares = common.is_shared(value)
-                if shares and common.holds_itself(value[0]):
-                    raise BadValue("type", "it contains itself")
-                form = values.encode(value[0], 0, known if shares else None)
-            value.clear()
-            del args, kwargs
-            changes = known.changes()
-            known.prune()
-            known.note()  # now, because a thread may go on
-            rest = [changes, list(known.cells)] if changes or known.cells else []
-            return channel.frame(self.limit, number, "value" if fault is None else "raised", form, *rest)
-        except BaseException as error:
-            if isinstance(error, BadValue) and error.kind == "type" and value:
-                known.forget([cell for cell in known.cells if cell not in held])
-                return self._hosting().value(number, value[0])
-            known.clear()
-            if isinstance(error, BadValue):
-                return _refused(number, error)
+            if self.host is not None or getattr(error, "__dict__", None):
+                return self._hosting().raised(number, error)  # tests may read its attributes
             return channel.frame(_SLACK, number, "raised", raised.describe(error))
-
-    def _raised(self, number: int, error: BaseException) -> bytes:
-        if getattr(error, "__dict__", None):
-            return self._hosting().raised(number, error)  # tests may read its attributes
-        return channel.frame(_SLACK, number, "raised", raised.describe(error))
+        del args, kwargs
+        if self.host is None and (type(holder[0]) in ATOMS or not graph.is_shared(holder)):
+            with suppress(BadValue):
+                return channel.frame(self.limit, number, "value", values.encode(holder[0]))
+        return self._hosting().reply(number, holder)
 
     def _hosting(self) -> objects.Host:
         if self.host is None:
-            self.known = common.Common(1)
-            self.host = objects.Host(self.space, self.entry, self.limit, self.known)
-            self.host.answer = self.answer
+            self.host = objects.Host(self.space, self.entry, self.limit, self.answer)
         host: objects.Host = self.host
         return host
-
-
-def _refused(number: int, error: BadValue) -> bytes:
-    return channel.frame(_SLACK, number, "bad", error.kind, str(error)[:300])
 
 
 def warm_up() -> None:
@@ -196,9 +139,8 @@ def warm_up() -> None:
         assert space is not None
         channel.write(reply, writer)
         channel.receive(reader)
-        updates: Any
-        for updates in (None, ([], [])):  # a pipelined call, and another
-            request = messages.read_request(messages.write_request(number, updates, updates is None, [[1, 2]], {}))
+        for early in (True, False):
+            request = messages.read_request(messages.write_request(number, early, True, [[1, 2]], {}))
             Program(space, space["f"], 1 << 10).answer(request)
     del sys.modules[NAME]
     os.close(reader)

@@ -16,7 +16,6 @@ from typing import Any
 
 from . import values
 from .plain import BROKEN, BadValue
-from .values import Numbers
 
 _MOST_NESTED = 5 * values.MAX_DEPTH + 8  # nested brackets: a dict is a list of pairs, with a tag and a number
 _USUAL_DIGITS = 4300  # Python's default limit for a decimal integer; an encoded one has at most 19
@@ -34,24 +33,17 @@ def write_request(*parts: Any) -> bytes:
     return marshal.dumps(parts, _MARSHAL_VERSION)
 
 
-def write_call(
-    number: int, args: list[Any], kwargs: dict[str, Any], common: Numbers | None = None, updates: Any = None
-) -> bytes:
-    """Return the request of a call; raises `BadValue` for arguments without a plain form.
+def write_call(number: int, args: list[Any], kwargs: dict[str, Any], early: bool) -> bytes:
+    """Return the request of a call with copies of its arguments; raises `BadValue` for those without a plain form.
 
     Args:
         number: of the call.
         args, kwargs: its arguments.
-        common: the table to which containers in them are added; without it they are copied.
-        updates: changes of the containers in the table; None for a call that copies arguments and value.
+        early: the tests have not made the call yet.
     """
-    forms, named = values.encode_content(args, 0, common), values.encode_content(kwargs, 0, common)
-    try:
-        # Plain arguments need no decoding in the program.
-        plain = not kwargs and (common is None or not common.cells) and bool(forms == args)
-    except ValueError:  # arrays have no single truth value
-        plain = False
-    return write_request(number, updates, plain, forms, {} if plain else named)
+    forms, named = values.encode(args), values.encode(kwargs)
+    plain = not kwargs and bool(forms == args)  # plain arguments need no decoding in the program
+    return write_request(number, early, plain, forms, {} if plain else named)
 
 
 def framed(data: bytes) -> bytes:

@@ -11,13 +11,18 @@ import copy
 import operator
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
-from . import channel, folder, raised, shared, values
-from .common import Common
-from .plain import COMPARISONS, BadValue, is_own
+from . import channel, folder, graph, plain, raised, shared, values
+from .plain import BadValue
 
-_FLAT = (list, tuple, dict, set, frozenset)
+# Names of a class or its metaclass with which it would decide what tests see of its objects.
+_REFUSED = ("__class__", "__getattribute__")
+_REFUSED_OF_CLASSES = (
+    *("__instancecheck__", "__subclasscheck__", "__eq__", "__ne__", "__lt__", "__gt__", "__le__", "__ge__"),
+    *("__hash__", "__bool__", *_REFUSED),
+)
 
 
 class Objects(shared.Shared):
@@ -39,15 +44,43 @@ class Objects(shared.Shared):
         self._callbacks: dict[int, Any] = {}
         self._callback_numbers: dict[int, int] = {}  # and those of exceptions that callbacks have raised
         self._thrown: list[BaseException] = []
-        self._classes: list[Any] = []
+        self._classes: list[Any] = []  # descriptions that the next message carries
+        self._gone: list[int] = []  # containers forgotten since the last message
         self._loop: Any = None  # the asyncio loop for everything that the tests await
         self.folder: folder.Folder | None = None  # if the tests have one
 
     def message(self, *roots: Any) -> list[Any]:
         """Return the message that carries ``roots``, with descriptions of classes that are new to the tests."""
-        self._classes = []
         packed = self.pack(*roots)
-        return [*packed, self._classes, None if self.folder is None else self.folder.changes()]
+        classes, self._classes = self._classes, []
+        self._gone += self.prune(exact=True)
+        self.note()
+        gone, self._gone = self._gone, []
+        return [*packed, classes, None if self.folder is None else self.folder.changes(), gone]
+
+    def copied(self, holder: list[Any]) -> list[Any] | None:
+        """Return a list with the form of the value in ``holder`` if a copy of it is all that the tests need to know.
+
+        So it is if nothing else here refers to a container in it, none of those that both sides know has changed, and
+        none is still referred to here; all are then forgotten.
+        """
+        if graph.is_shared(holder):
+            return None
+        try:
+            form = values.encode(holder[0])
+        except BadValue:
+            return None
+        return [form] if self.forgets_all() else None
+
+    def forgets_all(self) -> bool:
+        """Forget the containers that nothing here refers to; return whether there are no others, nor changes."""
+        if self.folder is not None or self.has_changed():
+            return False
+        self._gone += self.prune(exact=True)
+        self.note()
+        if not self.containers:
+            self._gone = []
+        return not self.containers
 
     def receive(self, message: Any) -> list[Any]:
         """Return the values of a message of the tests."""
@@ -55,9 +88,8 @@ class Objects(shared.Shared):
         if files is not None:
             self.folder = self.folder or folder.Folder(1 << 40)
             self.folder.apply(files)
-        roots = self.unpack([forms, states])
+        roots = self.unpack([forms, states], forgotten)
         for number in forgotten:
-            self.forget(number)
             thing = self._objects.pop(number, None)
             self._object_numbers.pop(id(thing), None)
         return roots
@@ -90,10 +122,6 @@ class Objects(shared.Shared):
             raise
         return (value is not NotImplemented, None if value is NotImplemented else value)
 
-    def _plain(self, thing: Any) -> Any:
-        base = next(base for base in _FLAT if isinstance(thing, base))
-        return base(base.items(thing) if base is dict else base.__iter__(thing))
-
     def _await(self, thing: Any) -> Any:
         """Run an awaitable; return ``("value", result)``, or ``("end", None)`` if an iterator is exhausted."""
         import asyncio
@@ -114,6 +142,18 @@ class Objects(shared.Shared):
     def _copy(self, thing: Any, deep: bool) -> Any:
         return copy.deepcopy(thing) if deep else copy.copy(thing)
 
+    def stays(self, kind: type) -> bool:
+        """Return False: the tests' objects are functions and mocks, which `encode_reference` knows."""
+        return False
+
+    def class_of(self, container: Any) -> int:
+        """Return the number of a container's class."""
+        return self._class(type(container))
+
+    def instance(self, number: int, kind: int, base: Any) -> Any:
+        """Raise BadValue: the tests have no classes here."""
+        raise BadValue("form", "a class of the tests")
+
     def encode_reference(self, value: Any, depth: int) -> Any:
         """Return the form of an object, a class, or a function of the tests."""
         if isinstance(value, type):
@@ -121,7 +161,13 @@ class Objects(shared.Shared):
             return {"builtin": value.__name__} if known else {"class": self._class(value)}
         if id(value) in self._callback_numbers:
             return {"callback": self._callback_numbers[id(value)]}
-        return {"object": [self._known(value), self._class(type(value))]}
+        kind = type(value)
+        number, base, content = self._class(kind), plain.base_of(kind), None
+        if base in plain.FIXED_BASES:
+            content = self.form(plain.flatten(value, base), depth)
+        elif base is not None:
+            return {"ref": self.add(value)}
+        return {"object": [self._known(value), number, content, _hash(value)]}
 
     def decode_reference(self, tag: str, body: Any) -> Any:
         """Return the value of the tests' form."""
@@ -165,20 +211,45 @@ class Objects(shared.Shared):
         return number
 
     def _class(self, kind: type) -> int:
-        """Return the number of a class, and describe it to the tests the first time."""
-        new = id(kind) not in self._object_numbers
-        number = self._known(kind)
-        if new:
-            bases = [self._class(base) for base in kind.__bases__ if base is not object]
-            mro = [base for base in kind.__mro__ if base not in (object, BaseException, Exception)]
-            names = {name for base in mro for name in vars(base)}
-            own = sorted(name for name in shared.SPECIAL & names if getattr(kind, name, None) is not None)
-            own += [shared.UNHASHABLE] if kind.__hash__ is None else []
-            flat = any(issubclass(kind, base) for base in _FLAT) and not any(
-                COMPARISONS & vars(base).keys() for base in mro if is_own(base)
+        """Return the number of a class, and describe it to the tests the first time.
+
+        Raises:
+            BadValue: its objects could deceive the tests.
+        """
+        if id(kind) in self._object_numbers:
+            return self._object_numbers[id(kind)]
+        owners, base = plain.owners(kind), plain.base_of(kind)
+        above = plain.owners(type(kind))
+        if any(_is_python(owners, name) for name in _REFUSED) or any(
+            _is_python(above, name) and plain.is_own(above[name]) for name in _REFUSED_OF_CLASSES
+        ):
+            raise BadValue(
+                "type", f"the class {kind.__name__} defines how its objects are recognised; it cannot be sent"
             )
-            self._classes.append([number, kind.__name__, kind.__module__, kind.__qualname__, bases, own, flat])
+        number = self._known(kind)
+        bases = [self._class(part) for part in kind.__bases__ if part is not object and part not in plain.BASES]
+        usual = (object, BaseException, Exception) if base is None else base.__mro__
+        names = {name for name, owner in owners.items() if owner not in usual}
+        special = sorted(name for name in shared.SPECIAL & names if getattr(kind, name, None) is not None)
+        special += [shared.UNHASHABLE] if kind.__hash__ is None else [shared.HASH] if shared.HASH in names else []
+        hidden = [] if base is None else sorted(name for name in names & {*dir(base)} if not name.startswith("__"))
+        about = kind.__name__, kind.__module__, kind.__qualname__
+        self._classes.append([number, *about, bases, special, None if base is None else base.__name__, hidden])
         return number
+
+
+def _is_python(owners: dict[str, type], name: str) -> bool:
+    """Return whether code in Python defines a name of a class."""
+    part = vars(owners[name]).get(name) if name in owners else None
+    return isinstance(part, (FunctionType, property)) and owners[name].__module__ != "unittest.mock"
+
+
+def _hash(value: Any) -> int | None:
+    """Return the hash of an object if its class defines it."""
+    try:
+        return None if type(value).__hash__ is object.__hash__ else hash(value)
+    except Exception:
+        return None
 
 
 def _stub(ask: Callable[[int, Any], Any], number: int) -> Any:
@@ -229,61 +300,56 @@ class Host:
     Args:
         space, entry: the program's namespace, and the function or class under test.
         limit: largest reply, bytes.
-        known: the containers that both sides know already; the first message adopts them.
-
-    Attributes:
-        answer: answers requests of any kind.
+        answer: answers requests of any kind, also while a function of the tests is called.
     """
 
-    def __init__(self, space: dict[str, Any], entry: Any, limit: int, known: Common) -> None:
+    def __init__(self, space: dict[str, Any], entry: Any, limit: int, answer: Callable[[Any], bytes]) -> None:
         self.objects = Objects(space, entry, self._ask)
         self.limit = limit
-        self.known = known
-        self.answer: Callable[[Any], bytes] = self.operate
+        self.answer = answer
 
     def operate(self, request: Any) -> bytes:
         """Return the reply to an operation."""
         number, operation, message = request
-        self._adopt()
+        holder: list[Any] = []
         try:
-            return self._reply(number, "shared", self.objects.do(operation, self.objects.receive(message)))
+            holder.append(self.objects.do(operation, self.objects.receive(message)))
         except BaseException as error:
-            return self._raised(number, error)
+            return self.raised(number, error)
+        return self.reply(number, holder)
 
-    def value(self, number: int, value: Any) -> bytes:
-        """Return the reply that carries a value of any kind."""
-        self._adopt()
+    def reply(self, number: int, holder: list[Any]) -> bytes:
+        """Return the reply that carries the value in ``holder``, to which the caller must have no other reference."""
         try:
-            return self._reply(number, "shared", value)
+            copied = self.objects.copied(holder)
+            if copied is not None:
+                reply: bytes = channel.frame(self.limit, number, "value", *copied)
+                return reply
+            return self._message(number, "shared", holder.pop())
         except BaseException as error:
-            return self._raised(number, error)
+            return self.raised(number, error)
 
     def raised(self, number: int, error: BaseException) -> bytes:
-        """Return the reply that carries an exception with attributes of its own."""
-        self._adopt()
-        return self._raised(number, error)
-
-    def _reply(self, number: int, kind: str, value: Any, *before: Any) -> bytes:
-        reply: bytes = channel.frame(self.limit, number, kind, *before, self.objects.message(value))
-        return reply
-
-    def _raised(self, number: int, error: BaseException) -> bytes:
+        """Return the reply that carries an exception, or says why a value cannot be sent."""
         try:
             if isinstance(error, BadValue):
                 raise error
+            described = raised.describe(error)
             known = getattr(builtins, type(error).__name__, None) is type(error) and not self.objects.is_thrown(error)
-            return self._reply(number, "raised", None if known else error, raised.describe(error))
+            if known and not vars(error) and self.objects.forgets_all():
+                reply: bytes = channel.frame(self.limit, number, "raised", described)
+                return reply
+            return self._message(number, "raised", None if known else error, described)
         except BadValue as fault:
-            reply: bytes = channel.frame(1 << 12, number, "bad", fault.kind, str(fault)[:300])
-            return reply
+            refusal: bytes = channel.frame(1 << 12, number, "bad", fault.kind, str(fault)[:300])
+            return refusal
 
-    def _adopt(self) -> None:
-        if self.known.cells:
-            self.objects.adopt(self.known.cells)
-            self.known.clear()
+    def _message(self, number: int, kind: str, value: Any, *before: Any) -> bytes:
+        reply: bytes = channel.frame(self.limit, number, kind, *before, self.objects.message(value))
+        return reply
 
     def _ask(self, callback: int, parts: Any) -> Any:
-        request = channel.ask(self._reply(0, "callback", tuple(parts), callback))
+        request = channel.ask(self._message(0, "callback", tuple(parts), callback))
         while not (len(request) == 3 and request[1] == "return"):
             request = channel.ask(self.answer(request))
         value, failure, text = self.objects.receive(request[2])

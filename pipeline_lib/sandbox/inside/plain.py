@@ -20,17 +20,9 @@ VIEWS = {
     for name in ("keys", "values", "items")
 }
 MAPPINGS = ("OrderedDict", "Counter")  # dicts with their own comparison or lookup
-BASES = (int, float, str, complex, list, tuple, dict, set, frozenset, bytes, bytearray)
-# What a class may define without a difference between its objects and those of the builtin it derives from.
-_INVISIBLE = frozenset(
-    f"__{name}__"
-    for name in (
-        *("module", "qualname", "doc", "dict", "weakref", "slots", "annotations", "firstlineno", "static_attributes"),
-        *("new", "init", "init_subclass", "subclasshook", "class_getitem", "orig_bases", "parameters", "match_args"),
-        *("getnewargs", "reduce", "reduce_ex", "sizeof", "dir"),
-    )
-)
-COMPARISONS = frozenset(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
+#: Builtins whose subclasses exist on both sides, with the same content.
+FIXED_BASES = (int, float, str, complex, bytes, tuple, frozenset)
+BASES = (*FIXED_BASES, *sorted(CELLS - {array.array}, key=lambda kind: kind.__name__))
 _PLAIN_TYPES = (
     *(("decimal", "Decimal"), ("fractions", "Fraction")),
     *(("collections", name) for name in ("deque", *MAPPINGS)),
@@ -58,20 +50,21 @@ class BadValue(Exception):
         self.kind = kind
 
 
-@lru_cache(maxsize=256)
-def overrides_behaviour(kind: type) -> bool:
-    """Return whether tests can see a difference between a class that derives from a builtin and the builtin.
+def base_of(kind: type) -> Any:
+    """Return the builtin of `BASES` that a class derives from, or is; None if there is none."""
+    return next((base for base in kind.__mro__ if id(base) in _BASES), None)  # a metaclass may define ``==``
 
-    True for numpy's numbers, ``defaultdict``, and classes outside of the standard library that define an operator or
-    another special method, or a name that the builtin has.
-    """
-    if (kind.__module__ == "numpy" and not is_own(kind)) or kind is collections.defaultdict:
-        return not issubclass(kind, (str, bytes, complex))
-    taken = {name for base in BASES if issubclass(kind, base) for name in dir(base)}
-    usual = {id(part) for base in kind.__mro__ if not is_own(base) for part in vars(base).values()}  # enums repeat them
-    names = {n for base in kind.__mro__ if is_own(base) for n, part in vars(base).items() if id(part) not in usual}
-    names -= _INVISIBLE
-    return any(name in taken or (name.startswith("__") and name.endswith("__")) for name in names)
+
+_BASES = frozenset(map(id, BASES))
+
+
+def owners(kind: type) -> dict[str, type]:
+    """Return the class of ``kind``'s method resolution order in which Python finds each name."""
+    found: dict[str, type] = {}
+    for base in kind.__mro__:
+        for name in vars(base):
+            found.setdefault(name, base)
+    return found
 
 
 def is_own(kind: type) -> bool:
@@ -86,36 +79,35 @@ _IS_HEAP_TYPE = 1 << 9
 
 
 def fields_of(kind: type) -> list[str] | None:
-    """Return the fields of a class made by ``collections.namedtuple`` or derived from one, else None.
+    """Return the fields of a class made by ``collections.namedtuple`` that nothing was added to, else None.
 
     Named tuples of the standard library written in C, such as ``time.struct_time``, have fields, too.
     """
-    if not issubclass(kind, tuple):
+    if not issubclass(kind, tuple) or kind is tuple:
         return None
-    names = getattr(kind, "__match_args__", ())
-    if len(names) == getattr(kind, "n_sequence_fields", -1):
+    names = vars(kind).get("__match_args__", ())
+    if len(names) == vars(kind).get("n_sequence_fields", -1):
         return list(names)
-    fields = getattr(kind, "_fields", None)
-    if not isinstance(fields, tuple) or not hasattr(kind, "_make") or _changes_tuple(kind):
-        return None
-    return [str(name) for name in fields]
+    return [str(name) for name in vars(kind)["_fields"]] if _is_named_tuple(kind) else None
 
 
 @lru_cache(maxsize=64)
-def _changes_tuple(kind: Any) -> bool:
-    """Return whether a named tuple does anything else than one made by ``collections.namedtuple``."""
-    above = [base for base in kind.__mro__ if base not in (tuple, object)]
-    if getattr(kind.__repr__, "__code__", None) is not _NAMED.__repr__.__code__:
-        return True
-    names = {name for base in above for name in vars(base)} - _INVISIBLE - {"__repr__", "__replace__"}
-    fields = [getattr(kind, str(name), None) for name in kind._fields]
-    special = any(
-        (name.startswith("__") and name.endswith("__")) or name in dir(tuple) for name in names - {*kind._fields}
-    )
-    return special or {type(field) for field in fields} - {type(_NAMED.part)} != set()
+def _is_named_tuple(kind: type) -> bool:
+    parts = vars(kind)
+    fields = parts.get("_fields")
+    if kind.__bases__ != (tuple,) or type(fields) is not tuple or not {type(name) for name in fields} <= {str}:
+        return False
+    if {type(parts.get(name)) for name in fields} - {type(_NAMED.part)} or parts.keys() - _USUAL - {*fields}:
+        return False
+    return all(_code(parts.get(name)) == _code(part) for name, part in vars(_NAMED).items() if name != "__new__")
+
+
+def _code(part: Any) -> Any:
+    return getattr(getattr(part, "__func__", part), "__code__", None)
 
 
 _NAMED: Any = collections.namedtuple("_NAMED", "part")
+_USUAL = vars(_NAMED).keys() - {"part"} | {"__orig_bases__", "__annotations__", "__annotate__", "__annotate_func__"}
 
 
 @lru_cache(maxsize=64)
@@ -127,15 +119,13 @@ def namedtuple(name: str, fields: tuple[str, ...]) -> Any:
 
 
 def flatten(value: Any, base: Any) -> Any:
-    """Return the exact builtin ``base`` inside an instance of a subclass, without calling the subclass's methods."""
-    if base is dict:
-        return dict(dict.items(value))
-    if base in (list, tuple, set, frozenset):
+    """Return the exact builtin of `FIXED_BASES` inside an instance of a subclass, without calling its methods."""
+    if base in (tuple, frozenset):
         return base(base.__iter__(value))
     if base is complex:
         return complex(base.__add__(value, 0))
-    if base in (bytes, bytearray):
-        return base(memoryview(value))
+    if base is bytes:
+        return bytes(memoryview(value))
     return {int: int.__int__, float: float.__float__, str: str.__str__}[base](value)
 
 

@@ -1,47 +1,51 @@
 """Values that keep their identity when they are sent between tests and program.
 
-`values` makes copies.  Here lists, dicts and other mutable containers exist once on each side under one number.  Every
-message carries the content of those that its sender has changed, so two references to one list are one list on the
-other side, too, and each side sees the other's changes with the next message.  An object without a plain form stays
-in its process, and the other side gets a number: see `objects` for the program's side, ``handles`` for the tests'.
+`values` makes copies.  Here lists, dicts and other containers exist once on each side under one number, until one side
+has no other reference to it.  Every message carries the content of those that its sender has changed, so two references
+to one list are one list on the other side, too, and each side sees the other's changes with the next message.  An
+object without a plain form stays in its process, and the other side gets a number: see `objects` for the program's
+side, ``handles`` for the tests'.
 
-Promises, like `values`: for any message, `Shared.unpack` creates builtins, calls its own ``decode_reference`` for the
-rest, or raises `BadValue`; code of the sender is never run.
+Promises, like `values`: for any message, `Shared.unpack` creates builtins, calls its own ``decode_reference`` and
+``instance`` for the rest, or raises `BadValue`; code of the sender is never run.
 """
 
 from __future__ import annotations
 
 import array
 import collections
+import gc
+import operator
+import sys
 from abc import ABC, abstractmethod
 from typing import Any
 
-from . import messages, packaged, plain, values
-from .common import too_many_parts
+from . import packaged, plain, values
+from .graph import too_many_parts
 from .plain import BadValue
 
-MOST = 20_000  # containers in the table
-_CONTAINERS: dict[str, Any] = {
-    kind.__name__: kind
+MOST = 1 << 17  # containers in the table
+_KINDS: dict[type, str] = {
+    kind: kind.__name__
     for kind in (
         *(list, dict, set, bytearray, array.array, collections.deque),
         *(collections.OrderedDict, collections.Counter, collections.defaultdict),
     )
 }
-_KINDS = {kind: name for name, kind in _CONTAINERS.items()}
-_DICTS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
+_CONTAINERS: dict[str, Any] = {name: kind for kind, name in _KINDS.items()}
 _TUPLES: dict[type, str] = {tuple: "tuple", frozenset: "frozenset"}
-_SCALARS = (int, float, str, complex, bytes)
+_ALL = slice(None)
 
 # Special methods that the tests' side forwards for objects whose class has them.
 _SPECIAL = """
 bool len iter next reversed contains getitem setitem delitem missing call enter exit str repr format int float complex
-index round floor ceil trunc eq ne lt le gt ge abs neg pos invert await aiter anext aenter aexit
+index round floor ceil trunc eq ne lt le gt ge abs neg pos invert await aiter anext aenter aexit bytes fspath
 """
 _OPERATORS = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor"
 OPERATORS = frozenset(f"__{side}{name}__" for name in _OPERATORS.split() for side in ("", "r", "i"))
-UNHASHABLE = "no hash"  # listed among the special methods of a class without a hash
 SPECIAL = OPERATORS | {f"__{name}__" for name in _SPECIAL.split()}
+HASH = "__hash__"
+UNHASHABLE = "no hash"  # listed among the special methods of a class without a hash
 
 
 class Shared(ABC):
@@ -58,8 +62,20 @@ class Shared(ABC):
         self._next = first
         self.containers: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}  # of containers by id
-        self._content: dict[int, str] = {}  # the content that the other side knows, as text
+        self._notes: dict[int, Any] = {}  # the content that the other side knows
         self._new: list[int] = []
+
+    @abstractmethod
+    def stays(self, kind: type) -> bool:
+        """Return whether objects of that class are references to the other side."""
+
+    @abstractmethod
+    def class_of(self, container: Any) -> int | None:
+        """Return the number of a container's class if it is not a builtin."""
+
+    @abstractmethod
+    def instance(self, number: int, kind: int, base: Any) -> Any:
+        """Return a new container under that number, of the other side's class, which derives from ``base``."""
 
     @abstractmethod
     def encode_reference(self, value: Any, depth: int) -> Any:
@@ -75,63 +91,102 @@ class Shared(ABC):
         return self._next - 2
 
     def pack(self, *roots: Any) -> list[Any]:
-        """Return the message that carries ``roots`` and every change since the last one."""
-        forms = [self.form(root) for root in roots]
-        states: list[Any] = []
-        self._new.clear()
-        pending = list(self.containers)
-        while pending:
-            for number in pending:
-                container = self.containers[number]
-                body = self._body(container)
-                text = messages.text(body)
-                if self._content.get(number) != text:
-                    self._content[number] = text
-                    states.append([number, _KINDS[type(container)], body])
-            pending, self._new = self._new, []
+        """Return the message that carries ``roots`` and every change since the last one; `note` must follow."""
+        fresh: list[int] = []
+        try:
+            forms = [self.form(root) for root in roots]
+            states = [self._state(number) for number in self._changed()]
+            while self._new:
+                pending, self._new = self._new, []
+                fresh += pending
+                states += map(self._state, pending)
+        except BaseException:
+            for number in [*fresh, *self._new]:  # the other side does not get to know them
+                self.forget(number)
+            self._new = []
+            raise
+        self._notes.clear()
         return [forms, states]
 
-    def unpack(self, message: Any) -> list[Any]:
-        """Apply the changes of a message and return its roots; raises `BadValue` for input that `pack` cannot make."""
+    def unpack(self, message: Any, gone: Any) -> list[Any]:
+        """Apply the changes of a message and return its roots; raises `BadValue` for input that `pack` cannot make.
+
+        Args:
+            message: of the other side's `pack`.
+            gone: numbers of the containers that the other side has forgotten.
+        """
         try:
             forms, states = message
-            for number, kind, body in states:
-                self._receive(number, kind, body)
-            filled = [(self.containers[number], self._items(kind, body)) for number, kind, body in states]
-            for container, items in filled:
-                _fill(container, items)
-            for number, _, _ in states:
-                self._content[number] = messages.text(self._body(self.containers[number]))
-            self._new.clear()
+            for number, base, kind, body in states:
+                self._receive(number, base, kind, body)
+            filled = [(self.containers[number], base, self._items(base, body)) for number, base, _, body in states]
+            for container, base, items in filled:
+                _fill(container, base, items)
+            for number, _, _, _ in states:
+                self._notes.pop(number, None)
             roots = [self.value(form) for form in forms]
+            for number in gone:
+                self.forget(number)
+            self.note()
         except plain.BROKEN as error:
             raise BadValue("form", f"not a message: {type(error).__name__}") from None
         if states and too_many_parts([roots, *self.containers.values()]):
             raise BadValue("size", "a value that contains the same parts too often")
         return roots
 
-    def adopt(self, cells: dict[int, Any]) -> None:
-        """Add containers that both sides know under other numbers."""
-        for number, cell in cells.items():
-            self._keep(adopted(number), cell)
+    def note(self) -> None:
+        """Store the content of every container without a note: the content that the other side now knows."""
+        for number, container in self.containers.items():
+            if number not in self._notes:
+                self._notes[number] = _content(container)
+
+    def prune(self, exact: bool) -> list[int]:
+        """Forget the containers that nothing else on this side refers to, and return their numbers.
+
+        Args:
+            exact: not those of the program's classes, which the tests may use as long as they refer to them.
+        """
+        self._notes.clear()
+        gone: list[int] = []
+        found = bool(self.containers)
+        while found:
+            found = False
+            for number in [*self.containers]:
+                alone = sys.getrefcount(self.containers[number]) <= 2  # this table, and the argument here
+                if alone and not (exact and self.is_object(self.containers[number])):
+                    self.forget(number)
+                    gone.append(number)
+                    found = True
+        return gone
 
     def forget(self, number: int) -> None:
         """Drop a container."""
         container = self.containers.pop(number, None)
         if container is not None:
             del self._numbers[id(container)]
-            self._content.pop(number, None)
+            self._notes.pop(number, None)
+
+    @staticmethod
+    def is_object(container: Any) -> bool:
+        """Return whether a container is of a program's class."""
+        return not _is_builtin(container) and plain.base_of(type(container)) is not None
+
+    def has_changed(self) -> bool:
+        """Return whether a container has changed since the last message."""
+        return bool(self._changed())
 
     def form(self, value: Any, depth: int = 0) -> Any:
         """Return the form of a value."""
         kind: type = type(value)
-        if kind in _KINDS:
-            number = self._numbers.get(id(value))
-            if number is None:
-                number = self.number()
-                self._keep(number, value)
-                self._new.append(number)
+        if kind in plain.ATOMS:
+            return values.encode(value)
+        number = self._numbers.get(id(value))
+        if number is not None:
             return {"ref": number}
+        if self.stays(kind):
+            return self.encode_reference(value, depth)
+        if kind in _KINDS:
+            return {"ref": self.add(value)}
         if plain.is_leaf(value):
             return values.encode(value)
         if depth >= values.MAX_DEPTH:
@@ -141,14 +196,11 @@ class Shared(ABC):
         fields = plain.fields_of(kind)
         if fields is not None:
             return {"namedtuple": [kind.__name__, fields, [self.form(item, depth + 1) for item in tuple(value)]]}
-        found = packaged.form(value, kind)
-        if found is not None:
-            return found
-        enum = any(base.__module__ == "enum" for base in kind.__mro__)
-        if isinstance(value, _SCALARS) and not enum and not plain.overrides_behaviour(kind):
-            return values.encode(value)
         if kind in plain.VIEWS:
-            return {plain.VIEWS[kind]: [self.form(item, depth + 1) for item in value]}
+            return {plain.VIEWS[kind]: self.form(gc.get_referents(value)[0], depth + 1)}
+        found = packaged.kind_of(value, kind)
+        if found is not None:
+            return {"scalar": packaged.scalar_form(value)} if found == "scalar" else {"ref": self.add(value)}
         return self.encode_reference(value, depth + 1)
 
     def value(self, form: Any, depth: int = 0) -> Any:
@@ -168,91 +220,165 @@ class Shared(ABC):
         if tag == "namedtuple":
             name, fields, items = body
             return plain.namedtuple(name, tuple(fields))(*[self.value(item, depth + 1) for item in items])
-        if tag in packaged.TAGS:
-            return packaged.value(tag, body)
+        if tag == "scalar":
+            return packaged.scalar(*body)
         if tag in ("keys", "values", "items"):
-            items = [self.value(item, depth + 1) for item in body]
-            return getattr(dict(enumerate(items)) if tag == "values" else _as_dict(tag, items), tag)()
+            return getattr(_as_dict(self.value(body, depth + 1)), tag)()
         return self.decode_reference(tag, body)
+
+    def add(self, container: Any) -> int:
+        """Assign a number to a container, which the next message introduces."""
+        number = self.number()
+        self._keep(number, container)
+        self._new.append(number)
+        return number
 
     def _keep(self, number: int, container: Any) -> None:
         if len(self.containers) >= MOST:
             raise BadValue("size", f"more than {MOST} containers")
+        if not _is_builtin(container) and any(packaged.overlap(container, known) for known in self.containers.values()):
+            raise BadValue("type", "arrays that share memory cannot be sent")
         self.containers[number] = container
         self._numbers[id(container)] = number
 
-    def _receive(self, number: int, kind: str, body: Any) -> None:
-        """Create a container of that kind under the number if there is none."""
+    def _changed(self) -> list[int]:
+        return [number for number, note in self._notes.items() if not _same(note, self.containers[number])]
+
+    def _state(self, number: int) -> list[Any]:
+        """Return number, builtin type, class and content of a container."""
+        container = self.containers[number]
+        base = _base(container)
+        kind = self.class_of(container) if self.is_object(container) else None
+        return [number, base, kind, self._body(container, base)]
+
+    def _receive(self, number: int, base: str, kind: Any, body: Any) -> None:
+        """Create a container of that type under the number if there is none."""
         known = self.containers.get(number)
         if known is not None:
-            if _KINDS[type(known)] != kind:
+            if _base(known) != base:
                 raise BadValue("form", "a container has changed its type")
         elif type(number) is not int or number % 2 == self._next % 2:
             raise BadValue("form", "not a new number")
-        elif kind == "array":
+        elif kind is not None:
+            self._keep(number, self.instance(number, kind, _CONTAINERS[base]))
+        elif base in packaged.KINDS:
+            self._keep(number, packaged.make(base, body))
+        elif base == "array":
             self._keep(number, plain.make_array(body[0], []))
-        elif kind == "deque":
+        elif base == "deque":
             self._keep(number, collections.deque(maxlen=body[1]))
-        elif kind == "defaultdict":
+        elif base == "defaultdict":
             factory = self.value(body[1])
             if factory is not None and not callable(factory):
                 raise BadValue("form", "not a default factory")
             self._keep(number, collections.defaultdict(factory))
         else:
-            self._keep(number, _CONTAINERS[kind]())
+            self._keep(number, _CONTAINERS[base]())
 
-    def _body(self, container: Any) -> Any:
-        kind = type(container)
-        if kind is list:
-            return [self.form(item) for item in container]
-        if kind in _DICTS:
-            pairs = [[self.form(key), self.form(item)] for key, item in container.items()]
-            return [pairs, self.form(container.default_factory)] if kind is _DICTS[3] else pairs
-        if kind is set:
-            return sorted((self.form(item) for item in container), key=messages.text)  # the sides' orders may differ
-        if kind is array.array:
-            return [container.typecode, [self.form(item) for item in container]]
-        return container.hex() if kind is bytearray else [[self.form(item) for item in container], container.maxlen]
+    def _body(self, container: Any, base: str) -> Any:
+        if base == "list":
+            items = list.__getitem__(container, _ALL)
+            return items if values.are_simple(items) else [self.form(item) for item in items]
+        if base in packaged.KINDS:
+            return packaged.body(container, base)
+        kind = _CONTAINERS[base]
+        if issubclass(kind, dict):
+            pairs = [[self.form(key), self.form(item)] for key, item in kind.items(container)]
+            return [pairs, self.form(container.default_factory)] if base == "defaultdict" else pairs
+        if base == "bytearray":
+            return bytes(memoryview(container)).hex()
+        items = [self.form(item) for item in kind.__iter__(container)]
+        if base == "array":
+            return [container.typecode, items]
+        return items if base == "set" else [items, container.maxlen]
 
-    def _items(self, kind: str, body: Any) -> Any:
-        """Return the content of a container: pairs, items or bytes."""
-        if kind == "bytearray":
+    def _items(self, base: str, body: Any) -> Any:
+        """Return the content of a container: pairs, items, bytes, or another container."""
+        if base in packaged.KINDS:
+            return packaged.make(base, body)
+        if base == "bytearray":
             return bytes.fromhex(body)
-        if kind == "array":
+        if base == "array":
             return plain.make_array(body[0], [self.value(item) for item in body[1]])
-        if kind in ("defaultdict", "deque"):
+        if base in ("defaultdict", "deque"):
             body = body[0]
-        if issubclass(_CONTAINERS[kind], dict):
+        if issubclass(_CONTAINERS[base], dict):
             pairs = [(self.value(key), self.value(item)) for key, item in body]
-            if kind == "Counter":
+            if base == "Counter":
                 values.use_counts(pairs)
             return pairs
-        return [self.value(item) for item in body]
+        if type(body) is not list:
+            raise BadValue("form", "not a list of items")
+        return body if plain.ATOMS.issuperset(map(type, body)) else [self.value(item) for item in body]
 
 
-def adopted(number: int) -> int:
-    """Return the number of an adopted container."""
-    return -1 - number
+def _is_builtin(container: Any) -> bool:
+    return type(container) in _KINDS
 
 
-def _fill(container: Any, items: Any) -> None:
+def _base(container: Any) -> str:
+    """Return the name of the type that a container is of or derives from."""
+    kind = type(container)
+    base = _KINDS.get(kind)
+    if base is None:
+        above = plain.base_of(kind)
+        base = packaged.kind_of(container, kind) if above is None else above.__name__
+    if base is None:
+        raise BadValue("type", "an array or image that has changed its kind")
+    return base
+
+
+def _content(container: Any) -> Any:
+    """Return a copy of a container's content for a later comparison."""
+    base = _base(container)
+    if base == "list":
+        return list.__getitem__(container, _ALL)
+    if base in packaged.KINDS:
+        return packaged.content(container, base)
+    kind = _CONTAINERS[base]
+    if issubclass(kind, dict):
+        return [part for pair in kind.items(container) for part in pair]
+    return bytes(memoryview(container)) if base in ("bytearray", "array") else [*kind.__iter__(container)]
+
+
+def _same(content: Any, container: Any) -> bool:
+    """Return whether a container still has the same objects, by identity, in any order if it is a set."""
+    now = _content(container)
+    if type(content) is not list:
+        return bool(content == now)
+    if len(content) != len(now):
+        return False
+    if isinstance(container, set):
+        known = set(map(id, content))
+        return all(id(item) in known for item in now)
+    return all(map(operator.is_, content, now))
+
+
+def _fill(container: Any, base: str, items: Any) -> None:
     """Replace a container's content, but keep equal keys of a dict: tests may be iterating over it."""
-    if isinstance(container, list | bytearray | array.array):
-        container[:] = items
-    elif isinstance(container, dict):
-        if len(container) != len(items) or not all(map(_same, container, (key for key, _ in items))):
-            container.clear()
+    if base in packaged.KINDS:
+        packaged.fill(container, base, items)
+        return
+    kind = _CONTAINERS[base]
+    if base in ("list", "bytearray", "array"):
+        kind.__setitem__(container, _ALL, items)
+    elif issubclass(kind, dict):
+        keys = [*kind.keys(container)]
+        if len(keys) != len(items) or not all(map(_same_key, keys, (key for key, _ in items))):
+            kind.clear(container)
         for key, item in items:
-            container[key] = item
+            kind.__setitem__(container, key, item)
     else:
-        container.clear()
-        container.update(items) if isinstance(container, set) else container.extend(items)
+        kind.clear(container)
+        kind.update(container, items) if base == "set" else kind.extend(container, items)
 
 
-def _same(left: Any, right: Any) -> bool:
+def _same_key(left: Any, right: Any) -> bool:
     """Return whether two keys are certainly equal, without calling the program."""
     return left is right or (type(left) is type(right) and plain.is_leaf(left) and bool(left == right))
 
 
-def _as_dict(tag: str, items: list[Any]) -> dict[Any, Any]:
-    return dict(items) if tag == "items" else dict.fromkeys(items)
+def _as_dict(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise BadValue("form", "a view of what is no dict")
+    return value

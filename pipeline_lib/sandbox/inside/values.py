@@ -2,10 +2,9 @@
 
 Promises: for any form from a program, `decode` returns builtins (``None``, numbers, text, bytes, containers, and a few
 plain types of the standard library) or raises `BadValue`; no class, method or code of the sender is ever run.
-Subclasses are flattened to the builtin they derive from, so an overridden ``__eq__`` has no effect.
 
-Values are copies, unless `Numbers` assigns numbers to containers.  An object without a plain form raises `BadValue` at
-the sender.
+Values are copies; `shared` is for those whose identity matters.  Anything that is not exactly of a plain type, as an
+object of a subclass, raises `BadValue` at the sender.
 """
 
 from __future__ import annotations
@@ -14,13 +13,11 @@ import array
 import collections
 import math
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from .plain import (
     ATOMS,
-    BASES,
     BROKEN,
-    CELLS,
     CONSTANTS,
     MAPPINGS,
     SIMPLE,
@@ -28,11 +25,9 @@ from .plain import (
     VIEWS,
     BadValue,
     fields_of,
-    flatten,
     is_leaf,
     make_array,
     namedtuple,
-    overrides_behaviour,
     stdlib_name,
     zone_of,
 )
@@ -46,48 +41,20 @@ _INT = {int}
 _CONSTANTS = {type(constant): name for name, constant in CONSTANTS.items()}
 
 
-class Numbers(Protocol):
-    """Assigns numbers to containers, so that they keep their identity; see `common.Common`."""
-
-    cells: dict[int, Any]
-
-    def number(self, cell: Any) -> int | None:
-        """Return the number of a container, None if it has none."""
-        ...
-
-    def add(self, cell: Any) -> int:
-        """Assign a number to a container."""
-        ...
-
-    def known(self, number: Any) -> Any:
-        """Return the container of a number."""
-        ...
-
-    def arrive(self, number: Any, cell: Any) -> Any:
-        """Add a container with its number, and return it."""
-        ...
-
-
-def decode(form: Any, common: Numbers | None = None) -> Any:
-    """Return the value of ``form``; raises `BadValue` for anything that `encode` cannot make.
-
-    Args:
-        form: made by `encode`.
-        common: the table of numbered containers, if the form may refer to one.
-    """
+def decode(form: Any) -> Any:
+    """Return the value of ``form``; raises `BadValue` for anything that `encode` cannot make."""
     try:
-        return _decode(form, 0, common)
+        return _decode(form, 0)
     except BROKEN as error:
         raise BadValue("form", f"not a plain value: {type(error).__name__}") from None
 
 
-def encode(value: Any, depth: int = 0, common: Numbers | None = None) -> Any:
+def encode(value: Any, depth: int = 0) -> Any:
     """Return the form of ``value``, which the ``json`` module can write; containers other than lists have a tag.
 
     Args:
         value: the value to send.
         depth: number of containers around it.
-        common: assigns numbers to containers, so that they keep their identity; without it they become copies.
     """
     kind = type(value)
     if kind is int:
@@ -96,30 +63,15 @@ def encode(value: Any, depth: int = 0, common: Numbers | None = None) -> Any:
         return value
     if depth >= MAX_DEPTH:
         raise BadValue("size", f"the value is nested more than {MAX_DEPTH} deep")
-    if common is not None and kind in CELLS:
-        known = common.number(value)
-        number = common.add(value) if known is None else known
-        return {"cell": [number, encode_content(value, depth, common)] if known is None else [number]}
-    return encode_content(value, depth, common)
-
-
-def encode_content(value: Any, depth: int = 0, common: Numbers | None = None) -> Any:
-    """Return the form of a container's content, without the number of the container itself."""
-    kind = type(value)
-    if kind in ATOMS:
-        return encode(value)  # a flattened subclass
     depth += 1
     if kind is list:
-        kinds = set(map(type, value))
-        if kinds <= SIMPLE or (kinds == _INT and min(value) >= -_PLAIN_INT and max(value) < _PLAIN_INT):
-            return value[:]  # a copy, because `common.is_shared` counts references to the list
-        return [encode(item, depth, common) for item in value]
+        return value[:] if are_simple(value) else [encode(item, depth) for item in value]
     if kind is tuple:
-        return {"tuple": [encode(item, depth, common) for item in value]}
+        return {"tuple": [encode(item, depth) for item in value]}
     if kind is dict:
-        return {"dict": [[encode(key, depth, common), encode(item, depth, common)] for key, item in value.items()]}
+        return {"dict": [[encode(key, depth), encode(item, depth)] for key, item in value.items()]}
     if kind in (set, frozenset):
-        return {kind.__name__: [encode(item, depth, common) for item in value]}
+        return {kind.__name__: [encode(item, depth) for item in value]}
     if kind in (bytes, bytearray):
         return {kind.__name__: value.hex()}
     if kind is complex:
@@ -129,36 +81,39 @@ def encode_content(value: Any, depth: int = 0, common: Numbers | None = None) ->
     if kind is array.array:
         return {"array.array": [value.typecode, [encode(item) for item in value]]}
     if kind in VIEWS:
-        return {VIEWS[kind]: [encode(item, depth, common) for item in value]}
+        return {VIEWS[kind]: [encode(item, depth) for item in value]}
     if kind is slice and is_leaf(value):
         return {"slice": [encode(part) for part in (value.start, value.stop, value.step)]}
     if kind in _CONSTANTS:
         return {"constant": _CONSTANTS[kind]}
-    return _encode_other(value, kind, depth, common)
+    return _encode_other(value, kind, depth)
 
 
-def _encode_other(value: Any, kind: type, depth: int, common: Numbers | None) -> Any:
-    """Return the plain form of subclasses, of plain types of the standard library, of arrays and of iterators."""
+def are_simple(items: list[Any]) -> bool:
+    """Return whether every item is its own form."""
+    kinds = set(map(type, items))
+    return kinds <= SIMPLE or (kinds == _INT and min(items) >= -_PLAIN_INT and max(items) < _PLAIN_INT)
+
+
+def _encode_other(value: Any, kind: type, depth: int) -> Any:
+    """Return the plain form of named tuples, of plain types of the standard library, and of iterators."""
     name = stdlib_name(kind)
     if name == "deque":
-        return {"deque": [[encode(item, depth, common) for item in value], encode(value.maxlen)]}
+        return {"deque": [[encode(item, depth) for item in value], encode(value.maxlen)]}
     if name == "Decimal":
         return {"Decimal": str(value)}
     if name == "Fraction":
         return {"Fraction": [encode(value.numerator), encode(value.denominator)]}
     if name in MAPPINGS:
-        return {name: encode_content(dict(value), depth - 1, common)["dict"]}
+        return {name: [[encode(key, depth), encode(item, depth)] for key, item in value.items()]}
     zone = zone_of(value) if name in TIMES else None
     if name in TIMES and zone is not None:
         return {name: [getattr(value, part) for part in TIMES[name]] + zone}
     named = fields_of(kind)
     if named is not None:
-        return {"namedtuple": [kind.__name__, named, [encode(item, depth, common) for item in tuple(value)]]}
-    for base in () if overrides_behaviour(kind) else BASES:
-        if isinstance(value, base):
-            return encode_content(flatten(value, base), depth - 1, common)
+        return {"namedtuple": [kind.__name__, named, [encode(item, depth) for item in tuple(value)]]}
     if hasattr(kind, "__next__") and _copy_iterators:
-        return {"iterator": [encode(item, depth, common) for item in _bounded(value)]}
+        return {"iterator": [encode(item, depth) for item in bounded(value)]}
     raise BadValue("type", f"a value of type {kind.__name__} cannot be sent; only plain values can")
 
 
@@ -171,14 +126,15 @@ def refuse_iterators() -> None:
     _copy_iterators = False
 
 
-def _bounded(iterator: Iterator[Any], most: int = 100_000) -> Iterator[Any]:
+def bounded(iterator: Iterator[Any], most: int = 100_000) -> Iterator[Any]:
+    """Yield the items of an iterator; raises `BadValue` if there are too many."""
     for count, item in enumerate(iterator):
         if count >= most:
             raise BadValue("size", f"an iterator with more than {most} items")
         yield item
 
 
-def _decode(form: Any, depth: int, common: Numbers | None) -> Any:
+def _decode(form: Any, depth: int) -> Any:
     kind = type(form)
     if kind in ATOMS:
         return form
@@ -186,37 +142,35 @@ def _decode(form: Any, depth: int, common: Numbers | None) -> Any:
         raise BadValue("form", f"nested more than {MAX_DEPTH} deep")
     depth += 1
     if kind is list:
-        return form if ATOMS.issuperset(map(type, form)) else [_decode(item, depth, common) for item in form]
+        return form if ATOMS.issuperset(map(type, form)) else [_decode(item, depth) for item in form]
     if kind is not dict or len(form) != 1:
         raise BadValue("form", "not a tagged value")
     ((tag, body),) = form.items()
-    return _decode_tagged(tag, body, depth, common)
+    return _decode_tagged(tag, body, depth)
 
 
-def _decode_tagged(tag: str, body: Any, depth: int, common: Numbers | None) -> Any:
+def _decode_tagged(tag: str, body: Any, depth: int) -> Any:
     if tag in ("int", "bytes", "bytearray", "Decimal", "constant"):
         return _decode_text(tag, body)
     if type(body) is not list:
         raise BadValue("form", f"the tag {tag[:20]!r} needs a list")
-    if tag == "cell" and common is not None:
-        return common.arrive(body[0], _decode(body[1], depth - 1, common)) if len(body) == 2 else common.known(*body)
     if tag == "complex":
         return complex(_number(body[0]), _number(body[1]))
     if tag == "range":
-        found = range(*[_integer(_decode(part, depth, None)) for part in body])
+        found = range(*[_integer(_decode(part, depth)) for part in body])
         _use((found.stop - found.start) // found.step)
         return found
     if tag == "slice":
-        return slice(*[_decode(part, depth, None) for part in body])
+        return slice(*[_decode(part, depth) for part in body])
     if tag == "array.array":
-        return make_array(body[0], _decode(body[1], depth, None))
+        return make_array(body[0], _decode(body[1], depth))
     if tag == "Fraction":
         from fractions import Fraction
 
-        return Fraction(_integer(_decode(body[0], depth, None)), _integer(_decode(body[1], depth, None)))
+        return Fraction(_integer(_decode(body[0], depth)), _integer(_decode(body[1], depth)))
     if tag == "namedtuple":
         name, fields, parts = body
-        return namedtuple(name, tuple(fields))(*[_decode(part, depth, common) for part in parts])
+        return namedtuple(name, tuple(fields))(*[_decode(part, depth) for part in parts])
     if tag in TIMES:
         import datetime
 
@@ -226,8 +180,8 @@ def _decode_tagged(tag: str, body: Any, depth: int, common: Numbers | None) -> A
             return getattr(datetime, tag)(*parts, tzinfo=zone)
         return getattr(datetime, tag)(*parts)
     if tag == "deque":
-        return collections.deque([_decode(item, depth, common) for item in body[0]], body[1])
-    items = [_decode(item, depth, common) for item in body]
+        return collections.deque([_decode(item, depth) for item in body[0]], body[1])
+    items = [_decode(item, depth) for item in body]
     if tag in ("dict", "items"):
         pairs = dict(items)
         return pairs if tag == "dict" else pairs.items()
