@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from pipeline_lib.policies.model_files import NAMED, held, local_folder, models_folder, needs_conversion
+from pipeline_lib.policies.model_config import NAMED, models_folder, needs_conversion
+from pipeline_lib.policies.model_files import held, local_folder
 from tasks.runtime.arguments import ArgumentError, meant, program_parser
 from tasks.runtime.exit_status import explained
 

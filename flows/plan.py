@@ -1,7 +1,9 @@
-"""Compute, before any GPU time, how many problems, samples and seeds are needed to detect a difference.
+"""Compute, before any work, the data that detects a difference, or the memory that each stage needs.
 
 symposium plan --difference 0.02 0.05          # variances from results/test, if a test has been run
 symposium plan --between 0.05 --within 0.1       # or given by hand, squared natural units
+symposium plan --memory                          # memory of every stage, on this machine
+symposium plan --memory --gpu 24                 # on a GPU of 24 GiB
 """
 
 from __future__ import annotations
@@ -12,11 +14,14 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
+from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, policy_names
+from pipeline_lib.assembly.memory_check import prepared, refusal, room
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.planning import Variances, requirements, variances
+from pipeline_lib.policies.sizes import known_sizes
 from pipeline_lib.settings import Params, load_params
-from tasks.experiment.arms import TEAM, seeds_of
+from tasks.experiment.arms import PROBLEMS, TEAM, seeds_of
 from tasks.experiment.comparisons import family_size
 from tasks.experiment.episode_files import read_episodes, tested_file
 from tasks.runtime.arguments import ArgumentError, number, program_parser, whole
@@ -70,6 +75,41 @@ def plan(arguments: argparse.Namespace) -> None:
         "training runs (a dash: more seeds are needed). test, sweep: episodes. luck: what the best of equal "
         "checkpoints gains by chance."
     )
+
+
+def plan_memory(gpu: float | None) -> None:
+    """Print the memory of each stage at its peak, by what holds it, and what to set where it does not fit.
+
+    Args:
+        gpu: GiB of a GPU; None: this machine.
+    """
+    params = load_params()
+    sizes = known_sizes(params.policy, policy_names(params), fetch=True)
+    limit, on_gpu = room(params.policy, now=False) if gpu is None else (gpu * GIB, True)
+    if sizes is None:
+        raise FileNotFoundError("policy.models: a folder has no config.json, and the sizes of the model are not known")
+    prompt = longest_prompt(params, prepared(params, PROBLEMS))
+    needs = {stage: need(params, stage, sizes, prompt, limit, on_gpu) for stage in STAGES}
+    table = Table(box=None, pad_edge=False, title="GiB at the peak of each stage")
+    for heading in ("", *needs):
+        table.add_column(heading.replace("_", " "), justify="left" if not heading else "right")
+    parts = dict.fromkeys(name for found in needs.values() for name, size in found.parts.items() if size)
+    for part in sorted(parts, key=lambda name: name == "allocator"):
+        table.add_row(part, *(_gib(found.parts.get(part, 0)) for found in needs.values()))
+    table.add_row("together", *(_gib(found.total) for found in needs.values()), style="bold")
+    table.add_row("actions at the same time", *(str(found.rows or "-") for found in needs.values()))
+    console = Console()
+    console.print(table)
+    console.print(
+        f"There are {limit / GIB:.1f} GiB{' on the GPU' if on_gpu else ''}. The longest prompt is taken to have "
+        f"{prompt} tokens. Stages that run side by side (--jobs) add up."
+    )
+    if text := refusal(params, STAGES, sizes, prompt, limit, on_gpu):
+        console.print(text)
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.2f}" if size >= 0.005 * GIB else "-"
 
 
 def check_bounds(params: Params, arguments: argparse.Namespace) -> None:
@@ -129,6 +169,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--between", type=number(0), help="variance between problems of the true difference")
     found.add_argument("--within", type=number(0), default=0.0, help="variance of episodes within a problem")
     found.add_argument("--between-runs", type=number(0), default=0.0, help="variance between training runs")
+    found.add_argument("--memory", action="store_true", help="show the memory that each stage needs instead")
+    found.add_argument("--gpu", type=number(1, 10_000), metavar="GIB", help="memory of a GPU; default: this machine's")
     return found
 
 
@@ -136,7 +178,9 @@ def main() -> None:
     """Print the table, or say what is missing."""
     wanted = parser().parse_args()
     with explained():
-        plan(wanted)
+        if wanted.gpu is not None and not wanted.memory:
+            raise ArgumentError("--gpu says where the memory is; give --memory, too")
+        plan_memory(wanted.gpu) if wanted.memory else plan(wanted)
 
 
 if __name__ == "__main__":

@@ -1,30 +1,78 @@
-"""The memory of this machine that is still free for this process."""
+"""The memory of this machine: what there is, what is free for this process, and what it gives back.
+
+Also the bounds that keep the need for memory low.  They are here, because what computes that need in advance
+(`pipeline_lib.assembly.memory`) must not load a library for models.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
-import torch
 
-_CGROUP_FILES = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-)
+#: Actions sampled at the same time, if memory allows it; more are hardly faster.
+MOST_ROWS = 256
+#: Maximum number of prompt tokens (padded) that are read in one pass.
+PREFILL_TOKENS = 4096
+#: Maximum number of logits in the update at once (float32: four bytes each).
+LOGITS_CHUNK = 2**23
+#: A model of more parameters is large: it uses several threads, is never copied for adapters, and gives memory back.
+SMALL_MODEL = 8_000_000
+
+_GROUPS = Path("/sys/fs/cgroup")
+#: By name of the hierarchy in /proc/self/cgroup: its folder, and the files with limit and use.
+_HIERARCHIES = {
+    "": (_GROUPS, "memory.max", "memory.current"),
+    "memory": (_GROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+}
 
 
-def free_memory(device: torch.device | None = None) -> int:
-    """Return how many bytes this process can still take: of a GPU, or of the machine and its limits."""
-    if device is not None and device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    found = [int(psutil.virtual_memory().available)]
-    for limit, used in _CGROUP_FILES:
-        try:
-            found.append(int(Path(limit).read_text()) - int(Path(used).read_text()))
-        except (OSError, ValueError):  # no such group, or "max"
-            continue
+def all_memory() -> int:
+    """Return the bytes that the processes here may hold together: the machine's, or less in a container."""
+    return min([int(psutil.virtual_memory().total), *(limit for limit, _ in _groups())])
+
+
+def free_memory() -> int:
+    """Return how many bytes this process can still take: of the machine, of its control group and of its limits."""
+    found = [int(psutil.virtual_memory().available), *(limit - used for limit, used in _groups())]
     space = resource.getrlimit(resource.RLIMIT_AS)[0]
     if space != resource.RLIM_INFINITY:
         found.append(space - int(psutil.Process().memory_info().vms))
     return max(0, min(found))
+
+
+def held_memory() -> int:
+    """Return the bytes of memory that this process holds now."""
+    return int(psutil.Process().memory_info().rss)
+
+
+def give_back_memory() -> None:
+    """Return to the system what the C library keeps of freed memory (glibc; elsewhere nothing happens).
+
+    Blocks of some megabytes that are freed between others leave gaps, so a process grows although nothing leaks.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def _groups() -> Iterator[tuple[int, int]]:
+    """Yield limit and use of this process's control groups, the outer ones included."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        return
+    for _, kinds, path in (line.split(":", 2) for line in lines):
+        for kind in {*kinds.split(",")} & _HIERARCHIES.keys():
+            root, limit, used = _HIERARCHIES[kind]
+            own = root / path.lstrip("/")
+            for folder in (own, *own.parents):
+                if not folder.is_relative_to(root):
+                    break
+                try:
+                    yield int((folder / limit).read_text()), int((folder / used).read_text())
+                except (OSError, ValueError):  # no limit here ("max"), or a group of another namespace
+                    continue

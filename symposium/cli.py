@@ -23,7 +23,10 @@ PROGRAMS = {
     "init": ("flows.init", "Create a project in a folder: settings, presets, the chain, .gitignore."),
     "run": ("flows.experiment", "Run all stages that are not up to date: from data to a verdict and a report."),
     "ui": ("flows.serve", "Start Prefect, MLflow and a page for playing on 127.0.0.1, with a form for the experiment."),
-    "plan": ("flows.plan", "Compute how many problems, samples and seeds are needed to detect a difference."),
+    "plan": (
+        "flows.plan",
+        "Compute the data that is needed to detect a difference, or the memory of every stage.",
+    ),
     "study": ("flows.study", "Compare ways of training: every level of a factor, with several seeds each."),
     "runs": ("flows.runs", "List the recorded runs with their verdicts."),
     "compare": ("flows.compare", "Compare runs with a verdict on one page."),

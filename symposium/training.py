@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pipeline_lib import storage
 from pipeline_lib.assembly.auditing import audit_team
+from pipeline_lib.assembly.memory_check import check_memory
 from pipeline_lib.assembly.training import train_team
 from pipeline_lib.audit.permission import permit
 from pipeline_lib.audit.result import AuditResult
@@ -33,12 +34,14 @@ def audit(experiment: Experiment) -> Audit:
     Raises:
         TypeError: it is no experiment.
         ProblemsError, PolicyError: the problems or the base policy cannot be made.
+        SettingsError: there is not enough memory.
     """
     check_type("experiment", experiment, Experiment, AN_EXPERIMENT)
     params = experiment.params
     path = experiment.place("audit", audit=_AUDITED, **_PLAYING).with_suffix(".json")
     if not path.exists():
         base, problems = experiment.base_folder(), experiment.problems("train")
+        check_memory(params, "audit", problems)
         protocol = make_protocol(params.rollouts.protocol)
         with progress("audit") as report:
             result = audit_team(params, params.environment, protocol, base, problems, report)
@@ -62,7 +65,7 @@ def train(experiment: Experiment, seed: int = 0) -> TrainingRun:
     Raises:
         TypeError: it is no experiment.
         ValueError: the seed is not an integer of at least 0.
-        SettingsError: the audit failed and there is no override.
+        SettingsError: the audit failed and there is no override, or there is not enough memory.
         TrainingStopped: it was interrupted; the same call continues.
         TrainingError: gradients that are not finite, too many lost episodes, out of memory.
     """
@@ -76,6 +79,7 @@ def train(experiment: Experiment, seed: int = 0) -> TrainingRun:
     planned = planned_steps(params.train)
     if not set(planned) <= set(steps_in(folder)):
         base, problems = experiment.base_folder(), experiment.problems_folder()
+        check_memory(params, "train", experiment.problems("train"))
         protocol, steps = make_protocol(params.rollouts.protocol), params.train.steps
         with progress(f"training, seed {seed}") as report:
 

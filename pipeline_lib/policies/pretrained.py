@@ -17,7 +17,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from pipeline_lib.identity.content import DigestCache
-from pipeline_lib.policies.model_files import NAMED, Progress, local_folder, needs_conversion, source_digest
+from pipeline_lib.policies.model_config import NAMED, needs_conversion
+from pipeline_lib.policies.model_files import Progress, local_folder, source_digest
 from pipeline_lib.policies.policy import PolicyError
 
 if TYPE_CHECKING:

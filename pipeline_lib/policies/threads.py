@@ -14,17 +14,21 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pipeline_lib.memory import SMALL_MODEL
+
 if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Team
 
-#: Number of parameters up to which one thread is the fastest.
-SMALL = 8_000_000
+
+def is_large(team: Team) -> bool:
+    """Return whether a model of the team has more than `SMALL_MODEL` parameters."""
+    sizes = (sum(p.numel() for p in policy.model.parameters()) for policy in team.policies.values())
+    return max(sizes, default=0) > SMALL_MODEL
 
 
 def threads_for(team: Team) -> int:
     """Return the number of threads for the largest model of a team."""
-    largest = max((sum(p.numel() for p in policy.model.parameters()) for policy in team.policies.values()), default=0)
-    return 1 if largest <= SMALL else len(os.sched_getaffinity(0))
+    return len(os.sched_getaffinity(0)) if is_large(team) else 1
 
 
 @contextlib.contextmanager

@@ -20,14 +20,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from pipeline_lib.memory import PREFILL_TOKENS
 from pipeline_lib.rollouts.distribution import draw
 from pipeline_lib.rollouts.rollout_model import Ints, Prefill, RolloutModel
 
 if TYPE_CHECKING:
     from pipeline_lib.rollouts.engine import Sampling
-
-#: Maximum number of prompt tokens (padded) per prefill; it bounds the memory.
-PREFILL_TOKENS = 4096
 
 
 @dataclass(slots=True)

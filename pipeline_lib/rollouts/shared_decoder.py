@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional
 
+from pipeline_lib.memory import SMALL_MODEL
 from pipeline_lib.rollouts.decoder import Attend, FusedDecoder, unsupported
 from pipeline_lib.rollouts.decoder_weights import Layer, Shape, Weights
 from pipeline_lib.rollouts.kernels import base_kernels, rotate_halves
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pipeline_lib.policies.policy import Policy
-
-#: Below this many parameters a copy with merged adapters costs little and has fewer operations per token.
-SMALLEST = 8_000_000
 
 #: The matrices of a layer: field of `Layer`, and the modules whose weights it joins.
 MATRICES = {
@@ -42,8 +40,9 @@ MATRICES = {
 def base_key(policy: Policy) -> int | None:
     """Return what policies on one frozen base have in common; None if the policy's base cannot be shared."""
     plain = plain_model(policy)
+    # A small model's copy with merged adapters costs little and has fewer operations per token.
     frozen = all(not p.requires_grad for name, p in plain.named_parameters() if ".lora_" not in name)
-    if not frozen or sum(p.numel() for p in plain.parameters()) < SMALLEST or unsupported(plain) is not None:
+    if not frozen or sum(p.numel() for p in plain.parameters()) <= SMALL_MODEL or unsupported(plain) is not None:
         return None
     return id(plain.get_input_embeddings().weight)
 

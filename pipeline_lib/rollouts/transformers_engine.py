@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from pipeline_lib.memory import free_memory
+from pipeline_lib.memory import MOST_ROWS, free_memory
 from pipeline_lib.rollouts.actions import cut_at_stop, decode_all, stop_test
 from pipeline_lib.rollouts.batching import Batch, Work
 from pipeline_lib.rollouts.decoder import FusedDecoder, unsupported
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Actions sampled at the same time, if memory allows it; more are hardly faster.
-MOST_ROWS = 256
 #: Bytes of cached first-token logits per policy; an update of its weights clears them.
 FIRST_LOGITS_BYTES = 256 * 2**20
 #: Number of cached texts of token sequences per policy.
@@ -247,8 +245,10 @@ class TransformersEngine(Engine):
         """Return how many actions of up to ``length`` tokens (with their prompts) are sampled at the same time."""
         if self.rows is not None:
             return self.rows
+        on_gpu = model.device.type == "cuda"
+        free = int(torch.cuda.mem_get_info(model.device)[0]) if on_gpu else free_memory()
         each = length * model.bytes_per_token
-        return max(1, min(MOST_ROWS, free_memory(model.device) // 2 // each if each else MOST_ROWS))
+        return max(1, min(MOST_ROWS, free // 2 // each if each else MOST_ROWS))
 
 
 def _actions(loaded: _Loaded, policy: Policy, batch: Batch) -> dict[int, Action]:

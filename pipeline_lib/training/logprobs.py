@@ -1,9 +1,10 @@
 """Log-probabilities of sampled tokens under the sampling distribution, with memory independent of the vocabulary.
 
 The output layer is applied only to the positions that predict a trained token.  If positions times vocabulary is large,
-it is applied to a chunk of positions at a time and recomputed in the backward pass, so that at most `CHUNK` logits
-exist at once.  The distribution (temperature, top-k, top-p) is that of `pipeline_lib.rollouts.distribution`, from which
-engines also sample.
+it is applied to a chunk of positions at a time, so that at most `LOGITS_CHUNK` logits exist at once.  Below an adapter
+the layer is frozen, and the gradient of a chunk is computed with its logits; else they are recomputed in the backward
+pass.  The distribution (temperature, top-k, top-p) is that of `pipeline_lib.rollouts.distribution`, from which engines
+also sample.
 """
 
 from __future__ import annotations
@@ -14,15 +15,13 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from pipeline_lib.memory import LOGITS_CHUNK
 from pipeline_lib.rollouts.distribution import scaled_logits
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.training.packing import MicroBatch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-#: Maximum number of logits in memory at once (float32: four bytes each).
-CHUNK = 2**25
 
 
 class TokenScorer(nn.Module):
@@ -66,9 +65,14 @@ class TokenScorer(nn.Module):
             head = nn.Identity()
             vocabulary = hidden.shape[-1]
         chosen = hidden.flatten(0, 1).index_select(0, batch.positions)
-        rows = max(1, CHUNK // vocabulary)
+        rows = max(1, LOGITS_CHUNK // vocabulary)
         if len(chosen) <= rows:
             return _score(head, chosen, batch.targets, self.sampling, entropy)
+        if isinstance(head, nn.Linear) and not entropy and not any(p.requires_grad for p in head.parameters()):
+            found: torch.Tensor = _BelowFrozenHead.apply(
+                chosen, batch.targets, head.weight, head.bias, self.sampling, rows, torch.is_grad_enabled()
+            )
+            return found, None
         parts = [
             checkpoint(_score, head, part, target, self.sampling, entropy, use_reentrant=False)
             for part, target in zip(chosen.split(rows), batch.targets.split(rows), strict=True)
@@ -88,6 +92,47 @@ def _score(
         return chosen, None
     inside = scaled.masked_fill(scaled.isneginf(), 0.0)
     return chosen, total - (scaled.softmax(-1) * inside).sum(-1)
+
+
+class _BelowFrozenHead(torch.autograd.Function):
+    """Log-probabilities below a linear output layer without gradient, a chunk of positions at a time.
+
+    With logits W h + b and temperature t, the gradient of log p(target) is (onehot(target) - p) W / t, which depends on
+    nothing that comes later.  So it is computed together with the value, and no chunk is computed twice.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: torch.Tensor,
+        targets: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        sampling: Sampling,
+        rows: int,
+        differentiable: bool,
+    ) -> torch.Tensor:
+        """Return ``[positions]`` float32 for ``hidden``, ``[positions, width]``; ``rows`` positions are one chunk."""
+        logprobs = torch.empty(len(hidden), device=hidden.device)
+        gradient = torch.empty_like(hidden) if differentiable else None
+        divisor = sampling.temperature or 1.0
+        for start in range(0, len(hidden), rows):
+            place = slice(start, start + rows)
+            target = targets[place, None]
+            scaled = scaled_logits(nn.functional.linear(hidden[place], weight, bias), sampling, keep=targets[place])
+            total = scaled.logsumexp(-1, keepdim=True)
+            logprobs[place] = (scaled.gather(-1, target) - total)[:, 0]
+            if gradient is not None:
+                share = scaled.sub_(total).exp_().neg_()
+                share.scatter_add_(-1, target, torch.ones_like(total))
+                gradient[place] = (share.to(weight.dtype) @ weight) / divisor
+        ctx.gradient = gradient
+        return logprobs
+
+    @staticmethod
+    def backward(ctx: Any, given: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Return the gradient of ``hidden`` from that of each log-probability."""
+        return ((ctx.gradient * given[:, None]).to(ctx.gradient.dtype), None, None, None, None, None, None)
 
 
 def _causal(model: PreTrainedModel) -> PreTrainedModel:

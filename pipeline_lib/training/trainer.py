@@ -23,11 +23,12 @@ import torch
 
 from pipeline_lib.credit.make import make_plan
 from pipeline_lib.environment_api.environment import Environment
+from pipeline_lib.memory import give_back_memory
 from pipeline_lib.monitors.judge import End
 from pipeline_lib.play import Player, Problem, add_costs
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
-from pipeline_lib.policies.threads import threads_for
+from pipeline_lib.policies.threads import is_large, threads_for
 from pipeline_lib.protocols import Decentralised, Protocol
 from pipeline_lib.rollouts.engine import Engine, Sampling
 from pipeline_lib.training.ablation import ablate
@@ -130,6 +131,7 @@ def train(
     _check(settings, sampling, problems, environment)
     lock = exclusive_lock(scratch) if processes.first else contextlib.nullcontext()
     with lock, cpu_numerics(threads_for(team)), stop_requests(should_stop) as check:
+        large = is_large(team)
         learners = make_learners(settings, sampling, team, base, compute, processes)
         most = most_steps(settings, budget)
         regular = range(0, most + 1, settings.checkpoint_every)
@@ -173,6 +175,8 @@ def train(
                 metrics = train_step(
                     settings, learners, player, todo, seed, step, rate, counters, infra_error_share, processes, end
                 )
+                if large:
+                    give_back_memory()
                 if budget is not None:  # seconds are those of the first process, so that all end together
                     counters["used"] += processes.gather(budget.of(metrics))[0]
                 sampler.updated(metrics)

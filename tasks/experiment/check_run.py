@@ -1,7 +1,7 @@
 """Checks of a whole run before its first stage works: what would else fail in a later stage, or prove nothing.
 
 Settings that contradict each other are refused when they are read (`pipeline_lib.settings`).  Here are the checks of
-what only a run needs: its seeds, its policy, programs and keys of this machine.
+what only a run needs: its seeds, its policy, programs, keys and memory of this machine.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
+from pipeline_lib.assembly.memory_check import refusal_here
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.settings import Params, SettingsError
-from tasks.experiment.arms import check_seeds
+from tasks.experiment.arms import PROBLEMS, check_seeds
 
 
 def check_run(params: Params) -> None:
@@ -46,6 +47,8 @@ def _reasons(params: Params) -> Iterator[str]:
             f"rollouts.python: there is no program {rollouts.python}; make it with "
             "benchmarks/make_vllm_environment.sh, or set rollouts.kind to transformers"
         )
+    if text := refusal_here(params, PROBLEMS):
+        yield text
     for section in ("environment", "policy"):
         for name, variable in _key_variables(getattr(params, section), section):
             if not os.environ.get(variable):

@@ -36,7 +36,9 @@ RUNTIME = (
     "pipeline_lib.identity",
     "pipeline_lib.locks",
     "pipeline_lib.tracking",
-    # It refuses a run, and never changes one.
+    # They refuse a run, and never change one.
+    "pipeline_lib.assembly.memory",
+    "pipeline_lib.assembly.memory_check",
     "tasks.experiment.check_run",
     "tasks.identity",
     "tasks.runtime",

@@ -16,10 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pipeline_lib.assembly.memory import STAGES
+from pipeline_lib.assembly.memory_check import check_memory, prepared
 from pipeline_lib.locks import locked
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking import TrackedRun, Tracker
+from tasks.experiment.arms import PROBLEMS
 from tasks.identity.committed import remember_made
 from tasks.identity.files import check, unchanged
 from tasks.identity.run import changes, identity_tags, run_name
@@ -94,9 +97,14 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
             the same MLflow run; another one creates a new run, because MLflow keeps the first value of a parameter, and
             of a metric at a step.
 
+    Raises:
+        SettingsError: there is not the memory for this stage now.
+
     At the end of the body its MLflow run becomes FINISHED, KILLED if it was interrupted, else FAILED.
     """
     everything = whole(params)
+    if (kind := name.partition(" ")[0]) in STAGES:
+        check_memory(everything, kind, prepared(everything, PROBLEMS))
     settings = everything.model_dump(mode="json")
     title = name if seed is None else f"{name} seed {seed}"
     run_of_all = run_name(settings)

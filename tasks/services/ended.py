@@ -6,7 +6,7 @@ import contextlib
 import signal
 from pathlib import Path
 
-import psutil
+from pipeline_lib.memory import all_memory
 
 _NEAR = 0.8
 """Share of the memory from which on a process that was killed by SIGKILL was most probably killed for it."""
@@ -26,19 +26,10 @@ def ended(status: int, held: int = 0, starved: bool = False) -> str:
         name = signal.Signals(number).name
     except ValueError:
         return f"status {status}"
-    text, all_of_it = f"killed by signal {number} ({name})", memory()
+    text, all_of_it = f"killed by signal {number} ({name})", all_memory()
     if number == signal.SIGKILL and (starved or held >= _NEAR * all_of_it):
         text += f", most probably for memory: it held {held / _GIB:.1f} GiB of {all_of_it / _GIB:.1f}"
     return text
-
-
-def memory() -> int:
-    """Return the bytes of memory that processes here may hold together: the machine's, or less in a container."""
-    limits = [psutil.virtual_memory().total]
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
-            limits.append(int((Path("/sys/fs/cgroup") / name).read_text()))
-    return min(limits)
 
 
 def kernel_kills() -> int:

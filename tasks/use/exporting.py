@@ -14,7 +14,7 @@ from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.policies.base import base_folder
 from pipeline_lib.policies.export import ADAPTER, Form, export_team
-from pipeline_lib.policies.model_files import SUFFIX
+from pipeline_lib.policies.model_config import SUFFIX
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.report.model_card import Exported, model_card
 from pipeline_lib.settings import Params

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from pathlib import Path
@@ -33,6 +34,25 @@ def test_the_problems_that_a_difference_needs_are_those_of_a_paired_t_test(proje
 def test_episodes_by_the_million_fit_into_80_columns(project: Path) -> None:
     said = call(project, "python", "-m", "flows.plan", "--between", "0.1", "--within", "0.1", "--difference", "0.005")
     assert "," in said and "…" not in said
+
+
+def test_the_memory_of_every_stage_here_and_on_a_gpu(project: Path) -> None:
+    """From a folder with a configuration alone: no weights are there to be loaded."""
+    (project / "model").mkdir()
+    shape = {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14}
+    more = {"num_key_value_heads": 2, "vocab_size": 151_936, "tie_word_embeddings": True, "model_type": "qwen2"}
+    (project / "model/config.json").write_text(json.dumps(shape | more))
+    settings = "policy: {kind: pretrained, models: [model], dtype: float32}\nrollouts: {rows: 32}\n"
+    (project / "params.yaml").write_text(settings)
+    said = call(project, "python", "-m", "flows.plan", "--memory")
+    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line.split()}
+    assert rows["weights"] == ["-", "1.84", "1.84", "1.84", "1.84"]  # 494 million numbers of 4 bytes
+    assert len(rows["together"]) == 5 and "on the GPU" not in said
+    refused = call(project, "python", "-m", "flows.plan", "--memory", "--gpu", "2")
+    assert "There are 2.0 GiB on the GPU." in refused and "GiB of memory and there are 2.0 (" in " ".join(
+        refused.split()
+    )
+    assert "give --memory" in call(project, "python", "-m", "flows.plan", "--gpu", "24", status=2)
 
 
 def test_without_a_pilot_it_says_what_to_do(project: Path) -> None:

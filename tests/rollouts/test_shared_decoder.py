@@ -24,7 +24,7 @@ SAMPLING = Sampling(max_new_tokens=9, temperature=0.9)
 
 @pytest.fixture(autouse=True)
 def small_bases_are_shared_too(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(shared_decoder, "SMALLEST", 0)
+    monkeypatch.setattr(shared_decoder, "SMALL_MODEL", 0)
 
 
 def team(kind: str = "qwen3", **more) -> dict[str, Policy]:

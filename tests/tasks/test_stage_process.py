@@ -65,13 +65,13 @@ def test_without_a_reason_the_end_of_the_output_is_reported(project: Path):
 def test_what_the_system_killed_is_told_by_signal_and_memory(
     project: Path, monkeypatch: pytest.MonkeyPatch, number: str, held: int, of_all: int, said: str
 ) -> None:
-    monkeypatch.setattr(ended, "memory", lambda: of_all)
+    monkeypatch.setattr(ended, "all_memory", lambda: of_all)
     message, _ = failed(project, KILLED.format(held, number))
     assert re.match(rf"stage work failed \({said}\); the end of its output", message), message
 
 
 def test_words_for_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended, "memory", lambda: 23 << 30)
+    monkeypatch.setattr(ended, "all_memory", lambda: 23 << 30)
     assert ended.ended(3) == "status 3" and ended.ended(255) == "status 255"
     assert ended.ended(-15) == ended.ended(143) == "killed by signal 15 (SIGTERM)"
     assert ended.ended(-9, 21 << 30) == (

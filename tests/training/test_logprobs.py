@@ -152,32 +152,47 @@ def test_entropy_of_a_filtered_distribution_is_finite_and_smaller() -> None:
 
 
 @pytest.mark.parametrize("entropy", [False, True])
-def test_chunks_change_neither_values_nor_gradients(monkeypatch: pytest.MonkeyPatch, entropy: bool) -> None:
-    def run() -> tuple[torch.Tensor, torch.Tensor]:
+@pytest.mark.parametrize("lora", [False, True])
+def test_chunks_change_neither_values_nor_gradients(monkeypatch: pytest.MonkeyPatch, lora: bool, entropy: bool) -> None:
+    def run() -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         model = sharpened(make_model())
+        model = add_lora(model) if lora else model
+        torch.manual_seed(1)
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        for name, parameter in trained.items():  # an adapter that does something
+            parameter.data += 0.1 * torch.randn(parameter.shape) * ("lora_" in name)
         (cut,) = passes(ROWS, 4096, True)
         values, spread = TokenScorer(model, SHARP)(cut, entropy)
-        (values.sum() + (spread.sum() if spread is not None else 0)).backward()
-        return values, model.get_input_embeddings().weight.grad
+        weights = torch.linspace(-1, 1, len(values))  # every log-probability counts differently
+        ((values * weights).sum() + (spread.sum() if spread is not None else 0)).backward()
+        return values, {name: p.grad for name, p in trained.items()}
 
     whole = run()
-    monkeypatch.setattr(module, "CHUNK", 2 * 16)  # two positions at a time
+    monkeypatch.setattr(module, "LOGITS_CHUNK", 2 * 16)  # two positions at a time
     parts = run()
     assert torch.allclose(whole[0], parts[0], atol=1e-6)
-    assert torch.allclose(whole[1], parts[1], atol=1e-5)
+    assert whole[1].keys() == parts[1].keys() and max(g.abs().max() for g in whole[1].values()) > 0.1
+    for name, gradient in whole[1].items():
+        assert torch.allclose(gradient, parts[1][name], atol=1e-5), name
 
 
-def test_chunking_bounds_the_logits_that_exist_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a large vocabulary, no more than `CHUNK` logits are made by any call of the output layer."""
-    monkeypatch.setattr(module, "CHUNK", 3 * 1000)
+@pytest.mark.parametrize("lora", [False, True])
+def test_chunking_bounds_the_logits_that_exist_at_once(monkeypatch: pytest.MonkeyPatch, lora: bool) -> None:
+    """With a large vocabulary, no more than `LOGITS_CHUNK` logits are made at once; below a frozen layer only once."""
+    monkeypatch.setattr(module, "LOGITS_CHUNK", 3 * 1000)
     model = make_model(vocabulary=1000)
     sizes: list[int] = []
-    scorer = TokenScorer(model, Sampling())
-    model.lm_head.register_forward_hook(lambda head, inputs, output: sizes.append(output.numel()))
+    scorer = TokenScorer(add_lora(model) if lora else model, Sampling())
+    original = module.scaled_logits
+    monkeypatch.setattr(
+        module,
+        "scaled_logits",
+        lambda logits, *more, **named: sizes.append(logits.numel()) or original(logits, *more, **named),
+    )
     (cut,) = passes([((2, 3), tuple(range(1, 20))), ((4, 5), tuple(range(20, 39)))], 4096, True)
     scorer(cut)[0].sum().backward()
     assert max(sizes) <= 3 * 1000
-    assert sum(sizes) == 2 * 38 * 1000  # once forward, once again in the backward pass
+    assert sum(sizes) == (1 if lora else 2) * 38 * 1000  # trained: again in the backward pass
 
 
 @pytest.mark.parametrize("lora", [False, True])

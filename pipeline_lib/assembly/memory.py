@@ -1,0 +1,284 @@
+"""What every stage will hold in memory at its peak: from the settings and each model's config.json, before any work.
+
+With P numbers in a model, d bytes for one of them (4 for float32, 2 for bfloat16), a stage needs at once
+
+    libraries + weights + adapters + optimiser + the largest of sampling, update and saving
+
+* weights: P d for every base that frozen agents and adapters share, 4 P for every policy that is trained as a whole,
+  P r more for every policy that the engine must copy (r bytes for ``rollouts.dtype``), and 4 P for each that a KL term
+  compares with;
+* adapters: 4 numbers' bytes for each of the A = sum over layers of rank (in + out) of every policy, and the engine's
+  own copy, in which the matrices of all agents lie side by side;
+* optimiser: two moments of 4 bytes for each trained number;
+* sampling: the cache, rows x tokens x 2 x layers x (kv heads x head size) x r; the prompts that are read in one pass
+  (`PREFILL_TOKENS`); and rows x vocabulary x 4 bytes, `DRAW_COPIES` times;
+* update, of one policy after the other: its gradients (4 bytes for each trained number); the activations of one
+  micro-batch of T tokens, which are T (4 inner + 4 width + 4 query) numbers for each layer, or with
+  ``gradient_checkpointing`` T width for each layer and those of one; and the logits of one chunk (`LOGITS_CHUNK`);
+* saving: a copy of one policy's moments.
+
+With several processes (``train.processes``) all of it is needed that many times, on a GPU on each.  The constants were
+measured (docs/real-models.md).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.environment_api.registry import find
+from pipeline_lib.memory import LOGITS_CHUNK, MOST_ROWS, PREFILL_TOKENS, SMALL_MODEL
+from pipeline_lib.policies.agents import is_frozen, section_of
+from pipeline_lib.policies.model_config import needs_conversion
+from pipeline_lib.policies.sizes import Sizes
+from pipeline_lib.settings import Params
+from pipeline_lib.settings.policy import AgentPolicy
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.policy import Policy as PolicySettings
+
+STAGES = ("warm_start", "audit", "train", "sweep", "test")
+GIB = 2**30
+#: Layers whose matrices the fast decoder joins.
+JOINED = (("q_proj", "k_proj", "v_proj"), ("o_proj",), ("gate_proj", "up_proj"), ("down_proj",))
+#: Python with torch, transformers and peft, as a stage loads them; on a GPU: torch's context there.
+LIBRARIES, GPU_CONTEXT = 600 * 2**20, 600 * 2**20
+#: Tokens of a prompt where no prepared problem says more.
+PROMPT_TOKENS = 512
+#: Characters of a prompt for one token (a low number, so that estimates are high), and tokens of a chat template.
+CHARACTERS, TEMPLATE_TOKENS = 3.2, 32
+#: Logits, probabilities, their sums, and what is chosen from them.
+DRAW_COPIES = 4
+#: Copies of a chunk of logits in the update: below a frozen head, and below a trained one.
+FROZEN_COPIES, TRAINED_COPIES = 3, 5
+#: Prompts up to this length keep the scores of their attention on the CPU.
+PLAIN_ATTENTION = 256
+#: What the backward pass of a layer needs besides what its forward pass kept, as a share of that.
+BACKWARD = 0.75
+#: The C library's own share of all that was allocated.
+ALLOCATOR = 0.03
+
+
+@dataclass(slots=True)
+class Need:
+    """Bytes that a stage needs.
+
+    Attributes:
+        lasting: by name, what is held all the time.
+        phases: by name of a phase, by name, what is held in it only.
+        rows: actions that are sampled at the same time.
+        tokens: of the longest prompt with its action.
+    """
+
+    lasting: dict[str, float] = field(default_factory=dict)
+    phases: dict[str, dict[str, float]] = field(default_factory=dict)
+    rows: int = 0
+    tokens: int = 0
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Return what is held at the peak, by name."""
+        largest = max(self.phases.values(), key=lambda phase: sum(phase.values()), default={})
+        found = self.lasting | largest
+        return found | {"allocator": ALLOCATOR * sum(value for name, value in found.items() if name != "libraries")}
+
+    @property
+    def total(self) -> int:
+        """Return the peak."""
+        return int(sum(self.parts.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A policy: how it is trained (``whole``, ``lora``, ``frozen``), and what it is made of.
+
+    Policies on one base have the same object as their sizes.
+    """
+
+    kind: str
+    sizes: Sizes
+    trained: int
+    rank: int
+    targets: tuple[str, ...]
+
+    def copied(self, same_type: bool) -> bool:
+        """Return whether an engine in this process needs a copy of its weights."""
+        if self.kind == "whole" or not same_type:
+            return True
+        return self.sizes.parameters <= SMALL_MODEL if self.sizes.fused else self.kind == "frozen"
+
+
+def policy_names(params: Params) -> tuple[str, ...]:
+    """Return the names of the policies of a team with these settings, two where the environment does not say."""
+    if params.policy.parameters == "shared":
+        return ("team",)
+    agents = find(params.environment.kind).agent_names(params)
+    return tuple(agents) if agents else ("first", "second")
+
+
+def longest_prompt(params: Params, problems: Sequence[Any]) -> int:
+    """Return how many tokens the longest prompt has, from its characters; `PROMPT_TOKENS` if no problem is known."""
+    texts = find(params.environment.kind).prompts(problems) if problems else []
+    tokens = PROMPT_TOKENS
+    if texts:
+        tokens = TEMPLATE_TOKENS + round(max(map(len, texts)) / CHARACTERS)
+    written = params.rollouts.max_new_tokens
+    readers = {"decentralised": 0, "sequential_pipeline": 1, "one_round_discussion": 2}[params.rollouts.protocol]
+    return tokens + written * (readers + 2 * (getattr(params.environment, "turns", 1) - 1))
+
+
+def need(
+    params: Params, stage: str, sizes: Mapping[str, Sizes], prompt: int, limit: float, on_gpu: bool = False
+) -> Need:
+    """Return what a stage needs; the module's text has the formulas.
+
+    Args:
+        params: the settings.
+        stage: one of `STAGES`, or ``play`` for a single episode.
+        sizes: by name of the policy.
+        prompt: tokens of the longest prompt.
+        limit: bytes that there are, which ``rollouts.rows: auto`` goes by.
+        on_gpu: of a GPU, not of this process on a CPU.
+    """
+    policies = [held for name in sizes if (held := _held(params.policy, name, sizes[name])) is not None]
+    found = Need(lasting={"libraries": float(GPU_CONTEXT if on_gpu else LIBRARIES)})
+    if stage == "warm_start":
+        return _warm_start(params, found, policies)
+    if not policies:
+        return found
+    width = 4 if params.policy.kind == "embedded" or params.policy.dtype == "float32" else 2
+    own = params.rollouts.kind == "transformers"
+    rolled = {"auto": width, "float32": 4, "bfloat16": 2}[params.rollouts.dtype]
+    whole = [held for held in policies if held.kind == "whole"]
+    bases = {id(held.sizes): held.sizes.parameters for held in policies if held.kind != "whole"}
+    weights = width * sum(bases.values()) + 4 * sum(held.sizes.parameters for held in whole)
+    copies = [held for held in policies if held.copied(rolled == width)] if own else []
+    copied = sum((4 if held.kind == "whole" and params.rollouts.dtype == "auto" else rolled) * held.sizes.parameters
+                 for held in copies)  # fmt: skip
+    found.lasting |= {"weights": weights, "copies for sampling": copied}
+    if stage == "train" and params.train.loss.kl > 0:
+        found.lasting["base for the KL term"] = sum(4 * held.sizes.parameters for held in whole)
+    adapters = [held for held in policies if held.kind == "lora"]
+    shared = [held for held in adapters if held not in copies] if own else []
+    found.lasting["adapters"] = 4 * sum(held.trained for held in adapters) + width * _side_by_side(shared)
+    largest = max(policies, key=lambda held: held.sizes.parameters).sizes
+    found.tokens = min(prompt + params.rollouts.max_new_tokens, largest.context)
+    if stage == "train":
+        found.lasting["optimiser"] = 8 * sum(held.trained for held in policies)
+        found.phases["update"] = _update(params, policies, found.tokens, width)
+        found.phases["saving"] = {"copy of the moments": 8 * max(held.trained for held in policies)}
+    if own:
+        _sampling(params, stage, found, largest, len(policies), rolled, limit, on_gpu)
+    if not on_gpu and stage == "train" and params.train.processes > 1:
+        found.lasting["further processes"] = (params.train.processes - 1) * found.total
+    return found
+
+
+def _held(policy: PolicySettings, name: str, sizes: Sizes) -> _Held | None:
+    """Return a policy that is in memory; None for one on a server."""
+    own = policy.agents.get(name, AgentPolicy())
+    if own.server is not None:
+        return None
+    adapter = section_of(policy, name).adapter
+    if is_frozen(own):
+        return _Held("frozen", sizes, 0, 0, ())
+    if adapter.kind == "none":
+        return _Held("whole", sizes, sizes.parameters, 0, ())
+    numbers = sum(sum(shape) for target in adapter.targets for shape in sizes.linear.get(target, ()))
+    return _Held("lora", sizes, adapter.rank * numbers, adapter.rank, tuple(adapter.targets))
+
+
+def _side_by_side(policies: Sequence[_Held]) -> int:
+    """Return the numbers in the engine's copies of adapters: joined matrices times the columns of all agents."""
+    total = 0
+    for names in JOINED:
+        columns = sum(held.rank for held in policies for name in names if name in held.targets)
+        if columns:
+            sizes = policies[0].sizes
+            outs = sum(shape[1] for name in names for shape in sizes.linear.get(name, ()))
+            total += columns * (outs + sum(shape[0] for shape in sizes.linear.get(names[0], ())))
+    return total
+
+
+def _sampling(
+    params: Params, stage: str, found: Need, sizes: Sizes, agents: int, width: int, limit: float, on_gpu: bool
+) -> None:
+    """Add the phase of sampling."""
+    prompt = found.tokens - params.rollouts.max_new_tokens
+    problems, actions = _actions(params, stage, agents)
+    each = 2 * sizes.depth * sizes.kv * width * (1 if sizes.fused else 2)
+    read = min(PREFILL_TOKENS, problems * prompt)
+    scores = sizes.heads * prompt if not on_gpu and prompt <= PLAIN_ATTENTION else 0
+    working = width * (4 * sizes.width + sizes.query + 2 * sizes.kv + 3.5 * sizes.inner) + 8 * scores
+    prompts = read * (each + working)
+    if params.rollouts.rows == "auto":
+        free = limit - sum(found.lasting.values()) - prompts
+        rows = max(1, min(MOST_ROWS, int(free / 2 / (found.tokens * each)))) if each else MOST_ROWS
+    else:
+        rows = int(params.rollouts.rows)
+    found.rows = min(rows, actions)
+    found.phases["sampling"] = {
+        "cache": found.rows * found.tokens * each,
+        "prompts": prompts,
+        "logits of the draws": DRAW_COPIES * 4 * sizes.vocabulary * max(found.rows, read // max(1, prompt)),
+    }
+
+
+def _actions(params: Params, stage: str, agents: int) -> tuple[int, int]:
+    """Return how many prompts, and how many actions, one call of the engine has at most."""
+    if stage == "play":
+        return agents, agents
+    if stage == "train":
+        train = params.train
+        deeper = getattr(params.environment, "turns", 1) - 1 if train.groups == "tree" else 0
+        prompts = agents * train.problems_per_step * train.group_size**deeper
+        return prompts, prompts * train.group_size
+    if stage == "audit":
+        return agents * params.audit.problems, agents * params.audit.problems * params.audit.group_size
+    return MOST_ROWS, sys.maxsize  # how many problems there are is not known before they are prepared
+
+
+def _update(params: Params, policies: Sequence[_Held], tokens: int, width: int) -> dict[str, float]:
+    """Return the phase of the update, for the policy that needs most."""
+    train, written, worst = params.train, params.rollouts.max_new_tokens, {"gradients": 0.0}
+    eager = params.policy.kind == "embedded" or params.policy.attention == "eager"
+    recomputed = params.policy.kind == "pretrained" and params.policy.gradient_checkpointing
+    for held in (one for one in policies if one.kind != "frozen"):
+        sizes = held.sizes
+        tree = tokens + (train.group_size - 1) * written  # a prompt with all its actions
+        batch = max(tokens, min(train.micro_batch_tokens, train.problems_per_step * tree))
+        row = min(batch, tree)
+        numbers = batch * (4 * sizes.inner + (4 if held.kind == "lora" else 5.5) * sizes.width + 4 * sizes.query)
+        layer = numbers * (4 if width == 4 else 2.8)
+        if eager:
+            layer += 4 * batch * row * sizes.heads
+        kept = sizes.depth * batch * sizes.width * width if recomputed else (sizes.depth - 1) * layer
+        positions = batch if sizes.whole_logits else min(batch, train.problems_per_step * train.group_size * written)
+        logits = 4.0 * positions * sizes.vocabulary
+        if not sizes.whole_logits:
+            logits = min(logits, 4.0 * LOGITS_CHUNK)
+        part = {
+            "gradients": 4.0 * held.trained,
+            "activations": kept + (1 + BACKWARD) * layer + 5.0 * batch * row,
+            "logits of the update": logits * (FROZEN_COPIES if held.kind == "lora" else TRAINED_COPIES),
+        }
+        worst = max(worst, part, key=lambda one: sum(one.values()))
+    return worst
+
+
+def _warm_start(params: Params, found: Need, policies: Sequence[_Held]) -> Need:
+    """Return what the warm start needs: nothing is trained for a pretrained model, but a GGUF file is converted."""
+    if params.policy.kind == "pretrained":
+        converted = any(needs_conversion(model) for model in params.policy.models)
+        largest = max((held.sizes.parameters for held in policies), default=0)
+        found.phases["conversion"] = {"weights": 8.0 * largest * converted}
+        return found
+    if policies:
+        made = max((held.sizes for held in policies), key=lambda sizes: sizes.parameters)
+        tokens = params.policy.warm_start.batch * min(made.context, PROMPT_TOKENS)
+        layer = 4.0 * tokens * (4 * made.inner + 5.5 * made.width + 4 * made.query + made.heads * PROMPT_TOKENS)
+        found.lasting |= {"weights": 4.0 * made.parameters, "optimiser": 8.0 * made.parameters}
+        found.phases["update"] = {"gradients": 4.0 * made.parameters, "activations": made.depth * layer}
+    return found

