@@ -4,6 +4,8 @@ It runs in the project itself (`experiment`), or in a separate workspace that be
 """
 
 import contextlib
+import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -17,26 +19,29 @@ from tasks.chain.graph import Stage, chain_and_stale
 from tasks.chain.live_table import DRAWING, LiveTable
 from tasks.chain.side_by_side import run_chain
 from tasks.chain.workspaces import save_experiment
-from tasks.experiment.arms import RESULTS
+from tasks.experiment.arms import REPORT, RESULTS
 from tasks.experiment.verdict_text import in_markdown
-from tasks.identity.run import changes
+from tasks.identity.run import NOTE, told
 from tasks.runtime.links import run_in_mlflow
 from tasks.runtime.progress import Progress, duration, shared_console
+from tasks.runtime.recorded import record_results
 from tasks.runtime.tracked_run import tracked_run
 from tasks.services.preloaded import preloaded
 
-PAGE = Path("report/index.html")
+PAGE = REPORT / "index.html"
 
 
 @flow(name="experiment")
 def experiment(chain: Mapping[str, Stage], stale: set[str], jobs: int, variables: Mapping[str, str]) -> dict[str, bool]:
     """Bring the stages of the project up to date; returns for each whether it did any work."""
     run = str(runtime.flow_run.name)
-    project = Path.cwd()
+    project, began = Path.cwd(), time.monotonic()
     params = load_params()
-    with tracked_run(params.environment.kind, run, params.model_dump(mode="json"), changes()) as tracked:
+    with tracked_run(params.environment.kind, run, params.model_dump(mode="json"), told()) as tracked:
         worked = bring_up_to_date(chain, stale, project, run, jobs, variables)
-        show_verdict(project, f"`{project / PAGE}`", run_in_mlflow(tracked, run, PAGE.name))
+        record_results(tracked, params, project, worked, began)
+        if "verdict" in worked:
+            show_verdict(project, f"`{project / PAGE}`", run_in_mlflow(tracked, run, PAGE.name))
     return worked
 
 
@@ -47,6 +52,7 @@ def in_workspace(
     name: str,
     jobs: int,
     study: str = "",
+    title: str = "",
 ) -> str:
     """Run the chain in a workspace with its settings, and save it as the project's DVC experiment ``name``.
 
@@ -56,19 +62,22 @@ def in_workspace(
         folder: the workspace; its ``params.yaml`` has the same settings as ``params``.
         project: the project that gets the experiment.
         params: the settings.
-        name: of the run and of the experiment.
+        name: of the experiment.
         jobs: number of stages that run side by side.
         study: name in MLflow of the study that the run is a cell of.
+        title: name of the run, by default that of the experiment.
 
     Returns:
         The experiment's commit.
     """
-    settings = params.model_dump(mode="json")
-    with tracked_run(params.environment.kind, name, settings, changes(folder), study) as tracked:
+    settings, run, began = params.model_dump(mode="json"), title or name, time.monotonic()
+    with tracked_run(params.environment.kind, run, settings, told(folder), study) as tracked:
         chain, stale = chain_and_stale(folder)
         with preloaded(folder, len(stale), jobs) as libraries:
-            bring_up_to_date(chain, stale, folder, name, jobs, libraries())
-        show_verdict(folder, f"`{PAGE}`, after `dvc exp apply {name}`", run_in_mlflow(tracked, name, PAGE.name))
+            worked = bring_up_to_date(chain, stale, folder, run, jobs, libraries())
+        record_results(tracked, params, folder, worked, began)
+        if "verdict" in worked:
+            show_verdict(folder, f"`{PAGE}`, after `dvc exp apply {name}`", run_in_mlflow(tracked, run, PAGE.name))
         commit = save_experiment(folder, project, name)
         tracked.tag({"dvc.exp_name": name, "dvc.exp_rev": commit})
     return commit
@@ -102,17 +111,16 @@ def bring_up_to_date(
 
 
 def show_verdict(project: Path, page: str, tracked: str) -> None:
-    """Show the project's verdict with links on the flow run, if there is a verdict.
+    """Show the project's verdict on the flow run, with links and the run's note.
 
     Args:
         project: its folder.
         page: address of the report.
         tracked: the run in MLflow, with a link to the report there if a server runs.
     """
-    path = project / RESULTS / "verdict.json"
-    if path.exists():
-        parts = [in_markdown(read_json(path)), f"The report: {page}", tracked]
-        create_markdown_artifact("\n\n".join(part for part in parts if part), key="verdict")
+    result = read_json(project / RESULTS / "verdict.json")
+    parts = [os.environ.get(NOTE), in_markdown(result), f"The report: {page}", tracked]
+    create_markdown_artifact("\n\n".join(part for part in parts if part), key="verdict")
 
 
 @contextlib.contextmanager

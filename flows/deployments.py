@@ -19,8 +19,9 @@ from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.changes import changed_params
 from pipeline_lib.settings.load import validate_params
 from pipeline_lib.tracking.processes import own_process
-from tasks.chain.form import AS_IT_IS, OVERRIDE, choice, often_changed_schema, requested_changes
-from tasks.chain.workspaces import change_settings, free_name, uncommitted, with_files_of, workspace
+from tasks.chain.form import AS_IT_IS, OVERRIDE, often_changed_schema, preset_choice, requested_changes
+from tasks.chain.workspaces import change_settings, free_name, slug, uncommitted, with_files_of, workspace
+from tasks.identity.run import NAME_PATTERN, call, checked_name
 from tasks.runtime.exit_status import explain_in_logs
 from tasks.runtime.tracked_run import watch_states
 from tasks.services.crashed import heartbeat_automation, mark_crashed
@@ -36,13 +37,17 @@ DESCRIPTIONS = {
     "Every cell becomes a DVC experiment.",
 }
 NOTHING: dict[str, Any] = {}
+ABOUT_ENVIRONMENT = "the task, with the presets of other sections that belong to it (conf/environment)"
 Jobs = Annotated[int, Field(ge=1, le=64)]
+Name = Annotated[str, Field(pattern=f"^({NAME_PATTERN})?$")]
 
 
 @flow(name="experiment", validate_parameters=False)
 def experiment(
-    environment: Annotated[str, choice("conf/environment", AS_IT_IS)] = AS_IT_IS,
-    policy: Annotated[str, choice("conf/policy", AS_IT_IS)] = AS_IT_IS,
+    name: Name = "",
+    note: str = "",
+    environment: Annotated[str, preset_choice("environment", ABOUT_ENVIRONMENT)] = AS_IT_IS,
+    policy: Annotated[str, preset_choice("policy", "the language models (conf/policy)")] = AS_IT_IS,
     settings: Annotated[Mapping[str, Any], often_changed_schema()] = NOTHING,
     overrides: Sequence[Annotated[str, OVERRIDE]] = (),
     jobs: Jobs = 2,
@@ -50,37 +55,42 @@ def experiment(
     """Run the chain as a DVC experiment; returns the experiment's commit.
 
     Args:
-        environment: preset of the task, with the presets that belong to it (conf/environment)
-        policy: preset of the language models (conf/policy)
+        name: of the run in Prefect, MLflow and its report, and in DVC with dashes; if empty, the name of the flow run
+        note: what the run is for; shown beside its name
         settings: an empty field leaves the setting as it is in params.yaml or in the preset
         overrides: any other setting, as on the command line: problems=mbpp, train.loss.kl=0.05
         jobs: number of stages that run at the same time
     """
     changes = requested_changes({"environment": environment, "policy": policy}, settings, overrides)
     return _as_experiment(
-        lambda place: changed_params(changes, place / "params.yaml", place / "conf", "the form"), jobs
+        lambda place: changed_params(changes, place / "params.yaml", place / "conf", "the form"), name, note, jobs
     )
 
 
 @flow(name="experiment-all-settings", validate_parameters=False)
-def experiment_all_settings(params: Params, jobs: Jobs = 2) -> str:
+def experiment_all_settings(params: Params, name: Name = "", note: str = "", jobs: Jobs = 2) -> str:
     """Run the chain with these settings as a DVC experiment; returns the experiment's commit.
 
     Args:
+        name: of the run in Prefect, MLflow and its report, and in DVC with dashes; if empty, the name of the flow run
+        note: what the run is for; shown beside its name
         params: every setting, as in params.yaml
         jobs: number of stages that run at the same time
     """
     content: Any = params  # as JSON: it is checked here, so that a mistake is answered in a sentence
-    return _as_experiment(lambda place: validate_params(content, Path("the form")), jobs)
+    return _as_experiment(lambda place: validate_params(content, Path("the form")), name, note, jobs)
 
 
-def _as_experiment(settings: Callable[[Path], Params], jobs: int) -> str:
-    """Run the chain in a workspace with ``settings`` of it, under the flow run's name; return the commit."""
+def _as_experiment(settings: Callable[[Path], Params], title: str, note: str, jobs: int) -> str:
+    """Run the chain in a workspace with ``settings`` of it, called ``title`` or as the flow run; return the commit."""
     explain_in_logs()
     logger, project = get_run_logger(), Path.cwd()
-    name = free_name(project, str(runtime.flow_run.name))
+    wanted = checked_name(title) if title else str(runtime.flow_run.name)
+    name = free_name(project, wanted)
+    run = f"{title}{name.removeprefix(slug(title))}" if title else name  # with the number of a name that is taken
+    call(run if title else "", note)
     with get_client(sync_client=True) as client:
-        client.update_flow_run(runtime.flow_run.id, name=name, tags=[f"run:{name}", f"process:{own_process()}"])
+        client.update_flow_run(runtime.flow_run.id, name=run, tags=[f"run:{run}", f"process:{own_process()}"])
     if left_out := uncommitted(project):
         logger.warning("changes that are not committed are not part of this run: %s", ", ".join(left_out))
     with workspace(project, name) as folder:
@@ -91,7 +101,7 @@ def _as_experiment(settings: Callable[[Path], Params], jobs: int) -> str:
         rows = "\n".join(f"| {key} | {old} | {new} |" for key, (old, new) in changed.items())
         text = f"| setting | params.yaml | this run |\n|---|---|---|\n{rows}" if rows else "As in params.yaml."
         create_markdown_artifact(f"Experiment `{name}`\n\n{text}", key="changed-settings")
-        commit = in_workspace(folder, project, params, name, jobs)
+        commit = in_workspace(folder, project, params, name, jobs, title=run)
     logger.info("saved as DVC experiment %s: `dvc exp show`, `dvc exp apply %s`", name, name)
     return commit
 

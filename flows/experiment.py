@@ -3,6 +3,7 @@
 symposium run                  # all stale stages; a second call does nothing
 symposium run --jobs 1 audit   # one stage and the stages that it needs, one after the other
 symposium run -S train.steps=20 -S problems=humaneval -S problems.source=/data/mine.jsonl   # with other settings
+symposium run --name "longer warm start" --note "does the base learn to add?"   # `symposium runs` shows both
 
 DVC decides which stages must run.  This is the same as ``python -m flows.experiment``.
 """
@@ -10,17 +11,20 @@ DVC decides which stages must run.  This is the same as ``python -m flows.experi
 import argparse
 import logging
 import sys
+import time
 from pathlib import Path
 
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import read_json
 from tasks.chain.form import requested_changes
-from tasks.chain.graph import chain_and_stale
+from tasks.chain.graph import chain_and_stale, check_targets
 from tasks.chain.workspaces import write_changes
-from tasks.experiment.arms import RESULTS
-from tasks.identity.run import run_name
+from tasks.experiment.arms import REPORT, RESULTS
+from tasks.experiment.costs import costs
+from tasks.identity.run import call, checked_name, run_name
 from tasks.runtime.arguments import add_jobs, program_parser
 from tasks.runtime.exit_status import explain_in_logs, explained, sigterm_interrupts
+from tasks.runtime.progress import duration
 from tasks.services.preloaded import preloaded
 from tasks.services.servers import prefect_at, starting_prefect_server
 
@@ -31,13 +35,20 @@ Next: symposium play --beside base               # watch the team work, beside t
       git add -A && git commit -m "A first run"  # keeps dvc.lock, with which later runs are compared"""
 
 
-def outcome(project: Path) -> str:
-    """Return the three lines of the verdict, where the page lies and what to do next; empty without a verdict."""
-    path, page = project / RESULTS / "verdict.json", project / "report/index.html"
+def outcome(project: Path, took_s: float) -> str:
+    """Return the verdict's three lines, the time it took, the place of the page and what is next; empty: no verdict.
+
+    Args:
+        project: its folder.
+        took_s: seconds since the command was given.
+    """
+    path, page = project / RESULTS / "verdict.json", project / REPORT / "index.html"
     if not path.exists():
         return ""
-    where = f"\n\nThe report: {page}" if page.exists() else ""
-    return "\n".join(("", *read_json(path)["lines"])) + where + NEXT
+    work = sum(part["seconds"] for part in costs(load_params(), project).values())
+    took = f"This command took {duration(took_s)}; training and test, whenever they ran, {duration(work)} of work."
+    where = f"\nThe report: {page}" if page.exists() else ""
+    return "\n".join(("", *read_json(path)["lines"], "", took)) + where + NEXT
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,6 +64,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="section.key=value",
         help="change params.yaml first: a setting, or a whole section by a preset's name; may be repeated",
     )
+    found.add_argument("--name", help="name of the run in Prefect, MLflow and its report")
+    found.add_argument("--note", default="", help="what the run is for; shown beside its name")
     found.add_argument("--plain", action="store_true", help="lines instead of a table, also in a terminal")
     return found
 
@@ -95,14 +108,17 @@ def run_stale(targets: list[str], jobs: int, run: str, plain: bool) -> None:
 
 def main() -> None:
     """Run the experiment as the program: it ends with status 0, or with a message and another status."""
+    began = time.monotonic()
     with explained(), sigterm_interrupts():
         given = parser().parse_args()
+        call("" if given.name is None else checked_name(given.name), given.note)
+        check_targets(Path.cwd(), given.targets)
         if given.set_param:
             change(given.set_param)
         name = run_name(load_params().model_dump(mode="json"))
         run_stale(given.targets, given.jobs, name, given.plain)
         if not given.targets:
-            print(outcome(Path.cwd()))
+            print(outcome(Path.cwd(), time.monotonic() - began))
 
 
 if __name__ == "__main__":

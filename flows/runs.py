@@ -1,7 +1,10 @@
-"""List the runs that MLflow has recorded, the newest first: name, environment, start, end, verdict, before and after.
+"""List the runs that MLflow has recorded, the newest first: name, environment, start, verdict, before and after.
 
 symposium runs
 symposium runs --experiment philosophers
+
+took: what the last `symposium run` of this name took.  work: training and test behind its result, whenever they were
+done; a result that DVC has already takes seconds to get.
 """
 
 from __future__ import annotations
@@ -10,13 +13,21 @@ import argparse
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import UnknownEnvironmentError, find
+from pipeline_lib.tracking.verdicts import TrackedRun
+from tasks.identity.run import NOTED
 from tasks.runtime.arguments import program_parser
 from tasks.runtime.exit_status import explained
+from tasks.runtime.progress import duration
+from tasks.runtime.recorded import METRIC, TOOK, VERDICT
 from tasks.services.process_environment import places
-from tasks.stages.comparing import METRIC, VERDICT, recorded_runs
+from tasks.stages.comparing import recorded_runs
+
+NUMBERS = ("base", "selected", "took", "work")
+HEADINGS = ("run", "environment", "started (UTC)", "verdict", *NUMBERS, "note")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,22 +42,30 @@ def main() -> None:
     asked = parser().parse_args()
     with explained():
         table = Table(box=None, pad_edge=False)
-        for heading in ("run", "environment", "started (UTC)", "verdict", "base", "selected"):
-            table.add_column(heading, no_wrap=True, justify="right" if heading in ("base", "selected") else "left")
+        for heading in HEADINGS:
+            table.add_column(heading, no_wrap=True, justify="right" if heading in NUMBERS else "left")
         for run in recorded_runs(places().tracking, asked.experiment):
-            try:
-                metric = describe(run.tags.get(METRIC, ""), find(run.experiment).metrics())
-            except UnknownEnvironmentError:  # of another project, which has recorded into the same place
-                metric = describe("", {})
-            values = [run.metrics.get(f"test/{name}") for name in ("base", "selected")]
-            table.add_row(
-                run.run,
-                run.experiment,
-                f"{run.started:%Y-%m-%d %H:%M}",
-                run.tags.get(VERDICT) or run.status.lower(),
-                *("-" if value is None else metric.text(value) for value in values),
-            )
+            table.add_row(*(Text(cell) for cell in row(run)))
         Console(soft_wrap=True).print(table if table.rows else "no run is recorded yet; `symposium run` makes one")
+
+
+def row(run: TrackedRun) -> tuple[str, ...]:
+    """Return the cells of a run below `HEADINGS`."""
+    try:
+        metric = describe(run.tags.get(METRIC, ""), find(run.experiment).metrics())
+    except UnknownEnvironmentError:  # of another project, which has recorded into the same place
+        metric = describe("", {})
+    values = [run.metrics.get(f"test/{name}") for name in ("base", "selected")]
+    seconds = [run.metrics.get(TOOK), run.work_s or None]
+    return (
+        run.run,
+        run.experiment,
+        f"{run.started:%Y-%m-%d %H:%M}",
+        run.tags.get(VERDICT) or run.status.lower(),
+        *("-" if value is None else metric.text(value) for value in values),
+        *("-" if value is None else duration(value) for value in seconds),
+        run.tags.get(NOTED, ""),
+    )
 
 
 if __name__ == "__main__":

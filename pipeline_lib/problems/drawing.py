@@ -19,8 +19,16 @@ MAX_FAILED_DRAWS = 20_000
 
 
 @lru_cache(maxsize=65536)
-def split_of(family: str, seed: int) -> str:
-    """Return the only split in which problems of a family may occur."""
+def split_of(family: str, seed: int, apart_from: int | None = None) -> str:
+    """Return the only split in which problems of a family may occur.
+
+    Args:
+        family: name of the family.
+        seed: of the split.
+        apart_from: seed of another split; a family that is in its validation or test problems is in none here (empty).
+    """
+    if apart_from is not None and split_of(family, apart_from) != "train":
+        return ""
     share = int(digest(["family", seed, family])[:12], 16) / 16**12
     return next(split for split, end in FAMILY_SHARES.items() if share < end)
 

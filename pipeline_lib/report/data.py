@@ -75,6 +75,8 @@ class ReportData:
             was not measured.
         subteams: mean of the primary metric of each subteam, by the names of the agents that are present.
         contribution_episodes: number of episodes per problem of each subteam; 0 if that was not measured.
+        called: name that a person gave the run; empty: none.
+        note: what the run is for, as that person wrote it.
     """
 
     name: str
@@ -100,6 +102,8 @@ class ReportData:
     contributions: Sequence[Contribution] = ()
     subteams: Mapping[tuple[str, ...], float] = field(default_factory=dict)
     contribution_episodes: int = 0
+    called: str = ""
+    note: str = ""
 
     @property
     def examples(self) -> dict[str, Sequence[Mapping[str, Any]]]:
@@ -113,9 +117,9 @@ class ReportData:
 
     @property
     def title(self) -> str:
-        """Title of the page for people: task and day, or the name of the run."""
-        if self.about is None:
-            return self.name
+        """Title of the page for people: the name that one gave it, else task and day, else the name of the run."""
+        if self.called or self.about is None:
+            return self.called or self.name
         day = f", {date.fromisoformat(self.about.tested):%-d %B %Y}" if self.about.tested else ""
         return f"A team for {self.about.task}{day}"
 

@@ -46,6 +46,7 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
     context = {
         "name": data.name,
         "title": data.title,
+        "note": data.note,
         "verdict": verdict,
         "lines": [typeset(line) for line in verdict["lines"]],
         "caveats": [typeset(text) for caveat in verdict["caveats"] for text in caveat["details"]],

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline_lib.settings.base import Section
 
@@ -15,6 +15,23 @@ class SplitSizes(Section):
     train: int = Field(1024, ge=1, description="training problems")
     validation: int = Field(64, ge=1, description="problems on which checkpoints are compared and one is selected")
     test: int = Field(128, ge=1, description="held-out problems for the verdict; every look at them is counted")
+
+
+class FamilyProblems(Section):
+    """Problems that are drawn; all problems of a family are in one split (`pipeline_lib.problems.drawing`)."""
+
+    seed: int = Field(7, ge=0, description="seed of the generator and of the split")
+    apart_from: int | None = Field(
+        None,
+        ge=0,
+        description="seed of a split whose validation and test problems are left out: trying is no look at them",
+    )
+
+    @model_validator(mode="after")
+    def _another_split(self) -> Self:
+        if self.apart_from == self.seed:
+            raise ValueError(f"apart_from ({self.apart_from}) is the seed itself; give seed another number")
+        return self
 
 
 class TextProblems(Section):

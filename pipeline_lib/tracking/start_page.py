@@ -21,6 +21,7 @@ COLUMNS = (
     "metrics.`test/difference`",
     "metrics.`test/p`",
     "tags.`changes`",
+    "tags.`note`",
     "tags.`stage`",
     "tags.`seed`",
 )

@@ -41,6 +41,11 @@ class TrackedRun:
     metrics: Mapping[str, float]
     settings: Mapping[str, str]
 
+    @property
+    def work_s(self) -> float:
+        """Seconds of training and test behind its result."""
+        return sum(v for name, v in self.metrics.items() if name.startswith("cost/") and name.endswith("/seconds"))
+
 
 def tracked_verdicts(home: Path, experiment: str) -> list[TrackedRun]:
     """Return every run of an MLflow experiment that has a verdict, the newest run first.

@@ -1,7 +1,7 @@
-"""The fields of the forms in the Prefect UI as JSON schemas, with names, bounds and descriptions of the settings.
+"""The fields of the forms in the Prefect UI as JSON schemas: names, present values, bounds and texts of the settings.
 
-A form's choices are read from the project's files when the form is served.  An empty field leaves a setting as it is in
-``params.yaml``, or in the chosen preset.
+A form's choices and present values are read from the project's files when the form is served.  An empty field leaves a
+setting as it is in ``params.yaml``, or in the chosen preset.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from typing import Any
 from pydantic import WithJsonSchema
 from ruamel.yaml import YAML, YAMLError
 
-from pipeline_lib.settings import Params, SettingsError
+from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.changes import Changes
+from pipeline_lib.settings.compose import PRESET
+from pipeline_lib.settings.reading import read_mapping
+from pipeline_lib.tracking.tracker import flat
 
 AS_IT_IS = "as in params.yaml"
 """The choice of a form that changes nothing."""
@@ -40,11 +43,38 @@ def choice(folder: str, *first: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "enum": names})
 
 
+def preset_choice(section: str, about: str) -> WithJsonSchema:
+    """Return the schema of the choice of a section's preset, described by ``about`` and by the present choice."""
+    schema = choice(f"conf/{section}", AS_IT_IS).json_schema or {}
+    return WithJsonSchema({**schema, "title": section, "description": f"{about}; now {_chosen(section)}"})
+
+
 def often_changed_schema() -> WithJsonSchema:
     """Return the schema of an object with one property for each setting in `OFTEN_CHANGED`, by its dotted name."""
-    whole = Params.model_json_schema()
-    properties = {name: {**_schema(whole, name), "title": name} for name in OFTEN_CHANGED}
+    whole, present = Params.model_json_schema(), _present()
+    properties = {}
+    for name in OFTEN_CHANGED:
+        now = f", now {present[name] or 'empty'}" if name in present else ""
+        properties[name] = {**_schema(whole, name), "title": f"{name}{now}"}
     return WithJsonSchema({"type": "object", "properties": properties, "additionalProperties": False})
+
+
+def _present() -> dict[str, Any]:
+    """Return the present values of settings by dotted name; none if a setting is wrong, which a run explains."""
+    try:
+        return flat(load_params().model_dump(mode="json"))
+    except SettingsError:
+        return {}
+
+
+def _chosen(section: str) -> str:
+    """Return the preset that ``params.yaml`` names for a section, in words if it names none."""
+    try:
+        content = read_mapping(Path("params.yaml")).get(section)
+    except SettingsError:
+        return "unreadable"
+    named = content if isinstance(content, str) else (content or {}).get(PRESET)
+    return str(named) if named else "no preset"
 
 
 def _schema(whole: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import logging
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +83,17 @@ def chain_and_stale(project: Path, targets: Sequence[str] = ()) -> tuple[dict[st
             return {}, set()
         chain = read_chain(project, targets)
         return chain, outdated(chain, status)
+
+
+def check_targets(project: Path, targets: Sequence[str]) -> None:
+    """Make sure that the stages exist, without asking DVC, so that a wrong name is told before anything changes.
+
+    Raises:
+        ArgumentError: there is no such stage.
+    """
+    for target in targets:
+        if target.partition("@")[0] not in (known := _stages(project)):
+            raise _no_stage(target, known)
 
 
 def read_chain(project: Path, targets: Sequence[str] = ()) -> dict[str, Stage]:
@@ -251,10 +262,7 @@ def _needed(above: Mapping[str, set[str]], targets: Sequence[str]) -> dict[str, 
     for target in targets:
         chosen = [name for name in above if target in (name, name.partition("@")[0])]
         if not chosen:
-            names = sorted({name.partition("@")[0] for name in above})
-            raise ArgumentError(
-                f"there is no stage {target!r}{meant(target, names) or '; known stages: ' + ', '.join(names)}"
-            )
+            raise _no_stage(target, above)
         waiting += chosen
     kept: dict[str, set[str]] = {}
     while waiting:
@@ -262,6 +270,11 @@ def _needed(above: Mapping[str, set[str]], targets: Sequence[str]) -> dict[str, 
         kept[name] = set(above[name])
         waiting += [other for other in above[name] if other not in kept]
     return kept
+
+
+def _no_stage(target: str, known: Collection[str]) -> ArgumentError:
+    alike = meant(target, known) or "; known stages: " + ", ".join(known)
+    return ArgumentError(f"there is no stage {target!r}{alike}")
 
 
 def _seconds_file() -> Path:

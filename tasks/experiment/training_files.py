@@ -13,6 +13,6 @@ def training_file(arm: str, seed: int) -> Path:
     return RESULTS / "train" / f"{arm}-{seed}.jsonl"
 
 
-def training_rows(arm: str, seed: int) -> list[dict[str, float]]:
-    """Return the metrics of every update of a run; none of a run that was left out."""
-    return list(storage.read_jsonl(training_file(arm, seed)))
+def training_rows(arm: str, seed: int, project: Path = Path()) -> list[dict[str, float]]:
+    """Return the metrics of every update of a run of a project; none of a run that was left out."""
+    return list(storage.read_jsonl(project / training_file(arm, seed)))

@@ -1,9 +1,12 @@
-"""A verdict as Markdown, for Prefect."""
+"""A verdict as Markdown for Prefect, and as numbers for MLflow and DVC."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
+
+_BASE = "base"  # as in `pipeline_lib.evaluation.verdict`, whose import takes seconds
 
 
 def in_markdown(result: Mapping[str, Any]) -> str:
@@ -11,3 +14,25 @@ def in_markdown(result: Mapping[str, Any]) -> str:
     told = "\n".join(f"- {text}" for caveat in result["caveats"] for text in caveat["details"])
     folded = f"<details><summary>The caveats</summary>\n\n{told}\n\n</details>" if told else ""
     return "\n\n".join(filter(None, (f"## {result['verdict']}", *result["lines"], folded)))
+
+
+def headline(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a verdict: each team's mean, effect, significance."""
+    metric, teams = result["metric"], result["teams"]
+    means = {re.sub(r"\W+", "_", name).lower(): team["metrics"][metric] for name, team in teams.items()}
+    numbers = {
+        "verdict": result["verdict"],
+        "metric": metric,
+        **means,
+        "difference": result["difference"],
+        "low": result["low"],
+        "high": result["high"],
+        "p": result["p"],
+        "looks": result["looks"]["count"],
+        "p_for_looks": result["looks"]["p"].get(_BASE, {}).get("for_looks"),
+        "hedges_g": result["hedges_g"],
+    }
+    return {
+        name: round(value, 6) if isinstance(value, float) and name not in ("p", "p_for_looks") else value
+        for name, value in numbers.items()
+    }

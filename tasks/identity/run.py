@@ -1,13 +1,14 @@
 """The name of a run in Prefect, DVC and MLflow, and the facts that connect it with a commit.
 
-The name is ``SYMPOSIUM_RUN`` (set by `flows.experiment` and by deployments for all their stages), else the name of the
-DVC experiment, else the commit with a digest of the settings.  So all stages of one ``dvc repro`` share it, and a run
-with other settings has another name.
+The name is ``SYMPOSIUM_RUN`` (set by `flows.experiment` and by deployments for all their stages), else the name that a
+person gave (``SYMPOSIUM_TITLE``), else that of the DVC experiment, else the commit with a digest of the settings.  So
+all stages of one ``dvc repro`` share it, and a run with other settings has another name.  No result depends on a name.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,18 +16,44 @@ from typing import Any
 
 import yaml
 
+from pipeline_lib.settings import SettingsError
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking.tracker import flat
 
 RUN = "SYMPOSIUM_RUN"
-CHANGES = "changes"
+TITLE, NOTE = "SYMPOSIUM_TITLE", "SYMPOSIUM_NOTE"
+"""Environment variables of a run and its stages: the name that a person gave it, and a note."""
+CHANGES, NOTED = "changes", "note"
+"""Tags of a run in MLflow."""
+
+NAME_PATTERN = r"\w[\w .,:()+=@-]{0,79}"
+"""What the name of a run looks like: it is part of file names, of tags and of what MLflow is asked for."""
 
 
 def run_name(params: Mapping[str, Any]) -> str:
     """Return the name of the run that this process belongs to; ``params`` are the settings as JSON-like data."""
-    return (
-        os.environ.get(RUN) or os.environ.get("DVC_EXP_NAME") or f"{commit()[:8] or 'uncommitted'}-{digest(params)[:6]}"
-    )
+    given = (os.environ.get(variable) for variable in (RUN, TITLE, "DVC_EXP_NAME"))
+    return next(filter(None, given), "") or f"{commit()[:8] or 'uncommitted'}-{digest(params)[:6]}"
+
+
+def checked_name(text: str) -> str:
+    """Return the name that a person gives a run, without spaces around it.
+
+    Raises:
+        SettingsError: it has characters or a length that a name cannot have.
+    """
+    if not re.fullmatch(NAME_PATTERN, name := text.strip()):
+        raise SettingsError(
+            f"name of the run: got {text!r}; give 1 to 80 letters, digits, spaces and . , : ( ) + = @ _ -, of which a "
+            "letter or digit is the first"
+        )
+    return name
+
+
+def call(name: str, note: str) -> None:
+    """Give the run of this process, and of stages that it starts, a name and a note; an empty one changes nothing."""
+    given = {TITLE: name, NOTE: " ".join(note.split())}
+    os.environ.update({variable: text for variable, text in given.items() if text})
 
 
 def identity_tags() -> dict[str, str]:
@@ -42,18 +69,19 @@ def identity_tags() -> dict[str, str]:
     return {name: value for name, value in facts.items() if value}
 
 
-def changes(project: Path = Path()) -> dict[str, str]:
-    """Return the tag that says which settings differ from the commit's ``params.yaml``, for example ``train.steps=80``.
+def told(project: Path = Path()) -> dict[str, str]:
+    """Return the tags that tell what a run is: its note, and which settings differ from the commit's ``params.yaml``.
 
-    A preset counts by its name, as it is written there.  There is no tag without a commit.
+    Settings are named as they are written there (``train.steps=80``, a preset by its name), if there is a commit.
     """
+    note = {NOTED: os.environ[NOTE]} if os.environ.get(NOTE) else {}
     commit = os.environ.get("DVC_EXP_BASELINE_REV", "HEAD")
     committed = _git("-C", str(project), "show", f"{commit}:./params.yaml")
     if not committed:
-        return {}
+        return note
     before = flat(yaml.safe_load(committed))
     now = flat(yaml.safe_load((project / "params.yaml").read_text(encoding="utf-8")) or {})
-    return {CHANGES: ", ".join(f"{key}={value}" for key, value in now.items() if before.get(key) != value)}
+    return {**note, CHANGES: ", ".join(f"{key}={value}" for key, value in now.items() if before.get(key) != value)}
 
 
 def commit() -> str:

@@ -25,7 +25,7 @@ from pipeline_lib.tracking import TrackedRun, Tracker
 from tasks.experiment.arms import PROBLEMS
 from tasks.identity.committed import remember_made
 from tasks.identity.files import check, unchanged
-from tasks.identity.run import changes, identity_tags, run_name
+from tasks.identity.run import identity_tags, run_name, told
 from tasks.identity.stages import Reads, inputs_of, read_settings, whole, work_digest
 from tasks.runtime.exit_status import REFUSED, explain_in_logs, explained, was_interrupted
 from tasks.runtime.links import run_in_mlflow
@@ -113,7 +113,7 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
         places().tracking,
         everything.environment.kind,
         run_of_all,
-        tags={**identity_tags(), **changes()},
+        tags={**identity_tags(), **told()},
         params=settings,
         process=owner() or dvc_process(),
         owned=bool(owner()),

@@ -11,12 +11,17 @@ from pipeline_lib.report.compare import RunRow, build_comparison
 from pipeline_lib.tracking.addresses import tracking_uri
 from pipeline_lib.tracking.verdicts import TrackedRun, tracked_runs, tracked_verdicts
 from tasks.runtime.arguments import ArgumentError, meant
+from tasks.runtime.recorded import LINES, LOOKS, METRIC, PLAN, PLAN_FAULTS, TEST_PROBLEMS, VERDICT
 from tasks.services.process_environment import answers
 from tasks.services.servers import ServerError
-from tasks.stages.judging import LINES, LOOKS, METRIC, PLAN, PLAN_FAULTS, TEST_PROBLEMS, VERDICT
 
 #: Facts about a run that the page shows besides its numbers, by tag.
-IDENTITY = {"git.commit": "commit", "dvc.exp_name": "DVC experiment", "prefect.flow_run_id": "Prefect flow run"}
+IDENTITY = {
+    "git.commit": "commit",
+    "dvc.exp_name": "DVC experiment",
+    "prefect.flow_run_id": "Prefect flow run",
+    "note": "note",
+}
 
 
 def compare_runs(home: Path, experiment: str, names: Sequence[str], output: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
@@ -10,7 +9,7 @@ from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.headline import Caveat, counted
 from pipeline_lib.evaluation.plan import read_plan
 from pipeline_lib.evaluation.plan_check import as_planned, check_plan
-from pipeline_lib.evaluation.verdict import BASE, add_plan_and_looks, summarise_test
+from pipeline_lib.evaluation.verdict import add_plan_and_looks, summarise_test
 from pipeline_lib.monitors.history import endings
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, has_attempts, outside
@@ -18,8 +17,9 @@ from tasks.experiment.compute import compare_compute
 from tasks.experiment.episode_files import read_episodes, swept, tested_file
 from tasks.experiment.plans import actual_plan
 from tasks.experiment.training_files import training_rows
-from tasks.experiment.verdict_text import in_markdown
+from tasks.experiment.verdict_text import headline, in_markdown
 from tasks.looks.look_history import plans_used, record_look_of_verdict, steps_swept
+from tasks.runtime.recorded import record_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     from pipeline_lib.evaluation.table import Episodes
     from pipeline_lib.settings import Params
     from tasks.runtime.stage import StageRun
-
-#: Tags of the verdict's run in MLflow; `tasks.stages.comparing` reads them.
-VERDICT, LINES, METRIC = "verdict", "symposium.lines", "symposium.metric"
-PLAN, TEST_PROBLEMS = "symposium.plan", "symposium.problems"
-#: Deviations from the plan, in words (empty: it was fixed before and followed), and the number of looks.
-PLAN_FAULTS, LOOKS = "symposium.plan_faults", "symposium.looks"
-
-#: Which training runs a monitor ended, in words (empty: none).
-ENDED = "symposium.ended_by_monitors"
 
 #: Values of `headline` for comparing runs; the others are in ``results/verdict.json`` and in MLflow.
 COMPARED = ("verdict", "metric", "base", "selected", "difference", "low", "high", "p", "p_for_looks", "looks")
@@ -81,19 +72,7 @@ def judge(params: Params, run: StageRun) -> str:
     storage.write_json(RESULTS / "verdict.json", result)
     numbers = headline(result)
     storage.write_json(RESULTS / "metrics.json", compared(numbers, [row for rows in updates.values() for row in rows]))
-    run.whole.summary({f"test/{name}": value for name, value in numbers.items() if isinstance(value, int | float)})
-    run.whole.tag(
-        {
-            VERDICT: result["verdict"],
-            LINES: "\n".join(result["lines"]),
-            METRIC: result["metric"],
-            PLAN: result["plan"]["plan"],
-            TEST_PROBLEMS: result["design"]["test_content"],
-            PLAN_FAULTS: "; ".join((*result["plan"]["deviations"], *result["plan"]["changed"])),
-            LOOKS: str(result["looks"]["count"] or "not counted"),
-            ENDED: " ".join(result["ended_by_monitors"]),
-        }
-    )
+    record_verdict(run.whole, result)
     run.markdown("verdict", in_markdown(result))
     return "\n".join(result["lines"])
 
@@ -120,28 +99,6 @@ def bound(
     check = check_plan(done, plan, tested["design"]["selected"], carried, changed)
     design = {**done.to_json(), "selected": tested["design"]["selected"]}
     return add_plan_and_looks({**tested, "design": design}, check, looks, caveats)
-
-
-def headline(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the numbers of a verdict: each team's mean, effect, significance."""
-    metric, teams = result["metric"], result["teams"]
-    means = {re.sub(r"\W+", "_", name).lower(): team["metrics"][metric] for name, team in teams.items()}
-    numbers = {
-        "verdict": result["verdict"],
-        "metric": metric,
-        **means,
-        "difference": result["difference"],
-        "low": result["low"],
-        "high": result["high"],
-        "p": result["p"],
-        "looks": result["looks"]["count"],
-        "p_for_looks": result["looks"]["p"].get(BASE, {}).get("for_looks"),
-        "hedges_g": result["hedges_g"],
-    }
-    return {
-        name: round(value, 6) if isinstance(value, float) and name not in ("p", "p_for_looks") else value
-        for name, value in numbers.items()
-    }
 
 
 def compared(numbers: Mapping[str, Any], updates: Sequence[Mapping[str, float]]) -> dict[str, Any]:

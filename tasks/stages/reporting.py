@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import os
+from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import describe
@@ -18,20 +18,20 @@ from pipeline_lib.report.data import About, ReportData
 from pipeline_lib.report.page import build_report
 from pipeline_lib.report.series import write_plots
 from pipeline_lib.report.viewer import TestedTeam
-from tasks.experiment.arms import IDENTITIES, PROBLEMS, RESULTS, SINGLE, TEAM, seeds_of
+from tasks.experiment.arms import IDENTITIES, PROBLEMS, REPORT, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, notes
-from tasks.experiment.episode_files import TESTED, read_episodes, swept, tested_file
+from tasks.experiment.costs import costs
+from tasks.experiment.episode_files import read_episodes, swept, tested_file
 from tasks.experiment.machine import machine
 from tasks.experiment.training_files import training_rows
 from tasks.experiment.verdict_text import in_markdown
-from tasks.identity.run import identity_tags
+from tasks.identity.run import NOTE, TITLE, identity_tags
 from tasks.identity.stages import whole
+from tasks.runtime.recorded import record_costs, record_report
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
     from tasks.runtime.stage import StageRun
-
-REPORT = Path("report")
 
 
 def make_report(params: Params, run: StageRun) -> None:
@@ -40,15 +40,8 @@ def make_report(params: Params, run: StageRun) -> None:
     own = find(params.environment.kind).figures(data)
     build_report(data, REPORT / "index.html", own)
     write_plots(data, REPORT / "plots", own)
-    run.whole.artifact(REPORT)
-    run.whole.describe("\n\n".join(data.verdict["lines"]), "index.html")
-    run.whole.summary(
-        {
-            f"cost/{part.replace(', ', ' ')}/{name}": value
-            for part, cost in data.costs.items()
-            for name, value in cost.items()
-        }
-    )
+    record_report(run.whole, REPORT, data.verdict["lines"])
+    record_costs(run.whole, data.costs)
     run.markdown("report", f"{in_markdown(data.verdict)}\n\n`{REPORT / 'index.html'}`")
 
 
@@ -71,6 +64,8 @@ def gather(params: Params, name: str) -> ReportData:
     every = [episode for episodes in selected.values() for episode in episodes]
     return ReportData(
         name=name,
+        called=os.environ.get(TITLE, ""),
+        note=os.environ.get(NOTE, ""),
         metrics=metrics,
         train={seed: training_rows(TEAM, seed) for seed in seeds_of(params, TEAM)},
         selection=storage.read_json(RESULTS / "selection.json")[TEAM],
@@ -156,18 +151,3 @@ def tested_teams(params: Params) -> list[TestedTeam]:
     if seeds_of(params, SINGLE):
         found += [*trained(SINGLE_AGENT, SINGLE, "selected"), of(UNTRAINED_SINGLE_AGENT, SINGLE, "base")]
     return found + [of(UNTRAINED[protocol], TEAM, protocol) for protocol in params.evaluate.baselines]
-
-
-def costs(params: Params) -> dict[str, dict[str, float]]:
-    """Return seconds and sampled tokens of training and test, by part."""
-    found: dict[str, dict[str, float]] = {}
-    for arm in (TEAM, SINGLE):
-        rows: list[dict[str, Any]] = [row for seed in seeds_of(params, arm) for row in training_rows(arm, seed)]
-        if rows:
-            found[f"training, {SINGLE_AGENT if arm == SINGLE else arm}"] = {
-                "seconds": sum(row["time/step_s"] for row in rows),
-                "tokens": sum(row["actions/tokens"] for row in rows),
-            }
-    tested = storage.read_json(TESTED / "cost.json").values()
-    found["test"] = {key: sum(cost[key] for cost in tested) for key in ("seconds", "tokens")}
-    return found

@@ -24,6 +24,7 @@ from tasks.experiment.protocols import protocol_of
 from tasks.experiment.training_files import training_file
 from tasks.identity.files import dvc_has_taken
 from tasks.identity.stages import contents, settings_of, work_digest
+from tasks.runtime.recorded import record_update
 from tasks.services.process_environment import places
 from tasks.services.ranks import other_ranks
 
@@ -80,6 +81,7 @@ def train_arm(params: Params, arm: str, seed: int, run: StageRun) -> None:
 
     def on_step(step: int, metrics: dict[str, float]) -> None:
         run.log(step, metrics)
+        record_update(run.whole, arm, seed, {"step": step, **metrics})
         nonlocal done
         done = step if budget is None else done + budget.of(metrics)
         run.progress(min(round(done), total), total, f"reward {metrics['reward/mean']:.2f}")

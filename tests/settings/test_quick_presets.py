@@ -1,19 +1,46 @@
-"""Trying costs nothing: the preset for trying shares no test problem with the default settings."""
+"""Trying costs nothing: presets for trying and studies share no test problem with the settings that one reports."""
 
 from __future__ import annotations
 
-import yaml
+import functools
+from typing import Any
+
+import pytest
 
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.environments.coding.settings import GeneratedProblems
-from pipeline_lib.settings import load_params
+from pipeline_lib.settings import Params, SettingsError
+from pipeline_lib.settings.changes import changed_params
+from pipeline_lib.settings.reading import read_mapping
 from tests.flows.project import ROOT
 
+STUDIES = {path.stem: read_mapping(path)["changes"] for path in sorted((ROOT / "conf/studies").glob("*.yaml"))}
+TRYING: dict[str, dict[str, Any]] = {
+    **{preset: {"environment": preset} for preset in ("coding-quick", "coding-critic", "modules-quick")},
+    **STUDIES,
+}
 
-def test_the_preset_for_trying_sees_no_test_problem_of_the_default_settings() -> None:
-    preset = yaml.safe_load((ROOT / "conf/problems/coding-quick.yaml").read_text(encoding="utf-8"))
-    default, task = load_params(ROOT / "params.yaml").problems, find("coding")
-    quick = task.make_problems(GeneratedProblems.model_validate(preset))
-    tested = {problem.content_hash for problem in task.make_problems(default)["test"]}
-    seen = {problem.content_hash for split in ("test", "validation") for problem in quick[split]}
-    assert len(tested) == 128 and len(seen) == 40 and not tested & seen
+
+def params(changes: dict[str, Any]) -> Params:
+    return changed_params(changes, ROOT / "params.yaml", ROOT / "conf", "the test")
+
+
+@functools.cache
+def contents(problems: Any) -> dict[str, set[str]]:
+    """Return what the problems of each split contain, with few training problems, which do not matter here."""
+    few = problems.model_copy(update={"sizes": problems.sizes.model_copy(update={"train": 8})})
+    task = find("modules" if problems.kind == "module_graphs" else "coding")
+    return {split: {problem.content_hash for problem in found} for split, found in task.make_problems(few).items()}
+
+
+@pytest.mark.parametrize("name", list(TRYING))
+def test_trying_sees_no_test_problem_of_the_settings_that_one_reports(name: str) -> None:
+    here = params(TRYING[name]).problems
+    seen = contents(here)["test"] | contents(here)["validation"]
+    modules = {"environment": "modules"}
+    for reported in [modules] if "modules" in name else [{}, {"environment": "coding-two-turns"}]:
+        assert seen and not seen & contents(params(reported).problems)["test"]
+
+
+def test_a_split_apart_from_itself_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"problems: apart_from \(7\) is the seed itself; give seed another number"):
+        params({"problems.apart_from": 7})

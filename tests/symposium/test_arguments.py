@@ -63,6 +63,9 @@ RANGES = [
     ("identity", ["train", "--compare", "nothing"], "nothing: there is no experiment, branch or commit"),
     ("run", ["-S", "train.stps=3"], "steps"),
     ("run", ["--jobs", "0"], "a whole number, 1 or more"),
+    ("run", ["-S", "train.steps=3", "tran"], "there is no stage 'tran'; did you mean train"),
+    ("run", ["--name", "../x"], "name of the run: got '../x'; give 1 to 80 letters"),
+    ("run", ["--name", "it's"], "name of the run: got"),
     ("run", ["--plian"], "unrecognized arguments: --plian; did you mean --plain"),
     ("study", ["nothing"], "there is no such study"),
     ("runs", ["--experiment", "nothing"], "no experiment 'nothing'"),
@@ -105,14 +108,19 @@ def test_a_wrong_argument_ends_with_status_2_and_says_what_is_accepted(called, n
 def options() -> Iterator[Any]:
     for name, (module, _) in PROGRAMS.items():
         for action in importlib.import_module(module).parser()._actions:
-            odd = action.nargs != 0 and not isinstance(action, argparse._SubParsersAction)
-            if odd and (name, action.dest) not in {("run", "jobs"), ("run", "targets")}:  # see RANGES; these would run
+            if action.nargs != 0 and not isinstance(action, argparse._SubParsersAction):
                 yield pytest.param(name, action, id=f"{name}-{action.dest}")
 
 
 @pytest.mark.parametrize(("name", "action"), list(options()))
 def test_odd_values_are_taken_or_refused_but_never_a_traceback(called, name: str, action: argparse.Action) -> None:
-    needed = {"plan": ["--between", "0.1"], "export": ["team"], "study": ["nothing"], "identity": ["train"]}
+    needed = {
+        "plan": ["--between", "0.1"],
+        "export": ["team"],
+        "study": ["nothing"],
+        "identity": ["train"],
+        "run": ["-S", "train.stps=3"],  # else it would run
+    }
     for value in ODD:
         if (name, value) in {("page", "0"), ("page", "2")}:  # right, and it would serve
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import jsonschema
@@ -10,7 +11,16 @@ from pydantic import TypeAdapter
 
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.changes import changed_params
-from tasks.chain.form import AS_IT_IS, OFTEN_CHANGED, OVERRIDE, choice, often_changed_schema, requested_changes
+from tasks.chain.form import (
+    AS_IT_IS,
+    OFTEN_CHANGED,
+    OVERRIDE,
+    choice,
+    often_changed_schema,
+    preset_choice,
+    requested_changes,
+)
+from tasks.chain.workspaces import write_changes
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,12 +73,28 @@ def test_fields_have_the_bounds_and_texts_of_the_settings() -> None:
     assert schema is not None
     assert set(schema["properties"]) == set(OFTEN_CHANGED)
     steps = schema["properties"]["train.steps"]
-    assert (steps["minimum"], steps["title"], steps["description"]) == (1, "train.steps", "updates per run")
+    assert (steps["minimum"], steps["title"], steps["description"]) == (1, "train.steps, now 60", "updates per run")
     assert "default" not in steps, "an empty field leaves the setting as it is"
     jsonschema.validate({"train.learning_rate": 1e-4}, schema)
     for wrong in ({"train.steps": 0}, {"train.learning_rate": 2}, {"seeds.train": []}, {"train.speed": 1}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, schema)
+
+
+def test_fields_show_what_is_chosen_at_present(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "conf", "conf")
+    text = (ROOT / "params.yaml").read_text()
+    Path("params.yaml").write_text(text)
+    write_changes(Path("params.yaml"), {"train": "coding-quick", "train.learning_rate": 5e-4}, "me")
+    properties = (often_changed_schema().json_schema or {})["properties"]
+    assert properties["train.learning_rate"]["title"] == "train.learning_rate, now 0.0005"
+    assert properties["train.steps"]["title"] == f"train.steps, now {load_params().train.steps}"
+    assert properties["audit.override"]["title"] == "audit.override, now empty"
+    assert (preset_choice("train", "how").json_schema or {})["description"] == "how; now coding-quick"
+    assert (preset_choice("policy", "who").json_schema or {})["description"] == "who; now no preset"
+    Path("params.yaml").write_text("train: {stps: 1}\n")  # the run says what is wrong
+    assert (often_changed_schema().json_schema or {})["properties"]["train.steps"]["title"] == "train.steps"
 
 
 def test_a_list_offers_the_files_that_are_there() -> None:

@@ -23,7 +23,8 @@ from tasks.experiment.compute import budget_of
 from tasks.experiment.plans import plan_of
 from tasks.experiment.training_files import training_file
 from tasks.looks import looking
-from tasks.stages.judging import COMPARED, ENDED, PLAN_FAULTS, judge
+from tasks.runtime.recorded import ENDED, PLAN_FAULTS
+from tasks.stages.judging import COMPARED, judge
 from tasks.stages.selecting import select_checkpoints
 from tests.evaluation.build import episode
 

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pipeline_lib.settings.base import FileName, Machine, Section
 from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
-from pipeline_lib.settings.problems import SplitSizes
+from pipeline_lib.settings.problems import FamilyProblems, SplitSizes
 
 
 class SoundCodingReward(Section):
@@ -132,11 +132,10 @@ class CodingEnvironment(EnvironmentSection):
         return self
 
 
-class GeneratedProblems(Section):
+class GeneratedProblems(FamilyProblems):
     """Generated problems with two functions; no agent sees enough to solve one alone."""
 
     kind: Literal["generated"] = "generated"
-    seed: int = Field(7, ge=0, description="seed of the generator and of the split")
     levels: tuple[int, ...] = Field((1,), min_length=1, description="difficulty levels to draw from, 1 (easiest) to 4")
     sizes: SplitSizes = SplitSizes()
     visible_tests: int = Field(2, ge=0, le=16, description="tests whose results may be shown as feedback")

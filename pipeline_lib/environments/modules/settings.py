@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pipeline_lib.settings.base import FileName, Section
 from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
-from pipeline_lib.settings.problems import SplitSizes
+from pipeline_lib.settings.problems import FamilyProblems, SplitSizes
 
 
 class SoundModulesReward(Section):
@@ -33,11 +33,10 @@ class ModulesEnvironment(EnvironmentSection):
     reward: ModulesReward = SoundModulesReward()
 
 
-class GeneratedModules(Section):
+class GeneratedModules(FamilyProblems):
     """Generated programs of several files that import each other; no agent is told enough to write one alone."""
 
     kind: Literal["module_graphs"] = "module_graphs"
-    seed: int = Field(7, ge=0, description="seed of the generator and of the split")
     modules: int = Field(3, ge=2, le=4, description="number of files, and of agents in a team")
     levels: tuple[int, ...] = Field(
         (1,),

@@ -41,7 +41,9 @@ def generate(settings: GeneratedProblems) -> dict[str, list[CodingProblem]]:
     rng = random.Random(digest(["problems", settings.seed]))
     tests = (settings.visible_tests, settings.hidden_tests)
     return {
-        split: draw_problems(split, getattr(settings.sizes, split), settings.levels, settings.seed, rng, tests)
+        split: draw_problems(
+            split, getattr(settings.sizes, split), settings.levels, settings.seed, rng, tests, settings.apart_from
+        )
         for split in FAMILY_SHARES
     }
 
@@ -53,6 +55,7 @@ def draw_problems(
     seed: int = 0,
     rng: random.Random | None = None,
     tests: tuple[int, int] = (2, 6),
+    apart_from: int | None = None,
 ) -> list[CodingProblem]:
     """Return different problems of one split.
 
@@ -63,6 +66,7 @@ def draw_problems(
         seed: fixes which split a family belongs to.
         rng: random numbers; by default seeded from ``seed``.
         tests: numbers of visible and hidden tests.
+        apart_from: see `split_of`.
 
     Raises:
         ValueError: there are fewer; the message gives their number.
@@ -73,7 +77,7 @@ def draw_problems(
 
     def one(found: int) -> CodingProblem | None:
         recipe = draw(levels[found % len(levels)], rng)
-        if recipe.name in seen or split_of(recipe.family, seed) != split:
+        if recipe.name in seen or split_of(recipe.family, seed, apart_from) != split:
             return None
         seen.add(recipe.name)
         problem = make_problem(recipe, *tests)

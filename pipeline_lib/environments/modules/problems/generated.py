@@ -50,7 +50,7 @@ def draw_problems(split: str, size: int, settings: GeneratedModules, rng: random
 
     def one(found: int) -> ModulesProblem | None:
         design = draw_design(settings.modules, levels[found % len(levels)], rng)
-        if split_of(design.family, settings.seed) != split:
+        if split_of(design.family, settings.seed, settings.apart_from) != split:
             return None
         return make_problem(design, settings.unit_tests, settings.system_tests)
 
