@@ -24,6 +24,7 @@ from pipeline_lib.settings import Params, load_params
 from tasks.experiment.arms import PROBLEMS, TEAM, seeds_of
 from tasks.experiment.comparisons import family_size
 from tasks.experiment.episode_files import read_episodes, tested_file
+from tasks.identity.made import refuse_false_records
 from tasks.runtime.arguments import ArgumentError, number, program_parser, whole
 from tasks.runtime.exit_status import explained
 
@@ -143,7 +144,9 @@ def from_pilot(params: Params) -> Variances:
 
     Raises:
         FileNotFoundError: no test has been run; the message says what to do.
+        IdentityError: as `refuse_false_records`.
     """
+    refuse_false_records()
     seeds = seeds_of(params, TEAM)
     files = [tested_file(TEAM, "base"), *(tested_file(TEAM, "selected", seed) for seed in seeds)]
     if missing := [file for file in files if not file.exists()]:

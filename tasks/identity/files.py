@@ -1,16 +1,13 @@
 """The identities as files that DVC depends on, and the checks that keep them correct.
 
 ``python -m flows.identity --write`` writes one identity per stage to ``results/identity/``.  A stage refuses to run
-under an identity that is not its own (`check`), and a result is refused if the identity was rewritten during the run.
+under an identity that is not its own (`check`), and when it has ended, it writes from what it made its results
+(`tasks.identity.made`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import logging
-import os
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +16,10 @@ from pipeline_lib.settings import load_params
 from pipeline_lib.storage import CorruptFileError, read_json, write_json
 from tasks.experiment.arms import IDENTITIES
 from tasks.experiment.check_run import check_run
-from tasks.identity.committed import committed_by_hand
+from tasks.identity.dvc_record import dvc_digest, identity_file, kind_of, read_lock, recorded, running_stage
 from tasks.identity.inputs import wrong_inputs
+from tasks.identity.made import made_from, refuse_false_records, remove_outdated, write_made
 from tasks.identity.stages import STAGES, IdentityError, identity_of
-
-log = logging.getLogger("symposium.stage")
 
 
 def write_identities() -> None:
@@ -31,33 +27,25 @@ def write_identities() -> None:
 
     Raises:
         SettingsError: a setting is wrong, or the run could not end well.
+        IdentityError: as `refuse_false_records`.
     """
-    _warn_of_commits()
     params = load_params()
     check_run(params)
     for stage in STAGES:
         path, identity = IDENTITIES / f"{stage}.json", identity_of(stage, params)
         if read_identity(path) != identity:
             write_json(path, identity)
+    refuse_false_records()
+    remove_outdated()
 
 
 def changed_identities() -> list[str]:
-    """Return the stages whose identity differs from the written one."""
-    _warn_of_commits()
+    """Return the stages whose identity differs from the written one; raises as `write_identities`."""
     params = load_params()
     check_run(params)
-    return [name for name in STAGES if read_identity(IDENTITIES / f"{name}.json") != identity_of(name, params)]
-
-
-def _warn_of_commits() -> None:
-    if stages := committed_by_hand():
-        names = ", ".join(stages)
-        log.warning(
-            "dvc.lock attributes the outputs of %s to code or settings with which they never ran here (`dvc commit`?); "
-            "unless another machine made them so, make them anew: dvc repro --force --single-item %s",
-            names,
-            names.replace(",", ""),
-        )
+    changed = [name for name in STAGES if read_identity(IDENTITIES / f"{name}.json") != identity_of(name, params)]
+    refuse_false_records()
+    return changed
 
 
 def read_identity(path: Path) -> dict[str, Any] | None:
@@ -68,31 +56,55 @@ def read_identity(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def check() -> None:
-    """Check that DVC will store the result of this stage under the right identity; without DVC, do nothing.
+def check() -> dict[str, Any] | None:
+    """Check that DVC will store the result of this stage under the right identity; without DVC, return None.
 
     DVC uses the identity that was written last.  Code or settings may have changed since: during a run, or before
     ``dvc repro --single-item``, which skips the stage ``identity`` and all other dependencies.
 
+    Returns:
+        what `finish` needs when the stage has ended.
+
     Raises:
         IdentityError: they have changed, or the stage's inputs differ from those that DVC has stored.
     """
-    whole_name = os.environ.get("DVC_STAGE", "")
-    stage = whole_name.partition("@")[0]
-    if stage not in STAGES:
-        return
-    identities = {name: read_identity(IDENTITIES / f"{name}.json") for name in STAGES}
-    written, now = identities[stage], identity_of(stage)
+    stage = running_stage()
+    if not stage:
+        return None
+    identities = _written()
+    written, now = identities[kind_of(stage)], identity_of(kind_of(stage))
     if written != now:
-        lines = differences(written, now) if written else [f"there is no {IDENTITIES / stage}.json"]
+        lines = differences(written, now) if written else [f"there is no {identity_file(stage)}"]
         raise IdentityError(
-            f"stage {stage} would be stored under a wrong identity; this has changed since the stage `identity` ran:\n"
-            f"  {_shown(lines)}\n{_ADVICE}"
+            f"stage {kind_of(stage)} would be stored under a wrong identity; this has changed since the stage "
+            f"`identity` ran:\n  {_shown(lines)}\n{_ADVICE}"
         )
-    if lines := wrong_inputs(whole_name, identities):
+    if lines := wrong_inputs(stage, identities):
+        raise IdentityError(f"stage {stage} would use inputs that are not up to date:\n  {_shown(lines)}\n{_ADVICE}")
+    return made_from(stage)
+
+
+def finish(began: dict[str, Any] | None) -> None:
+    """Write beside the results of this stage from what it made them; raises as `write_made`."""
+    if began is not None:
+        write_made(running_stage(), began)
+
+
+def refuse_stale(paths: Sequence[str]) -> None:
+    """Refuse to use results that the present code and settings did not make.
+
+    Raises:
+        IdentityError: a stage on which ``paths`` depend is stale, or a file was changed by hand.
+    """
+    if lines := wrong_inputs("", _written(), paths):
         raise IdentityError(
-            f"stage {whole_name} would use inputs that are not up to date:\n  {_shown(lines)}\n{_ADVICE}"
+            f"these results are not those of the present code and settings:\n  {_shown(lines)}\n{_ADVICE}; or take the "
+            "changes back"
         )
+
+
+def _written() -> dict[str, dict[str, Any] | None]:
+    return {name: read_identity(IDENTITIES / f"{name}.json") for name in STAGES}
 
 
 _ADVICE = "run `dvc repro` (or `python -m flows.experiment`) again; it updates them first"
@@ -102,31 +114,11 @@ def _shown(lines: list[str]) -> str:
     return "\n  ".join([*lines[:12], *(["..."] if len(lines) > 12 else [])])
 
 
-@contextlib.contextmanager
-def unchanged() -> Iterator[None]:
-    """Check that the identity file does not change while DVC runs a stage: DVC reads it when the stage has ended.
-
-    Raises:
-        IdentityError: it changed; the results are not stored.
-    """
-    path = IDENTITIES / f"{os.environ.get('DVC_STAGE', '').partition('@')[0]}.json"
-    before = path.read_bytes() if path.is_file() else b""
-    yield
-    if path.is_file() and path.read_bytes() != before:
-        raise IdentityError(f"{path} was rewritten while the stage ran; run the same command again")
-
-
 def dvc_has_taken(stage: str, seed: int) -> bool:
     """Return whether ``dvc.lock`` has a training run with the current identity, so that DVC owns its outputs.
 
     False for a run that finished but was killed before DVC stored it.
     """
-    import yaml
-
-    own = IDENTITIES / f"{stage}.json"
-    try:
-        lock = yaml.safe_load(Path("dvc.lock").read_text(encoding="utf-8"))["stages"][f"{stage}@{seed}"]
-        known = {item["path"]: item["md5"] for item in lock["deps"]}
-        return known[own.as_posix()] == hashlib.md5(own.read_bytes(), usedforsecurity=False).hexdigest()
-    except (OSError, KeyError, TypeError, yaml.YAMLError):
-        return False
+    own = identity_file(stage)
+    known = recorded((read_lock() or {}).get(f"{stage}@{seed}", {}), "deps")
+    return own.is_file() and known.get(own.as_posix()) == dvc_digest(own)

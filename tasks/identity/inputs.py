@@ -7,17 +7,14 @@ file may be changed by hand at any time.  A verdict on such inputs would be attr
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from operator import itemgetter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import yaml
-
-from tasks.experiment.arms import IDENTITIES, planned_seeds
+from tasks.experiment.arms import IDENTITIES
+from tasks.identity.dvc_record import Lock, dvc_digest, identity_file, kind_of, listed, read_lock, recorded
+from tasks.identity.made import contradiction
 from tasks.identity.stages import STAGES, identity_of
 
 _HASHED = ("data", "results")
@@ -25,87 +22,56 @@ _HASHED = ("data", "results")
 
 _TRIES, _PAUSE_S = 5, 0.4  # DVC writes its lock file in place, and another stage may end at this moment
 
-Lock = Mapping[str, Mapping[str, Any]]
 
-
-def wrong_inputs(stage: str, identities: Mapping[str, Mapping[str, Any] | None]) -> list[str]:
+def wrong_inputs(
+    stage: str, identities: Mapping[str, Mapping[str, Any] | None], paths: Sequence[str] = ()
+) -> list[str]:
     """Return what is wrong with the inputs of a stage, a line each.
 
     Args:
-        stage: as DVC writes it, such as ``train@0``.
+        stage: as DVC writes it, such as ``train@0``; "" for a reader that is no stage.
         identities: the identity of each stage that was written last.
+        paths: what such a reader reads.
     """
     found: list[str] = []
     now = functools.cache(identity_of)  # the seeds of a stage share one
-    planned = functools.cache(planned_seeds)
+    reads = paths or [path for path in listed(stage, "deps") if not _is_identity(path)]
     for number in range(_TRIES):
         if number:
             time.sleep(_PAUSE_S)
-        lock = _read_lock()
-        if lock is None:
-            found = ["dvc.lock cannot be read"]
-            continue
-        lock = {name: entry for name, entry in lock.items() if _exists(name, planned)}
-        found = list(_wrong(stage, lock, identities, now))
+        lock = read_lock()
+        found = ["dvc.lock cannot be read"] if lock is None else list(_wrong(stage, reads, lock, identities, now))
         if not found:
             break
     return found
 
 
-def _read_lock() -> Lock | None:
-    """Return the stages of ``dvc.lock``, none without the file, and None while it is being written."""
-    try:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        content = yaml.load(Path("dvc.lock").read_text(encoding="utf-8"), Loader=loader)
-        return dict(content["stages"])
-    except FileNotFoundError:
-        return {}
-    except (OSError, KeyError, TypeError, yaml.YAMLError):
-        return None
-
-
-def _exists(name: str, planned: Callable[[str], tuple[int, ...]]) -> bool:
-    """Return whether ``dvc.yaml`` still has a stage of ``dvc.lock``, which keeps those of seeds that were taken out."""
-    kind, _, seed = name.partition("@")
-    return not seed or kind not in STAGES or seed in map(str, planned(STAGES[kind].arm))
-
-
 def _wrong(
-    stage: str, lock: Lock, identities: Mapping[str, Mapping[str, Any] | None], now: Callable[[str], dict[str, Any]]
+    stage: str,
+    direct: Sequence[str],
+    lock: Lock,
+    identities: Mapping[str, Mapping[str, Any] | None],
+    now: Callable[[str], dict[str, Any]],
 ) -> Iterator[str]:
     waiting, seen = [stage], {stage}
-    direct = _reads(stage)
     yield from (f"{path}: no stage in dvc.lock has written it" for path in direct if not list(_makers(lock, path)))
     while waiting:
         name = waiting.pop()
-        for path in direct if name == stage else _recorded(lock, name, "deps"):
+        for path in direct if name == stage else _inputs(lock, name):
             for producer, output in _makers(lock, path):
                 if producer not in seen:
                     seen.add(producer)
                     waiting.append(producer)
                     if not _runs_as_it_ran(lock, producer, identities, now):
                         yield f"{producer} is stale: its dependencies have changed since it ran"
+                    if others := contradiction(producer, lock[producer]):
+                        yield f"{producer} is not what dvc.lock says: it was not made with {', '.join(others)}"
                 if name == stage and not _is_as_written(output):
                     yield f"{output['path']} has changed since {producer} wrote it"
         if name != stage:
-            for path, md5 in _recorded(lock, name, "deps").items():
+            for path, md5 in _inputs(lock, name).items():
                 if not _was_read_as_made(lock, path, md5):
                     yield f"{name} is stale: {path} has been rewritten since it ran"
-
-
-def _reads(stage: str) -> list[str]:
-    """Return the paths that ``dvc.yaml`` lists as a stage's dependencies, without its identity."""
-    name, _, seed = stage.partition("@")
-    try:
-        entry = yaml.safe_load(Path("dvc.yaml").read_text(encoding="utf-8"))["stages"][name]
-    except (OSError, KeyError, TypeError):
-        return []
-    paths = [str(item).replace("${item.seed}", seed) for item in entry.get("deps", ())]
-    return [path for path in paths if not _is_identity(path)]
-
-
-def _recorded(lock: Lock, stage: str, kind: str) -> dict[str, str]:
-    return {item["path"]: item["md5"] for item in lock[stage].get(kind, ()) if not _is_identity(item["path"])}
 
 
 def _is_identity(path: str) -> bool:
@@ -122,45 +88,38 @@ def _makers(lock: Lock, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 yield stage, output
 
 
+def _inputs(lock: Lock, stage: str) -> dict[str, str]:
+    return {path: md5 for path, md5 in recorded(lock[stage], "deps").items() if not _is_identity(path)}
+
+
 def _runs_as_it_ran(
     lock: Lock,
     producer: str,
     identities: Mapping[str, Mapping[str, Any] | None],
     now: Callable[[str], dict[str, Any]],
 ) -> bool:
-    name = producer.partition("@")[0]
+    name, file = kind_of(producer), identity_file(producer)
     if name not in STAGES:
         return True
-    file = IDENTITIES / f"{name}.json"
-    recorded = {item["path"]: item["md5"] for item in lock[producer].get("deps", ())}.get(file.as_posix())
     try:
-        present = _md5(file)
+        present = dvc_digest(file)
     except OSError:
         return False
-    return recorded == present and identities.get(name) == now(name)
+    return recorded(lock[producer], "deps").get(file.as_posix()) == present and identities.get(name) == now(name)
 
 
 def _is_as_written(output: Mapping[str, Any]) -> bool:
     path = Path(output["path"])
     if not path.exists():
         return False
-    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-    if path.parts[0] not in _HASHED:
-        size = sum(file.stat().st_size for file in files)
-        return (size, len(files)) == (output.get("size"), output.get("nfiles", 1))
-    if not path.is_dir():
-        return _md5(path) == str(output["md5"])
-    entries = [{"md5": _md5(file), "relpath": file.relative_to(path).as_posix()} for file in files]
-    listing = json.dumps(sorted(entries, key=itemgetter("relpath")), sort_keys=True).encode()  # as DVC does
-    return f"{hashlib.md5(listing, usedforsecurity=False).hexdigest()}.dir" == output["md5"]
+    if path.parts[0] in _HASHED:
+        return dvc_digest(path) == str(output["md5"])
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    size = sum(file.stat().st_size for file in files)
+    return (size, len(files)) == (output.get("size"), output.get("nfiles", 1))
 
 
 def _was_read_as_made(lock: Lock, path: str, md5: str) -> bool:
     """Return whether what a stage read is what another wrote, by DVC's digests; a folder of many outputs has none."""
     made = {output["path"]: output["md5"] for _, output in _makers(lock, path)}
     return made.get(path, md5) == md5
-
-
-def _md5(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

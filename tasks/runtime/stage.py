@@ -23,8 +23,7 @@ from pipeline_lib.settings import load_params
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking import TrackedRun, Tracker
 from tasks.experiment.arms import PROBLEMS
-from tasks.identity.committed import remember_made
-from tasks.identity.files import check, unchanged
+from tasks.identity.files import check, finish
 from tasks.identity.run import identity_tags, run_name, told
 from tasks.identity.stages import Reads, inputs_of, read_settings, whole, work_digest
 from tasks.runtime.exit_status import REFUSED, explain_in_logs, explained, was_interrupted
@@ -151,17 +150,17 @@ def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
     try:
         end_with_dvc()
         name_of_all = run_name(load_params().model_dump(mode="json"))
-        check()
+        began = check()
         explain_in_logs()
         from tasks.runtime.subflow import run_as_subflow
         from tasks.runtime.tagging import tagged
 
         title = " ".join([name_of_all, flow.name, *(f"{name} {value}" for name, value in parameters.items())])
-        with connected_prefect(), tagged(name_of_all), unchanged():
+        with connected_prefect(), tagged(name_of_all):
             run_as_subflow(flow, title, parameters)
     except RefusedError as error:
         sys.stderr.write(f"{REFUSED}{error}\n")
-    remember_made()
+    finish(began)
     sys.exit(0)
 
 

@@ -16,6 +16,7 @@ from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.tracking.championship import registered_name
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
 from tasks.experiment.arms import ARMS, PROBLEMS, SINGLE, TEAM, TRAINED, trained_folder
+from tasks.identity.made import refuse_false_records
 from tasks.runtime.arguments import ArgumentError, meant
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def choose_team(params: Params, words: str) -> Choice:
 
     Raises:
         ChoiceError: there is none.
+        IdentityError: as `refuse_false_records`.
     """
+    refuse_false_records()
     if words in ("base", "single-base"):
         arm = TEAM if words == "base" else SINGLE
         return Choice("the base, untrained" if arm == TEAM else "a single agent, untrained", arm, None)

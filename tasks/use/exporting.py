@@ -23,6 +23,7 @@ from pipeline_lib.training.checkpoint_folders import step_folder
 from pipeline_lib.training.checkpoints import load_checkpoint
 from tasks.experiment.arms import BASE, PROBLEMS, RESULTS, TEAM, environment_section, trained_folder
 from tasks.experiment.episode_files import read_episodes, tested_file
+from tasks.identity.files import refuse_stale
 from tasks.runtime.arguments import ArgumentError
 
 _PROGRAM = """
@@ -66,6 +67,7 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
     Raises:
         ArgumentError: there is no such checkpoint, or the folder exists.
         ExportError: there is no verdict.
+        IdentityError: other code or settings than the present ones made them, so the card would say what is not so.
         PolicyError: the checkpoint is of another team.
     """
     tested = (RESULTS / "selection.json").exists() and _is_selected(seed, step)
@@ -76,6 +78,7 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
         raise ExportError(f"{RESULTS / 'verdict.json'}: no verdict yet, and the card is written from it")
     if output.exists():
         raise ArgumentError(f"{output} exists already; give another folder, or remove it")
+    refuse_stale([(RESULTS / "verdict.json").as_posix(), checkpoint.parent.as_posix()])
     disable_progress_bar()  # of loading and writing weights, which takes a moment
     problems = load_split(PROBLEMS, "validation")  # test problems are for tests
     environment = make_environment(environment_section(params, TEAM), params.sandbox)

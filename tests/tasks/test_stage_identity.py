@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import hashlib
 import json
 import os
 import shutil
@@ -26,8 +25,8 @@ from pipeline_lib.settings.base import machine_settings, result_settings
 from pipeline_lib.settings.load import validate_params
 from tasks.experiment.arms import TEAM
 from tasks.identity import stages as stage_identity
-from tasks.identity.committed import remember_made
-from tasks.identity.files import check, unchanged, write_identities
+from tasks.identity.files import check, write_identities
+from tasks.identity.made import made_from, write_made
 from tasks.identity.stages import (
     RUNTIME,
     STAGES,
@@ -288,38 +287,10 @@ def test_a_stage_does_not_run_as_something_else_than_what_dvc_remembers(project:
         check()
     monkeypatch.setenv("DVC_STAGE", "sweep@0")
     check()
-    with pytest.raises(IdentityError, match="rewritten while the stage ran"), unchanged():
-        (project / "results/identity/sweep.json").write_text("{}")
-
-
-def test_old_results_that_were_committed_under_new_code_are_noticed(
-    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    def lock(outputs: str) -> None:
-        identity = project / "results/identity/train.json"
-        deps = [{"path": "results/identity/train.json", "md5": hashlib.md5(identity.read_bytes()).hexdigest()}]
-        entry = {"deps": deps, "outs": [{"path": "models/trained/team-0", "md5": outputs}]}
-        (project / "dvc.lock").write_text(json.dumps({"stages": {"train@0": entry}}))
-
-    write_identities()
-    monkeypatch.setenv("DVC_STAGE", "train@0")
-    remember_made()
-    lock("old weights")
-    write_identities()
-    text = (project / "params.yaml").read_text()
-    (project / "params.yaml").write_text(text.replace("learning_rate: default 1.0e-3", "learning_rate: 2.0e-3"))
-    write_identities()
-    assert not caplog.text
-    lock("old weights")  # as `dvc commit --force` does
-    write_identities()
-    assert "dvc.lock attributes the outputs of train@0 to code or settings with which they never" in caplog.text
-    caplog.clear()
-    lock("new weights")  # of another machine
-    write_identities()
-    lock("old weights")
-    remember_made()  # the same bytes, made by the new settings
-    write_identities()
-    assert not caplog.text
+    began = made_from("sweep@0")
+    (project / "results/identity/sweep.json").write_text("{}")
+    with pytest.raises(IdentityError, match="rewritten while the stage ran"):
+        write_made("sweep@0", began)
 
 
 def test_identities_that_are_right_stay_untouched(project: Path):

@@ -1,0 +1,168 @@
+"""Results carry from what they were made; who changes ``dvc.lock`` without running the stage is not believed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from flows.plan import from_pilot
+from pipeline_lib.settings import Params
+from tasks.identity.dvc_record import dvc_digest
+from tasks.identity.files import changed_identities, write_identities
+from tasks.identity.inputs import wrong_inputs
+from tasks.identity.made import MADE, made_file, made_from, refuse_false_records, write_made
+from tasks.identity.stages import IdentityError
+from tasks.use.choosing import choose_team
+from tests.flows.project import ROOT, call
+
+IDENTITY = Path("results/identity/audit.json")
+OWN = "results/made/audit.json"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project in which the stage `audit` has run."""
+    monkeypatch.chdir(tmp_path)
+    Path("dvc.yaml").write_bytes((ROOT / "dvc.yaml").read_bytes())
+    Path("params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
+    for name, text in {"data/problems/train.jsonl": "1", "models/base/weights": "2", IDENTITY: "3"}.items():
+        written(name, text)
+    lock(prepare={"outs": ["data/problems"]}, warm_start={"outs": ["models/base"]})
+    began = made_from("audit")
+    written("results/audit.json", "{}")
+    write_made("audit", began)
+    commit()
+    refuse_false_records()
+    return tmp_path
+
+
+def written(name: str | Path, text: str) -> None:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(text)
+
+
+def lock(**stages: Mapping[str, list[str]]) -> None:
+    """Write ``dvc.lock`` as DVC does, with what lies in the folder."""
+    content: dict[str, Any] = {}
+    for stage, entry in stages.items():
+        content[stage] = {
+            kind: [{"path": path, "md5": dvc_digest(Path(path))} for path in paths] for kind, paths in entry.items()
+        }
+    Path("dvc.lock").write_text(yaml.safe_dump({"schema": "2.0", "stages": content}))
+
+
+def commit() -> None:
+    """Do to the stage `audit` what ``dvc commit --force`` and ``dvc exp save`` do."""
+    deps = [IDENTITY.as_posix(), "data/problems", "models/base"]
+    audit = {"deps": deps, "outs": ["results/audit.json", OWN]}
+    lock(prepare={"outs": ["data/problems"]}, warm_start={"outs": ["models/base"]}, audit=audit)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        (IDENTITY, IDENTITY.as_posix()),
+        ("data/problems/train.jsonl", "data/problems"),
+        ("data/problems/further.jsonl", "data/problems"),
+        ("models/base/weights", "models/base"),
+        ("results/audit.json", "results/audit.json"),
+    ],
+)
+def test_what_a_stage_did_not_make_or_read_cannot_be_put_under_its_name(
+    project: Path, changed: str | Path, named: str
+) -> None:
+    written(changed, "another")
+    refuse_false_records()  # DVC sees the change, and nobody says otherwise
+    commit()
+    with pytest.raises(IdentityError, match=f"audit: {named}\n.*repro --force --single-item audit"):
+        refuse_false_records()
+    assert any(f"audit is not what dvc.lock says: it was not made with {named}" in line for line in lines())
+    with pytest.raises(IdentityError):
+        choose_team(Params(), "base")
+    with pytest.raises(IdentityError):
+        from_pilot(Params())
+    began = made_from("audit")
+    write_made("audit", began)  # the stage runs again
+    commit()
+    refuse_false_records()
+
+
+def lines() -> list[str]:
+    return wrong_inputs("", {}, ["results/audit.json"])
+
+
+def test_what_a_run_changed_while_it_ran_is_not_what_it_read(project: Path) -> None:
+    began = made_from("audit")
+    written("data/problems/train.jsonl", "written by somebody else, meanwhile")
+    write_made("audit", began)
+    commit()
+    with pytest.raises(IdentityError, match="audit: data/problems"):
+        refuse_false_records()
+
+
+def test_a_file_that_is_elsewhere_is_read_from_the_cache(project: Path) -> None:
+    """As in the workspace of an experiment, whose outputs DVC has not linked yet."""
+    content = Path(OWN).read_bytes()
+    written(IDENTITY, "of other code")
+    commit()
+    md5 = dvc_digest(Path(OWN))
+    Path(OWN).unlink()
+    refuse_false_records()  # nobody has it, so DVC makes it anew
+    place = project / "elsewhere/files/md5" / md5[:2] / md5[2:]
+    place.parent.mkdir(parents=True)
+    place.write_bytes(content)
+    written(".dvc/config", f"[cache]\n    dir = {project / 'elsewhere'}\n['remote \"x\"']\n    url = y%z\n")
+    with pytest.raises(IdentityError, match="audit"):
+        refuse_false_records()
+
+
+def test_seeds_and_runs_of_several_stages_are_told_apart(project: Path) -> None:
+    written("results/identity/train.json", "1")
+    for seed in (0, 1):
+        for name in (f"models/trained/team-{seed}/w", f"results/train/team-{seed}.jsonl"):
+            written(name, str(seed))
+        written(f"results/compute/team-{seed}.json", str(seed))
+        write_made(f"train@{seed}", made_from(f"train@{seed}"))
+    assert sorted(path.name for path in MADE.iterdir()) == ["audit.json", "train@0.json", "train@1.json"]
+    outputs = json.loads(made_file("train@1").read_text())["outputs"]
+    assert list(outputs) == ["models/trained/team-1", "results/train/team-1.jsonl", "results/compute/team-1.json"]
+    written("results/identity/sweep.json", "1")
+    written("results/plan.json", "{}")
+    assert list(made_from("sweep@1")["inputs"]) == ["data/problems", "models/base", "results/plan.json"]
+
+
+def test_dvc_itself_commits_no_results_of_other_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the real DVC: `dvc commit --force` and `dvc exp save` lack an output as soon as identities are renewed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / ".symposium"))
+    for name in ("dvc.yaml", "params.yaml"):
+        Path(name).write_bytes((ROOT / name).read_bytes())
+    Path("conf").symlink_to(ROOT / "conf")
+    write_identities()
+    written("data/problems/train.jsonl", "1")
+    write_made("prepare", made_from("prepare"))
+    for command in (["git", "init", "-q"], ["dvc", "init", "-q"], ["dvc", "commit", "-q", "--force", "prepare"]):
+        call(tmp_path, *command)
+    assert changed_identities() == []
+    text = Path("params.yaml").read_text()
+    Path("params.yaml").write_text(text.replace("train: default 1024", "train: 512"))
+    assert "prepare" in changed_identities(), "what the test changes is gone"
+    assert made_file("prepare").exists(), "who only asks changes nothing"
+    write_identities()
+    said = call(tmp_path, "dvc", "commit", "--force", "prepare", status=1)
+    assert "output 'results/made/prepare.json' does not exist" in said
+    Path("params.yaml").write_text(text)
+    write_identities()
+    call(tmp_path, "dvc", "checkout", "-q", "prepare")
+    assert call(tmp_path, "dvc", "status", "prepare").strip() == "Data and pipelines are up to date."
+    Path("data/problems/train.jsonl").unlink()
+    written("data/problems/train.jsonl", "edited by hand")
+    call(tmp_path, "dvc", "commit", "-q", "--force", "prepare")
+    for door in (write_identities, changed_identities):
+        with pytest.raises(IdentityError, match="prepare: data/problems\n"):
+            door()
