@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ruamel.yaml import YAMLError
 
 from pipeline_lib.settings.compose import compose, validate_params
 from pipeline_lib.settings.mistakes import SettingsError
 from pipeline_lib.settings.params import Params
-from pipeline_lib.settings.reading import read_mapping
+from pipeline_lib.settings.reading import read_mapping, read_yaml
 
 __all__ = ["Params", "SettingsError", "compose", "given_in", "load_params", "validate_params"]
 
@@ -80,6 +80,6 @@ def _written_default(value: Any) -> Any:
 
 def _read(text: str) -> Any:
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return read_yaml(text)
+    except YAMLError:
         return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml.error import MarkedYAMLError
 
 from pipeline_lib.settings.mistakes import SettingsError
 
@@ -17,14 +18,12 @@ def read_mapping(path: Path) -> dict[str, Any]:
         SettingsError: the file is missing, is not YAML, repeats a key, or holds no sections.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        refuse_repeated_keys(text)
-        content = yaml.safe_load(text)
+        content = read_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SettingsError(
             f"{path}: there is no such file; run from the project's folder, or restore it with `git checkout {path}`"
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: not valid YAML: {error}") from None
     if content is None:
         content = {}
@@ -33,22 +32,20 @@ def read_mapping(path: Path) -> dict[str, Any]:
     return content
 
 
-def refuse_repeated_keys(text: str) -> None:
-    """Raise ConstructorError if a key is written twice in a section; YAML would silently use the last one."""
-    waiting = [yaml.compose(text, Loader=yaml.SafeLoader)]
-    known: list[object] = []
-    while waiting:
-        node = waiting.pop()
-        if any(node is other for other in known):  # an alias
-            continue
-        known.append(node)
-        if isinstance(node, yaml.SequenceNode):
-            waiting += node.value
-        elif isinstance(node, yaml.MappingNode):
-            seen = set()
-            for key, value in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                    problem = f"the key {key.value!r} is written twice in the same section"
-                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-                seen.update([key.value] if isinstance(key, yaml.ScalarNode) else [])
-                waiting.append(value)
+def read_yaml(text: str) -> Any:
+    """Return the content of YAML 1.2 as DVC reads it, which plans stages and changes settings in the same files.
+
+    YAML 1.1 has other values for the same text: 8 for ``010``, true for ``yes``, 90 for ``1:30``, text for ``1e3``.
+
+    Raises:
+        YAMLError: it is not YAML, or repeats a key.
+    """
+    try:
+        return YAML(typ="safe").load(text)
+    except MarkedYAMLError:
+        pass  # the fast reader does not know `[http://a]`
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except MarkedYAMLError as error:
+        error.note = None  # how to allow repeated keys
+        raise

@@ -94,7 +94,7 @@ def load_study(path: Path) -> StudySettings:
         raise SettingsError(f"{path}: there is no such study; studies there: {there}")
     content = read_mapping(path)
     try:
-        return StudySettings.model_validate({**content, **_as_text(content)})
+        return StudySettings.model_validate({**content, **_as_text(content, path)})
     except ValidationError as error:
         lines = [
             f"{path}: {'.'.join(map(str, e['loc'])) or 'the file'}: {e['msg'].removeprefix('Value error, ')}"
@@ -119,16 +119,21 @@ def cell_params(study: StudySettings, cell: str, file: Path, conf: Path) -> Para
     return changed_params({**seeds, **changes_of(study, cell)}, file, conf, f"the cell '{cell}'")
 
 
-def _as_text(content: Mapping[str, Any]) -> dict[str, Any]:
+def _as_text(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Return factors and ``against`` with levels as text, because YAML reads an unquoted 8 as a number."""
     found: dict[str, Any] = {}
     if isinstance(factors := content.get("factors"), dict):
         found["factors"] = {
-            str(factor): {str(level): changes for level, changes in levels.items()}
-            if isinstance(levels, dict)
-            else levels
+            str(factor): _with_text_keys(levels, f"{path}: factors.{factor}") if isinstance(levels, dict) else levels
             for factor, levels in factors.items()
         }
     if isinstance(against := content.get("against"), dict):
         found["against"] = {str(factor): str(level) for factor, level in against.items()}
     return found
+
+
+def _with_text_keys(levels: dict[Any, Any], where: str) -> dict[str, Any]:
+    names = [str(level) for level in levels]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise SettingsError(f"{where}: the level {twice[0]!r} is written twice")
+    return dict(zip(names, levels.values(), strict=True))

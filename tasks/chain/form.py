@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import WithJsonSchema
-from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml import YAMLError
 
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.changes import Changes
 from pipeline_lib.settings.compose import PRESET
-from pipeline_lib.settings.reading import read_mapping
+from pipeline_lib.settings.reading import read_mapping, read_yaml
 from pipeline_lib.tracking.tracker import flat
 
 AS_IT_IS = "as in params.yaml"
@@ -117,7 +117,7 @@ def requested_changes(presets: Mapping[str, str], settings: Mapping[str, Any], o
         if not equals:
             raise SettingsError(f"override {text!r}: expected section.key=value, such as train.learning_rate=5e-4")
         try:
-            changes[name.strip()] = YAML(typ="safe", pure=True).load(value)
+            changes[name.strip()] = read_yaml(value)
         except YAMLError as error:
             raise SettingsError(f"override {text!r}: the value is not valid YAML: {error}") from None
     return changes

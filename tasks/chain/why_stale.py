@@ -19,6 +19,7 @@ from pipeline_lib.settings.base import machine_settings
 from pipeline_lib.storage import digest
 from tasks.chain.graph import ChainError, ask
 from tasks.experiment.arms import IDENTITIES, planned_seeds
+from tasks.identity.made import contradiction
 from tasks.identity.stages import STAGES, identity_of
 from tasks.runtime.arguments import ArgumentError
 
@@ -102,6 +103,8 @@ def _reasons(project: Path, name: str, stage: str) -> list[str]:
     old, old_inputs = _recorded(project, name, None)
     lines = _compared(old, identity_of(stage), old_inputs, _present(project, name))
     lines += [f"output {path} is missing or changed" for path in _outputs_changed(project, name)]
+    others = contradiction(name, _lock(project, None)[name])
+    lines += [f"it was not made with {path}, as dvc.lock says (`dvc commit --force`?)" for path in others]
     return lines or [_FRESH]
 
 

@@ -14,6 +14,7 @@ from pipeline_lib.project import BASE as BASE
 from pipeline_lib.project import PROBLEMS as PROBLEMS
 from pipeline_lib.project import RESULTS, TRAINED
 from pipeline_lib.settings import Params, SettingsError
+from pipeline_lib.settings.reading import read_mapping
 
 TEAM, SINGLE = "team", "single"
 ARMS = (TEAM, SINGLE)
@@ -66,28 +67,20 @@ def planned_seeds(arm: str) -> tuple[int, ...]:
     """Return the seeds of an arm that DVC reads from ``params.yaml``.
 
     Raises:
-        SettingsError: they are not written out there, or DVC reads other numbers than this library.
+        SettingsError: they are not written out there.
     """
-    import yaml
-    from ruamel.yaml import YAML, YAMLError
-
     key = "train" if arm == TEAM else "single_agent"
-    text = Path("params.yaml").read_text(encoding="utf-8")
     try:
-        # DVC reads version 1.2 of YAML, PyYAML 1.1, in which 010 is 8.
-        read = YAML(typ="safe").load(text), yaml.safe_load(text)
-        planned, ours = (tuple(content["seeds"][key]) for content in read)
-    except (KeyError, TypeError, YAMLError):
-        raise SettingsError(
-            f"params.yaml: seeds.{key}: DVC plans one stage per seed, so the seeds must be written there as a list"
-        ) from None
+        planned = read_mapping(Path("params.yaml"))["seeds"][key]
+    except (KeyError, TypeError):
+        planned = None
     # A default is in quotes (`pipeline_lib.settings.load`).
-    if planned != ours or not all(
+    if not isinstance(planned, list) or not all(
         type(seed) is int or (isinstance(seed, str) and _NUMBER.fullmatch(seed)) for seed in planned
     ):
         raise SettingsError(
-            f"params.yaml: seeds.{key}: DVC reads {list(planned)} there, and this library {list(ours)}; write whole "
-            "numbers without leading zeros"
+            f"params.yaml: seeds.{key}: DVC plans one stage per seed, so the seeds must be written there as a list of "
+            f"whole numbers; got {planned!r}"
         )
     return tuple(map(int, planned))
 

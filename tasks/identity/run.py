@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipeline_lib.settings import SettingsError
+from pipeline_lib.settings.reading import read_mapping, read_yaml
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking.tracker import flat
 
@@ -79,8 +78,8 @@ def told(project: Path = Path()) -> dict[str, str]:
     committed = _git("-C", str(project), "show", f"{commit}:./params.yaml")
     if not committed:
         return note
-    before = flat(yaml.safe_load(committed))
-    now = flat(yaml.safe_load((project / "params.yaml").read_text(encoding="utf-8")) or {})
+    before = flat(read_yaml(committed))
+    now = flat(read_mapping(project / "params.yaml"))
     return {**note, CHANGES: ", ".join(f"{key}={value}" for key, value in now.items() if before.get(key) != value)}
 
 

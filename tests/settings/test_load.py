@@ -9,11 +9,13 @@ import pydantic
 import pytest
 import yaml
 from dvc.utils.hydra import apply_overrides
+from dvc.utils.serialize import load_yaml
 
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.changes import changed_params
 from pipeline_lib.settings.compose import compose
 from pipeline_lib.settings.load import given_in
+from pipeline_lib.settings.reading import read_mapping
 from tasks.chain.form import requested_changes
 
 ROOT = Path(__file__).parents[2]
@@ -362,11 +364,36 @@ def test_a_missing_file_says_how_to_restore_it(tmp_path: Path):
 def test_a_key_that_is_written_twice_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     path.write_text("verdict:\n  margin: 0.05\n  margin: 0.7\n")
-    with pytest.raises(SettingsError, match=r"params.yaml: .*'margin' is written twice(.|\n)*line 3"):
+    with pytest.raises(SettingsError, match=r'params.yaml: (.|\n)*duplicate key "margin"(.|\n)*line 3'):
         load_params(path, tmp_path)
     path.write_text("verdict: &same\n  margin: 0.05\nsweep: {<<: *same, margin: 0.1}\n")
     with pytest.raises(SettingsError, match="sweep"):  # an unknown section, and no key twice
         load_params(path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("010", 10), ("0o10", 8), ("08", 8), ("0777", 777), ("0x10", 16), ("1_000", 1000), ("1e1", 10), ("5.", 5)),
+        *((text, None) for text in "yes no on Yes true ~ 1:30 .5 1e-4 .inf 2001-01-01 y 0b2".split()),  # noqa: SIM905
+    ],
+)
+def test_every_file_of_settings_is_read_as_dvc_reads_it(tmp_path: Path, text: str, value: int | None) -> None:
+    """DVC plans stages from ``params.yaml``, shows its values and changes them; nobody reads other values there."""
+    path = write(tmp_path, f"train:\n  group_size: {text}\n")
+    expected = load_yaml(str(path))
+    assert read_mapping(path) == expected
+    assert (
+        requested_changes({}, {}, [f"train.group_size={text}"])["train.group_size"] == expected["train"]["group_size"]
+    )
+    (tmp_path / "conf/train").mkdir(parents=True)
+    (tmp_path / "conf/train/mine.yaml").write_text(f"group_size: {text}\n")
+    for content in (path.read_text(), "train: mine"):
+        try:
+            assert load_params(write(tmp_path, content), tmp_path / "conf").train.group_size == value
+        except SettingsError:
+            assert value is None
+    assert value is None or expected["train"]["group_size"] == value
 
 
 @pytest.mark.parametrize("given", ["samples: 4", "seed: 2000", ""])

@@ -318,8 +318,8 @@ def test_every_seed_that_the_settings_want_is_planned(project: Path):
     assert identity_of("train")["left_out"] == []
 
 
-@pytest.mark.parametrize("seeds", ["[0, 010]", "[0, 0o10]", "[1:10]", "['010']", "[yes]", "[1.0]", "7", "{0: 1}"])
-def test_seeds_that_dvc_and_the_library_read_differently_are_refused(project: Path, seeds: str):
+@pytest.mark.parametrize("seeds", ["[1:10]", "['010']", "[yes]", "[1.0]", "[1e0]", "7", "{0: 1}"])
+def test_seeds_that_are_no_whole_numbers_are_refused(project: Path, seeds: str):
     text = (project / "params.yaml").read_text()
     (project / "params.yaml").write_text(text.replace('train: ["0", "1", "2"]', f"train: {seeds}"))
     with pytest.raises(SettingsError, match=r"seeds\.train"):
