@@ -60,6 +60,12 @@ class Environment(ABC, Generic[P, S]):
     #: Whether the base of each agent, which nobody trains, answers between turns (`criticised`).
     has_critic: bool = False
 
+    @property
+    def episode_bounds(self) -> tuple[float, float]:
+        """Smallest and greatest sum of the rewards of an episode, of one to `turns` turns."""
+        least, greatest = self.reward_bounds
+        return min(least, least * self.turns), max(greatest, greatest * self.turns)
+
     @abstractmethod
     def agents(self, problem: P) -> tuple[str, ...]:
         """Return the names of the agents that act on ``problem``, in acting order."""

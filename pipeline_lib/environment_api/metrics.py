@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Literal
@@ -63,6 +63,13 @@ Metrics = Mapping[str, Metric]
 
 NO_METRICS: Metrics = MappingProxyType({})
 """No metrics."""
+
+
+def with_reward(metrics: Metrics, low: float, high: float) -> Metrics:
+    """Return the metrics with the range of an episode's reward (`Environment.episode_bounds`), if it is one."""
+    if low >= high:
+        return metrics
+    return {**metrics, "reward": replace(describe("reward", metrics), low=low, high=high)}
 
 
 def describe(name: str, metrics: Metrics) -> Metric:

@@ -163,10 +163,11 @@ def critical(df: float, found: Families, alpha: float) -> float:
 def mean_interval(values: ArrayLike, clusters: Codes, level: float, info: Metric) -> Estimate:
     """Return a team's own mean with its interval.
 
-    A metric with a range is treated as a proportion of it: the interval is the exact binomial one, with the number of
+    A share is treated as a proportion: the interval is the exact binomial one, with the number of
     trials that has the variance of the clustered mean (Korn & Graubard 1998).  At a ceiling few families fail, and the
     observed variance is too small, so one family is added, with the greatest variance possible at this mean.  If no
-    family varies, the families are the trials.  A metric without a range has Student's interval, widened for skewness.
+    family varies, the families are the trials.  A metric that is no share, and so may be skewed without limit, has
+    Student's interval, widened for skewness, within its range if it has one.
 
     Args:
         values: (problems,) in the metric's unit.
@@ -178,7 +179,7 @@ def mean_interval(values: ArrayLike, clusters: Codes, level: float, info: Metric
     tail = (1 - level) / 2
     if known.clusters < 2:
         return plain
-    if info.low is not None and info.high is not None:
+    if info.low is not None and info.high is not None and (info.share or plain.degenerate):
         width = info.high - info.low
         share = min(1.0, max(0.0, (known.mean - info.low) / width))
         trials = _trials(share, known.se / width, known, len(np.asarray(values)), tail)
@@ -190,6 +191,8 @@ def mean_interval(values: ArrayLike, clusters: Codes, level: float, info: Metric
         return plain
     low = known.mean - upper_critical(tail, known.df, known.skewness, OTHERS.caution) * known.se
     high = known.mean + upper_critical(tail, known.df, -known.skewness, OTHERS.caution) * known.se
+    low = low if info.low is None else max(low, info.low)
+    high = high if info.high is None else min(high, info.high)
     return dataclasses.replace(plain, low=low, high=high, method=f"{plain.method}, widened for skewness")
 
 

@@ -45,8 +45,8 @@ def extremes(a: Table, b: Table, names: tuple[str, str], info: Metric) -> tuple[
     """
     if not a.lost and not b.lost:
         return ()
-    low, high = _range(a, b, info)
-    return tuple(pair(_filled(a, first), _filled(b, second), names) for first, second in ((low, high), (high, low)))
+    low, high = ends((a, b), info)
+    return tuple(pair(filled(a, first), filled(b, second), names) for first, second in ((low, high), (high, low)))
 
 
 def describe_losses(a: Table, b: Table, found: Sequence[Pairing], info: Metric) -> Losses | None:
@@ -88,14 +88,16 @@ def widest(estimate: Estimate, others: Sequence[Estimate]) -> Estimate:
     )
 
 
-def _range(a: Table, b: Table, info: Metric) -> tuple[float, float]:
+def ends(tables: Sequence[Table], info: Metric) -> tuple[float, float]:
+    """Return the least and greatest value of a lost episode: of the metric, else of what was seen."""
     if info.low is not None and info.high is not None:
         return info.low, info.high
-    seen = np.concatenate([a.values.ravel(), b.values.ravel()])
+    seen = np.concatenate([table.values.ravel() for table in tables])
     return float(np.nanmin(seen)), float(np.nanmax(seen))
 
 
-def _filled(table: Table, value: float) -> Table:
+def filled(table: Table, value: float) -> Table:
+    """Return a table whose lost episodes have ``value``."""
     return dataclasses.replace(table, values=np.where(table.gone, value, table.values), gone=np.zeros_like(table.gone))
 
 

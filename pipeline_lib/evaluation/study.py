@@ -8,9 +8,9 @@ equivalence.
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,10 +21,11 @@ from pipeline_lib.evaluation.clusters import Codes, encode
 from pipeline_lib.evaluation.comparison import EQUIVALENT, IMPROVED, INCONCLUSIVE, WORSE
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.evidence import mean_interval
+from pipeline_lib.evaluation.losses import ends, filled, whatever_was_lost, widest
 from pipeline_lib.evaluation.multiplicity import holm
 from pipeline_lib.evaluation.results import Estimate, EvaluationError, Result, TestResult
 from pipeline_lib.evaluation.sentences import p_text
-from pipeline_lib.evaluation.table import Pairing, on_common_episodes, problem_means, tabulate
+from pipeline_lib.evaluation.table import Pairing, Table, on_common_episodes, problem_means, tabulate
 from pipeline_lib.evaluation.tests_of_difference import equivalence
 from pipeline_lib.evaluation.training_runs import new_runs
 
@@ -47,7 +48,7 @@ class Contrast(Result):
         p_adjusted: Holm's p of the difference, or None.
         equivalence_p_adjusted: Holm's p of equivalence, or None.
         verdict: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE, of the first cell.
-        sentence: summary that can be quoted.
+        sentence: summary that can be quoted; with the lost episodes, if there are any.
     """
 
     name: str
@@ -67,29 +68,43 @@ class CellMeans:
         seeds: training seeds, the same in every cell.
         clusters: (problems,) family code of each.
         values: by cell, (seeds, problems) means over samples.
+        lost: by cell with losses, how many of its episodes the infrastructure lost, and how many were played.
+        ends: with losses, the same means of all problems with every lost episode at the least, and at the greatest
+            value that it may have had (`losses`); else empty.
     """
 
     seeds: tuple[int, ...]
     clusters: Codes
     values: Mapping[str, Array]
+    lost: Mapping[str, tuple[int, int]]
+    ends: tuple[CellMeans, ...] = ()
 
     def mean(self, cell: str, info: Metric, level: float) -> Estimate:
         """Return the mean of a cell's teams over problems, with its interval for new problems."""
-        return mean_interval(self.values[cell].mean(axis=0), self.clusters, level, info)
+        own, *others = [
+            mean_interval(means.values[cell].mean(axis=0), means.clusters, level, info) for means in (self, *self.ends)
+        ]
+        return widest(own, others)
 
     def by_seed(self, cell: str) -> list[float]:
         """Return the mean of each training run of a cell."""
         return [float(value) for value in self.values[cell].mean(axis=1)]
 
 
-def cell_means(cells: Mapping[str, Runs], metric: str) -> CellMeans:
-    """Arrange the test episodes of all cells.
+def cell_means(cells: Mapping[str, Runs], metric: str, info: Metric) -> CellMeans:
+    """Arrange the test episodes of all cells; ``info`` is the metric.
 
     Raises:
         EvaluationError: cells differ in training seeds or problems, or a cell has no episodes.
     """
     found = [tabulate(runs, metric, name) for name, runs in cells.items()]
-    tables = dict(zip(cells, on_common_episodes(found), strict=True))
+    lost = {name: (table.lost, table.played) for name, table in zip(cells, found, strict=True) if table.lost}
+    ends_of = ends(found, info) if lost else ()
+    full = tuple(_means(dict(zip(cells, (filled(table, end) for table in found), strict=True))) for end in ends_of)
+    return replace(_means(dict(zip(cells, on_common_episodes(found), strict=True))), lost=lost, ends=full)
+
+
+def _means(tables: Mapping[str, Table]) -> CellMeans:
     first_name, first = next(iter(tables.items()))
     for name, table in tables.items():
         for what in ("seeds", "problems", "families"):
@@ -103,7 +118,7 @@ def cell_means(cells: Mapping[str, Runs], metric: str) -> CellMeans:
         )
     seeds = tuple(seed for seed in first.seeds if seed is not None)
     families = [family for family, kept in zip(first.families, there, strict=True) if kept]
-    return CellMeans(seeds, encode(families), {name: values[:, there] for name, values in means.items()})
+    return CellMeans(seeds, encode(families), {name: values[:, there] for name, values in means.items()}, {})
 
 
 def contrasts(
@@ -130,7 +145,7 @@ def contrasts(
     p_values = holm([contrast.test.p for contrast in found])
     same = holm([_equivalence(contrast.test, settings) for contrast in found])
     return [
-        _decided(contrast, p, q, len(found), info, settings)
+        _decided(contrast, p, q, len(found), info, settings, means.lost)
         for contrast, p, q in zip(found, p_values, same, strict=True)
     ]
 
@@ -155,14 +170,27 @@ def _interactions(
 
 
 def _test(means: CellMeans, added: Sequence[str], taken: Sequence[str], settings: VerdictSettings) -> TestResult:
-    a, b = (np.sum([means.values[cell] for cell in cells], axis=0)[:, :, None] for cells in (added, taken))
+    """Return the test of a difference that holds whatever the lost episodes would have shown."""
+    test = _difference(means, means, added, taken, settings)
+    worst = [_difference(*pair, added, taken, settings) for pair in (means.ends, means.ends[::-1]) if pair]
+    return whatever_was_lost(test, worst)
+
+
+def _difference(
+    left: CellMeans, right: CellMeans, added: Sequence[str], taken: Sequence[str], settings: VerdictSettings
+) -> TestResult:
+    """Return the test of the sum of the cells ``added``, from ``left``, less that of ``taken``, from ``right``."""
+    a, b = (
+        np.sum([means.values[cell] for cell in cells], axis=0)[:, :, None]
+        for means, cells in ((left, added), (right, taken))
+    )
     pairing = Pairing(
         problems=tuple(map(str, range(a.shape[1]))),
-        clusters=means.clusters,
+        clusters=left.clusters,
         a=a,
         b=b,
         aligned=True,
-        seeds=means.seeds,
+        seeds=left.seeds,
         trained=(True, True),
         episodes=(a.size, b.size),
         notes=(),
@@ -177,7 +205,13 @@ def _equivalence(test: TestResult, settings: VerdictSettings) -> float | None:
 
 
 def _decided(
-    contrast: Contrast, p: float | None, same: float | None, size: int, info: Metric, settings: VerdictSettings
+    contrast: Contrast,
+    p: float | None,
+    same: float | None,
+    size: int,
+    info: Metric,
+    settings: VerdictSettings,
+    lost: Mapping[str, tuple[int, int]],
 ) -> Contrast:
     test, verdict = contrast.test, INCONCLUSIVE
     if same is not None and same <= settings.alpha:
@@ -197,4 +231,8 @@ def _decided(
             f"{verdict}: {contrast.name}: {difference} in {info.label} ({100 * test.level:.0f} % interval over "
             f"training runs and problems {limits}, {p_text(p)}{corrected})."
         )
-    return dataclasses.replace(contrast, p_adjusted=p, equivalence_p_adjusted=same, verdict=verdict, sentence=text)
+    cells = [cell for cell in itertools.chain(*contrast.cells) if cell in lost]
+    if cells:
+        who = ", ".join(f"{lost[cell][0]} of {lost[cell][1]} episodes of {cell}" for cell in cells)
+        text += f" The infrastructure lost {who}: interval, p value and verdict allow for the worst case."
+    return replace(contrast, p_adjusted=p, equivalence_p_adjusted=same, verdict=verdict, sentence=text)

@@ -22,7 +22,7 @@ from pipeline_lib.storage import folder_digest, new_folder, read_json, write_jso
 from tasks.chain.graph import ChainError
 from tasks.chain.workspaces import slug
 from tasks.experiment.arms import IDENTITIES, PLAN_FILE, RESULTS, TEAM
-from tasks.experiment.episode_files import read_episodes, tested_file
+from tasks.experiment.episode_files import BOUNDS, TESTED, read_episodes, tested_file
 from tasks.experiment.training_files import training_file
 from tasks.services.process_environment import child_environment, places
 
@@ -125,6 +125,7 @@ def _files(seeds: Sequence[int]) -> dict[str, Path]:
         "verdict.json": RESULTS / "verdict.json",
         "plan.json": PLAN_FILE,
         "test/base.jsonl": tested_file(TEAM, "base"),
+        f"test/{BOUNDS}": TESTED / BOUNDS,
         **{f"test/{(path := tested_file(TEAM, 'selected', seed)).name}": path for seed in seeds},
         **{f"train/{seed}.jsonl": training_file(TEAM, seed) for seed in seeds},
     }

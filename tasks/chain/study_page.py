@@ -11,7 +11,6 @@ import numpy as np
 
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import describe
-from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.metrics import value_of
 from pipeline_lib.evaluation.results import to_json
@@ -24,7 +23,7 @@ from pipeline_lib.tracking import TrackedRun
 from tasks.chain.cells import KEPT, cell_folder, tested
 from tasks.chain.graph import ChainError
 from tasks.chain.study_plan import plan_history
-from tasks.experiment.episode_files import read_episodes
+from tasks.experiment.episode_files import read_episodes, tested_metrics
 
 
 def write_page(
@@ -39,11 +38,11 @@ def write_page(
     plan = plan_history(versions, _same_problems(name, settings))
     first = settings[reference_of(study)]
     metric, level = first.evaluate.metric, 1 - first.verdict.alpha
-    metrics = find(first.environment.kind).metrics()
-    info = describe(metric, metrics)
     places = {cell: cell_folder(name, cell) for cell in settings}
+    metrics = tested_metrics(first.environment.kind, places[reference_of(study)] / "test")
+    info = describe(metric, metrics)
     episodes = {cell: tested(place, study.seeds) for cell, place in places.items()}
-    means = cell_means(episodes, metric)
+    means = cell_means(episodes, metric, info)
     levels = {cell: tuple(found.values()) for cell, found in cells_of(study).items()}
     found = contrasts(means, levels, reference_of(study), info, first.verdict)
     cells = []

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from pipeline_lib import storage
+from pipeline_lib.environment_api.metrics import Metrics, with_reward
+from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from tasks.experiment.arms import RESULTS, sweep_folder
 
 TESTED = RESULTS / "test"
+BOUNDS = "reward_bounds.json"
 
 
 def read_episodes(path: Path) -> list[EpisodeRecord]:
@@ -19,6 +23,18 @@ def read_episodes(path: Path) -> list[EpisodeRecord]:
         CorruptFileError: the file is damaged.
     """
     return [EpisodeRecord.from_json(row) for row in storage.read_jsonl(path)]
+
+
+def write_bounds(arms: Iterable[tuple[float, float]]) -> None:
+    """Write the range of an episode's reward, in which those of all ``arms`` lie, beside the episodes of the test."""
+    lows, highs = zip(*arms, strict=True)
+    storage.write_json(TESTED / BOUNDS, {"low": min(lows), "high": max(highs)})
+
+
+def tested_metrics(kind: str, folder: Path = TESTED) -> Metrics:
+    """Return the metrics of the environment ``kind`` with the range of the reward that `write_bounds` wrote."""
+    bounds = storage.read_json(folder / BOUNDS)
+    return with_reward(find(kind).metrics(), bounds["low"], bounds["high"])
 
 
 def swept(arm: str, seed: int) -> dict[int, list[EpisodeRecord]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib import storage
 from pipeline_lib.assembly.sampling import sampling_of
 from pipeline_lib.assembly.teams import base_team
+from pipeline_lib.environment_api.metrics import with_reward
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.episodes import EpisodeRecord
@@ -71,6 +72,8 @@ class Evaluator:
         self.problems: Sequence[Any] = load_split(PROBLEMS, split)
         self.manifest = load_manifest(PROBLEMS)["splits"][split]
         self._environment = make_environment(self._section, params.sandbox)
+        self.reward_bounds = self._environment.episode_bounds
+        self._metrics = with_reward(find(params.environment.kind).metrics(), *self.reward_bounds)
         self._team = self._untrained()
         self._base = team_digest(self._team)
         self._engine: Engine | None = None
@@ -163,7 +166,7 @@ class Evaluator:
         )
         value = EVALUATE(identity, compute, title)
         records = [EpisodeRecord.from_json(row) for row in value["episodes"]]
-        check_ranges(records, find(params.environment.kind).metrics())
+        check_ranges(records, self._metrics)
         return Evaluated(records, value["seconds"])
 
     def _depends_on(self, weights: str) -> str:

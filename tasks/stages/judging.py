@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
-from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.headline import Caveat, counted
 from pipeline_lib.evaluation.plan import read_plan
 from pipeline_lib.evaluation.plan_check import as_planned, check_plan
@@ -14,7 +13,7 @@ from pipeline_lib.monitors.history import endings
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of
 from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, has_attempts, outside
 from tasks.experiment.compute import compare_compute
-from tasks.experiment.episode_files import read_episodes, swept, tested_file
+from tasks.experiment.episode_files import read_episodes, swept, tested_file, tested_metrics
 from tasks.experiment.plans import actual_plan
 from tasks.experiment.training_files import training_rows
 from tasks.experiment.verdict_text import headline, in_markdown
@@ -54,7 +53,7 @@ def judge(params: Params, run: StageRun) -> str:
         verdict=params.verdict,
         validation={seed: swept(TEAM, seed)[steps[seed]] for seed in seeds},
         outside=outside(params),
-        metrics=find(params.environment.kind).metrics(),
+        metrics=tested_metrics(params.environment.kind),
         has_attempts=has_attempts(params),
     )
     if single:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib import storage
 from pipeline_lib.training.checkpoint_folders import RECORD, step_folder
 from tasks.experiment.arms import ARMS, PROBLEMS, RESULTS, TEAM, seeds_of, trained_folder
-from tasks.experiment.episode_files import TESTED, tested_file
+from tasks.experiment.episode_files import TESTED, tested_file, write_bounds
 from tasks.looks.looking import begin_look, end_look
 from tasks.stages.evaluation import Evaluated, checkpoint_steps, evaluator
 
@@ -35,6 +35,7 @@ def test_teams(params: Params, run: StageRun) -> None:
     total += len(seeds_of(params, TEAM)) if episodes else 0
     done = 0
     costs: dict[str, Any] = {}
+    bounds: list[tuple[float, float]] = []
     look = begin_look(_weights(params, selection), run.name)
 
     def keep(path: Path, evaluated: Evaluated) -> None:
@@ -48,6 +49,7 @@ def test_teams(params: Params, run: StageRun) -> None:
         if not seeds_of(params, arm):
             continue
         with evaluator(params, arm, "test", params.evaluate.test, keep_texts=True) as team:
+            bounds.append(team.reward_bounds)
             entry = team.manifest
             run.tracked.dataset("test", entry["digest"], {"path": str(PROBLEMS / entry["file"])}, "test")
             keep(tested_file(arm, "base"), team.base())
@@ -60,6 +62,7 @@ def test_teams(params: Params, run: StageRun) -> None:
                 if arm == TEAM and episodes:
                     keep(tested_file(arm, "subteams", seed), team.checkpoint(seed, selected, episodes))
     storage.write_json(TESTED / "cost.json", costs)
+    write_bounds(bounds)
     end_look(look)
 
 

@@ -209,7 +209,8 @@ def test_a_single_agent_writes_both_functions(make):
     assert environment.observe(environment.start(PROBLEM), 0) == "both\n"
     outcomes = play(environment, (f"{AUX}\n{MAIN}",), (ALONE,))
     assert [o.reward for o in outcomes] == pytest.approx([1.6, 1.6])
-    assert environment.reward_bounds == (0.0, pytest.approx(1.6))
+    assert environment.reward_bounds == environment.episode_bounds == (0.0, pytest.approx(1.6))
+    assert make(team="single", turns=3).episode_bounds == (0.0, pytest.approx(4.8))
     assert [o.metrics["cooperation"] for o in outcomes] == [0.0, 0.0]
 
 

@@ -8,13 +8,15 @@ import re
 import numpy as np
 import pytest
 
+from pipeline_lib.environment_api.metrics import with_reward
+from pipeline_lib.evaluation import verdict
 from pipeline_lib.evaluation.curves import common_means
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.run import refuse_losses
 from pipeline_lib.evaluation.table import tabulate
 from pipeline_lib.settings.evaluate import VerdictSettings
-from tests.evaluation.build import compare, episode
+from tests.evaluation.build import METRICS, compare, episode
 
 SETTINGS = VerdictSettings(resamples=200)
 
@@ -86,6 +88,25 @@ def test_a_metric_without_a_range_is_bounded_by_what_was_seen() -> None:
     lossy[3, 1] = np.nan
     found = compare({0: team(lossy)}, team(rewards), SETTINGS, "reward")
     assert found.losses is not None and found.losses.assumed and "within the values that were seen" in found.sentence
+
+
+def test_what_a_reward_declares_bounds_it_as_a_share_is_bounded() -> None:
+    """Lost episodes may have had any reward within the bounds, and a great difference shows in few families."""
+    metrics = with_reward(METRICS, -1.0, 1.5)
+    rewards = np.random.default_rng(8).normal(0.2, 0.1, (40, 2))
+    lossy = rewards.copy()
+    lossy[3, 1] = np.nan
+    found = verdict.compare({0: team(lossy)}, team(rewards), SETTINGS, "reward", metrics=metrics)
+    assert found.losses is not None and not found.losses.assumed and "values that were seen" not in found.sentence
+    assert found.losses.high - found.losses.low == pytest.approx(2.5 / 80)
+    rng = np.random.default_rng(1)
+    better, worse = (
+        [dataclasses.replace(e, family=f"f{int(e.problem[1:]) // 5}") for e in team(np.repeat(means, 5)[:, None])]
+        for means in (rng.normal(1, 0.01, 12), rng.normal(-1, 0.01, 12))
+    )
+    told = [verdict.compare({0: better}, worse, SETTINGS, "reward", metrics=m) for m in (METRICS, metrics)]
+    assert [one.difference.p for one in told] == [None, None], "too few families carry the variation for a test"
+    assert [one.verdict for one in told] == ["INCONCLUSIVE", "IMPROVED"]
 
 
 @pytest.mark.parametrize(("lost", "share"), [(1, 0.005), (5, 0.2), (24, 0.99)])

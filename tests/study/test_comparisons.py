@@ -44,7 +44,7 @@ def records(values: np.ndarray, families: int = 0) -> dict[int, list[EpisodeReco
 
 
 def decided(cells: Mapping[str, np.ndarray], levels=ONE, reference: str = "a", families: int = 0):
-    means = cell_means({name: records(values, families) for name, values in cells.items()}, "tests_passed")
+    means = cell_means({name: records(values, families) for name, values in cells.items()}, "tests_passed", INFO)
     return contrasts(means, levels, reference, INFO, SETTINGS)
 
 
@@ -124,17 +124,42 @@ def test_a_problem_that_was_lost_in_one_run_is_left_out_of_all() -> None:
     cells = {"a": records(a), "b": records(b)}
     lost = cells["b"][2][7]
     cells["b"][2][7] = dataclasses.replace(lost, reward=None, metrics={})
-    assert cell_means(cells, "tests_passed").values["a"].shape == (5, 39)
+    assert cell_means(cells, "tests_passed", INFO).values["a"].shape == (5, 39)
+
+
+@pytest.mark.parametrize("end", [0.0, 1.0])
+def test_what_was_lost_cannot_make_a_finding(end: float) -> None:
+    """Without its failures a cell looks better than the reference, and without its successes worse; it is neither."""
+    rng = np.random.default_rng(3)
+    values = {name: np.tile((rng.random(60) < 0.5).astype(float), (5, 1)) for name in ("a", "b")}
+    values["c"] = np.ones((5, 60))
+    cells = {name: records(found) for name, found in values.items()}
+    gone = (values["b"] == end) & (values["a"] != end)
+    for seed, i in zip(*np.nonzero(gone), strict=True):
+        cells["b"][seed][i] = dataclasses.replace(cells["b"][seed][i], reward=None, metrics={})
+    count = int(gone.sum())
+    means = cell_means(cells, "tests_passed", INFO)
+    assert means.lost == {"b": (count, 300)}
+    b, c = contrasts(means, ONE, "a", INFO, SETTINGS)
+    naive = contrasts(dataclasses.replace(means, ends=()), ONE, "a", INFO, SETTINGS)[0]
+    assert naive.verdict == ("IMPROVED" if end == 0 else "WORSE"), "the test is too easy"
+    assert b.verdict == "INCONCLUSIVE" and b.p_adjusted > 0.5
+    truth = (values["b"] - values["a"]).mean()
+    assert b.test.low < truth < b.test.high
+    assert f"The infrastructure lost {count} of 300 episodes of b: interval" in b.sentence
+    assert c.verdict == "IMPROVED" and "lost" not in c.sentence
+    whole = means.mean("b", INFO, 0.95)
+    assert whole.low < values["b"].mean() < whole.high
 
 
 def test_cells_with_other_seeds_or_problems_are_no_study() -> None:
     a, b, _ = drawn(np.random.default_rng(6), 0.01)
     with pytest.raises(EvaluationError, match="different seeds"):
-        cell_means({"a": records(a), "b": records(b[:4])}, "tests_passed")
+        cell_means({"a": records(a), "b": records(b[:4])}, "tests_passed", INFO)
     with pytest.raises(EvaluationError, match="different problems"):
-        cell_means({"a": records(a), "b": records(b[:, :30])}, "tests_passed")
+        cell_means({"a": records(a), "b": records(b[:, :30])}, "tests_passed", INFO)
     with pytest.raises(EvaluationError, match="different families"):
-        cell_means({"a": records(a), "b": records(b, 3)}, "tests_passed")
+        cell_means({"a": records(a), "b": records(b, 3)}, "tests_passed", INFO)
 
 
 def test_identical_runs_are_not_called_a_finding() -> None:

@@ -64,6 +64,11 @@ class Philosophers(Environment[Scenario, State]):
         # A turn moves the episode's reward from one value within its bounds to another, the first turn from 0.
         self.reward_bounds = (min(least, least - greatest), max(greatest, greatest - least))
 
+    @property
+    def episode_bounds(self) -> tuple[float, float]:
+        """The bounds of the reward: the last turn moves an episode's reward to where it ends."""
+        return self.reward.bounds()
+
     def agents(self, problem: Scenario) -> tuple[str, ...]:
         """Return P0, P1, ... in seating order, whatever the numbers of the philosophers."""
         return tuple(f"P{seat}" for seat in range(problem.philosophers))
