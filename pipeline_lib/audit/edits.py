@@ -8,8 +8,12 @@ every edit and measures what it does to the task and to each term (`pipeline_lib
 from __future__ import annotations
 
 import ast
+import inspect
+import keyword
 import re
-from collections.abc import Callable, Mapping
+import string
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 Edit = Callable[[str], str]
@@ -18,6 +22,9 @@ _WORDS = (
     "Thank you! Please, I think we are happy to help; however, it is truly wonderful, very important and "
     "extraordinarily comprehensive. First, let us think step by step. Therefore, because of this, in conclusion, yes."
 )
+#: Of the words in a reward's source, at most so many are written into a text.
+_MOST_WORDS = 400
+
 #: Marks, each written many times: what a term may count by the letter.
 _MARKS = {
     "exclamation marks": "!",
@@ -39,6 +46,8 @@ _MARKS = {
     "apostrophes": "it's don't ",
     "percentages and money": "50% $100 ",
 }
+
+_CHARACTERS = string.printable.strip() + "\täß€½\n"
 
 
 def _appended(mark: str, times: int = 24) -> Edit:
@@ -77,6 +86,8 @@ TEXT: Mapping[str, Edit] = MappingProxyType(
         "steps of thought": lambda text: f"<think>Step 1: so. Step 2: so.</think> {text} The answer is: {text}",
         "spaces": lambda text: "  ".join(text.split(" ")) + " " * 60,
         "lines": lambda text: text + "\nso" * 60,
+        "every character": lambda text: f"{text}\n{_CHARACTERS * 3}",
+        "mirrored": lambda text: text + text[::-1],
         "twice": lambda text: f"{text} {text}",
         "ten times": lambda text: " ".join([text] * 10),
         "a comment": lambda text: f"{text}\n# TODO: {_WORDS} # noqa\n" + "# VERY GOOD! 123?\n" * 20,
@@ -154,18 +165,25 @@ _other = '{}'.format(_name)
 if (_seen := 1) > 0:
     pass
 match _seen:
-    case 1:
+    case 1 | None | str() | {'key': _} | [_, *_]:
         pass
     case _:
         pass
+try:
+    pass
+except* ValueError:
+    pass
 _first, *_rest = [1, 2, 3]
 _choice = 1 if _seen else 2
 # generators and coroutines
 def _generate(n):
     yield from range(n)
     yield n
-async def _wait():
-    return None
+async def _wait(others):
+    async with others:
+        async for other in others:
+            await other
+    return [other async for other in others]
 # recursion
 def _factorial(n):
     return 1 if n < 2 else n * _factorial(n - 1)
@@ -188,7 +206,26 @@ _bits = (1 & 2) | (3 ^ 4) << 1
 _logic = not (True and False or True)
 _power = -2 ** 3 // 1 % 5
 _slice = [1, 2, 3][::-1]
-_in = 1 in [1] and 2 not in [1] and _bits is not None
+_in = 1 in [1] and 2 not in [1] and _bits is not None and _bits is _bits
+_order = 1 < 2 <= 3 != 4 > 3 >= 2
+_half = +1 / 2 >> 0 if False else ~1
+_product = lambda left, right: left @ right
+del _half
+# numbers and bytes
+_raw = b'well'; _number = 1.5e3; _complex = 2j; _hexadecimal = 0xff
+...
+# depth
+def _deep(n):
+    if n:
+        for a in (n,):
+            while a:
+                if a > 1:
+                    with open(a) as b:
+                        return b
+                break
+    return n
+def _tabbed(n):
+\treturn\tn
 # a part that runs alone
 if __name__ == '__main__':
     import logging
@@ -218,6 +255,9 @@ _STATEMENTS: Mapping[str, str] = MappingProxyType(
 )
 
 
+_BEFORE = "#!/usr/bin/env python3\n# -*- coding: utf-8 -*-\n# Copyright: GOOD. License: MIT. Author: well@example.org\n"
+
+
 def _tree(text: str) -> ast.Module | None:
     try:
         return ast.parse(text)
@@ -244,7 +284,7 @@ def _of_functions(change: Callable[[ast.FunctionDef], None]) -> Edit:
 
 def _documented(function: ast.FunctionDef) -> None:
     words = f"Return the value!\n\nArgs:\n    args: {_WORDS}\n\nReturns:\n    VERY GOOD? 123\n\n>>> 1 + 1\n2\n"
-    function.body.insert(0, ast.Expr(ast.Constant(words)))
+    function.body.insert(0, ast.Expr(ast.Constant(words + _CHARACTERS)))
 
 
 def _annotated(function: ast.FunctionDef) -> None:
@@ -277,7 +317,8 @@ def _decorated(function: ast.FunctionDef) -> None:
 PROGRAM: Mapping[str, Edit] = MappingProxyType(
     {
         **{name: _before(statements) for name, statements in _STATEMENTS.items()},
-        "every construct": _before("".join(_STATEMENTS.values())),
+        "every construct": _before(_BEFORE + "".join(_STATEMENTS.values())),
+        "a header": _before(_BEFORE),
         "docstrings": _of_functions(_documented),
         "type hints": _of_functions(_annotated),
         "decorators": _of_functions(_decorated),
@@ -300,3 +341,55 @@ PROGRAM: Mapping[str, Edit] = MappingProxyType(
         ),
     }
 )
+
+
+def words_of(source: object) -> list[str]:
+    """Return the texts in the module of an object or function: whole, and the words in them, as of a pattern.
+
+    What a reward looks for literally stands there, like ``"todo" in code``.  Empty if there is no source.
+    """
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[getattr(source, "__module__", "")]))
+    except (KeyError, OSError, TypeError, SyntaxError):
+        return []
+    documentation = {
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    texts = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node not in documentation and isinstance(node.value, str)
+    ]
+    whole = [text for text in texts if text.isprintable() and len(text) <= 60]
+    parts = [word for text in texts for word in re.findall(r"[^\W\d_]{2,}", text)]
+    return list(dict.fromkeys(filter(str.strip, (*whole, *parts))))[:_MOST_WORDS]
+
+
+def edits_with(words: Sequence[str]) -> dict[str, Edit]:
+    """Return edits that write words into a text, and into a program as a comment, a string and names."""
+    if not words:
+        return {}
+    said = "\n".join(["", *words, *words, *words, ""])
+    assigned = [f"{word} = 0" for word in words if word.isidentifier() and not keyword.iskeyword(word)]
+    program = "".join(f"{word}\n" for word in words if word.startswith("#"))
+    program += "".join(f"# {word}\n" for word in words) + f"_words = {said!r}\n"
+    program += "def _named():\n" + "".join(f"    {line}\n" for line in (repr(said), *assigned, "return None"))
+    return {
+        "words of the reward's source": lambda text: f"{text}{said}",
+        "words of the reward's source, first": lambda text: f"{said.strip()}\n{text}",
+        "words of the reward's source in a program": _before(program),
+    }
+
+
+def spoiled(text: str) -> str:
+    """Return a text that looks like the given one and does not do what it does.
+
+    Functions of a program return their value in a tuple; the words of any other text are in the reverse order.
+    """
+    tree = _tree(text)
+    if tree is None or not any(isinstance(node, ast.Return) for node in ast.walk(tree)):
+        return " ".join(reversed(text.split()))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Return) and node.value is not None:
+            node.value = ast.Tuple([node.value], ast.Load())
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"

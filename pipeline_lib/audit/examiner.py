@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from pipeline_lib.audit.edits import words_of
 from pipeline_lib.audit.ladder import bounded, compare, make_rung
 from pipeline_lib.audit.result import Check, Rung, Status
 from pipeline_lib.audit.search import PROBLEMS, Texts, judge, search_edits
@@ -67,6 +68,7 @@ class ScriptedExaminer(Examiner):
             return rungs, checks + played.lost()
         edited, again = self._edited(environment, problems, rungs)
         progress(len(edited), len(edited), "edits of scripted teams")
+        checks[0] = bounded([*played.rewards, *(rung.reward for rung in edited)], played.bounds)
         checks += [*compare(rungs, self.words), *judge(rungs, edited, self.words, environment.reward_bounds[1], again)]
         checks += self.further(rungs, played)
         return sorted(rungs, key=lambda rung: -rung.reward), checks + played.lost()
@@ -94,7 +96,7 @@ class ScriptedExaminer(Examiner):
             )
             return ScriptedPlay(environment, chosen, lambda *_: next(asked), self.turns).rungs(self.wanted)
 
-        edited = search_edits(play, texts, rungs)
+        edited = search_edits(play, texts, rungs, words_of(environment.paid_by))
         best = max((rung for rung in rungs if rung.role == "working"), key=lambda rung: rung.reward).name
         return edited, play({best: texts[best]})
 

@@ -13,10 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipeline_lib.audit.claims import UNDONE, best_policy, form
-from pipeline_lib.audit.edits import PROGRAM, TEXT, Edit
+from pipeline_lib.audit.edits import PROGRAM, TEXT, Edit, edits_with, spoiled
 from pipeline_lib.audit.result import Check, Rung, Status
-
-EDITS: Mapping[str, Edit] = {**TEXT, **PROGRAM}
 
 #: Problems on which edits are played, and the most edits that are added to one team.
 PROBLEMS, MOST = 3, 8
@@ -28,27 +26,36 @@ _VISIBLE = 0.005
 _MOVED = 0.1
 
 #: By name of a team: its role, and for each problem a text per agent.
-Texts = Mapping[str, tuple[str, Sequence[Sequence[str]]]]
+Team = tuple[str, Sequence[Sequence[str]]]
+Texts = Mapping[str, Team]
 Play = Callable[[Texts], Sequence[Rung]]
 
 
-def search_edits(play: Play, texts: Texts, rungs: Sequence[Rung]) -> list[Rung]:
+def search_edits(play: Play, texts: Texts, rungs: Sequence[Rung], words: Sequence[str] = ()) -> list[Rung]:
     """Return teams with edits, each with the team that it was made from.
+
+    The best working team is also played `spoiled`: what it earns by the way is earned without the task.
 
     Args:
         play: plays teams on the search's problems.
         texts: scripted teams on these problems.
         rungs: what scripted teams earn, on all problems.
+        words: in the source of the reward (`words_of`).
     """
+    edits = {**TEXT, **PROGRAM, **edits_with(words)}
+
+    def edited(team: Team, names: Sequence[str]) -> Team:
+        return _changed(team, [edits[name] for name in names])
+
     ranked = [rung for rung in sorted(rungs, key=lambda rung: -rung.reward) if rung.name in texts]
     working = [rung.name for rung in ranked if rung.role == "working"][:1]
     wrong = [rung.name for rung in ranked if rung.role == "degenerate"]
-    programs = [name for name in wrong if _edited(texts[name], ["type hints"]) != texts[name]]
+    programs = [name for name in wrong if edited(texts[name], ["type hints"]) != texts[name]]
     bases = list(dict.fromkeys((*working, *wrong[:1], *programs[:1])))
-    single: dict[tuple[str, ...], tuple[str, Sequence[Sequence[str]]]] = {(base,): texts[base] for base in bases}
+    single: dict[tuple[str, ...], Team] = {(base,): texts[base] for base in bases}
     for base in bases:
-        for name in EDITS:
-            changed = _edited(texts[base], [name])
+        for name in edits:
+            changed = edited(texts[base], [name])
             if changed not in single.values():
                 single[base, name] = changed
     found = dict(zip(single, play(_named(single)), strict=True))
@@ -60,12 +67,16 @@ def search_edits(play: Play, texts: Texts, rungs: Sequence[Rung]) -> list[Rung]:
     best = {base: found[base,].reward for base in bases}
     while any(queues.values()):
         tried = {(base, *chosen[base], queue.pop(0)): base for base, queue in queues.items() if queue}
-        played = play(_named({way: _edited(texts[base], way[1:]) for way, base in tried.items()}))
+        played = play(_named({way: edited(texts[base], way[1:]) for way, base in tried.items()}))
         for (way, base), rung in zip(tried.items(), played, strict=True):
             found[way] = rung
             if rung.reward > best[base] + _VISIBLE * span:
                 chosen[base], best[base] = list(way[1:]), rung.reward
-    return list(found.values())
+    wasted: dict[tuple[str, ...], Team] = {}
+    for base in working:
+        team = "degenerate", _changed(texts[base], [spoiled])[1]
+        wasted |= {(f"{base}, spoiled", *names): edited(team, names) for names in ([], chosen[base])}
+    return [*found.values(), *play(_named(wasted))]
 
 
 def judge(
@@ -159,15 +170,15 @@ def _repeatable(edited: Sequence[Rung], again: Sequence[Rung]) -> list[Check]:
     return [Check("repeatable", Status.FAIL, sentence, numbers, "let the reward depend on the episode only.")]
 
 
-def _edited(team: tuple[str, Sequence[Sequence[str]]], names: Sequence[str]) -> tuple[str, list[list[str]]]:
+def _changed(team: Team, edits: Sequence[Edit]) -> Team:
     role, problems = team
     texts = [list(actions) for actions in problems]
-    for name in names:
-        texts = [[EDITS[name](text) for text in actions] for actions in texts]
+    for edit in edits:
+        texts = [[edit(text) for text in actions] for actions in texts]
     return role, texts
 
 
-def _named(ways: Mapping[tuple[str, ...], tuple[str, Sequence[Sequence[str]]]]) -> dict[str, Any]:
+def _named(ways: Mapping[tuple[str, ...], Team]) -> dict[str, Any]:
     return {" with ".join((way[0], " and ".join(way[1:]))) if way[1:] else way[0]: team for way, team in ways.items()}
 
 

@@ -46,6 +46,10 @@ class Outcome(Generic[S]):
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
+class RewardError(ValueError):
+    """A reward is not what it declares; the message says what to do."""
+
+
 class Environment(ABC, Generic[P, S]):
     """A cooperative task for a team."""
 
@@ -59,6 +63,27 @@ class Environment(ABC, Generic[P, S]):
     retries: bool = False
     #: Whether the base of each agent, which nobody trains, answers between turns (`criticised`).
     has_critic: bool = False
+
+    @property
+    def paid_by(self) -> object:
+        """What computes the reward: an object or a function, in whose source the audit looks for words that it pays."""
+        return self
+
+    def refuse_outside_bounds(self, outcomes: Sequence[Outcome[S]]) -> None:
+        """Check rewards against `reward_bounds`, on which the audit of the reward and the worst case of losses rest.
+
+        Raises:
+            RewardError: one is outside.
+        """
+        low, high = self.reward_bounds
+        slack = 1e-6 * max(1.0, abs(low), abs(high))
+        for outcome in outcomes:
+            if outcome.reward is not None and not low - slack <= outcome.reward <= high + slack:
+                terms = ", ".join(f"{name} {value:g}" for name, value in outcome.terms.items())
+                raise RewardError(
+                    f"a joint action earned {outcome.reward:g} ({terms}), but the reward declares {low:g} to {high:g}, "
+                    "and the audit has judged it by that; correct the bounds of the reward, and run the audit again"
+                )
 
     @property
     def episode_bounds(self) -> tuple[float, float]:

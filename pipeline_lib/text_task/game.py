@@ -53,6 +53,11 @@ class TextGame(Environment[TextProblem, TextProblem]):
         self._agents, self._observe, self._score = agents, observe, score
         self.reward_bounds = reward_bounds
 
+    @property
+    def paid_by(self) -> object:
+        """The task's `score`."""
+        return self._score
+
     def agents(self, problem: TextProblem) -> tuple[str, ...]:
         """Return the task's agents."""
         return self._agents

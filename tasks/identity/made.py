@@ -87,7 +87,10 @@ def remove_outdated() -> None:
 
 
 def contradiction(stage: str, entry: Mapping[str, Any]) -> list[str]:
-    """Return the paths for which the stage itself wrote something else than ``dvc.lock`` says of it."""
+    """Return the paths for which the stage itself wrote something else than ``dvc.lock``, which DVC would believe.
+
+    What DVC finds changed, it makes or fetches anew, whatever the file says.
+    """
     outputs = recorded(entry, "outs")
     content = content_of(made_file(stage), outputs.get(made_file(stage).as_posix(), ""))
     if content is None:  # it is not from here, and DVC makes or fetches it
@@ -95,7 +98,13 @@ def contradiction(stage: str, entry: Mapping[str, Any]) -> list[str]:
     made = json.loads(content)
     said = {identity_file(stage).as_posix(): made[_IDENTITY], **made[_INPUTS], **made[_OUTPUTS]}
     claimed = recorded(entry, "deps") | outputs
-    return [path for path, md5 in said.items() if claimed.get(path, md5) != md5]
+    return [path for path, md5 in said.items() if claimed.get(path, md5) != md5 and _lies_there(Path(path), claimed)]
+
+
+def _lies_there(path: Path, claimed: Mapping[str, str]) -> bool:
+    if path.parts[0] == _LARGE:
+        return path.exists()
+    return path.exists() and dvc_digest(path) == claimed[path.as_posix()]
 
 
 def refuse_false_records() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import random
+import string
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from pipeline_lib.audit.edits import PROGRAM
+from pipeline_lib.audit.edits import PROGRAM, TEXT, edits_with, spoiled, words_of
 from pipeline_lib.audit.examiner import Examiner
 from pipeline_lib.audit.result import Check, Status, worst
+from pipeline_lib.environment_api.environment import RewardError
 from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
 from pipeline_lib.environments.coding.problems.generated import generate
 from pipeline_lib.environments.coding.settings import CodingEnvironment, GeneratedProblems
@@ -20,16 +23,19 @@ from pipeline_lib.environments.writing.settings import GeneratedTexts, WritingEn
 from pipeline_lib.settings.problems import SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox
 from pipeline_lib.text_task.game import TextProblem
-from tests.audit.unscripted import BAD, SOUND, Code, Meeting
+from tests.audit.unscripted import BAD, LATER_BAD, LATER_SOUND, SOUND, Code, Meeting
 
 SIZES = SplitSizes(train=4, validation=1, test=1)
+#: Kinds of nodes that only newer versions of Python know, and names of old ones.
+_OTHERS = {"TypeAlias", "TemplateStr", "Interpolation", "Num", "Str", "Bytes", "NameConstant", "Ellipsis"}
 #: Programs and readings take seconds, so a sample of these.
 SAMPLE = {
     "code: 0.3 tests + 1.0 hints", "code: 0.3 tests + 1.0 todo", "code: 40 % of the tests are enough",
     "code: tests that fade", "code: tests + 0.2 hints", "text: 0.3 facts + 1.0 exclamation",
     "text: 0.3 facts + 1.0 capitals", "text: 0.3 facts + 1.0 list", "text: facts, at most 40 %",
-    "text: facts + 0.2 capitals", "text: facts, doubled by questions",
+    "text: facts + 0.2 capitals", "text: facts, doubled by questions", "code: tests, or tabs", "text: facts, or once",
 }  # fmt: skip
+ALL = BAD | LATER_BAD | SOUND | LATER_SOUND
 
 
 @pytest.fixture(scope="module")
@@ -61,18 +67,18 @@ def audited(played: dict[str, tuple[Any, Any, Any]], kind: str, reward: Any) -> 
     return examiner.examine(environment, problems, 0, lambda done, total, text: None)[1]
 
 
-@pytest.mark.parametrize("name", [name for name in (*BAD, *SOUND) if name.startswith("own") or name in SAMPLE])
+@pytest.mark.parametrize("name", [name for name in ALL if name.startswith("own") or name in SAMPLE])
 def test_only_a_reward_that_pays_more_for_something_else_is_refused(
     played: dict[str, tuple[Any, Any, Any]], name: str
 ) -> None:
-    checks = audited(played, *(BAD | SOUND)[name])
+    checks = audited(played, *ALL[name])
     found = [check.sentence for check in checks if check.status is Status.FAIL]
-    assert bool(found) == (name in BAD), (name, found)
+    assert bool(found) == (name in BAD | LATER_BAD), (name, found)
     assert all(check.mend for check in checks if check.status is Status.FAIL and check.name in ("edits", "form"))
 
 
 class Bananas(Meeting):
-    """Nobody who was scripted, and no edit, ever writes this word."""
+    """Nobody who was scripted, and no edit, ever writes this word, which does not stand in the source either."""
 
     worth = 0.2
     reward_bounds = (0.0, 1.2)
@@ -81,7 +87,10 @@ class Bananas(Meeting):
         from symposium import Score
 
         found = super().score(text, actions)
-        return Score({"met": found.terms["met"], "bananas": self.worth * ("banana" in str(actions))}, found.metrics)
+        return Score(
+            {"met": found.terms["met"], "bananas": self.worth * ("ana".join(("ban", "")) in str(actions))},
+            found.metrics,
+        )
 
 
 class ManyBananas(Bananas):
@@ -126,6 +135,53 @@ def test_edits_of_programs_change_nothing_that_they_return(capsys: pytest.Captur
         exec(compile(changed, name, "exec"), space)
         assert changed != source and space["main"](3) == [3, 3], name
         assert edit("no program (") == "no program ("
+
+
+def test_every_construct_of_the_language_and_every_character_is_tried() -> None:
+    """So a term that counts some of them is earned, whichever it counts."""
+    kinds = (ast.stmt, ast.expr, ast.operator, ast.cmpop, ast.unaryop, ast.boolop, ast.pattern)
+    language = {kind for base in kinds for kind in base.__subclasses__()}
+    written = PROGRAM["every construct"]("def main(x):\n    return x\n")
+    missing = language - {type(node) for node in ast.walk(ast.parse(written))}
+    assert {kind.__name__ for kind in missing} <= _OTHERS
+    for edits, plain in ((TEXT, "well"), (PROGRAM, "def main(x):\n    return x\n")):
+        said = "".join(edit(plain) for edit in edits.values())
+        assert set(string.printable) - {"\r", "\x0b", "\x0c"} <= set(said)
+    documented = PROGRAM["docstrings"]("def main(x):\n    return x\n")
+    assert "\t" in ast.unparse(ast.parse(documented)), "what survives when the text of a program is written anew"
+
+
+def test_the_words_that_a_reward_looks_for_are_read_in_its_source() -> None:
+    words = words_of(Code())
+    assert {"once upon a time", "todo", "three", "#!"} <= set(words)
+    assert not any("that no scripted team earns" in word for word in words), "documentation is not looked for"
+    assert words_of(3) == []
+    program = edits_with(words)["words of the reward's source in a program"]("def main(x):\n    return x\n")
+    assert ast.parse(program) and program.startswith("#!")
+
+
+def test_what_the_working_team_earns_by_the_way_counts_as_earned_without_the_task() -> None:
+    space: dict[str, Any] = {}
+    exec(spoiled("def main(x):\n    if x:\n        return x\n    return 0\n"), space)
+    assert space["main"](3) == (3,) and space["main"](0) == (0,)
+    assert spoiled("one two three") == "three two one"
+
+
+class Liar(Meeting):
+    """Pays for exclamation marks more than its bounds say."""
+
+    feature, worth = "exclamation", 0.2
+
+
+def test_a_reward_that_leaves_its_bounds_is_refused_by_audit_and_play() -> None:
+    checks = {check.name: check for check in audited({}, "own", Liar)}
+    assert checks["bounds"].status is Status.FAIL and "outside the bounds" in checks["bounds"].sentence
+    task = Liar()
+    environment = task.make(None, None)
+    state = environment.start(TextProblem("p", "p"))
+    with pytest.raises(RewardError, match=r"earned 1\.2 \(met 1, feature 0\.2\), but the reward declares 0 to 1"):
+        environment.refuse_outside_bounds(environment.step([state], [["x!!!!!", "x"]]))
+    environment.refuse_outside_bounds(environment.step([state], [["x", "x"]]))
 
 
 def test_the_table_is_as_large_as_the_page_says() -> None:

@@ -90,6 +90,11 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         """Return whether the reward judges the helper itself, and not only what the team achieves."""
         return self._reward.needs_contract or self._reward.mutants > 0
 
+    @property
+    def paid_by(self) -> object:
+        """The reward of the settings."""
+        return self._reward
+
     def agents(self, problem: CodingProblem) -> tuple[str, ...]:
         """Return ``("helper", "main")`` or ``("single",)``."""
         return self._agents

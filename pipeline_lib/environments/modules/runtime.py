@@ -105,6 +105,11 @@ class ModulesEnvironment(Environment[ModulesProblem, ModulesState]):
         self._make_executor = executor
         self._executor: Executor | None = None
 
+    @property
+    def paid_by(self) -> object:
+        """The reward of the settings."""
+        return self._reward
+
     def agents(self, problem: ModulesProblem) -> tuple[str, ...]:
         """Return an agent for each part, with its name, or ``("single",)``."""
         return (SINGLE,) if self._single else problem.parts

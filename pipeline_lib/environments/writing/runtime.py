@@ -67,6 +67,11 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
         self.reward_bounds = self._reward.bounds
         self._enough = settings.stop_at * self.reward_bounds[1] - _TOLERANCE
 
+    @property
+    def paid_by(self) -> object:
+        """The reward of the settings."""
+        return self._reward
+
     def agents(self, problem: WritingProblem) -> tuple[str, ...]:
         """Return ``("first", "second")`` or ``("single",)``."""
         return self._agents
