@@ -87,10 +87,8 @@ class Bananas(Meeting):
         from symposium import Score
 
         found = super().score(text, actions)
-        return Score(
-            {"met": found.terms["met"], "bananas": self.worth * ("ana".join(("ban", "")) in str(actions))},
-            found.metrics,
-        )
+        said = "ana".join(("ban", "")) in str(actions)
+        return Score({"met": found.terms["met"], "fruit": self.worth * said}, found.metrics)
 
 
 class ManyBananas(Bananas):
@@ -103,7 +101,7 @@ class ManyBananas(Bananas):
 def test_a_term_that_nobody_earns_is_refused_by_name_if_it_is_worth_more_than_the_task() -> None:
     assert worst([check.status for check in audited({}, "own", Bananas)]) is Status.PASS
     form = next(check for check in audited({}, "own", ManyBananas) if check.name == "form")
-    assert form.status is Status.FAIL and "nobody earns anything by the term bananas" in form.sentence
+    assert form.status is Status.FAIL and "nobody earns anything by the term fruit" in form.sentence
     assert "declare bounds that are reached" in form.mend
 
 
