@@ -172,7 +172,8 @@ def _interactions(
 def _test(means: CellMeans, added: Sequence[str], taken: Sequence[str], settings: VerdictSettings) -> TestResult:
     """Return the test of a difference that holds whatever the lost episodes would have shown."""
     test = _difference(means, means, added, taken, settings)
-    worst = [_difference(*pair, added, taken, settings) for pair in (means.ends, means.ends[::-1]) if pair]
+    pairs = itertools.permutations(means.ends, 2)
+    worst = [_difference(left, right, added, taken, settings) for left, right in pairs]
     return whatever_was_lost(test, worst)
 
 
