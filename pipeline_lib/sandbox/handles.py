@@ -64,12 +64,12 @@ class Handles(Shared):
         return self.ask(operation, self.message(*parts))
 
     def shares(self) -> bool:
-        """Return whether both sides know a container or a file."""
+        """Return whether one of both sides may know a container or a file."""
         if self.folder is not None or self.has_changed():
             return True
         self._dropped += self.prune(exact=False)
         self.note()
-        return bool(self.containers)
+        return bool(self.containers or self._dropped)
 
     def forget_all(self) -> None:
         """Forget every container: the program has forgotten them."""

@@ -7,7 +7,7 @@ import itertools
 from benchmarks.differential import plain_verdicts
 from benchmarks.differential_pairs import Pair
 from pipeline_lib.sandbox import Executor, Job, Status
-from tests.sandbox.value_pairs import value_pairs
+from tests.sandbox.value_pairs import stories, value_pairs
 
 _INT = "class I(int):\n    def {}: return {}\n    __hash__ = int.__hash__\n"
 _POINT = "from collections import namedtuple\nclass P(namedtuple('P', 'x y')):\n    def {}: return {}\n"
@@ -75,3 +75,12 @@ def test_no_verdict_is_higher_than_plain_pythons() -> None:
     surrogates = [n for n, pair in enumerate(pairs) if pair.ending.startswith("chr") and pair.shape in _HONEST]
     assert [passed[n] for n in surrogates] == [plain[n] for n in surrogates]
     assert sum(passed) > 40
+
+
+def test_what_is_kept_shared_and_changed_is_seen_as_in_plain_python() -> None:
+    pairs = list(stories(150, seed=2))
+    with Executor(slots=2) as executor:
+        verdicts = executor.run([Job(str(n), pair.code, pair.tests, pair.entry_point) for n, pair in enumerate(pairs)])
+    wrong = {pair.ending: v.error for pair, v in zip(pairs, verdicts, strict=True) if v.status is not Status.PASSED}
+    assert {told: error for told, error in wrong.items() if "attributes of its own" not in error} == {}
+    assert len(pairs) - len(wrong) > 100

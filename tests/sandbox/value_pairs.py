@@ -144,3 +144,106 @@ def _value(draw: random.Random) -> tuple[str, str, str]:
     made = "C()" if base == "object" else f"C({_BUILT[base]})"
     expected = "3" if base == "object" else _BUILT[base]
     return f"class C({base}):\n{body or '    pass' + chr(10)}", made, expected
+
+
+_KEEPER = """
+from collections import *
+from array import array
+class L(list):
+    def total(s): return len(s)
+class T(tuple): pass
+class O:
+    def __init__(s): s.items = [0]
+    def __repr__(s): return 'O'
+N = namedtuple('N', 'x y')
+K = []
+def f(do, *args):
+    if do == 'new':
+        K.append(MAKE[args[0]]())
+        return K[-1]
+    if do == 'keep':
+        K.append(args[0])
+        return None
+    if do == 'get': return K[args[0] % len(K)]
+    if do == 'pair': return (K[args[0] % len(K)], [K[args[1] % len(K)]])
+    if do == 'dict': return {'a': K[args[0] % len(K)], 'b': K[args[1] % len(K)]}
+    if do == 'drop': K.pop(args[0] % len(K))
+    if do == 'change': change(K[args[0] % len(K)], args[1])
+    if do == 'nest':
+        where, what = K[args[0] % len(K)], K[args[1] % len(K)]
+        if isinstance(where, list): where.append(what)
+        elif isinstance(where, dict): where['n'] = what
+    if do == 'given': change(args[0], args[1])
+    if do == 'see': return [str(K), len(K)]
+    if do == 'fail':
+        change(args[0], 3)
+        raise ValueError('no')
+    return None
+MAKE = [list, dict, lambda: [1, 2], lambda: ([1], 2), lambda: L([1]), lambda: {'k': [1]}, lambda: {1, 2}, O,
+        lambda: deque([1]), lambda: OrderedDict(a=1), lambda: defaultdict(list, q=[1]), lambda: N([1], 2),
+        lambda: T(([1], 2)), lambda: array('i', [1]), lambda: bytearray(b'a'), lambda: {'k': [1]}.values(),
+        lambda: Counter('a'), lambda: 5]
+"""
+_CHANGE = """
+def change(thing, how):
+    try:
+        if how == 0: thing.append(how)
+        elif how == 1: thing['z'] = [how]
+        elif how == 2: thing[0] = 9
+        elif how == 3: thing[0].append(8)
+        elif how == 4: thing.clear()
+        elif how == 5: thing.add(how)
+        elif how == 6: thing.items.append(6)
+        elif how == 7: thing.note = 7
+        elif how == 8: thing += thing
+        elif how == 9: thing.reverse()
+    except Exception: pass
+"""
+_SHOW = """
+def show(seen, depth=0):
+    found = []
+    for n, one in enumerate(seen):
+        kind = type(one).__name__
+        inner = ''
+        if kind == 'O': inner = show([one.items], depth + 1) if depth < 3 else ''
+        elif kind == 'L': inner = [one.total(), list(one) and depth < 3 and show(list(one), depth + 1)]
+        elif isinstance(one, dict) and depth < 3: inner = [[*one], show([*one.values()], depth + 1)]
+        elif isinstance(one, (list, tuple, deque)) and depth < 3: inner = show([*one], depth + 1)
+        elif isinstance(one, (set, int, str, bytearray, array)): inner = str(one)
+        same = [m for m, other in enumerate(seen) if type(other) in KINDS and one is other]
+        found.append([kind, hasattr(one, 'note'), inner, same])
+    return found
+"""
+_KINDS = "KINDS = (list, dict, set, deque, OrderedDict, defaultdict, array, bytearray, Counter)\n"
+_TESTS = "from array import array\nfrom collections import *\n" + _KINDS
+
+
+def stories(number: int, seed: int) -> Iterator[Pair]:
+    """Yield programs that keep, share and change what they get and give, and tests of all that can be seen then."""
+    draw = random.Random(seed)
+    for index in range(number):
+        steps = ["V = [f('new', 2)]"]
+        for _ in range(draw.randint(3, 9)):
+            i, j, k = (draw.randrange(9) for _ in range(3))
+            steps.append(
+                draw.choice(
+                    (
+                        *(f"V.append(f('new', {draw.randrange(18)}))", f"V.append(f('get', {i}))"),
+                        *(f"V.append(f('pair', {i}, {j}))", f"V.append(f('dict', {i}, {j}))"),
+                        *(f"f('keep', V[{i} % len(V)])", f"f('change', {i}, {k})", f"f('nest', {i}, {j})"),
+                        *(f"f('given', V[{i} % len(V)], {k})", f"change(V[{i} % len(V)], {k})", "f('drop', 0)"),
+                        *(f"V.append([V[{i} % len(V)], {j}])", f"f('keep', (V[{i} % len(V)], V[{j} % len(V)]))"),
+                        *("V.append(f('see'))", "V.append(list(V))", f"del V[{i} % len(V)]; V.append(3)"),
+                        f"try: f('fail', V[{i} % len(V)])\nexcept ValueError: V.append('failed')",
+                    )
+                )
+            )
+        story = "\n".join([_CHANGE, _SHOW, *steps, "SEEN = show(V)\n"])
+        space: dict[str, object] = {}
+        exec(_KEEPER + _CHANGE, space)
+        try:
+            exec(_TESTS + story, space)
+        except Exception:
+            continue
+        tests = f"{_TESTS}{story}assert SEEN == {space['SEEN']!r}\n"
+        yield Pair(f"story {index}", "story", "\n".join(steps), _KEEPER + _CHANGE, tests, "f")

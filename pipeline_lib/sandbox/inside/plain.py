@@ -137,6 +137,12 @@ def is_leaf(value: Any) -> bool:
     return kind in _LEAF_TYPES or (stdlib_name(kind) in _LEAF_NAMES and zone_of(value) is not None)
 
 
+def refuse_attributes(value: Any) -> None:
+    """Raise BadValue for a counter or ordered dict to which attributes have been added."""
+    if type(value) in (collections.Counter, collections.OrderedDict) and vars(value):
+        raise BadValue("type", f"a {type(value).__name__} with attributes of its own cannot be sent")
+
+
 def make_array(code: Any, items: Any) -> array.array[Any]:
     """Return an array; raises one of `BROKEN` or `BadValue` for other input."""
     if type(code) is not str or type(items) is not list:

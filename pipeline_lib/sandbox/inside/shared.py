@@ -337,6 +337,7 @@ def _content(container: Any) -> Any:
         return packaged.content(container, base)
     kind = _CONTAINERS[base]
     if issubclass(kind, dict):
+        plain.refuse_attributes(container)
         return [part for pair in kind.items(container) for part in pair]
     return bytes(memoryview(container)) if base in ("bytearray", "array") else [*kind.__iter__(container)]
 

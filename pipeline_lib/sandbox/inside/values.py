@@ -28,6 +28,7 @@ from .plain import (
     is_leaf,
     make_array,
     namedtuple,
+    refuse_attributes,
     stdlib_name,
     zone_of,
 )
@@ -105,6 +106,7 @@ def _encode_other(value: Any, kind: type, depth: int) -> Any:
     if name == "Fraction":
         return {"Fraction": [encode(value.numerator), encode(value.denominator)]}
     if name in MAPPINGS:
+        refuse_attributes(value)
         return {name: [[encode(key, depth), encode(item, depth)] for key, item in value.items()]}
     zone = zone_of(value) if name in TIMES else None
     if name in TIMES and zone is not None:
