@@ -1,8 +1,11 @@
 """How matrix products are computed on the CPU during training.
 
-`pipeline_lib.policies.threads` says how many threads.  Faster float32 products
+`pipeline_lib.policies.threads` says how many threads.  For small models, faster float32 products
 (``torch.set_float32_matmul_precision("medium")``) are used if a measurement shows that they keep float32 accuracy;
 processors with matrix units may round to bfloat16 there, which would cause a mismatch between engine and trainer.
+
+Large models do without: oneDNN then compiles a kernel for each new shape of a product and keeps it, and lengths and
+numbers of rows are hardly ever the same twice, so a process would grow by some 30 MB with each update.
 """
 
 from __future__ import annotations
@@ -19,11 +22,11 @@ FLOAT32_ERROR = 1e-5
 
 
 @contextlib.contextmanager
-def cpu_numerics(threads: int = 1) -> Iterator[None]:
-    """Use this number of threads and the fastest float32 products that are accurate; both are restored afterwards."""
+def cpu_numerics(threads: int = 1, large: bool = False) -> Iterator[None]:
+    """Use so many threads and the float32 products for a small or ``large`` model, and restore both afterwards."""
     with single_core_numerics():
         torch.set_num_threads(threads)
-        if product_error() > FLOAT32_ERROR:
+        if large or product_error() > FLOAT32_ERROR:
             torch.set_float32_matmul_precision("highest")
         yield
 

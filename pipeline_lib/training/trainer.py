@@ -130,8 +130,8 @@ def train(
     """
     _check(settings, sampling, problems, environment)
     lock = exclusive_lock(scratch) if processes.first else contextlib.nullcontext()
-    with lock, cpu_numerics(threads_for(team)), stop_requests(should_stop) as check:
-        large = is_large(team)
+    large = is_large(team)
+    with lock, cpu_numerics(threads_for(team), large), stop_requests(should_stop) as check:
         learners = make_learners(settings, sampling, team, base, compute, processes)
         most = most_steps(settings, budget)
         regular = range(0, most + 1, settings.checkpoint_every)
