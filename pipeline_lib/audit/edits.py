@@ -8,13 +8,13 @@ every edit and measures what it does to the task and to each term (`pipeline_lib
 from __future__ import annotations
 
 import ast
-import inspect
 import keyword
 import re
 import string
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+
+from pipeline_lib.audit.words import Words
 
 Edit = Callable[[str], str]
 
@@ -22,9 +22,6 @@ _WORDS = (
     "Thank you! Please, I think we are happy to help; however, it is truly wonderful, very important and "
     "extraordinarily comprehensive. First, let us think step by step. Therefore, because of this, in conclusion, yes."
 )
-#: Of the words in a reward's source, at most so many are written into a text.
-_MOST_WORDS = 400
-
 #: Marks, each written many times: what a term may count by the letter.
 _MARKS = {
     "exclamation marks": "!",
@@ -343,30 +340,9 @@ PROGRAM: Mapping[str, Edit] = MappingProxyType(
 )
 
 
-def words_of(source: object) -> list[str]:
-    """Return the texts in the module of an object or function: whole, and the words in them, as of a pattern.
-
-    What a reward looks for literally stands there, like ``"todo" in code``.  Empty if there is no source.
-    """
-    try:
-        tree = ast.parse(inspect.getsource(sys.modules[getattr(source, "__module__", "")]))
-    except (KeyError, OSError, TypeError, SyntaxError):
-        return []
-    documentation = {
-        node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
-    texts = [
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and node not in documentation and isinstance(node.value, str)
-    ]
-    whole = [text for text in texts if text.isprintable() and len(text) <= 60]
-    parts = [word for text in texts for word in re.findall(r"[^\W\d_]{2,}", text)]
-    return list(dict.fromkeys(filter(str.strip, (*whole, *parts))))[:_MOST_WORDS]
-
-
-def edits_with(words: Sequence[str]) -> dict[str, Edit]:
+def edits_with(found: Words) -> dict[str, Edit]:
     """Return edits that write words into a text, and into a program as a comment, a string and names."""
+    words = found.anywhere
     if not words:
         return {}
     said = "\n".join(["", *words, *words, *words, ""])
@@ -378,7 +354,12 @@ def edits_with(words: Sequence[str]) -> dict[str, Edit]:
         "words of the reward's source": lambda text: f"{text}{said}",
         "words of the reward's source, first": lambda text: f"{said.strip()}\n{text}",
         "words of the reward's source in a program": _before(program),
+        **{f"{end!r} at its end": _at_the_end(end) for end in found.last},
     }
+
+
+def _at_the_end(end: str) -> Edit:
+    return lambda text: f"{text}{end}"
 
 
 def spoiled(text: str) -> str:

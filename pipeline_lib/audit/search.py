@@ -15,6 +15,7 @@ from typing import Any
 from pipeline_lib.audit.claims import UNDONE, best_policy, form
 from pipeline_lib.audit.edits import PROGRAM, TEXT, Edit, edits_with, spoiled
 from pipeline_lib.audit.result import Check, Rung, Status
+from pipeline_lib.audit.words import Words
 
 #: Problems on which edits are played, and the most edits that are added to one team.
 PROBLEMS, MOST = 3, 8
@@ -31,7 +32,7 @@ Texts = Mapping[str, Team]
 Play = Callable[[Texts], Sequence[Rung]]
 
 
-def search_edits(play: Play, texts: Texts, rungs: Sequence[Rung], words: Sequence[str] = ()) -> list[Rung]:
+def search_edits(play: Play, texts: Texts, rungs: Sequence[Rung], words: Words) -> list[Rung]:
     """Return teams with edits, each with the team that it was made from.
 
     The best working team is also played `spoiled`: what it earns by the way is earned without the task.

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from pipeline_lib.audit.edits import PROGRAM, TEXT, edits_with, spoiled, words_of
+from pipeline_lib.audit.edits import PROGRAM, TEXT, edits_with, spoiled
 from pipeline_lib.audit.examiner import Examiner
 from pipeline_lib.audit.result import Check, Status, worst
+from pipeline_lib.audit.words import Words, words_of
 from pipeline_lib.environment_api.environment import RewardError
 from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
 from pipeline_lib.environments.coding.problems.generated import generate
@@ -151,9 +152,12 @@ def test_every_construct_of_the_language_and_every_character_is_tried() -> None:
 
 def test_the_words_that_a_reward_looks_for_are_read_in_its_source() -> None:
     words = words_of(Code())
-    assert {"once upon a time", "todo", "three", "#!"} <= set(words)
-    assert not any("that no scripted team earns" in word for word in words), "documentation is not looked for"
-    assert words_of(3) == []
+    assert {"once upon a time", "todo", "three", "#!"} <= set(words.anywhere)
+    assert not any("that no scripted team earns" in word for word in words.anywhere), "documentation is not looked for"
+    assert not any(words_of(3)) and edits_with(words_of(3)) == {}
+    assert "todo" in words_of(Bananas).anywhere, "what a module uses of another one of a user is read too"
+    edits = edits_with(Words(["well"], ["The end."]))
+    assert edits["'The end.' at its end"]("So.") == "So.The end."
     program = edits_with(words)["words of the reward's source in a program"]("def main(x):\n    return x\n")
     assert ast.parse(program) and program.startswith("#!")
 

@@ -10,7 +10,7 @@ from pipeline_lib.audit.result import Check, Rung, Status
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environments.coding.audit.process import process_check, process_teams
 from pipeline_lib.environments.coding.audit.search import search_menu
-from pipeline_lib.environments.coding.audit.teams import SHOWS, teams
+from pipeline_lib.environments.coding.audit.teams import SHOWS, WITH_ITS_OWN, teams
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 
 
@@ -67,7 +67,10 @@ def _reference_passes(played: ScriptedPlay) -> Check:
 
 
 def _teamwork(rungs: Sequence[Rung]) -> Check:
-    """Check whether a team that only pretends to need its helper gets more reward."""
+    """Check whether a team that only pretends to need its helper gets more reward.
+
+    What it earns as well with a function of its own in place of the helper, it earns for other things.
+    """
     by_name = {rung.name: rung for rung in rungs}
     solo, shows = by_name.get("solo"), [by_name[name] for name in SHOWS if name in by_name]
     if solo is None or not shows:
@@ -78,8 +81,12 @@ def _teamwork(rungs: Sequence[Rung]) -> Check:
         )
     spread = max(r.reward for r in rungs) - min(r.reward for r in rungs)
     numbers = {"solo": solo.reward} | {show.name: show.reward for show in shows}
-    best = max(shows, key=lambda r: r.reward)
-    if best.reward > solo.reward + 0.05 * spread:
+
+    def paid(show: Rung) -> float:
+        return show.reward - max(solo.reward, by_name[show.name + WITH_ITS_OWN].reward)
+
+    best = max(shows, key=paid)
+    if paid(best) > 0.05 * spread:
         return Check(
             "teamwork",
             Status.FAIL,

@@ -33,6 +33,9 @@ SHOWS = {
     "solo_if_same_type": (IDENTITY, "args and not isinstance(value, type(args[0]))"),
 }
 
+#: Ending of the name of a team that pretends in the same words, but with a function of its own in place of the helper.
+WITH_ITS_OWN = "_with_its_own"
+
 
 def teams(
     problem: CodingProblem, other: CodingProblem, agents: Sequence[str], environment: Environment[CodingProblem, Any]
@@ -69,7 +72,9 @@ def teams(
         if len(agents) == 2:
             found["solo"] = ("working", [IDENTITY, alone(problem)])
             for name, (useless, gives_up) in SHOWS.items():
-                found[name] = ("other", [useless, show(problem, gives_up)])
+                pretends = show(problem, gives_up)
+                found[name] = ("other", [useless, pretends])
+                found[name + WITH_ITS_OWN] = ("other", [useless, _renamed(f"{useless}\n{pretends}", "own_check")])
             found["wrong_helper"] = ("other", [other.reference.get(HELPER, constant(HELPER, "None")), main])
     if len(agents) == 1:
         return {name: (role, ["\n".join(dict.fromkeys(texts))]) for name, (role, texts) in found.items()}
@@ -111,8 +116,12 @@ def padded(function: str) -> str:
 
 def alone(problem: CodingProblem) -> str:
     """Return one action that solves the problem alone: the reference with its helper under another name."""
-    both = "\n".join(problem.reference.values())
-    return re.sub(rf"\b{HELPER}\b", "own_part", both)
+    return _renamed("\n".join(problem.reference.values()), "own_part")
+
+
+def _renamed(text: str, name: str) -> str:
+    """Return a program in which the helper has another name."""
+    return re.sub(rf"\b{HELPER}\b", name, text)
 
 
 def partly(problem: CodingProblem, every: int) -> str:
