@@ -50,7 +50,7 @@ def compare(first: Evaluations, second: Evaluations, metric: str | None = None) 
         metric or params.evaluate.metric,
         (_title(a), _title(b)),
         tuple(dict.fromkeys(fault for one in guarded for fault in one.failures)),
-        experiment.metrics,
+        a[0].metrics,
         _where(experiment, (*a, *b)),
     )
     return Comparison(found)

@@ -112,9 +112,10 @@ def evaluate(
             drawn.seed if seed is None else seed,
             keep_texts=True,
         )
-    check_ranges(episodes, team.experiment.metrics)
+        found = Evaluation(team, tuple(episodes), player.environment.episode_bounds)
+    check_ranges(episodes, found.metrics)
     refuse_losses(episodes, params.sandbox.infra_error_share, team.title)
-    return Evaluation(team, tuple(episodes))
+    return found
 
 
 def sweep(*runs: TrainingRun) -> Checkpoints:

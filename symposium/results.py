@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environment_api.metrics import describe
+from pipeline_lib.environment_api.metrics import Metrics, describe, with_reward
 from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.training_figures import learning, terms
@@ -110,10 +110,18 @@ class Evaluation:
     Attributes:
         team: which team.
         episodes: all episodes; the first one on each problem has its texts in ``shown``.
+        reward_bounds: least and greatest reward of an episode, as the environment declares it; None if unknown.
     """
 
     team: Team
     episodes: tuple[EpisodeRecord, ...]
+    reward_bounds: tuple[float, float] | None = None
+
+    @property
+    def metrics(self) -> Metrics:
+        """What the environment measures, by name, with the range of the reward."""
+        known = self.team.experiment.metrics
+        return known if self.reward_bounds is None else with_reward(known, *self.reward_bounds)
 
     @property
     def means(self) -> dict[str, float]:
