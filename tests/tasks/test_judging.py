@@ -116,6 +116,7 @@ def chain(params: Params, *, stop: bool = False, mean: float = 0.8) -> tuple[dic
         return {}, run
     for which in ("selected", "last"):
         write(episode_files.tested_file(TEAM, which, 0), "test", params.evaluate.test.samples, mean)
+    episode_files.write_bounds([(0.0, 1.6)])
     looking.end_look(look)
     return verdict(params)
 
