@@ -1,0 +1,99 @@
+"""Claims of the README that a program can check: figures are those of the measurements, counts those of the code."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import packages_distributions, requires
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from symposium.cli import PROGRAMS
+from tasks.chain.form import OFTEN_CHANGED
+
+ROOT = Path(__file__).parents[1]
+README = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+COUNTS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
+
+
+def said(pattern: str) -> str:
+    """Return what stands in the README at the group of a pattern, which must occur."""
+    found = re.search(pattern, README)
+    assert found, f"the README no longer says {pattern!r}; correct this test with it"
+    return found[1]
+
+
+def test_every_figure_of_the_tables_stands_in_the_measurement_that_its_row_names() -> None:
+    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if re.match(r"\|.* times the ", line)]
+    source, checked = "", 0
+    for row in rows:
+        source = next(iter(re.findall(r"\((benchmarks/results/\w+\.md)\)", row)), source)
+        measured = (ROOT / source).read_text()
+        for figure in re.findall(r"\d+(?:\.\d+)?", row.split("|")[-2].replace(" 2 GB", "")):
+            assert re.search(rf"(?<![\d.]){figure}(?![\d.]*\d)", measured), f"{figure}, in {row}, is not in {source}"
+            checked += 1
+    assert len(rows) == 6 and checked >= 8
+
+
+def test_the_result_of_an_environment_is_that_of_its_page() -> None:
+    told = {
+        "writing": r"they tell (39\.6) % of its facts -> (98\.8) %",
+        "modules": r"system tests passed: (10\.1) % -> (93\.4) %",
+        "philosophers": r"learns to avoid deadlocks: (80\.9) % -> 0",
+    }
+    for page, pattern in told.items():
+        figures = [figure for found in re.finditer(pattern, README) for figure in found.groups() if figure]
+        assert figures, page
+        text = (ROOT / f"docs/{page}.md").read_text()
+        assert all(f"{figure} %" in text for figure in figures), (page, figures)
+
+
+def test_counts_are_those_of_the_project() -> None:
+    assert COUNTS[said(r"the (\w+) settings that are changed most often")] == len(OFTEN_CHANGED)
+    assert COUNTS[said(r"(\w+) notebooks:").lower()] == len(list((ROOT / "docs/notebooks").glob("*.ipynb")))
+    assert set(re.findall(r"`symposium (\w+)", README)) <= set(PROGRAMS)
+    assert said(r"Python ([\d.]+) or newer") in (ROOT / "pyproject.toml").read_text()
+
+
+def test_a_gpu_machine_needs_only_the_packages_that_the_readme_names(tmp_path: Path) -> None:
+    """The library is imported where nothing else can be."""
+    named = re.findall(r"\w+", said(r"a GPU machine needs only ([\w, ]+)\.").replace(" and ", " "))
+    allowed: set[str] = set()
+    waiting = list(named)
+    while waiting:
+        if (name := re.sub(r"[-_.]+", "-", waiting.pop()).lower()) in allowed:
+            continue
+        allowed.add(name)
+        for text in requires(name) or ():
+            needed = Requirement(text)
+            if not needed.marker or needed.marker.evaluate({"extra": ""}):
+                waiting.append(needed.name)
+    hidden = sorted(
+        module
+        for module, names in packages_distributions().items()
+        if not {re.sub(r"[-_.]+", "-", name).lower() for name in names} & allowed
+        and module not in ("symposium", "pipeline_lib", "tasks", "flows", "tests")
+    )
+    program = f"""
+import sys
+for name in {hidden!r}:
+    sys.modules[name] = None
+import pipeline_lib.assembly.auditing, pipeline_lib.assembly.training, pipeline_lib.assembly.players
+import pipeline_lib.evaluation.run, pipeline_lib.evaluation.selection, pipeline_lib.evaluation.verdict
+import pipeline_lib.policies.lora, pipeline_lib.policies.pretrained, pipeline_lib.policies.warm_start
+import pipeline_lib.training.trainer, symposium
+symposium.train, symposium.sweep, symposium.compare, symposium.audit, symposium.Experiment("lab", "philosophers")
+"""
+    assert "mlflow" in hidden and "prefect" in hidden and "dvc" in hidden
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
