@@ -3,17 +3,13 @@
 symposium runs
 symposium runs --experiment philosophers
 
-took: what the last `symposium run` of this name took.  work: training and test behind its result, whenever they were
-done; a result that DVC has already takes seconds to get.
+Below each: what the last `symposium run` of this name took; the work of training and test behind its result, whenever
+that was done (a result that DVC has already takes seconds to get); and its note.
 """
 
 from __future__ import annotations
 
 import argparse
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import UnknownEnvironmentError, find
@@ -26,8 +22,7 @@ from tasks.runtime.recorded import METRIC, TOOK, VERDICT
 from tasks.services.process_environment import places
 from tasks.stages.comparing import recorded_runs
 
-NUMBERS = ("base", "selected", "took", "work")
-HEADINGS = ("run", "environment", "started (UTC)", "verdict", *NUMBERS, "note")
+HEADINGS = ("run", "environment", "started (UTC)", "verdict", "base", "selected")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -41,12 +36,14 @@ def main() -> None:
     """Print a line per run, or say that there is none."""
     asked = parser().parse_args()
     with explained():
-        table = Table(box=None, pad_edge=False)
-        for heading in HEADINGS:
-            table.add_column(heading, no_wrap=True, justify="right" if heading in NUMBERS else "left")
-        for run in recorded_runs(places().tracking, asked.experiment):
-            table.add_row(*(Text(cell) for cell in row(run)))
-        Console(soft_wrap=True).print(table if table.rows else "no run is recorded yet; `symposium run` makes one")
+        runs = [(row(run), about(run)) for run in recorded_runs(places().tracking, asked.experiment)]
+        widths = [max(map(len, column)) for column in zip(HEADINGS, *(cells for cells, _ in runs), strict=True)]
+        for cells, note in [(HEADINGS, ""), *runs] if runs else ():
+            print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+            if note:
+                print(f"    {note}")
+        if not runs:
+            print("no run is recorded yet; `symposium run` makes one")
 
 
 def row(run: TrackedRun) -> tuple[str, ...]:
@@ -56,16 +53,20 @@ def row(run: TrackedRun) -> tuple[str, ...]:
     except UnknownEnvironmentError:  # of another project, which has recorded into the same place
         metric = describe("", {})
     values = [run.metrics.get(f"test/{name}") for name in ("base", "selected")]
-    seconds = [run.metrics.get(TOOK), run.work_s or None]
     return (
         run.run,
         run.experiment,
         f"{run.started:%Y-%m-%d %H:%M}",
         run.tags.get(VERDICT) or run.status.lower(),
         *("-" if value is None else metric.text(value) for value in values),
-        *("-" if value is None else duration(value) for value in seconds),
-        run.tags.get(NOTED, ""),
     )
+
+
+def about(run: TrackedRun) -> str:
+    """Return the line below a run: what it took, the work behind its result, and its note."""
+    seconds = {"took": run.metrics.get(TOOK), "training and test": run.work_s}
+    spent = ", ".join(f"{words} {duration(value)}" for words, value in seconds.items() if value)
+    return "; ".join(filter(None, (spent, run.tags.get(NOTED))))
 
 
 if __name__ == "__main__":

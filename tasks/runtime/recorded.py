@@ -55,7 +55,7 @@ def record_verdict(whole: TrackedRun, result: Mapping[str, Any]) -> None:
 
 
 def record_update(whole: TrackedRun, arm: str, seed: int, row: Mapping[str, float], metric: str = "") -> None:
-    """Record the points of one update on the learning curves of a whole run.
+    """Record the points of one update on the learning curves of a whole run, which MLflow shows in the order of names.
 
     Args:
         whole: the run.
@@ -64,7 +64,7 @@ def record_update(whole: TrackedRun, arm: str, seed: int, row: Mapping[str, floa
         row: all metrics of the update, with its ``step``.
         metric: a metric beside the reward, by its name in the environment.
     """
-    curves = {"reward": "reward/mean", metric: f"metrics/{metric}"}
+    curves = {"1 reward": "reward/mean", f"2 {metric}": f"metrics/{metric}"}
     whole.log(int(row["step"]), {f"{name}/{arm} seed {seed}": row[key] for name, key in curves.items() if key in row})
 
 
