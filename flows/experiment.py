@@ -45,7 +45,9 @@ def outcome(project: Path, took_s: float) -> str:
     path, page = project / RESULTS / "verdict.json", project / REPORT / "index.html"
     if not path.exists():
         return ""
-    work = sum(part["seconds"] for part in costs(load_params(), project).values())
+    work = sum(
+        part["seconds"] for part in costs(load_params(project / "params.yaml", project / "conf"), project).values()
+    )
     took = f"This command took {duration(took_s)}; training and test, whenever they ran, {duration(work)} of work."
     where = f"\nThe report: {page}" if page.exists() else ""
     return "\n".join(("", *read_json(path)["lines"], "", took)) + where + NEXT

@@ -55,8 +55,8 @@ def ran(text: str) -> set[str]:
 
 def test_it_ends_in_a_verdict_and_a_report(finished: Path):
     verdict = json.loads((finished / "results/verdict.json").read_text())
-    assert "\n".join(verdict["lines"]) in outcome(finished)
-    assert f"The report: {finished / 'report/index.html'}" in outcome(finished)
+    assert "\n".join(verdict["lines"]) in outcome(finished, 1.0)
+    assert f"The report: {finished / 'report/index.html'}" in outcome(finished, 1.0)
     assert verdict["verdict"] in {"IMPROVED", "WORSE", "EQUIVALENT", "INCONCLUSIVE"}
     assert verdict["plan"]["followed"], verdict["plan"]
     assert (verdict["looks"]["number"], verdict["looks"]["count"]) == (1, 1)
@@ -329,6 +329,14 @@ def test_mlflow_holds_every_metric_every_checkpoint_and_the_champion(finished: P
     result = json.loads((finished / "results/verdict.json").read_text())
     assert whole.data.tags["verdict"] == result["verdict"]
     assert whole.data.metrics["test/difference"] == pytest.approx(result["difference"], abs=1e-6)
+    curves = {"1 reward/team seed 0": "reward/mean", f"2 {result['metric']}/team seed 0": f"metrics/{result['metric']}"}
+    for curve, metric in curves.items():  # on the whole run, first in the order of names
+        shown, of_stage = (
+            client.get_metric_history(run.info.run_id, name) for run, name in ((whole, curve), (train, metric))
+        )
+        assert [(p.step, p.value) for p in shown] == [(p.step, p.value) for p in of_stage] != []
+    assert sorted(whole.data.metrics)[0] == "1 reward/team seed 0"
+    assert whole.data.metrics["run/seconds"] > 0
     assert whole.data.tags["mlflow.note.content"].startswith("\n\n".join(result["lines"]))
     assert list((finished / ".symposium/mlflow/artifacts").rglob("artifacts/index.html"))
     assert train.data.params["train.steps"] == "12" and "verdict.margin" not in train.data.params
@@ -365,7 +373,7 @@ def test_an_evaluation_setting_does_not_train_again(
     assert verdict["plan"] == {**verdict["plan"], "followed": False, "deviations": [], "changed": [told]}
     assert verdict["looks"]["count"] == 2 and "look 2 of 2" in verdict["lines"][2]
     assert told[1:] in str(verdict["caveats"]) and told[1:] in (project / "report/index.html").read_text()
-    assert "\n".join(verdict["lines"]) in outcome(project)
+    assert "\n".join(verdict["lines"]) in outcome(project, 1.0)
     shutil.rmtree(project / ".symposium")
     change_settings(project, {"verdict": {"margin": 0.15}})
     call(project, "python", "-m", "flows.verdict", **server)

@@ -151,6 +151,7 @@ def test_a_run_from_the_form_becomes_an_experiment_and_is_seen_in_both_uis(ui: U
         window.click("//*[@role='menuitem' and contains(normalize-space(), 'Custom run')]")
         window.see("Parameters", "train.checkpoint_every", "peak learning rate (AdamW)")
         window.fill(window.find("//label[normalize-space()='Run Name']/following::input[1]"), "brave-owl")
+        window.fill(window.field("what the run is for; shown beside its name"), "a higher rate")
         window.fill(window.field("updates per run"), "6")
         window.click("//label[starts-with(normalize-space(), 'overrides')]/following::button[.='Add item'][1]")
         override = "//label[starts-with(normalize-space(), 'overrides')]/following::textarea[1]"
@@ -206,7 +207,7 @@ def test_a_run_from_the_form_becomes_an_experiment_and_is_seen_in_both_uis(ui: U
     parent = runs["brave-owl"]
     assert parent.info.status == "FINISHED"
     saved = call(ui.project, "git", "rev-parse", parent.data.tags["dvc.exp_rev"]).strip()
-    assert parent.data.tags["dvc.exp_name"] == "brave-owl"
+    assert parent.data.tags["dvc.exp_name"] == "brave-owl" and parent.data.tags["note"] == "a higher rate"
     settings = call(ui.project, "git", "show", f"{saved}:params.yaml")
     assert "steps: 6 # few" in settings and "learning_rate: 0.0005" in settings
     assert "brave-owl" in call(ui.project, "dvc", "exp", "show", "--csv")
