@@ -44,7 +44,7 @@ OTHER = Params.model_validate({"train": {"learning_rate": 0.1}})
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / "home"))
     place = tmp_path / "workspace"
-    names = [RESULTS / "verdict.json", PLAN_FILE, RESULTS / "test/team-base.jsonl"]
+    names = [RESULTS / "verdict.json", PLAN_FILE, RESULTS / "test/team-base.jsonl", RESULTS / "test/reward_bounds.json"]
     names += [RESULTS / f"test/team-selected-{seed}.jsonl" for seed in SEEDS]
     names += [RESULTS / f"train/team-{seed}.jsonl" for seed in SEEDS]
     for name in names:
@@ -144,6 +144,7 @@ def test_the_page_shows_what_the_comparisons_do_not(tmp_path: Path, monkeypatch:
         place = cell_folder("rates", cell)
         write_json(place / "plan.json", {"validation_content": "same", "test_content": "same"})
         write_json(place / "kept.json", {"run": f"rates-{cell}"})
+        write_json(place / "test/reward_bounds.json", {"low": 0.0, "high": 4.0})
         for name in ("base.jsonl", *(episode_files.tested_file(TEAM, "selected", seed).name for seed in STUDY.seeds)):
             rows = [
                 EpisodeRecord(
