@@ -28,7 +28,7 @@ _PIDS = 32  # beyond the threads of one program
 
 def start_docker(slot: int, config: dict[str, Any]) -> Worker:
     """Start a container with a fork server; see `jails.start_worker`."""
-    folder = Path(config["run_folder"]) / f"docker-{slot}-{config['flavour']}"
+    folder = Path(config["run_folder"]) / f"docker-{slot}-{config['name']}"
     folder.mkdir(mode=0o711, exist_ok=True)
     apart = config.get("runtime") is not None
     place = folder / "control"

@@ -162,7 +162,7 @@ class Executor:
 
 def _check(job: Job) -> None:
     """Raise TypeError or ValueError for an invalid job."""
-    for name in ("id", "code", "tests", "entry_point", "prelude", "visible_tests"):
+    for name in ("id", "code", "tests", "entry_point", "prelude"):
         value = getattr(job, name)
         if not isinstance(value, str):
             raise TypeError(f"job {job.id!r}: {name} is {type(value).__name__}; it must be str")

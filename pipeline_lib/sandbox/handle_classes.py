@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from pipeline_lib.sandbox.handle_exceptions import was_raised
 from pipeline_lib.sandbox.imports import find
 from pipeline_lib.sandbox.inside.plain import BASES, FIXED_BASES, BadValue, base_of
-from pipeline_lib.sandbox.inside.shared import HASH, OPERATORS, SPECIAL, UNHASHABLE
+from pipeline_lib.sandbox.inside.shared import HASH, OPERATORS, SEARCHED, SPECIAL, UNHASHABLE
 from pipeline_lib.sandbox.recorder import CallFailed
 
 _WHERE = "__symposium_object__"  # owner and number, in every handle
@@ -280,7 +280,10 @@ def make_class(
             the expected value (``abs(f(x) - 0.5) < 1e-6``), which no program may learn.
         owner, number: as of `make_object`.
     """
-    space: dict[str, Any] = {method: _forwarder(method, strict) for method in special if method != UNHASHABLE}
+    marks = (SEARCHED, UNHASHABLE)
+    space: dict[str, Any] = {method: _forwarder(method, strict) for method in special if method not in marks}
+    if SEARCHED in special:
+        space["__contains__"] = lambda self, item: item in iter(self)
     inherited = {} if base is None else {name: getattr(base, name, None) for name in (*SPECIAL, HASH)}
     space = {method: part for method, part in inherited.items() if part is not None or method == HASH} | space
     space |= {method: _hidden(method) for method in hidden}

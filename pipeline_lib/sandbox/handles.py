@@ -21,7 +21,7 @@ from pipeline_lib.sandbox.imports import find
 from pipeline_lib.sandbox.inside import values
 from pipeline_lib.sandbox.inside.folder import Folder
 from pipeline_lib.sandbox.inside.plain import BASES, BROKEN, FIXED_BASES, BadValue, base_of, flatten
-from pipeline_lib.sandbox.inside.shared import HASH, SPECIAL, UNHASHABLE, Shared
+from pipeline_lib.sandbox.inside.shared import HASH, SEARCHED, SPECIAL, UNHASHABLE, Shared
 from pipeline_lib.sandbox.mocks import is_mock, operations
 from pipeline_lib.sandbox.recorder import CallFailed, NoAnswer
 
@@ -67,7 +67,7 @@ class Handles(Shared):
         """Return whether one of both sides may know a container or a file."""
         if self.folder is not None or self.has_changed():
             return True
-        self._dropped += self.prune(exact=False)
+        self._drop()
         self.note()
         return bool(self.containers or self._dropped)
 
@@ -228,7 +228,7 @@ class Handles(Shared):
         if type(number) is not int or number in self._classes or len(self._classes) >= _MOST_CLASSES:
             raise BadValue("form", "not a new class")
         parents = list(dict.fromkeys(self._classes[base] for base in bases))
-        own = [name for name in special if name in SPECIAL or name in (HASH, UNHASHABLE)]
+        own = [name for name in special if name in SPECIAL or name in (HASH, SEARCHED, UNHASHABLE)]
         builtin = None if base is None else _BASES[base]
         others = [name for name in hidden if name in dir(builtin)]
         made = make_class(name, module, path, parents, own, builtin, others, self._strict, self, number)

@@ -23,7 +23,7 @@ STARTERS: dict[str, Callable[[int, dict[str, Any]], Worker]] = {
 PROCESS_JAILS = ("bwrap", "unshare", "bare")
 
 
-def start_worker(kind: str, slot: int, config: dict[str, Any], flavour: str = "lean") -> Worker:
+def start_worker(kind: str, slot: int, config: dict[str, Any], flavour: str = "lean", name: str = "lean") -> Worker:
     """Start a jail of ``kind`` for ``slot`` and return its worker.
 
     Args:
@@ -32,17 +32,18 @@ def start_worker(kind: str, slot: int, config: dict[str, Any], flavour: str = "l
         config: ``limits``, ``filters``, ``packages`` (`packages.Packages` as a dict), ``run_folder``,
             ``min_isolation``, ``user`` (the user of programs if this process is root), and the jail's own keys.
         flavour: ``lean``, or ``packages`` for programs that may import a package.
+        name: of the jail among those of its slot.
 
     Raises:
         JailError: the jail does not start on this machine, or is weaker than ``min_isolation``.
     """
     known = Packages(**config["packages"])
-    own: dict[str, Any] = {"flavour": flavour, "preload": (), "extra_mb": 0, "packages": ()}
+    own: dict[str, Any] = {"flavour": flavour, "name": name, "preload": (), "extra_mb": 0, "packages": ()}
     own |= {"wanted": known.names, "importable": known.modules}
     if flavour == "packages":
         own |= {"preload": known.preload, "extra_mb": known.extra_mb, "packages": known.places}
     worker = STARTERS[kind](slot, config | own)
-    worker.again = lambda: start_worker(kind, slot, config, flavour)
+    worker.again = lambda: start_worker(kind, slot, config, flavour, name)
     level = worker.facts["isolation"] = level_of(worker.facts)
     if LEVELS.index(level) > LEVELS.index(config["min_isolation"]):
         worker.close()

@@ -56,12 +56,13 @@ class Job:
     Attributes:
         id: chosen by the caller; comes back on the verdict.
         code: the candidate's source, untrusted.
-        tests: source of ``def check(candidate): ...`` with asserts, trusted; its cases are the hidden ones.
+        tests: source of ``def check(candidate): ...`` with asserts, trusted.
         entry_point: the function that ``candidate`` stands for.
         prelude: trusted source that both the candidate and the tests may use (imports, functions of the prompt).
-        visible_tests: like ``tests``, run in a separate process; their cases are reported separately, for feedback.
         seed: determines the random numbers of ``random`` and numpy in the program and, independently, in the tests.
         limits: overrides of the executor's limits.
+        shown: the verdict is shown to those who write programs.  The program runs in a jail that only programs of such
+            jobs have used, so nothing in the verdict comes from hidden tests of other jobs.
         collect: run no program, but find the ``unittest`` tests; see `planning`.
     """
 
@@ -70,9 +71,9 @@ class Job:
     tests: str
     entry_point: str
     prelude: str = ""
-    visible_tests: str = ""
     seed: int = 0
     limits: Limits | None = None
+    shown: bool = False
     collect: bool = False
 
 
@@ -94,8 +95,7 @@ class Verdict:
     """The result of a program under its tests.
 
     ``fraction`` is 1.0 if and only if ``status`` is ``passed``; creating any other verdict raises ValueError.
-    ``passed`` and ``total`` count hidden cases; ``total`` is fixed by the tests, never by the candidate.
-    ``visible`` are the cases that feedback may quote.
+    ``passed`` and ``total`` count cases; ``total`` is fixed by the tests, never by the candidate.
     """
 
     id: str
@@ -103,7 +103,6 @@ class Verdict:
     passed: int
     total: int
     cases: tuple[Case, ...] = ()
-    visible: tuple[Case, ...] = ()
     error: str = ""
     wall_s: float = 0.0
     cpu_s: float = 0.0

@@ -11,6 +11,7 @@ import resource
 import select
 import signal
 import socket
+import time
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -20,11 +21,10 @@ from pipeline_lib.sandbox.inside import confine
 from pipeline_lib.sandbox.jails import start_worker
 from pipeline_lib.sandbox.jobs import Limits, Verdict
 from pipeline_lib.sandbox.packages import Packages
-from pipeline_lib.sandbox.runner import Outcome, judge
+from pipeline_lib.sandbox.runner import verdict_of
 from pipeline_lib.sandbox.runtime import claim_user
 from pipeline_lib.sandbox.tests_client import ENDLESS, TestsDied, TestsProcess
 from pipeline_lib.sandbox.tests_server import start_tests
-from pipeline_lib.sandbox.tests_source import Planned
 from pipeline_lib.sandbox.worker import JailError, NoPackages, Worker, WorkerDied
 
 _JOBS_PER_WORKER = 5000
@@ -86,7 +86,12 @@ def serve(connection: socket.socket, slot: int, config: dict[str, Any]) -> None:
 
 
 class _Workers:
-    """The fork servers of one slot, by flavour: those of programs and those of tests."""
+    """The fork servers of one slot: those of programs, by name, and those of tests, by flavour.
+
+    A flavour is ``lean`` or ``packages``; the name has ``-shown`` after it for programs of which agents see the
+    verdict.  So what a program leaves behind by any means when it runs with hidden tests, no program can find that
+    could tell an agent.
+    """
 
     def __init__(self, slot: int, config: dict[str, Any]) -> None:
         self.slot, self.config = slot, config
@@ -95,14 +100,15 @@ class _Workers:
         self._packages = Packages(**config["packages"])
         self._limits = Limits(**config["limits"])
 
-    def program(self, flavour: str) -> Worker:
+    def program(self, name: str) -> Worker:
         """Return the worker of programs, in the first jail of ``config["jails"]`` that works here."""
-        if flavour in self.programs:
-            return self.programs[flavour]
+        if name in self.programs:
+            return self.programs[name]
         reasons = []
         for kind in self.config["jails"]:
             try:
-                found = self.programs[flavour] = start_worker(kind, self.slot, self.config, flavour)
+                found = start_worker(kind, self.slot, self.config, name.partition("-")[0], name)
+                self.programs[name] = found
                 return found
             except NoPackages:
                 raise
@@ -123,29 +129,28 @@ class _Workers:
         job = planned.job
         limits = job.limits or self._limits
         flavour = "packages" if self._packages.wanted_by(job.prelude + "\n" + job.code) else "lean"
-        worker = self.programs.get(flavour)
+        name = flavour + ("-shown" if job.shown else "")
+        worker = self.programs.get(name)
         before = worker.jobs if worker is not None else 0
         try:
             try:
-                worker = self.program(flavour)
+                worker = self.program(name)
             except NoPackages:  # run without them: the program's import fails
                 self._packages = Packages()
-                flavour = "lean"
-                worker = self.program(flavour)
+                flavour, name = "lean", name.replace("packages", "lean")
+                worker = self.program(name)
                 before = worker.jobs
             tests = self.tests_of(flavour)
-
-            def run(part: Planned) -> Outcome:
-                return tests.run(part, wire.pack_job(part) if job.visible_tests else body, limits, worker)
-
-            return judge(planned, limits, run, f"slot-{self.slot}")
+            started = time.monotonic()
+            outcome = tests.run(planned, body, limits, worker)
+            return verdict_of(planned, outcome, limits, f"slot-{self.slot}", time.monotonic() - started)
         except TestsDied as error:
             if tests.dead:
                 self.tests.pop(flavour).server.close()
             outside = error.outside
             reason, refused = str(error), False
         except (WorkerDied, JailError) as error:
-            outside = True if worker is None else _killed(self.programs.pop(flavour), error)
+            outside = True if worker is None else _killed(self.programs.pop(name), error)
             reason = str(error)
             refused = isinstance(error, JailError)
         began = worker is not None and worker.jobs > before

@@ -29,7 +29,7 @@ class PipelinedCalls:
 
     def requests(self, calls: int, max_bytes: int) -> bytes:
         """Return the frames of the calls after the first ``calls``, at most ``max_bytes`` of them."""
-        (plan,) = self._planned.plans
+        plan = self._planned.plan
         if self._mispredicted:
             return b""
         frames = []

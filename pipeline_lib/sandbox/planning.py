@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
@@ -40,11 +40,15 @@ class Planner:
         Raises:
             BadTests: the tests of a job cannot be used; the message names the job.
         """
-        needed = {collection for job in jobs for collection in _collections(job)}
+        collections = [_collection(job) for job in jobs]
+        needed = {collection for collection in collections if collection is not None}
         known = {collection: self._known[collection] for collection in needed if collection in self._known}
         wanted = sorted(needed - known.keys(), key=lambda job: (job.prelude, job.tests))
         found = known | self._collect(wanted)
-        return [_plan(job, found) for job in jobs]
+        return [
+            _plan(job, None if collection is None else found[collection])
+            for job, collection in zip(jobs, collections, strict=True)
+        ]
 
     def _collect(self, wanted: Sequence[Job]) -> dict[Job, Verdict]:
         """Return the verdicts of collections by their job, and remember them."""
@@ -57,34 +61,27 @@ class Planner:
         return found
 
 
-def _collections(job: Job) -> Iterator[Job]:
-    """Yield the jobs that collect the tests of a job."""
-    if job.collect:
-        return
-    for tests in (job.tests, job.visible_tests):
-        if may_be_unittest(tests, job.prelude) and _classes(tests) is not None:
-            yield Job("", "", tests, job.entry_point, job.prelude, limits=job.limits, collect=True)
+def _collection(job: Job) -> Job | None:
+    """Return the job that collects the tests of a job, None if they are certainly no `unittest` tests."""
+    if job.collect or not may_be_unittest(job.tests, job.prelude) or _classes(job.tests) is None:
+        return None
+    return Job("", "", job.tests, job.entry_point, job.prelude, limits=job.limits, collect=True)
 
 
-def _plan(job: Job, found: dict[Job, Verdict]) -> Planned | Verdict:
-    by_source = {collection.tests: found[collection] for collection in _collections(job)}
-    for verdict in by_source.values():
-        if verdict.status is Status.INFRA_ERROR:
-            return replace(verdict, id=job.id)
+def _plan(job: Job, found: Verdict | None) -> Planned | Verdict:
+    if found is not None and found.status is Status.INFRA_ERROR:
+        return replace(found, id=job.id)
     try:
-        for tests, verdict in by_source.items():
-            classes = _classes(tests)
-            if verdict.error and classes is not _Classes.NONE:
-                raise BadTests(f"unittest cannot collect the tests without the program: {verdict.error}")
-            if not verdict.cases and classes is _Classes.ALL:
-                raise BadTests("unittest finds no test that runs; it looks at the classes that the tests' module names")
-        return plan_job(job, lambda tests: _names(by_source.get(tests)))
+        if found is None:
+            return plan_job(job)
+        classes = _classes(job.tests)
+        if found.error and classes is not _Classes.NONE:
+            raise BadTests(f"unittest cannot collect the tests without the program: {found.error}")
+        if not found.cases and classes is _Classes.ALL:
+            raise BadTests("unittest finds no test that runs; it looks at the classes that the tests' module names")
+        return plan_job(job, tuple(case.message for case in found.cases))
     except BadTests as error:
         raise BadTests(f"job {job.id!r}: {error}") from error
-
-
-def _names(collection: Verdict | None) -> tuple[str, ...]:
-    return () if collection is None else tuple(case.message for case in collection.cases)
 
 
 class _Classes(Enum):

@@ -110,7 +110,7 @@ def start_bare(slot: int, config: dict[str, Any]) -> Worker:
     if uid is not None:
         stdlib = readable_copy(stdlib, folder)
         packages = [readable_copy(package, folder / "packages") for package in packages]
-    scratch = folder / f"slot-{slot}-{config['flavour']}"
+    scratch = folder / f"slot-{slot}-{config['name']}"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(mode=0o700)
     if uid is not None:

@@ -71,7 +71,7 @@ class Program(Exchange):
             "seed": seed_of_program(job),
         }
         request = messages.framed(messages.write_request("load", message))
-        (plan,) = self.planned.plans
+        plan = self.planned.plan
         if not any(f"class {name}" in job.code for name in plan.names):  # else `bind` asks for classes first
             request += self._pipelined.requests(self._calls, MAX_BYTES - len(request))
         try:
@@ -113,7 +113,7 @@ class Program(Exchange):
 
     def bind(self) -> None:
         """Define the names in the tests' namespace: the entry point, and the program's classes that the tests name."""
-        entry_point, (plan,) = self.job.entry_point, self.planned.plans
+        entry_point, plan = self.job.entry_point, self.planned.plan
         self.space[entry_point] = self.space["candidate"] = self.candidate
         if not plan.names and not self._is_class and not plan.files:
             return
@@ -171,7 +171,7 @@ class Program(Exchange):
 
     def _handles(self) -> Handles:
         if self.handles is None:
-            (plan,) = self.planned.plans
+            plan = self.planned.plan
             folder = Folder(self.limits.file_mb << 20) if plan.files else None
             self.handles = Handles(self.operate, not plan.methods and not self._names_classes, folder)
         return self.handles

@@ -1,12 +1,10 @@
-"""Run the tests of one plan against its program, and create the verdict of a job from the outcomes."""
+"""Run the tests of a job against its program, and create the verdict from the outcome."""
 
 from __future__ import annotations
 
 import builtins
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FrameType, ModuleType
 
@@ -32,7 +30,7 @@ class _OutOfTime(BaseException):
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of the tests of one plan.
+    """What came of the tests of a job.
 
     Attributes:
         cases: result and message of each.
@@ -47,40 +45,47 @@ class Outcome:
     peak_mb: float = 0.0
 
 
-def judge(planned: Planned, limits: Limits, run: Callable[[Planned], Outcome], name: str) -> Verdict:
+def verdict_of(planned: Planned, outcome: Outcome, limits: Limits, name: str, wall_s: float) -> Verdict:
     """Return the verdict on a job.
-
-    Visible tests run first, in processes of their own, so feedback about them cannot contain anything about the hidden
-    ones, not even through counters of the kernel.
 
     Args:
         planned: the job.
+        outcome: of its tests.
         limits: of its program.
-        run: runs the tests of a job that has only one plan.
         name: of the worker.
+        wall_s: the time it took.
     """
-    started = time.monotonic()
-    job, plans = planned.job, planned.plans
-    shown: list[Outcome] = []
-    if job.visible_tests:
-        alone = replace(job, tests=job.visible_tests, visible_tests="")
-        shown = [run(replace(planned, job=alone, plans=plans[1:]))]
-        planned = replace(planned, job=replace(job, visible_tests=""), plans=plans[:1])
-    hidden = run(planned)
-    if job.collect:
-        return _collected(job, hidden, name)
-    for outcome in shown:
-        hidden.cpu_s += outcome.cpu_s
-        hidden.peak_mb = max(hidden.peak_mb, outcome.peak_mb)
-    visible = tuple(case for outcome in shown for case in _cases(outcome, plans[1]))
-    return _verdict(planned, hidden, visible, limits, name, time.monotonic() - started)
+    if planned.job.collect:
+        return _collected(planned.job, outcome, name)
+    job, cases = planned.job, _cases(outcome, planned.plan)
+    passed = sum(case.result == "ok" for case in cases)
+    kinds = {kind for kind, _ in outcome.events}
+    status, error = Status.PASSED, ""
+    if passed < len(cases):
+        status = next((Status(kind) for kind in _SEVERITY if kind in kinds), Status.FAILED)
+        error = next((text for kind, text in outcome.events if kind == status.value), "")
+    if status is Status.FAILED:
+        first = next(case for case in cases if case.result != "ok")
+        error = f"{first.source}: {first.message}"
+    return Verdict(
+        id=job.id,
+        status=status,
+        passed=passed,
+        total=len(cases),
+        cases=cases,
+        error=printable(error)[: limits.error_kb << 10],
+        wall_s=wall_s,
+        cpu_s=outcome.cpu_s,
+        peak_mb=outcome.peak_mb,
+        worker=name,
+    )
 
 
 def run_plan(planned: Planned, limits: Limits, worker: ProgramWorker) -> Outcome:
-    """Run the one plan of a job against a fresh program, whose last process it leaves to the judge."""
+    """Run the tests of a job against a fresh program, whose last process it leaves to the judge."""
     if planned.job.collect:
         return _collect(planned, limits)
-    (plan,) = planned.plans
+    plan = planned.plan
     program = Program(planned, limits, worker)
     recorder = Recorder(plan.total, plan.unreached, plan.once, limits.error_kb << 10)
     late = NoAnswer("timeout", "the tests took too long on the program's values")
@@ -106,7 +111,7 @@ def run_plan(planned: Planned, limits: Limits, worker: ProgramWorker) -> Outcome
 
 def _collect(planned: Planned, limits: Limits) -> Outcome:
     """Return the names of the `unittest` tests as messages of cases, or as an event why they cannot be collected."""
-    job, (plan,) = planned.job, planned.plans
+    job, plan = planned.job, planned.plan
 
     def alarm(number: int, frame: FrameType | None) -> None:
         raise _OutOfTime
@@ -178,31 +183,3 @@ def _collected(job: Job, outcome: Outcome, name: str) -> Verdict:
     error = next((text for _, text in outcome.events), "")
     status = Status.PASSED if cases else Status.FAILED
     return Verdict(job.id, status, len(cases), len(cases), cases, error=error, worker=name)
-
-
-def _verdict(
-    planned: Planned, outcome: Outcome, visible: tuple[Case, ...], limits: Limits, name: str, wall_s: float
-) -> Verdict:
-    job, hidden = planned.job, _cases(outcome, planned.plans[0])
-    passed = sum(case.result == "ok" for case in hidden)
-    kinds = {kind for kind, _ in outcome.events}
-    status, error = Status.PASSED, ""
-    if passed < len(hidden):
-        status = next((Status(kind) for kind in _SEVERITY if kind in kinds), Status.FAILED)
-        error = next((text for kind, text in outcome.events if kind == status.value), "")
-    if status is Status.FAILED:
-        first = next(case for case in hidden if case.result != "ok")
-        error = f"{first.source}: {first.message}"
-    return Verdict(
-        id=job.id,
-        status=status,
-        passed=passed,
-        total=len(hidden),
-        cases=hidden,
-        visible=visible,
-        error=printable(error)[: limits.error_kb << 10],
-        wall_s=wall_s,
-        cpu_s=outcome.cpu_s,
-        peak_mb=outcome.peak_mb,
-        worker=name,
-    )

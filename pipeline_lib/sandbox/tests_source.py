@@ -11,7 +11,6 @@ Does not promise: support for test frameworks other than ``unittest``.  Tests ar
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -64,37 +63,35 @@ class TestPlan:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job and its tests, ready to run: first the hidden ones, then the visible ones if there are any.
+    """A job and its tests, ready to run.
 
     ``stateless``: the tests can leave nothing behind in the process that runs them.
     """
 
     job: Job
-    plans: tuple[TestPlan, ...]
+    plan: TestPlan
     stateless: bool
 
     @property
     def total(self) -> int:
-        """Return the number of hidden cases."""
-        return self.plans[0].total
+        """Return the number of cases."""
+        return self.plan.total
 
 
-def plan_job(job: Job, methods: Callable[[str], tuple[str, ...]] = lambda tests: ()) -> Planned:
+def plan_job(job: Job, methods: tuple[str, ...] = ()) -> Planned:
     """Return the job with its tests planned.
 
     Args:
         job: the job.
-        methods: returns the names of the ``unittest`` tests in a source; see `planning`.
+        methods: names of its ``unittest`` tests; see `planning`.
 
     Raises:
         BadTests: as of `plan_tests`.
     """
     if job.collect:
-        return Planned(job, (_plan_collection(job.tests, job.entry_point),), stateless=False)
-    sources = (job.tests, job.visible_tests) if job.visible_tests else (job.tests,)
-    plans = tuple(plan_tests(source, job.entry_point, methods(source)) for source in sources)
-    clean = all(leaves_nothing(job.prelude, source, job.entry_point) for source in sources)
-    return Planned(job, plans, clean and not any(plan.methods for plan in plans))
+        return Planned(job, _plan_collection(job.tests, job.entry_point), stateless=False)
+    plan = plan_tests(job.tests, job.entry_point, methods)
+    return Planned(job, plan, not methods and leaves_nothing(job.prelude, job.tests, job.entry_point))
 
 
 @lru_cache(maxsize=4096)

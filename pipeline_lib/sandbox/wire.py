@@ -78,22 +78,21 @@ def pack_job(planned: Planned) -> bytes:
     job = {name: getattr(planned.job, name) for name in Job.__dataclass_fields__}
     if planned.job.limits is not None:
         job["limits"] = asdict(planned.job.limits)
-    plans = [tuple(getattr(plan, name) for name in TestPlan.__dataclass_fields__) for plan in planned.plans]
-    return marshal.dumps((job, plans, planned.stateless))
+    plan = tuple(getattr(planned.plan, name) for name in TestPlan.__dataclass_fields__)
+    return marshal.dumps((job, plan, planned.stateless))
 
 
 def unpack_job(body: bytes) -> Planned:
     """Return the job of `pack_job`."""
-    job, plans, stateless = marshal.loads(body)
-    return Planned(job_from_json(job), tuple(TestPlan(*plan) for plan in plans), stateless)
+    job, plan, stateless = marshal.loads(body)
+    return Planned(job_from_json(job), TestPlan(*plan), stateless)
 
 
 def pack_verdict(verdict: Verdict) -> bytes:
     """Return a verdict without the sources of the cases, which the receiver knows, for `unpack_verdict`."""
     value = {name: getattr(verdict, name) for name in Verdict.__dataclass_fields__}
     value["status"] = verdict.status.value
-    for name in ("cases", "visible"):
-        value[name] = [(case.result, case.message) for case in value[name]]
+    value["cases"] = [(case.result, case.message) for case in verdict.cases]
     return marshal.dumps(value)
 
 
@@ -101,12 +100,11 @@ def unpack_verdict(body: bytes, planned: Planned) -> Verdict:
     """Return the verdict of `pack_verdict` on a job."""
     value = marshal.loads(body)
     value["status"] = Status(value["status"])
-    for name, plan in zip(("cases", "visible"), planned.plans, strict=False):
-        sources = plan.sources or [""] * len(value[name])
-        value[name] = tuple(
-            Case(index, result, message, sources[index]) for index, (result, message) in enumerate(value[name])
-        )
-    return Verdict(**value | {"visible": tuple(value["visible"])})
+    sources = planned.plan.sources or [""] * len(value["cases"])
+    value["cases"] = tuple(
+        Case(index, result, message, sources[index]) for index, (result, message) in enumerate(value["cases"])
+    )
+    return Verdict(**value)
 
 
 def job_to_json(job: Job) -> dict[str, Any]:
@@ -130,6 +128,5 @@ def verdict_from_json(value: dict[str, Any]) -> Verdict:
     """Rebuild a verdict from `verdict_to_json`."""
     value = dict(value)
     value["status"] = Status(value["status"])
-    for name in ("cases", "visible"):
-        value[name] = tuple(Case(**case) for case in value[name])
+    value["cases"] = tuple(Case(**case) for case in value["cases"])
     return Verdict(**value)

@@ -78,7 +78,6 @@ def executor() -> Executor:
         ({"tests": ""}, BadTests, "'good'.*no assert"),
         ({"tests": "def check(c): pass"}, BadTests, "no assert"),
         ({"tests": "def check(c:"}, BadTests, "do not parse"),
-        ({"visible_tests": "x = 1"}, BadTests, "no assert"),
         ({"code": b"def f(x): pass"}, TypeError, "code is bytes"),
         ({"tests": None}, TypeError, "tests is NoneType"),
         ({"entry_point": "f()"}, ValueError, "entry_point"),

@@ -122,42 +122,20 @@ def test_the_entry_point_is_known_to_the_tests_by_name(executor: Executor) -> No
     passes(executor, "def f(x):\n    return x", "assert f(3) == 3\n")
 
 
-def test_visible_cases_are_kept_apart(executor: Executor) -> None:
-    visible = "def check(candidate):\n    assert candidate(1) == 2\n    assert candidate(5) == 0\n"
-    (verdict,) = executor.run([job("def f(x):\n    return x + 1\n", visible_tests=visible)])
-    assert (verdict.status, verdict.passed, verdict.total) == (Status.PASSED, 3, 3)
-    assert [case.result for case in verdict.visible] == ["ok", "fail"]
-    assert verdict.visible[1].message == "got 6, expected 0"
-    assert verdict.visible[1].source == "assert candidate(5) == 0"
+def test_programs_of_shown_verdicts_are_in_a_jail_without_the_others(executor: Executor) -> None:
+    """Even if a program finds a way to leave something behind: here one that is as wide as a jail, its age."""
+    born = "import os, time\ndef f(x): return time.time() - os.stat(os.environ['HOME']).st_ctime\n"
+    leaves = "def f(x):\n    open('left', 'w').close()\n    return x + 1\n"
+    tests = "def check(candidate):\n    assert candidate(1) == 0\n"
 
+    def age() -> float:
+        (verdict,) = alone.run([job(born, tests, shown=True)])
+        return float(verdict.cases[0].message.split()[1].rstrip(","))
 
-_GOSSIP = """
-import os
-heard = []
-def f(x):
-    if os.path.exists("heard"):
-        heard.append(open("heard").read())
-    heard.append(x)
-    with open("heard", "w") as file:
-        file.write(repr(heard))
-    return heard
-"""
-
-
-def test_visible_cases_tell_nothing_of_hidden_ones(executor: Executor) -> None:
-    hidden = "def check(candidate):\n    assert candidate('secret') == 1\n"
-    visible = "def check(candidate):\n    assert candidate('shown') == 1\n"
-    (verdict,) = executor.run([job(_GOSSIP, hidden, visible_tests=visible)])
-    assert [case.message for case in verdict.cases] == ["got ['secret'], expected 1"]
-    assert [case.message for case in verdict.visible] == ["got ['shown'], expected 1"]
-
-
-def test_a_program_that_dies_of_visible_tests_keeps_its_hidden_cases(executor: Executor) -> None:
-    code = "import os\ndef f(x):\n    if x == 5:\n        os._exit(1)\n    return x + 1\n"
-    visible = "def check(candidate):\n" + "    assert candidate(5) == 6\n" * 5
-    (verdict,) = executor.run([job(code, visible_tests=visible)])
-    assert (verdict.status, verdict.passed, verdict.total) == (Status.PASSED, 3, 3)
-    assert [case.result for case in verdict.visible] == ["error"] * 4 + ["skipped"]
+    with Executor(slots=1, cache=0, limits=LIMITS) as alone:
+        first = age()
+        alone.run([job(leaves) for _ in range(3)])
+        assert age() > first
 
 
 def test_messages_are_short(executor: Executor) -> None:
@@ -209,7 +187,7 @@ def test_verdicts_are_remembered_under_their_content() -> None:
             {"seed": 1},
             {"tests": TESTS + "\n"},
             {"prelude": "x = 1"},
-            {"visible_tests": TESTS},
+            {"shown": True},
             {"limits": replace(LIMITS, cpu_s=2)},
         ):
             executor.run([job("def f(x):\n    return x + 1\n", **change)])  # type: ignore[arg-type]

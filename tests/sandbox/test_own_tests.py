@@ -113,12 +113,13 @@ def f(x):
         ),
     ],
 )
-def test_what_is_shown_was_there_before_the_hidden_tests(code: str, hidden: int) -> None:
+def test_what_is_shown_comes_from_a_jail_without_hidden_tests(code: str, hidden: int) -> None:
     tests = f"def check(candidate):\n    assert candidate({hidden}) == {hidden}\n"
     with Executor(slots=1, cache=0) as executor:
-        (verdict,) = executor.run([Job("job", code, tests, "f", visible_tests=tests.replace(str(hidden), "0"))])
+        (verdict,) = executor.run([Job("job", code, tests, "f")])
+        (shown,) = executor.run([Job("job", code, tests.replace(str(hidden), "0"), "f", shown=True)])
     assert verdict.status is Status.PASSED
-    assert str(hidden) not in verdict.visible[0].message
+    assert str(hidden) not in shown.cases[0].message
 
 
 LEAVES_ALARM = """

@@ -19,8 +19,7 @@ from pipeline_lib.sandbox.inside import messages
 from pipeline_lib.sandbox.jobs import Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.proxy import Program
 from pipeline_lib.sandbox.recorder import CallFailed
-from pipeline_lib.sandbox.runner import judge as judge_with
-from pipeline_lib.sandbox.runner import run_plan
+from pipeline_lib.sandbox.runner import run_plan, verdict_of
 from pipeline_lib.sandbox.tests_source import Planned, plan_job
 from pipeline_lib.sandbox.worker import Load, Usage
 
@@ -65,7 +64,7 @@ class Scripted:
 
 
 def judge(planned: Planned, limits: Limits, worker: Scripted, name: str) -> Verdict:
-    return judge_with(planned, limits, lambda part: run_plan(part, limits, worker), name)
+    return verdict_of(planned, run_plan(planned, limits, worker), limits, name, 0.0)
 
 
 def frame(data: bytes) -> bytes:
@@ -155,11 +154,11 @@ def test_calls_that_are_foreseen_arrive_with_the_program_and_are_asked_for_one_b
 
     tests = "def check(candidate):\n" + "".join(f"    assert candidate({n}) == {n}\n" for n in range(1, 5))
     verdict = judge(plan_job(Job("ahead", "", tests, "f")), LIMITS, Scripted(script), "slot-0")
-    assert plan_job(Job("ahead", "", tests, "f")).plans[0].foreseen[3][1] in arrived[0]
+    assert plan_job(Job("ahead", "", tests, "f")).plan.foreseen[3][1] in arrived[0]
     assert [case.result for case in verdict.cases][:3] == ["ok", "ok", "error"]  # 4 was no answer to 3
     assert verdict.status is Status.OUTPUT_LIMIT
     assert arrived[1].count(b"load") == 1  # the program was started again, with the rest of the calls
-    assert plan_job(Job("ahead", "", tests, "f")).plans[0].foreseen[2][1] not in arrived[1]
+    assert plan_job(Job("ahead", "", tests, "f")).plan.foreseen[2][1] not in arrived[1]
 
 
 def test_a_program_starts_afresh_when_the_tests_call_what_was_not_foreseen() -> None:

@@ -10,7 +10,7 @@ import builtins
 import copy
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -231,6 +231,8 @@ class Objects(shared.Shared):
         usual = (object, BaseException, Exception) if base is None else base.__mro__
         names = {name for name, owner in owners.items() if owner not in usual}
         special = sorted(name for name in shared.SPECIAL & names if getattr(kind, name, None) is not None)
+        if owners.get("__contains__") is Sequence:
+            special[special.index("__contains__")] = shared.SEARCHED
         special += [shared.UNHASHABLE] if kind.__hash__ is None else [shared.HASH] if shared.HASH in names else []
         hidden = [] if base is None else sorted(name for name in names & {*dir(base)} if not name.startswith("__"))
         about = kind.__name__, kind.__module__, kind.__qualname__

@@ -43,7 +43,11 @@ def scalar_form(value: Any) -> list[Any]:
 
 
 def scalar(code: Any, item: Any) -> Any:
-    """Return the scalar of numpy with that form."""
+    """Return the scalar of numpy with that form; a plain number or text if numpy is not installed."""
+    try:
+        import numpy  # noqa: F401
+    except ImportError:
+        return values.decode(item)
     return _array(code, [], item)[()]
 
 

@@ -45,6 +45,7 @@ _OPERATORS = "add sub mul matmul truediv floordiv mod divmod pow lshift rshift a
 OPERATORS = frozenset(f"__{side}{name}__" for name in _OPERATORS.split() for side in ("", "r", "i"))
 SPECIAL = OPERATORS | {f"__{name}__" for name in _SPECIAL.split()}
 HASH = "__hash__"
+SEARCHED = "searched"  # listed instead of ``__contains__`` if that looks through the items, as Python does by itself
 UNHASHABLE = "no hash"  # listed among the special methods of a class without a hash
 
 

@@ -52,7 +52,7 @@ class Analysis:
         for part in range(len(program.parts)):
             for number in range(MAX_FINDINGS):
                 tests += f"    assert told(found[{part}], {number})\n"
-        return Job(problem, self.code, tests, "analyse")
+        return Job(problem, self.code, tests, "analyse", shown=True)
 
     def failure(self, verdict: Verdict) -> str:
         """Return why the tool could not run, whatever the program; empty if it could."""

@@ -52,7 +52,8 @@ class Feedback:
             return
         if "tests" in self._sources and program.main.defined and problem.visible_tests:
             # A separate job, because a program that has seen hidden inputs could print them where agents read them.
-            yield "visible", Job(problem.id, program.code, problem.visible_tests, problem.entry_point, problem.prelude)
+            tests, prelude = problem.visible_tests, problem.prelude
+            yield "visible", Job(problem.id, program.code, tests, problem.entry_point, prelude, shown=True)
         for analysis in self._analyses:
             yield analysis.source, analysis.job(problem.id, program, problem.prelude)
 

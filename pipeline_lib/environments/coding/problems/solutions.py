@@ -26,12 +26,13 @@ def check_solutions(problems: Sequence[CodingProblem], executor: Callable[[], Ex
     Raises:
         ProblemsError: a solution fails, or the sandbox does; the message names the problems and how to go on.
     """
-    jobs = [_job(problem) for problem in problems if problem.reference]
+    known = [problem for problem in problems if problem.reference]
+    jobs = [(problem.id, job) for problem in known for job in _jobs(problem)]
     if not jobs:
         return
     with executor() as sandbox:
         try:
-            verdicts = sandbox.run(jobs)
+            verdicts = sandbox.run([job for _, job in jobs])
         except BadTests as error:
             raise ProblemsError(
                 f"{error}\nmend the tests in the source, give the sandbox what they need (sandbox.packages), or leave "
@@ -39,30 +40,31 @@ def check_solutions(problems: Sequence[CodingProblem], executor: Callable[[], Ex
             ) from None
     if broken := [verdict for verdict in verdicts if verdict.status is Status.INFRA_ERROR]:
         raise ProblemsError(f"the sandbox failed on the solution of {broken[0].id}: {broken[0].error}")
-    failing = [verdict for verdict in verdicts if _fails(verdict)]
+    failing: dict[str, Verdict] = {}
+    for (problem, _), verdict in zip(jobs, verdicts, strict=True):
+        if verdict.status is not Status.PASSED:
+            failing.setdefault(problem, verdict)
     if not failing:
         return
-    reasons = "".join(f"\n  {verdict.id}: {_reason(verdict)}" for verdict in failing[:_EXPLAINED])
+    reasons = "".join(f"\n  {problem}: {_reason(verdict)}" for problem, verdict in [*failing.items()][:_EXPLAINED])
     more = f"\n  and {len(failing) - _EXPLAINED} more" if len(failing) > _EXPLAINED else ""
     raise ProblemsError(
-        f"{len(failing)} of {len(jobs)} problems came with a solution that fails their own tests in this sandbox:"
+        f"{len(failing)} of {len(known)} problems came with a solution that fails their own tests in this sandbox:"
         f"{reasons}{more}\n"
         "mend them in the source, give the sandbox what they need (sandbox.limits, sandbox.packages), or leave them "
-        f"out: problems.leave_out: [{', '.join(verdict.id for verdict in failing)}]"
+        f"out: problems.leave_out: [{', '.join(failing)}]"
     )
 
 
-def _job(problem: CodingProblem) -> Job:
+def _jobs(problem: CodingProblem) -> list[Job]:
     code = "\n\n".join(problem.reference.values())
-    return Job(problem.id, code, problem.hidden_tests, problem.entry_point, problem.prelude, problem.visible_tests)
-
-
-def _fails(verdict: Verdict) -> bool:
-    return verdict.status is not Status.PASSED or any(case.result != "ok" for case in verdict.visible)
+    tests = [problem.hidden_tests, *([problem.visible_tests] if problem.visible_tests else [])]
+    names = problem.id, f"{problem.id} (visible tests)"
+    return [Job(name, code, t, problem.entry_point, problem.prelude) for name, t in zip(names, tests, strict=False)]
 
 
 def _reason(verdict: Verdict) -> str:
-    cases = [*verdict.visible, *verdict.cases]
+    cases = verdict.cases
     wrong = [case for case in cases if case.result != "ok"]
     told = [verdict.error, *(case.message or case.source for case in wrong), verdict.status.value]
     said = next(text for text in told if text.strip()).strip().rpartition("\n")[2]
