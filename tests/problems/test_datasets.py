@@ -287,20 +287,14 @@ def test_all_cases_of_humaneval_are_counted_once(humaneval: list[CodingProblem])
 
 def test_all_canonical_solutions_of_humaneval_get_full_marks(humaneval: list[CodingProblem]):
     jobs = [
-        Job(
-            id=problem.id,
-            code="\n\n".join(problem.reference.values()),
-            tests=problem.hidden_tests,
-            visible_tests=problem.visible_tests,
-            entry_point=problem.entry_point,
-            prelude=problem.prelude,
-        )
-        for problem in humaneval
+        Job(f"{p.id} {n}", "\n\n".join(p.reference.values()), tests, p.entry_point, p.prelude)
+        for p in humaneval
+        for n, tests in enumerate((p.hidden_tests, p.visible_tests))
+        if tests
     ]
     with Executor(slots=2) as executor:
         verdicts = executor.run(jobs)
     assert [v.id for v in verdicts if v.status is not Status.PASSED or v.passed != v.total] == []
-    assert [v.id for v in verdicts if any(case.result != "ok" for case in v.visible)] == []
 
 
 @pytest.mark.parametrize("number", [10, 32, 38, 50])
@@ -376,10 +370,11 @@ def test_mbpp_tests_are_set_up_with_the_classes_of_the_solution(tmp_path: Path):
     (problem,) = _read(_jsonl(tmp_path / "a.jsonl", [TREE]), "mbpp", visible_tests=1)
     good = problem.reference["height"]
     jobs = [
-        Job(str(number), code, problem.hidden_tests, "height", problem.prelude, problem.visible_tests)
+        Job(f"{number} {tests}", code, tests, "height", problem.prelude)
         for number, code in enumerate([good, good.replace("+ 1", "+ 2")])
+        for tests in (problem.hidden_tests, problem.visible_tests)
     ]
     with Executor(slots=1) as executor:
-        right, wrong = executor.run(jobs)
-    assert (right.status.value, right.total, right.visible[0].result) == ("passed", 2, "ok")
-    assert wrong.status.value == "failed"
+        verdicts = executor.run(jobs)
+    assert [(verdict.status.value, verdict.total) for verdict in verdicts[:2]] == [("passed", 2), ("passed", 1)]
+    assert verdicts[2].status.value == "failed"

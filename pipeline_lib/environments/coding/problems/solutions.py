@@ -40,13 +40,13 @@ def check_solutions(problems: Sequence[CodingProblem], executor: Callable[[], Ex
             ) from None
     if broken := [verdict for verdict in verdicts if verdict.status is Status.INFRA_ERROR]:
         raise ProblemsError(f"the sandbox failed on the solution of {broken[0].id}: {broken[0].error}")
-    failing: dict[str, Verdict] = {}
+    found: dict[str, list[Verdict]] = {}
     for (problem, _), verdict in zip(jobs, verdicts, strict=True):
-        if verdict.status is not Status.PASSED:
-            failing.setdefault(problem, verdict)
+        found.setdefault(problem, []).append(verdict)
+    failing = {name: all_of for name, all_of in found.items() if any(v.status is not Status.PASSED for v in all_of)}
     if not failing:
         return
-    reasons = "".join(f"\n  {problem}: {_reason(verdict)}" for problem, verdict in [*failing.items()][:_EXPLAINED])
+    reasons = "".join(f"\n  {problem}: {_reason(all_of)}" for problem, all_of in [*failing.items()][:_EXPLAINED])
     more = f"\n  and {len(failing) - _EXPLAINED} more" if len(failing) > _EXPLAINED else ""
     raise ProblemsError(
         f"{len(failing)} of {len(known)} problems came with a solution that fails their own tests in this sandbox:"
@@ -63,9 +63,10 @@ def _jobs(problem: CodingProblem) -> list[Job]:
     return [Job(name, code, t, problem.entry_point, problem.prelude) for name, t in zip(names, tests, strict=False)]
 
 
-def _reason(verdict: Verdict) -> str:
-    cases = verdict.cases
+def _reason(verdicts: Sequence[Verdict]) -> str:
+    cases = [case for verdict in verdicts for case in verdict.cases]
     wrong = [case for case in cases if case.result != "ok"]
-    told = [verdict.error, *(case.message or case.source for case in wrong), verdict.status.value]
+    worst = next(verdict for verdict in verdicts if verdict.status is not Status.PASSED)
+    told = [worst.error, *(case.message or case.source for case in wrong), worst.status.value]
     said = next(text for text in told if text.strip()).strip().rpartition("\n")[2]
     return f"{len(wrong)} of {len(cases)} tests fail: {said}" if cases else said
