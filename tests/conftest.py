@@ -32,6 +32,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 from tasks.services.process_environment import prepare  # noqa: E402  (the variables come first)
 from tests.needs import pytest_runtest_setup, pytest_terminal_summary  # noqa: E402, F401  (hooks)
+from tests.sampling import leave_out  # noqa: E402
 
 prepare()
 
@@ -41,8 +42,10 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
+@pytest.hookimpl(tryfirst=True)  # before the marks select what runs
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where several processes share the tests, put files with many slow ones first: a long one would be late alone."""
+    """Draw the samples; where several processes share the tests, put files with many slow ones first."""
+    leave_out(items)
     if hasattr(config, "workerinput"):  # this is one of pytest-xdist's processes, which take whole files, in this order
         slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
         items.sort(key=lambda item: -slow[item.path])

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,3 +39,26 @@ def sampled(values: Sequence[Any], count: int, purpose: str, source: str) -> lis
     drawn = draw(purpose, source).sample(range(len(values)), count)
     left_out = pytest.mark.exhaustive
     return [value if n in drawn else pytest.param(value, marks=left_out) for n, value in enumerate(values)]
+
+
+def leave_out(items: Sequence[pytest.Item]) -> None:
+    """Mark as ``exhaustive`` what the marker ``sample(over, of, count=1)`` does not draw.
+
+    Of the cases of a test that differ in the parameter ``over`` alone, which is a text, ``count`` are drawn by the code
+    below ``of``.
+    """
+    import pytest
+
+    alike = defaultdict(list)
+    for item in items:
+        marker = item.get_closest_marker("sample")
+        case = getattr(item, "callspec", None)
+        if marker is not None and case is not None and marker.args[0] in case.params:
+            over, source = marker.args
+            test = item.nodeid.replace(str(case.params[over]), "", 1)
+            alike[test, source, marker.kwargs.get("count", 1)].append(item)
+    for (test, source, count), cases in alike.items():
+        drawn = draw(test, source).sample(range(len(cases)), min(count, len(cases)))
+        for number, item in enumerate(cases):
+            if number not in drawn:
+                item.add_marker(pytest.mark.exhaustive)

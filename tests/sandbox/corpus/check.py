@@ -18,6 +18,7 @@ from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict
 from tests.sandbox.corpus import TESTS, Program, corpus
 
 LIMITS = Limits(cpu_s=12.0, call_cpu_s=6.0, wall_s=60.0, memory_mb=256)  # for programs that end by themselves
+WORK = Limits(cpu_s=2.0, call_cpu_s=1.0, wall_s=60.0, memory_mb=256)  # for those that end by a limit on their work
 SHORT = Limits(cpu_s=0.3, call_cpu_s=0.1, wall_s=0.4, memory_mb=256)
 
 # Passes only on a worker that nobody has left anything on.
@@ -38,7 +39,8 @@ def f(x):
 
 def run(executor: Executor, program: Program) -> Verdict:
     """Return the verdict of one program."""
-    job = Job(program.name, program.code, TESTS, "f", limits=SHORT if program.hangs else LIMITS)
+    limits = SHORT if program.hangs else WORK if program.statuses == (Status.TIMEOUT,) else LIMITS
+    job = Job(program.name, program.code, TESTS, "f", limits=limits)
     return executor.run([job])[0]
 
 
@@ -89,6 +91,14 @@ def _filters(process: int | str) -> int:
     return int(next(line for line in lines if line.startswith("Seccomp_filters")).split()[1])
 
 
+def _is_fork(process: int) -> bool:
+    """Return whether a process is a fork server or a fork of one: both have its command line."""
+    try:
+        return b"zygote" in Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
 _STEADY_S = 1.0
 
 
@@ -101,7 +111,7 @@ def at_rest(executor: Executor) -> Counter[str]:
     before, last, since = _filters("self"), Counter[str](), time.monotonic()
     while True:
         found = processes(executor)
-        more = Counter(_filters(pid) - before for pid in found)
+        more = Counter(_filters(pid) - before for pid in found if _is_fork(pid))
         if (names := Counter(found.values())) != last:
             last, since = names, time.monotonic()
         if more[1] == more[2] and time.monotonic() - since > _STEADY_S:
