@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAMLError
+from yaml import YAMLError
 
 from pipeline_lib.settings.compose import compose, validate_params
 from pipeline_lib.settings.mistakes import SettingsError

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ruamel.yaml import YAML, YAMLError
-from ruamel.yaml.error import MarkedYAMLError
+import yaml
+from yaml import YAMLError
+from yaml.constructor import ConstructorError
 
 from pipeline_lib.settings.mistakes import SettingsError
 
@@ -38,14 +41,57 @@ def read_yaml(text: str) -> Any:
     YAML 1.1 has other values for the same text: 8 for ``010``, true for ``yes``, 90 for ``1:30``, text for ``1e3``.
 
     Raises:
-        YAMLError: it is not YAML, or repeats a key.
+        YAMLError: it is not YAML, repeats a key, or names a version of YAML, which DVC would follow.
     """
+    if text.startswith("%YAML") or "\n%YAML" in text:
+        raise YAMLError("take out the line with %YAML; settings are YAML 1.2")
     try:
-        return YAML(typ="safe").load(text)
-    except MarkedYAMLError:
-        pass  # the fast reader does not know `[http://a]`
-    try:
-        return YAML(typ="safe", pure=True).load(text)
-    except MarkedYAMLError as error:
-        error.note = None  # how to allow repeated keys
-        raise
+        return yaml.load(text, _Yaml12)
+    except ValueError as error:  # a number without digits, a thirteenth month
+        raise YAMLError(str(error)) from None
+
+
+_TAG = "tag:yaml.org,2002:"
+_MERGE = f"{_TAG}merge"
+
+
+class _Yaml12(yaml.SafeLoader):
+    """PyYAML's safe loader with the core schema of YAML 1.2, as ruamel.yaml has it, by which DVC reads."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[Any]]] = {  # type: ignore[misc]
+        first: [(tag, pattern) for tag, pattern in found if tag in (_MERGE, _TAG + "null", _TAG + "timestamp")]
+        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a key that is there twice."""
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == _MERGE:
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable):
+                if key in seen:
+                    raise ConstructorError(None, None, f"the key {key!r} is there twice", key_node.start_mark)
+                seen.add(key)
+        return super().construct_mapping(node, deep)
+
+    def construct_integer(self, node: yaml.ScalarNode) -> int:
+        """Return the number; digits may be parted by underscores."""
+        digits = node.value.replace("_", "")
+        return int(digits, {"0b": 2, "0o": 8, "0x": 16}.get(digits.lstrip("+-")[:2], 10))
+
+
+_NUMBER = "-+.0123456789"
+for _name, _pattern, _first in (
+    ("bool", "true|True|TRUE|false|False|FALSE", "tTfF"),
+    (
+        "float",
+        r"[-+]?\d[\d_]*(\.[\d_]*([eE][-+]?\d+)?|[eE][-+]?\d+)|[-+]?\.[\d_]+([eE][-+]\d+)?"
+        r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        _NUMBER,
+    ),
+    ("int", r"[-+]?(0b[01_]+|0o[0-7_]+|0x[\da-fA-F_]+|[\d_]+)", _NUMBER),
+):
+    _Yaml12.add_implicit_resolver(_TAG + _name, re.compile(f"(?:{_pattern})\\Z", re.ASCII), list(_first))
+_Yaml12.add_constructor(f"{_TAG}int", _Yaml12.construct_integer)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import WithJsonSchema
-from ruamel.yaml import YAMLError
+from yaml import YAMLError
 
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.changes import Changes
