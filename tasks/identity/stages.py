@@ -39,6 +39,7 @@ RUNTIME = (
     # They refuse a run, and never change one.
     "pipeline_lib.assembly.memory",
     "pipeline_lib.assembly.memory_check",
+    "pipeline_lib.policies.sizes",
     "tasks.experiment.check_run",
     "tasks.identity",
     "tasks.runtime",

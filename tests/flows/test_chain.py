@@ -281,7 +281,7 @@ def test_every_file_that_a_stage_reads_is_one_of_its_dependencies(finished: Path
             continue
         entry = entries[stage]
         known = [*entry["deps"], *entry["outs"], *entry.get("metrics", ())]
-        known += ["results/identity"]  # of the stages above: whether they ran as they would run now
+        known += ["results/identity", "results/made"]  # of the stages above: whether they ran as they would run now
         known = [str(item).replace("${item.seed}", "0") for item in known]
         inside = path.relative_to(finished)
         # The folder that an output is in is opened to flush its names to the disk.
