@@ -45,7 +45,7 @@ test-all: ## the tests, and those that `test` takes a sample of (an hour or two)
 	$(MAKE) test PYTEST_ARGS="-m '' $(PYTEST_ARGS)"
 
 docs: environment ## the documentation as a site, in site/index.html; needs no network
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: environment ## measure, and write tables to benchmarks/results/
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks

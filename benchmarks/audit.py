@@ -1,7 +1,7 @@
-"""How often is the reward audit wrong?  Runs it on every reward of the table and writes docs/audit-table.md.
+"""How often is the reward audit wrong?  Runs it on every reward of the table and writes benchmarks/results/audit.md.
 
     python -m benchmarks.audit                # all of them: ten minutes of one core, more where it is shared
-    python -m benchmarks.audit --missing      # only those that the page does not have yet
+    python -m benchmarks.audit --missing      # only those that the table does not have yet
     python -m benchmarks.audit 'max-min'      # those whose name contains a word, printed only
 
 A philosophers' reward is audited on 32 training tables of the preset, with the habits of a base that grabs its left
@@ -42,7 +42,7 @@ from pipeline_lib.environments.philosophers.table import LEFT, RELEASE, RIGHT, W
 from pipeline_lib.settings.problems import SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox
 
-PAGE = Path("docs/audit-table.md")
+TABLE = Path("benchmarks/results/audit.md")
 FIGURES = Path("benchmarks/results/audit.json")
 SIZES = SplitSizes(train=32, validation=1, test=1)
 
@@ -115,13 +115,13 @@ def row(task: str, entry: Entry, checks: Sequence[Check]) -> dict[str, Any]:
 
 
 def write(rows: Sequence[dict[str, Any]]) -> None:
-    """Write the page and the figures behind it."""
+    """Write the table and the figures behind it."""
     FIGURES.write_text(json.dumps(list(rows), indent=1) + "\n")
     lines = [
         "# The audit's table",
         "",
         "Written by `python -m benchmarks.audit`; the claims of the audit and the labels are explained in",
-        "[rewards.md](rewards.md).",
+        "[docs/rewards.md](../../docs/rewards.md).",
         "",
         "| | rewards | refused | accepted | wrong |",
         "|---|---|---|---|---|",
@@ -152,11 +152,11 @@ def write(rows: Sequence[dict[str, Any]]) -> None:
     for r in rows:
         mark = " **wrong**" if r["wrong"] else ""
         lines.append(f"| {r['task']} | {r['reward']} | {r['label']} | {r['audit']}{mark} | {', '.join(r['by'])} |")
-    PAGE.write_text("\n".join(lines) + "\n")
+    TABLE.write_text("\n".join(lines) + "\n")
 
 
 def main() -> None:
-    """Audit the rewards whose name contains an argument, those that are missing on the page, or all of them."""
+    """Audit the rewards whose name contains an argument, those that are missing in the table, or all of them."""
     missing = sys.argv[1:] == ["--missing"]
     words = [] if missing else sys.argv[1:]
     rows = {(r["task"], r["reward"]): r for r in json.loads(FIGURES.read_text())} if missing else {}

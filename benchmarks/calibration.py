@@ -1,6 +1,6 @@
 """Are the statistics honest?  Simulates data whose truth is known and counts how often each method is wrong.
 
-    nice -n 10 .venv/bin/python -m benchmarks.calibration              (minutes; writes docs/calibration.md and figure)
+    nice -n 10 .venv/bin/python -m benchmarks.calibration              (minutes; writes to results/)
     nice -n 10 .venv/bin/python -m benchmarks.calibration --runs 200   (a quick look; writes nothing)
 
 The cases are in calibration_cases.py; in smaller number they are a test of the project.
@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.calibration_cases import CASES, HOLDS, MANY, NULL, WRONG, measure
+
+RESULTS = Path(__file__).parent / "results" / "calibration.md"
+FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "calibration.svg"
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -75,7 +78,7 @@ TEXT = """# Are the statistics honest?
 Made by `python -m benchmarks.calibration` ({seconds:.0f} CPU seconds). Each row simulates experiments whose truth is
 known and counts how often a method is wrong (or, for intervals, right). The data are like those of an evaluation: 96
 problems in 24 families with a correlation of 0.4 within a family, skewed fractions of tests passed, and different
-training runs. [Another page](calibration-grid.md) does the same for verdicts, with 3 to 100 families of equal and
+training runs. [Another table](calibration-grid.md) does the same for verdicts, with 3 to 100 families of equal and
 unequal size, at floor and ceiling, and for power.
 
 The verdict on a whole comparison, and EQUIVALENT, are wrong less often than allowed: limits are widened for skewed
@@ -86,7 +89,7 @@ report then has intervals for the observed runs only and uses the t test of `tra
 of a team's own mean is reliable near floor and ceiling even with few families; with fewer than about twelve it is wider
 than necessary for 95 %.
 
-![measured rates beside what they should be](figures/calibration.svg)
+![measured rates beside what they should be](../../docs/figures/calibration.svg)
 """
 
 
@@ -105,9 +108,8 @@ def main() -> None:
     seconds = time.process_time() - start
     print(f"{seconds:.0f} CPU seconds")
     if arguments.runs >= 5_000:
-        root = Path(__file__).parents[1]
-        figure(rows, root / "docs" / "figures" / "calibration.svg")
-        (root / "docs" / "calibration.md").write_text(TEXT.format(seconds=seconds) + table(rows))
+        figure(rows, FIGURE)
+        RESULTS.write_text(TEXT.format(seconds=seconds) + table(rows))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Is the verdict honest from 3 families to 100?  Words, intervals, power over a grid of designs whose truth is known.
 
-    nice -n 10 .venv/bin/python -m benchmarks.calibration_grid               (minutes; writes docs/calibration-grid.md)
+    nice -n 10 .venv/bin/python -m benchmarks.calibration_grid               (minutes; writes to results/)
     nice -n 10 .venv/bin/python -m benchmarks.calibration_grid --runs 100    (a quick look; writes nothing)
 
-The simulated differences are in grid_data.py, page and figure in grid_page.py; in small the grid is a test.
+The simulated differences are in grid_data.py, tables and figure in grid_page.py; in small the grid is a test.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def doubtful(row: Mapping[str, Any], runs: int) -> bool:
 
 
 def main() -> None:
-    """Measure the whole grid; write page and figure when enough runs were made to mean something."""
+    """Measure the whole grid; write tables and figure when enough runs were made to mean something."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1_000)
     parser.add_argument("--missing", action="store_true", help="keep the designs that the results have already")

@@ -29,7 +29,7 @@ SD = 0.3
 ALPHA, POWER = 0.05, 0.8
 
 DOC = Path(__file__).parents[1] / "docs" / "coordination-gap.md"
-CALIBRATION = DOC.parent / "calibration.md"
+CALIBRATION = Path(__file__).parent / "results" / "calibration.md"
 
 
 def from_g(n: int, g: float = G) -> tuple[float, float]:
@@ -98,7 +98,7 @@ def document() -> str:
         episodes=EPISODES,
         models=MODELS,
         counts=COUNTS,
-        fits="\n".join(f"| {m} | {from_g(m)[1]:.3f} |" for m in (20, 25, 30, 40)),
+        fits=", ".join(f"{from_g(m)[1]:.3f} with {m}" for m in (20, 25, 30, 40)),
         low=f"{low:.2f}",
         high=f"{high:+.2f}",
         found=f"{found:.3f}",
@@ -107,7 +107,7 @@ def document() -> str:
         p_half=f"{equivalence(test, 0.5, 0.05).p:.3f}",
         p_65=f"{equivalence(test, 0.65, 0.05).p:.3f}",
         powers="\n".join(f"| {x} | {x * SD:.3f} | {100 * power:.0f} % | {need:,} |" for x, power, need in powers),
-        margins="\n".join(f"| {m} | {m * SD:.2f} | {needed_for_equivalence(m):,} |" for m in (0.5, 0.3, 0.2)),
+        margins="{}, {} and {}".format(*(needed_for_equivalence(margin) for margin in (0.5, 0.3, 0.2))),
         alarm=f"{100 * (1 - (1 - ALPHA) ** COUNTS):.0f}",
         luck=f"{luck:.3f}",
         lift=f"{luck * SD / math.sqrt(n):+.3f}",
@@ -130,25 +130,17 @@ philosophers the difference from the base was Hedges' g = {g}, Welch's p = {p}; 
 significant either. The training reward was greatest at step {peak}. This page does not ask whether the authors are
 right, but what numbers like these can and cannot show.
 
-## How many episodes?
-
-The summary gives {episodes} episodes over {models} models and {counts} table sizes: {n} per cell. Effect and p agree
-with this number and with few others:
-
-| episodes per arm | p at g = {size} |
-|---|---|
-{fits}
-
-(With thirty episodes, p = {p} corresponds to g = 0.113, which rounds to the published value.)
-
 ## What the data show
 
-- The interval for g is [{low}, {high}]: the data are compatible with everything from a loss of more than half a
-  standard deviation to a gain of more than a third.
+The summary gives {episodes} episodes over {models} models and {counts} table sizes: {n} per cell. Effect and p agree
+with this number and with few others: at g = {size}, p would be {fits}.
+(With thirty, g = 0.113, which rounds to the published value, gives p = {p}.)
+
+- The interval for g is [{low}, {high}]: a loss of more than half a standard deviation is possible, and a gain of more
+  than a third.
 - An effect smaller than {found} standard deviations had a chance of less than 80 % of being found
-  ({found_90} for 90 %). For rewards with a standard deviation of {sd} between episodes this is {in_reward}, more than a
-  fifth of the scale.
-- The data do not show equivalence either: differences up to half a standard deviation are not excluded (two one-sided
+  ({found_90} for 90 %). For rewards with a standard deviation of {sd} between episodes this is {in_reward}.
+- Equivalence is not shown either: differences up to half a standard deviation are not excluded (two one-sided
   tests, p = {p_half}); differences of 0.65 are (p = {p_65}).
 
 So Symposium would call it INCONCLUSIVE: no *large* improvement was found, and a moderate one was not ruled out.
@@ -158,11 +150,8 @@ So Symposium would call it INCONCLUSIVE: no *large* improvement was found, and a
 |---|---|---|---|
 {powers}
 
-Episodes needed to show that there is *no* effect that matters, if there is none at all:
-
-| margin (sd) | in reward | episodes per arm for 80 % |
-|---|---|---|
-{margins}
+To show with 80 % power that there is *no* effect beyond a margin, if there is none at all, takes {margins} episodes
+per arm for margins of 0.5, 0.3 and 0.2 standard deviations.
 
 Three tests at 5 % each would give at least one false positive with probability {alarm} %; Holm's correction keeps it
 at 5 %.
@@ -171,9 +160,8 @@ at 5 %.
 
 If all {steps} steps were equally good and the best one had been selected by its reward on these episodes, chance alone
 would have raised its result by {luck} standard errors, {lift} in reward. Tested against the base on the same episodes,
-such a winner is significant in {naive} % of simulated cases instead of 5 % (`docs/calibration.md`). Taking the last
-step avoids this, but may miss a better one. Symposium selects on one split, tests on another, and reports the
-difference to the last checkpoint.
+such a winner is significant in {naive} % of simulated cases instead of 5 % ([calibration](statistics.md#calibration)).
+Symposium selects on one split, tests on another, and reports the difference to the last checkpoint.
 
 ## The reward
 
@@ -185,10 +173,8 @@ and never called improved).
 
 ## What a second study would need
 
-- {need_half} episodes per arm for half a standard deviation, {need_fifth} for a fifth; fewer if both arms play the
-  same seeded tables, since pairing removes their common variance.
-- At least three training runs per arm: one run supports a claim about one checkpoint only.
-- A plan before the sweep: metric, margin, tables, seeds, rule of selection (`results/plan.json`).
+{need_half} episodes per arm for half a standard deviation, {need_fifth} for a fifth, fewer if both arms play the same
+seeded tables; at least three training runs per arm; and a plan before the sweep (`results/plan.json`).
 """
 
 

@@ -1,4 +1,4 @@
-"""The page and the figure of the calibration over a grid, from the numbers that calibration_grid.py measured."""
+"""The tables and the figure of the calibration over a grid, from the numbers that calibration_grid.py measured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from scipy import stats
 
 from pipeline_lib.evaluation.tests_of_difference import wilson
 
-DOCS = Path(__file__).parents[1] / "docs"
+RESULTS = Path(__file__).parent / "results" / "calibration-grid.md"
+FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "calibration-grid.svg"
 MEANINGS = {
     "normal": "normal differences",
     "skew": "fractions of tests passed, mostly all or nothing, 30 % on average in both teams",
@@ -29,10 +30,10 @@ RATES = (("wrong", "wrong IMPROVED or WORSE"), ("equivalent", "wrong EQUIVALENT"
 
 
 def write(result: Mapping[str, Any]) -> None:
-    """Write docs/calibration-grid.md and its figure."""
+    """Write benchmarks/results/calibration-grid.md and its figure."""
     cells = result["cells"]
-    figure(cells, DOCS / "figures" / "calibration-grid.svg")
-    (DOCS / "calibration-grid.md").write_text(
+    figure(cells, FIGURE)
+    RESULTS.write_text(
         TEXT.format(
             seconds=result["seconds"],
             runs=result["runs"],
@@ -203,7 +204,7 @@ times that shift. In addition, EQUIVALENT requires the whole 95 % interval withi
 of two tests at 5 % each. The price: if differences are in fact symmetric, the detectable difference is greater (last
 column of the next table), and showing that there is none needs {more:.0f} % more families.
 
-![error rates and coverage over the number of families](figures/calibration-grid.svg)
+![error rates and coverage over the number of families](../../docs/figures/calibration-grid.svg)
 
 ## Power in a family of six
 

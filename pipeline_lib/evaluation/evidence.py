@@ -9,8 +9,8 @@ them.  `families` computes the effective number of families that carry the varia
 no p value, and the verdict follows from bounds that assume only that values are in the metric's range.
 
 A share cannot be skewed without limit, other metrics can: a reward, or meals, may be far from normal in ways that few
-families do not show.  So `OTHERS` asks for more of them and moves limits further.  docs/calibration-grid.md measures
-all of this.
+families do not show.  So `OTHERS` asks for more of them and moves limits further.
+benchmarks/results/calibration-grid.md measures all of this.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def within(test: TestResult, found: Families, margin: float, alpha: float) -> Te
 
     These are two one-sided tests (Schuirmann 1987) at alpha / 2 each.  At alpha each they would be exact for symmetric
     differences, but at a ceiling, where few families show the tail, up to 10 % of the verdicts EQUIVALENT were wrong
-    (docs/calibration-grid.md).
+    (benchmarks/results/calibration-grid.md).
 
     Args:
         test: result of `primary`.

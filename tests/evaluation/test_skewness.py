@@ -75,7 +75,7 @@ def test_the_interval_of_a_mean_near_floor_or_ceiling_covers_it_and_students_doe
         for number, found in enumerate((t_interval(values, codes, 0.95), mean_interval(values, codes, 0.95, SHARE))):
             covered[number] += found.low is not None and found.low <= rate <= found.high
     plain, exact = covered / 150
-    # The Monte Carlo error of so few is 1.8 points; docs/calibration.md has five thousand.
+    # The Monte Carlo error of so few is 1.8 points; benchmarks/results/calibration.md has five thousand.
     assert plain < 0.92 and exact >= 0.93 - 2 * 0.018, (plain, exact)
 
 
