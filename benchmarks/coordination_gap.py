@@ -1,4 +1,4 @@
-"""The coordination-gap study, read again from its published summary; writes docs/coordination-gap.md.
+"""The coordination-gap study, read again from its published summary; writes benchmarks/results/coordination_gap.md.
 
     .venv/bin/python -m benchmarks.coordination_gap
 
@@ -28,7 +28,7 @@ STEPS, PEAK = 15, 9
 SD = 0.3
 ALPHA, POWER = 0.05, 0.8
 
-DOC = Path(__file__).parents[1] / "docs" / "coordination-gap.md"
+DOC = Path(__file__).parent / "results" / "coordination_gap.md"
 CALIBRATION = Path(__file__).parent / "results" / "calibration.md"
 
 

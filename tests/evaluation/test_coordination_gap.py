@@ -1,13 +1,24 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from benchmarks.calibration_cases import CASES, measure
 from benchmarks.coordination_gap import DOC, best_of_fifteen, document, from_g
 
 
-def test_the_page_in_docs_is_what_the_code_computes() -> None:
+def test_the_page_is_what_the_code_computes() -> None:
     assert DOC.read_text(encoding="utf-8") == document()
+
+
+def test_the_figures_in_docs_are_those_of_the_page() -> None:
+    text = (Path(__file__).parents[2] / "docs/philosophers.md").read_text(encoding="utf-8")
+    section = text[text.index("## What thirty episodes can show") :].partition("\n## ")[0]
+    figures = re.findall(r"-?\d+(?:\.\d+)?", re.sub(r"\([^)]*\.md\)", "", section))
+    assert len(figures) > 10
+    assert [figure for figure in figures if figure not in document()] == []
 
 
 @pytest.mark.parametrize(("n", "p"), [(20, 0.725), (25, 0.695), (30, 0.668), (40, 0.621)])
