@@ -1,4 +1,4 @@
-"""False alarms of the monitors of training on simulated runs in which nothing is wrong; the table of docs/monitors.md.
+"""False alarms of the monitors of training on simulated runs in which nothing is wrong; docs/monitors.md sums them up.
 
     python -m benchmarks.monitors [--runs 400] [--updates 60]
 
