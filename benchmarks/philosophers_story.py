@@ -3,7 +3,7 @@
     python -m benchmarks.philosophers_story shared=FOLDER separate=FOLDER teaching=FOLDER
 
 Each FOLDER is a copy of the project in which an experiment was run: ``dvc exp run -S environment=philosophers``, the
-same with ``-S policy=philosophers-separate``, and with ``-S environment=philosophers-teaching -S audit.override=...``.
+same with ``-S policy.parameters=separate``, and with ``-S environment=philosophers-teaching -S audit.override=...``.
 The figure of larger tables is drawn from what `benchmarks.philosophers_curriculum` measured.  Figures go to
 docs/figures/, tables are printed.
 """

@@ -37,7 +37,7 @@ DESCRIPTIONS = {
     "Every cell becomes a DVC experiment.",
 }
 NOTHING: dict[str, Any] = {}
-ABOUT_ENVIRONMENT = "the task, with the presets of other sections that belong to it (conf/environment)"
+ABOUT_ENVIRONMENT = "the task, with the values of other sections that belong to it (conf/environment)"
 Jobs = Annotated[int, Field(ge=1, le=64)]
 Name = Annotated[str, Field(pattern=f"^({NAME_PATTERN})?$")]
 

@@ -5,11 +5,11 @@ all come here, with sections by name.  A section is one of these:
 
 - the name of a preset, ``policy: embedded-lora``: the content of ``conf/policy/embedded-lora.yaml``;
 - values by key, and ``preset`` among the keys for a preset below these values: ``policy: {preset: embedded-lora,
-  layers: 3}``.
+  layers: 3}``.  A preset's own file may have this key too, and then holds what differs from that other preset.
 
-A preset of ``environment`` may name presets of other sections, since another task needs other problems and another
-kind of training (key ``with``: ``with: {problems: philosophers, train: philosophers}``).  A preset that a section names
-itself replaces such a preset; values of the section override it.
+A preset of ``environment`` may bring values of other sections, since another task needs other problems and another kind
+of training (key ``with``: ``with: {rollouts: {max_new_tokens: 1}, train: {steps: 80}}``).  A preset that a section
+names itself replaces them; values of the section override them.
 
 ``kind`` selects the variant of a section.  Values of another kind than the preset's replace the preset, because they
 have other keys.
@@ -47,11 +47,12 @@ def compose(sections: Mapping[str, Any], conf: Path, source: Path | str = "setti
         SettingsError: a preset does not exist, or a setting is invalid; all mistakes are listed at once.
     """
     given, names = _split(sections, source)
-    presets = {name: read_preset(conf / name, name, preset) for name, preset in names.items()}
-    if isinstance(environment := presets.get("environment"), dict):
-        for name, preset in _named_by(environment, conf, names["environment"]).items():
-            if name not in presets:
-                names[name], presets[name] = preset, read_preset(conf / name, name, preset)
+    origin = {name: conf / name / f"{preset}.yaml" for name, preset in names.items()}
+    presets = {name: _read_preset(conf / name, preset) for name, preset in names.items()}
+    if "environment" in presets:
+        brought = _brought_along(presets["environment"], origin["environment"])
+        origin = {**dict.fromkeys(brought, origin["environment"]), **origin}
+        presets = {**brought, **presets}
     result = {**presets, **given}
     for name in presets.keys() & given.keys():
         result[name] = _override(presets[name], given[name])
@@ -61,10 +62,7 @@ def compose(sections: Mapping[str, Any], conf: Path, source: Path | str = "setti
         defaults = Params().model_dump(mode="json")
         for name in result.keys() & (defaults.keys() if kind == DEFAULT else defaults.keys() - _OWN_SECTIONS):
             result[name] = _with_default_kind(result[name], defaults[name])
-    origin = {
-        name: conf / name / f"{preset}.yaml" for name, preset in names.items() if presets[name] and name not in given
-    }
-    return validate_params(result, source, origin)
+    return validate_params(result, source, {name: path for name, path in origin.items() if name not in given})
 
 
 def _split(sections: Mapping[str, Any], source: Path | str) -> tuple[dict[str, Any], dict[str, str]]:
@@ -74,9 +72,7 @@ def _split(sections: Mapping[str, Any], source: Path | str) -> tuple[dict[str, A
     for section, value in sections.items():
         if isinstance(value, Mapping):
             value = dict(value)
-            preset = value.pop(PRESET, None)
-            if not isinstance(preset, str | None):
-                raise SettingsError(f"{source}: {section}.{PRESET}: got {preset!r}; expected the name of a preset")
+            preset = _pop_name(value, f"{source}: {section}.{PRESET}")
             if value or preset is None:
                 given[section] = value
         elif isinstance(value, str) and section in Params.model_fields:
@@ -88,14 +84,23 @@ def _split(sections: Mapping[str, Any], source: Path | str) -> tuple[dict[str, A
     return given, names
 
 
-def _named_by(environment: dict[str, Any], conf: Path, preset: str) -> dict[str, str]:
-    """Return the presets that the preset of an environment names, by section; removes them from it."""
-    named = environment.pop("with", {})
-    if not isinstance(named, dict) or not set(named) <= set(Params.model_fields) - {"environment"}:
-        raise SettingsError(
-            f"{conf / 'environment' / preset}.yaml: with: must contain other sections and their presets, got {named!r}"
-        )
-    return {name: str(value) for name, value in named.items()}
+def _pop_name(values: dict[str, Any], where: str) -> str | None:
+    """Remove the name of a preset from the values of a section, and return it."""
+    preset = values.pop(PRESET, None)
+    if not isinstance(preset, str | None):
+        raise SettingsError(f"{where}: got {preset!r}; expected the name of a preset")
+    return preset
+
+
+def _brought_along(environment: dict[str, Any], path: Path) -> dict[str, dict[str, Any]]:
+    """Remove the values of other sections from the preset of an environment, and return them by section."""
+    brought = environment.pop("with", {})
+    others = Params.model_fields.keys() - {"environment"}
+    if not isinstance(brought, dict) or not all(
+        section in others and isinstance(values, dict) for section, values in brought.items()
+    ):
+        raise SettingsError(f"{path}: with: must contain other sections and their values by key, got {brought!r}")
+    return brought
 
 
 def _override(below: Any, above: Any) -> Any:
@@ -135,17 +140,25 @@ def validate_params(content: Mapping[str, Any], source: Path | str, origin: Mapp
         raise SettingsError(explain(error, content, source, origin or {})) from None
 
 
-def read_preset(folder: Path, section: str, name: str) -> dict[str, Any]:
-    """Return the content of the preset ``<folder>/<name>.yaml`` of a section.
+def _read_preset(folder: Path, name: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the content of the preset ``<folder>/<name>.yaml``, with the preset that it names below it.
 
     Raises:
-        SettingsError: it does not exist; the message lists the known presets.
+        SettingsError: a preset does not exist (the message lists the known ones), or would be below itself.
     """
     path = folder / f"{name}.yaml"
     known = sorted(file.stem for file in folder.glob("*.yaml"))
     if name not in known:
+        brings = (folder.parent / "environment" / f"{name}.yaml").exists()
         raise SettingsError(
-            f"{path}: there is no preset '{name}' for '{section}'; known presets: {', '.join(known) or 'none'}"
-            f"{nearest(name, known)}"
+            f"{path}: there is no preset '{name}' for '{folder.name}'; known presets: {', '.join(known) or 'none'}"
+            f"{f'; environment={name} brings values of other sections' if brings else nearest(name, known)}"
         )
-    return read_mapping(path)
+    content = read_mapping(path)
+    below = _pop_name(content, f"{path}: {PRESET}")
+    if below is None:
+        return content
+    if below in (*above, name):
+        raise SettingsError(f"{path}: {PRESET}: '{below}' would be below itself")
+    whole: dict[str, Any] = _override(_read_preset(folder, below, (*above, name)), content)
+    return whole

@@ -1,7 +1,7 @@
 """Overrides of ``dvc exp run -S`` of which one would undo another without a word.
 
-DVC applies overrides one after the other: ``-S train.steps=9 -S train=writing`` replaces the section ``train`` after it
-has changed a value in it, and ``-S train=writing -S +train.steps=9`` replaces the name of the preset.
+DVC applies overrides one after the other: ``-S train.steps=9 -S train=coding-paper`` replaces the section ``train``
+after it has changed a value in it, and ``-S train=coding-paper -S +train.steps=9`` replaces the name of the preset.
 """
 
 from __future__ import annotations

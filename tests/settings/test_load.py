@@ -124,16 +124,14 @@ def test_a_value_that_equals_the_default_wins_over_the_preset(environment: str, 
 
 
 def test_a_preset_and_values_of_its_section_go_together(tmp_path: Path):
-    """``preset`` among the keys, as ``-S train.preset=writing -S train.steps=60`` writes it."""
+    """``preset`` among the keys, as ``-S train.preset=coding-paper -S train.steps=60`` writes it."""
     file = write(tmp_path, (ROOT / "params.yaml").read_text())
-    apply_overrides(str(file), ["train.steps=60", "train.preset=philosophers", "train.schedule=constant"])
+    apply_overrides(str(file), ["train.steps=60", "train.preset=coding-paper", "train.group_size=8"])
     found = load_params(file, ROOT / "conf").train
-    preset = load_params(write(tmp_path, "train: philosophers"), ROOT / "conf").train
-    assert found == preset.model_copy(update={"steps": 60, "schedule": "constant"})
-    assert (
-        found
-        == compose({"train": {"preset": "philosophers", "steps": 60, "schedule": "constant"}}, ROOT / "conf").train
-    )
+    preset = load_params(write(tmp_path, "train: coding-paper"), ROOT / "conf").train
+    assert (preset.steps, preset.group_size) == (500, 4)
+    assert found == preset.model_copy(update={"steps": 60, "group_size": 8})
+    assert found == compose({"train": {"preset": "coding-paper", "steps": 60, "group_size": 8}}, ROOT / "conf").train
     with pytest.raises(SettingsError, match=r"train.preset: got 3; expected the name of a preset"):
         load_params(write(tmp_path, "train: {preset: 3}"), ROOT / "conf")
 
@@ -166,8 +164,8 @@ def test_agents_that_cannot_play_are_refused_before_anything_runs(agents: str, w
     assert words in said and "pydantic" not in said
 
 
-def test_a_preset_with_agents_of_another_environment_is_refused(tmp_path: Path):
-    said = refusal(tmp_path, "environment: writing\npolicy: embedded-frozen-main")
+def test_agents_of_another_environment_are_refused(tmp_path: Path):
+    said = refusal(tmp_path, "environment: writing\npolicy: {kind: embedded, agents: {main: {trained: false}}}")
     assert "policy.agents.main: the team of writing has no such agent; it has first, second" in said
 
 
@@ -178,12 +176,6 @@ PRESETS = sorted(path for path in (ROOT / "conf").glob("*/*.yaml") if path.paren
 def test_every_preset_is_valid(preset: Path, tmp_path: Path):
     section, name = preset.parent.name, preset.stem
     chosen = {"policy": "qwen3-1.7b-lora"} if section == "rollouts" else {}  # those leave no space in a tiny context
-    # A preset is made for the environment that brings it along, if there is one, or for the one it is named after.
-    environments = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / "conf/environment").glob("*.yaml")}
-    for environment in (name, name.partition("-")[0]):
-        if section != "environment" and environment in environments:
-            chosen = {"environment": environment}
-            break
     if name == "dpbench":
         chosen["policy"] = "qwen3-1.7b-lora"  # its prompt is not for the embedded model
     params = load_params(write(tmp_path, yaml.safe_dump(chosen | {section: name})), ROOT / "conf")
@@ -193,7 +185,7 @@ def test_every_preset_is_valid(preset: Path, tmp_path: Path):
         assert getattr(params, section) != getattr(Params(), section)
 
 
-def test_an_environment_brings_its_companions_along(tmp_path: Path):
+def test_an_environment_brings_values_of_other_sections_along(tmp_path: Path):
     """One override of the shipped file is enough, and what differs from the defaults stays on top."""
     shipped = yaml.safe_load((ROOT / "params.yaml").read_text())
 
@@ -201,31 +193,85 @@ def test_an_environment_brings_its_companions_along(tmp_path: Path):
         return load_params(write(tmp_path, yaml.safe_dump(shipped | changes)), ROOT / "conf")
 
     alone = load(environment="philosophers")
-    sections = {path.parent.name: path.stem for path in (ROOT / "conf").glob("*/philosophers.yaml")}
-    assert alone == load(**sections)
+    content = yaml.safe_load((ROOT / "conf/environment/philosophers.yaml").read_text())
+    brought = content.pop("with")
+    assert alone == load(environment=content, **brought)
     assert alone.problems.kind == "scenarios"
     assert alone.seeds.single_agent == ()
     train = load(environment="philosophers", train=shipped["train"] | {"steps": 30}).train
     assert train == alone.train.model_copy(update={"steps": 30})
-    separate = load(environment="philosophers", policy="philosophers-separate").policy
-    assert separate == load(**sections | {"policy": "philosophers-separate"}).policy != alone.policy
+    lora = load(environment="philosophers", policy="embedded-lora").policy
+    assert lora == load(environment=content, **brought | {"policy": "embedded-lora"}).policy != alone.policy
+    assert lora == load(policy="embedded-lora").policy, "a preset that is named takes the place of what is brought"
     nested = shipped["train"] | {"loss": shipped["train"]["loss"] | {"entropy": 0.5}}
     assert load(environment="philosophers", train=nested).train.loss.entropy == 0.5
     pretrained = {"kind": "pretrained", "models": ["some/model"]}
     assert load(environment="philosophers", policy=pretrained).policy.kind == "pretrained"
 
 
-def test_a_companion_that_is_not_there_is_named(tmp_path: Path):
-    conf = tmp_path / "conf"
-    (conf / "environment").mkdir(parents=True)
-    preset = conf / "environment" / "mine.yaml"
-    for companions, said in (
-        ("{train: nothing}", "no preset 'nothing'"),
-        ("{trian: x}", "must contain other sections"),
+def presets_in(folder: Path, **contents: str) -> Path:
+    (folder / "conf/environment").mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        (folder / f"conf/environment/{name}.yaml").write_text(content)
+    return folder / "conf"
+
+
+@pytest.mark.parametrize(
+    ("brought", "said"),
+    [
+        ("{train: coding-paper}", "must contain other sections and their values by key, got {'train': 'coding-paper'}"),
+        ("{trian: {steps: 1}}", "must contain other sections"),
+        ("{environment: {turns: 2}}", "must contain other sections"),
+        ("[train]", "must contain other sections"),
+        ("{train: {stps: 1}}", "train.stps: unknown key; .*did you mean 'steps'"),
+        ("{train: {preset: coding-paper}}", "train.preset: unknown key"),
+        ("{policy: {kind: embeded}}", "policy.kind: got 'embeded'"),
+    ],
+)
+def test_a_mistake_in_what_an_environment_brings_is_named_with_its_file(tmp_path: Path, brought: str, said: str):
+    conf = presets_in(tmp_path, mine=f"kind: coding\nwith: {brought}\n", like="preset: mine\n")
+    for name in ("mine", "like"):
+        with pytest.raises(SettingsError, match=rf"conf/environment/{name}\.yaml: .*{said}"):
+            load_params(write(tmp_path, f"environment: {name}"), conf)
+
+
+def test_a_preset_holds_what_differs_from_the_one_that_it_names(tmp_path: Path):
+    conf = presets_in(
+        tmp_path,
+        first="kind: coding\nturns: 2\n"
+        "with: {train: {steps: 20, group_size: 4}, policy: {kind: embedded, layers: 3}}\n",
+        second="preset: first\nfeedback: []\nwith: {train: {group_size: 2}, seeds: {train: [5]}}\n",
+        third="preset: second\nwith: {policy: {kind: pretrained, models: [a/b]}}\n",
+    )
+    second, third = (load_params(write(tmp_path, f"environment: {name}"), conf) for name in ("second", "third"))
+    for params in (second, third):
+        assert (params.environment.turns, params.environment.feedback) == (2, ())
+        assert (params.train.steps, params.train.group_size, params.seeds.train) == (20, 2, (5,))
+    assert (second.policy.layers, third.policy.models) == (3, ("a/b",)), "another kind replaces the values below"
+    given = load_params(write(tmp_path, "environment: {preset: second, turns: 3}\ntrain: {group_size: 8}"), conf)
+    assert (given.environment.turns, given.train.group_size, given.train.steps) == (3, 8, 20)
+    (conf / "train").mkdir()
+    (conf / "train/long.yaml").write_text("steps: 90\nlearning_rate: 0.01\n")
+    (conf / "train/longer.yaml").write_text("preset: long\nsteps: 95\n")
+    train = load_params(write(tmp_path, "train: longer"), conf).train
+    assert (train.steps, train.learning_rate) == (95, 0.01)
+
+
+def test_a_preset_below_itself_and_one_that_is_not_there_are_refused(tmp_path: Path):
+    conf = presets_in(tmp_path, one="preset: two\n", two="preset: one\n", lost="preset: tow\n", odd="preset: [one]\n")
+    for name, said in (
+        ("one", r"two\.yaml: preset: 'one' would be below itself"),
+        ("lost", r"no preset 'tow' for 'environment'; known presets: lost, odd, one, two; did you mean 'two'\?"),
+        ("odd", r"odd\.yaml: preset: got \['one'\]; expected the name of a preset"),
     ):
-        preset.write_text(f"kind: coding\nwith: {companions}\n")
         with pytest.raises(SettingsError, match=said):
-            load_params(write(tmp_path, "environment: mine"), conf)
+            load_params(write(tmp_path, f"environment: {name}"), conf)
+
+
+def test_the_name_of_an_environments_preset_in_another_section_is_answered_with_it(tmp_path: Path):
+    said = refusal(tmp_path, "train: writing")
+    assert "no preset 'writing' for 'train'; known presets: coding-paper; environment=writing brings values" in said
+    assert "no preset 'writing' for 'seeds'; known presets: none" in refusal(tmp_path, "seeds: writing")
 
 
 def test_coding_presets_with_several_turns_share_problems_base_and_training(tmp_path: Path):
@@ -273,7 +319,8 @@ def test_which_baselines_make_sense_depends_on_the_environment(tmp_path: Path):
         (table | {"mode": "sequential"}, "sequential_pipeline", "no texts of others to read"),
     ):
         with pytest.raises(SettingsError, match=f"evaluate.baselines: {name} does not suit this environment: .*{why}"):
-            load(environment, [name], problems="philosophers", **({} if environment == "philosophers" else qwen))
+            changes = {} if environment == "philosophers" else {"problems": {"kind": "scenarios"}, **qwen}
+            load(environment, [name], **changes)
 
 
 def test_settings_are_immutable():

@@ -11,11 +11,11 @@ from tasks.services.dvc_overrides import refuse_lost
 @pytest.mark.parametrize(
     ("command", "advice"),
     [
-        (["-S", "train.steps=9", "-S", "train=writing"], "-S train.preset=writing -S train.steps=9"),
-        (["-Strain=writing", "--set-param", "+train.steps=9"], "-S train.preset=writing -S train.steps=9"),
+        (["-S", "train.steps=9", "-S", "train=coding-paper"], "-S train.preset=coding-paper -S train.steps=9"),
+        (["-Strain=coding-paper", "--set-param", "+train.steps=9"], "-S train.preset=coding-paper -S train.steps=9"),
         (["--set-param=environment=philosophers", "-S", "environment.prompt=default"], "-S environment.preset=phil"),
         (["-S", "train.steps=9", "-S", "environment=philosophers"], ""),
-        (["-S", "train.preset=writing", "-S", "train.steps=9", "train"], ""),
+        (["-S", "train.preset=coding-paper", "-S", "train.steps=9", "train"], ""),
         (["-n", "train", "-f"], ""),
     ],
 )

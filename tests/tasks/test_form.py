@@ -86,12 +86,12 @@ def test_fields_show_what_is_chosen_at_present(tmp_path: Path, monkeypatch: pyte
     shutil.copytree(ROOT / "conf", "conf")
     text = (ROOT / "params.yaml").read_text()
     Path("params.yaml").write_text(text)
-    write_changes(Path("params.yaml"), {"train": "coding-quick", "train.learning_rate": 5e-4}, "me")
+    write_changes(Path("params.yaml"), {"train": "coding-paper", "train.learning_rate": 5e-4}, "me")
     properties = (often_changed_schema().json_schema or {})["properties"]
     assert properties["train.learning_rate"]["title"] == "train.learning_rate, now 0.0005"
     assert properties["train.steps"]["title"] == f"train.steps, now {load_params().train.steps}"
     assert properties["audit.override"]["title"] == "audit.override, now empty"
-    assert (preset_choice("train", "how").json_schema or {})["description"] == "how; now coding-quick"
+    assert (preset_choice("train", "how").json_schema or {})["description"] == "how; now coding-paper"
     assert (preset_choice("policy", "who").json_schema or {})["description"] == "who; now no preset"
     Path("params.yaml").write_text("train: {stps: 1}\n")  # the run says what is wrong
     assert (often_changed_schema().json_schema or {})["properties"]["train.steps"]["title"] == "train.steps"

@@ -155,7 +155,6 @@ def test_settings_count_by_what_they_resolve_to(project: Path):
     assert identities(load_params()) == before
     (project / "params.yaml").write_text(text.replace("learning_rate: default 1.0e-3", "learning_rate: 0.001"))
     assert identities(load_params()) == before
-    (project / "params.yaml").write_text(text.replace("policy: #", "policy: embedded-lora\nignored: #"))
     content = (project / "conf/policy/embedded-lora.yaml").read_text()
     (project / "params.yaml").write_text(_with_policy(text, "embedded-lora"))
     preset = identities(load_params())
@@ -307,13 +306,15 @@ def test_every_seed_that_the_settings_want_is_planned(project: Path):
     (project / "params.yaml").write_text(text.replace('train: ["0", "1", "2"]', "train: philosophers"))
     with pytest.raises(SettingsError, match=r"seeds"):
         write_identities()
-    preset = project / "conf/seeds/philosophers.yaml"
-    preset.write_text("train: [0, 1, 2, 3]\nsingle_agent: []\n")
+    preset = project / "conf/environment/philosophers.yaml"
+    content = preset.read_text()
+    assert "seeds: {train: [0, 1, 2]," in content
+    preset.write_text(content.replace("seeds: {train: [0, 1, 2],", "seeds: {train: [0, 1, 2, 3],"))
     start, end = text.index("environment:"), text.index("policy:")
     (project / "params.yaml").write_text(f"{text[:start]}environment: philosophers\n\n{text[end:]}")
     with pytest.raises(SettingsError, match=r"write \[3\] into seeds\.train too"):
         write_identities()
-    preset.write_text("train: [0, 1, 2]\nsingle_agent: []\n")
+    preset.write_text(content)
     assert identity_of("train_single")["left_out"] == [0]
     assert identity_of("train")["left_out"] == []
 
@@ -362,7 +363,7 @@ def test_settings_compute_nothing(path: Path):
             for item in node.body:
                 if isinstance(item, ast.FunctionDef):
                     decorators = " ".join(ast.unparse(decorator) for decorator in item.decorator_list)
-                    plain = path.stem in ("base", "environment") or "validator" in decorators
+                    plain = path.stem in ("base", "environment", "reading") or "validator" in decorators
                     assert plain, f"{path.name}: {node.name}.{item.name} computes something"
 
 
