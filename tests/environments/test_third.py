@@ -130,8 +130,8 @@ def test_the_whole_chain_ends_in_a_verdict_and_a_page(installed: Path, tmp_path:
     project = make_project(tmp_path / "project", SETTINGS)
     # DVC plans two runs; the preset has one, and what DVC plans for the other writes empty files.
     change_settings(project, {"seeds": {"train": [0, 1]}})
-    brought = "with: {seeds: {train: [0], single_agent: []}}"
-    (project / "conf/environment/halves.yaml").write_text(f"kind: halves\nform: 0.2\n{brought}\n")
+    (project / "conf/seeds/one.yaml").write_text("train: [0]\nsingle_agent: []\n")
+    (project / "conf/environment/halves.yaml").write_text("kind: halves\nform: 0.2\nwith: {seeds: one}\n")
     told = call(project, "python", "-m", "flows.experiment", PYTHONPATH=str(installed))
     assert (project / "models/trained/team-1/left-out.txt").exists()
     verdict = json.loads((project / "results/verdict.json").read_text())
