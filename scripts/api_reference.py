@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,15 @@ PAGE = ROOT / "docs/api.md"
 
 _HEAD = """# Reference of `import symposium`
 
-Written by `python -m scripts.api_reference` from signatures and docstrings. The notebooks show these names at work:
-[quick start](notebooks/quick-start.ipynb), [an environment of your own](notebooks/own-environment.ipynb),
-[reading a verdict](notebooks/verdict.ipynb), [credit and schemes](notebooks/credit.ipynb).
+Written by `python -m scripts.api_reference` from signatures and docstrings. `help(symposium.train)` says more:
+arguments, results and errors. The notebooks show these names at work: [quick start](notebooks/quick-start.ipynb),
+[an environment of your own](notebooks/own-environment.ipynb), [reading a verdict](notebooks/verdict.ipynb),
+[credit and schemes](notebooks/credit.ipynb).
 
 Names are imported when they are asked for, and need neither Prefect, DVC nor MLflow. Results show themselves in a
-notebook; work that takes a while shows a progress bar there and on a terminal. Everything plays on training and
-validation problems; the test split is the chain's.
+notebook; work that takes a while shows a progress bar. Everything plays on training and validation problems; the test
+split is the chain's.
 """
-
-_HEADINGS = {"parameters": "Arguments", "attributes": "Attributes", "raises": "Raises"}
 
 
 def page() -> str:
@@ -40,46 +40,32 @@ def page() -> str:
     }
     parts = [_HEAD]
     for name, home in symposium._HOMES.items():
-        parts += _entry(name, modules[home][name], "##")
-        if modules[home][name].is_class:
-            parts += _members(modules[home][name], getattr(symposium, name))
+        found = modules[home][name]
+        parts.append(f"## {name}\n\n```python\n{_signature(name, found)}\n```\n\n{_said(found)}\n")
+        if found.is_class:
+            members = [f"- `{_signature(f'.{n}', member)}`: {_said(member)}" for n, member in _members(found, name)]
+            parts += ["\n".join(members) + "\n"] if members else []
     return "\n".join(parts)
 
 
-def _members(owner: Any, cls: type) -> Iterator[str]:
-    """Yield what a class says of its public members, without those that only answer what a base class asks."""
-    asked = {name for base in cls.__mro__[1:] for name in vars(base)}
+def _members(owner: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield the public members of a class that say something, without those that answer what a base class asks."""
+    asked = {name for base in getattr(symposium, name).__mro__[1:] for name in vars(base)}
     for name, member in owner.members.items():
         if not name.startswith("_") and name not in asked and member.docstring is not None:
-            yield from _entry(f"{owner.name}.{name}", member, "###")
+            yield name, member
 
 
-def _entry(name: str, found: Any, level: str) -> Iterator[str]:
-    yield f"{level} {name}\n"
-    yield f"```python\n{_signature(name, found)}\n```\n"
-    for section in found.docstring.parsed if found.docstring else ():
-        kind = section.kind.value
-        if kind == "text":
-            yield f"{section.value.replace('``', '`')}\n"
-        elif kind in _HEADINGS:
-            yield f"{_HEADINGS[kind]}:\n"
-            yield "\n".join(f"- `{_of(item)}`: {_line(item.description)}" for item in section.value) + "\n"
-        elif kind == "returns":
-            yield f"Returns: {_line(' '.join(item.description for item in section.value))}\n"
-
-
-def _of(item: Any) -> str:
-    return str(getattr(item, "name", None) or item.annotation).strip("()")
-
-
-def _line(text: str) -> str:
+def _said(found: Any) -> str:
+    """Return the first paragraph of a docstring, on one line."""
+    text = found.docstring.value.partition("\n\n")[0] if found.docstring else ""
     return " ".join(text.replace("``", "`").split())
 
 
 def _signature(name: str, found: Any) -> str:
-    """Return how it is called, on one line or on a line per parameter."""
+    """Return how it is called, without types: a line, or a few."""
     if found.is_attribute:
-        return f"{name}: {found.annotation}"
+        return name
     function = found.members.get("__init__", found) if found.is_class else found
     if found.is_class and function is found:
         return f"class {name}"
@@ -88,15 +74,14 @@ def _signature(name: str, found: Any) -> str:
     first = next((place for place, parameter in enumerate(given) if parameter.kind.value == "keyword-only"), None)
     if first is not None:
         texts.insert(first, "*")
-    end = "" if found.is_class else f" -> {function.returns}"
-    line = f"{name}({', '.join(texts)}){end}"
-    return line if len(line) <= 100 else f"{name}(\n" + "".join(f"    {text},\n" for text in texts) + f"){end}"
+    line = f"{name}({', '.join(texts)})"
+    return line if len(line) <= 100 else "\n".join(textwrap.wrap(line, 100, subsequent_indent=" " * (len(name) + 1)))
 
 
 def _parameter(parameter: Any) -> str:
     star = {"variadic positional": "*", "variadic keyword": "**"}.get(parameter.kind.value, "")
-    default = "" if parameter.default is None or star else f" = {parameter.default}"
-    return f"{star}{parameter.name}: {parameter.annotation}{default}"
+    default = "" if parameter.default is None or star else f"={parameter.default}"
+    return f"{star}{parameter.name}{default}"
 
 
 def main() -> None:
