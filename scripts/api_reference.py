@@ -41,7 +41,7 @@ def page() -> str:
     parts = [_HEAD]
     for name, home in symposium._HOMES.items():
         found = modules[home][name]
-        parts.append(f"## {name}\n\n```python\n{_signature(name, found)}\n```\n\n{_said(found)}\n")
+        parts.append(f"## {name}\n\n```text\n{_signature(name, found)}\n```\n\n{_said(found)}\n")
         if found.is_class:
             members = [f"- `{_signature(f'.{n}', member)}`: {_said(member)}" for n, member in _members(found, name)]
             parts += ["\n".join(members) + "\n"] if members else []
