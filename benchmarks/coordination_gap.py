@@ -127,17 +127,15 @@ Made by `python -m benchmarks.coordination_gap`; every number below is computed 
 "GRPO Does Not Close the Multi-Agent Coordination Gap" (arXiv 2606.07845) trained language models of 8 and 14 billion
 parameters as dining philosophers, {steps} steps each; the checkpoint saved by default is step {steps}. With five
 philosophers the difference from the base was Hedges' g = {g}, Welch's p = {p}; with ten and fifteen it was not
-significant either. The training reward was greatest at step {peak}. This page does not ask whether the authors are
-right, but what numbers like these can and cannot show.
+significant either. The training reward was greatest at step {peak}. What can such numbers show?
 
 ## What the data show
 
 The summary gives {episodes} episodes over {models} models and {counts} table sizes: {n} per cell. Effect and p agree
-with this number and with few others: at g = {size}, p would be {fits}.
-(With thirty, g = 0.113, which rounds to the published value, gives p = {p}.)
+with this number and with few others: at g = {size}, p would be {fits} (and {p} at
+g = 0.113, which rounds to the published value).
 
-- The interval for g is [{low}, {high}]: a loss of more than half a standard deviation is possible, and a gain of more
-  than a third.
+- The interval for g is [{low}, {high}].
 - An effect smaller than {found} standard deviations had a chance of less than 80 % of being found
   ({found_90} for 90 %). For rewards with a standard deviation of {sd} between episodes this is {in_reward}.
 - Equivalence is not shown either: differences up to half a standard deviation are not excluded (two one-sided
@@ -168,13 +166,11 @@ Symposium selects on one split, tests on another, and reports the difference to 
 Two models reached high rewards without a single meal: DeepSeek-R1-Distill-Qwen-7B 1.0, and Mistral-Small 0.83 with five
 philosophers. The second value results if 25 of 30 episodes have no deadlock, such an episode earns 1 and a deadlock 0
 (an inference: 25/30 = {rate}, interval [{rate_low}, {rate_high}]). A comparison of mean rewards cannot detect this; the
-audit before training and the guards of selection can (`evaluate.guards`: a checkpoint without meals is never selected,
-and never called improved).
+audit before training and `evaluate.guards` can (a checkpoint without meals is never called improved).
 
-## What a second study would need
-
-{need_half} episodes per arm for half a standard deviation, {need_fifth} for a fifth, fewer if both arms play the same
-seeded tables; at least three training runs per arm; and a plan before the sweep (`results/plan.json`).
+A second study would need {need_half} episodes per arm for half a standard deviation, {need_fifth} for a fifth, fewer
+if both arms play the same seeded tables; at least three training runs per arm; and a plan before the sweep
+(`results/plan.json`).
 """
 
 
