@@ -158,7 +158,7 @@ at 5 %.
 
 If all {steps} steps were equally good and the best one had been selected by its reward on these episodes, chance alone
 would have raised its result by {luck} standard errors, {lift} in reward. Tested against the base on the same episodes,
-such a winner is significant in {naive} % of simulated cases instead of 5 % ([calibration](statistics.md#calibration)).
+such a winner is significant in {naive} % of simulated cases instead of 5 % ([calibration](calibration.md)).
 Symposium selects on one split, tests on another, and reports the difference to the last checkpoint.
 
 ## The reward
