@@ -23,16 +23,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline_lib.settings.environment import DEFAULT
 from pipeline_lib.settings.mistakes import SettingsError, explain, nearest
 from pipeline_lib.settings.params import Params
 from pipeline_lib.settings.reading import read_mapping
 
 PRESET = "preset"
 """The key of a section with the name of a preset."""
-
-_OWN_SECTIONS = {"environment", "problems"}
-"""Sections whose defaults depend on the environment."""
 
 
 def compose(sections: Mapping[str, Any], conf: Path, source: Path | str = "settings") -> Params:
@@ -56,12 +52,9 @@ def compose(sections: Mapping[str, Any], conf: Path, source: Path | str = "setti
     result = {**presets, **given}
     for name in presets.keys() & given.keys():
         result[name] = _override(presets[name], given[name])
-    environment = result.setdefault("environment", {})
-    if isinstance(environment, dict):
-        kind = environment.setdefault("kind", DEFAULT)
-        defaults = Params().model_dump(mode="json")
-        for name in result.keys() & (defaults.keys() if kind == DEFAULT else defaults.keys() - _OWN_SECTIONS):
-            result[name] = _with_default_kind(result[name], defaults[name])
+    defaults = Params().model_dump(mode="json")
+    for name in result.keys() & defaults.keys() - {"problems"}:  # whose default kind depends on the environment
+        result[name] = _with_default_kind(result[name], defaults[name])
     return validate_params(result, source, {name: path for name, path in origin.items() if name not in given})
 
 

@@ -205,8 +205,6 @@ def test_an_environment_brings_values_of_other_sections_along(tmp_path: Path):
     assert lora == load(policy="embedded-lora").policy, "a preset that is named takes the place of what is brought"
     nested = shipped["train"] | {"loss": shipped["train"]["loss"] | {"entropy": 0.5}}
     assert load(environment="philosophers", train=nested).train.loss.entropy == 0.5
-    pretrained = {"kind": "pretrained", "models": ["some/model"]}
-    assert load(environment="philosophers", policy=pretrained).policy.kind == "pretrained"
 
 
 def presets_in(folder: Path, **contents: str) -> Path:
