@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,9 @@ PAGE = ROOT / "docs/api.md"
 
 _HEAD = """# Reference of `import symposium`
 
-Written by `python -m scripts.api_reference` from signatures and docstrings. `help(symposium.train)` says more:
-arguments, results and errors. The notebooks show these names at work: [quick start](notebooks/quick-start.ipynb),
-[an environment of your own](notebooks/own-environment.ipynb), [reading a verdict](notebooks/verdict.ipynb),
-[credit and schemes](notebooks/credit.ipynb).
-
-Names are imported when they are asked for, and need neither Prefect, DVC nor MLflow. Results show themselves in a
-notebook; work that takes a while shows a progress bar. Everything plays on training and validation problems; the test
-split is the chain's.
+Written by `python -m scripts.api_reference`; `help(symposium.train)` says more: arguments, results and errors. Names
+need neither Prefect, DVC nor MLflow. Results show themselves in a notebook. Everything plays on training and validation
+problems; the test split is the chain's.
 """
 
 
@@ -41,11 +35,10 @@ def page() -> str:
     parts = [_HEAD]
     for name, home in symposium._HOMES.items():
         found = modules[home][name]
-        parts.append(f"## {name}\n\n```text\n{_signature(name, found)}\n```\n\n{_said(found)}\n")
+        parts.append(f"- `{_signature(name, found)}`: {_said(found)}")
         if found.is_class:
-            members = [f"- `{_signature(f'.{n}', member)}`: {_said(member)}" for n, member in _members(found, name)]
-            parts += ["\n".join(members) + "\n"] if members else []
-    return "\n".join(parts)
+            parts += [f"    - `{_signature(f'.{n}', member)}`: {_said(member)}" for n, member in _members(found, name)]
+    return "\n".join(parts) + "\n"
 
 
 def _members(owner: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -59,11 +52,12 @@ def _members(owner: Any, name: str) -> Iterator[tuple[str, Any]]:
 def _said(found: Any) -> str:
     """Return the first paragraph of a docstring, on one line."""
     text = found.docstring.value.partition("\n\n")[0] if found.docstring else ""
-    return " ".join(text.replace("``", "`").split())
+    text = " ".join(text.replace("``", "`").split()).removeprefix("Return ")
+    return text[0].upper() + text[1:]
 
 
 def _signature(name: str, found: Any) -> str:
-    """Return how it is called, without types: a line, or a few."""
+    """Return how it is called, without types."""
     if found.is_attribute:
         return name
     function = found.members.get("__init__", found) if found.is_class else found
@@ -74,8 +68,7 @@ def _signature(name: str, found: Any) -> str:
     first = next((place for place, parameter in enumerate(given) if parameter.kind.value == "keyword-only"), None)
     if first is not None:
         texts.insert(first, "*")
-    line = f"{name}({', '.join(texts)})"
-    return line if len(line) <= 100 else "\n".join(textwrap.wrap(line, 100, subsequent_indent=" " * (len(name) + 1)))
+    return f"{name}({', '.join(texts)})"
 
 
 def _parameter(parameter: Any) -> str:
