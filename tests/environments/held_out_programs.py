@@ -1,4 +1,4 @@
-"""Programs labelled by hand by the definitions of docs/schemes.md.
+"""Programs labelled by hand by the definitions of docs/credit.md.
 
 They were written and labelled without looking at the detector and after it was finished,
 to measure its precision and recall. A comment above a program says why it has its labels

@@ -2,7 +2,7 @@
 
 Each entry is a set of scheme names and the source of a main program, whose entry point is `solve` and
 which may call a function `aux` that is given to it. The labels follow the definitions of
-docs/schemes.md. They were written without looking at the detector, so that they can measure its
+docs/credit.md. They were written without looking at the detector, so that they can measure its
 precision and recall.
 
 Where the definitions leave room, the labels keep to these rules, and a comment says so where two

@@ -12,7 +12,7 @@ from tests.environments.held_out_programs import HELD_OUT
 from tests.environments.labelled_programs import LABELLED
 
 AUX = "def aux(*args, **kwargs):\n    return args\n\n\n"
-DOC = Path(__file__).parents[2] / "docs/schemes.md"
+DOC = Path(__file__).parents[2] / "docs/credit.md"
 
 
 def agreement(programs: Sequence[tuple[frozenset[str], str]], scheme: str) -> tuple[int, float, float]:
