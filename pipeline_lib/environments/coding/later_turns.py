@@ -29,7 +29,8 @@ from pipeline_lib.environments.coding.demonstrations import (
     write,
 )
 from pipeline_lib.environments.coding.problems.generated import draw_problems, recipe_of
-from pipeline_lib.environments.coding.runtime import AGENTS, CodingEnvironment
+from pipeline_lib.environments.coding.problems.problem import AGENTS
+from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import SoundCodingReward
 from pipeline_lib.storage import digest
 

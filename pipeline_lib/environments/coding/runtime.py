@@ -21,7 +21,7 @@ from pipeline_lib.environments.coding.feedback.note import Note, one_line
 from pipeline_lib.environments.coding.feedback.observation import observation
 from pipeline_lib.environments.coding.feedback.sources import Feedback
 from pipeline_lib.environments.coding.hardness import almost_right
-from pipeline_lib.environments.coding.problems.problem import CodingProblem
+from pipeline_lib.environments.coding.problems.problem import AGENTS, CodingProblem
 from pipeline_lib.environments.coding.program import HELPER, build_program
 from pipeline_lib.environments.coding.rewards import make_reward, total
 from pipeline_lib.environments.coding.schemes import schemes
@@ -29,8 +29,6 @@ from pipeline_lib.sandbox import Executor, Job, Status, Verdict
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
-
-AGENTS = {"pair": ("helper", "main"), "single": ("single",)}
 
 #: Rewards closer than this count as equal, so that rounding cannot keep an episode from ending.
 _TOLERANCE = 1e-9

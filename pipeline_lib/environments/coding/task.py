@@ -105,7 +105,7 @@ class CodingTask(PairTask):
 
     def agent_names(self, params: Any) -> Sequence[str]:
         """Return the two agents, or the single one."""
-        from pipeline_lib.environments.coding.runtime import AGENTS
+        from pipeline_lib.environments.coding.problems.problem import AGENTS
 
         return AGENTS[params.environment.team]
 

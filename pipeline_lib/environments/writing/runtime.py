@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.environments.writing.feedback import next_observation
-from pipeline_lib.environments.writing.problems.problem import PAIR, SINGLE, WritingProblem
+from pipeline_lib.environments.writing.problems.problem import AGENTS, WritingProblem
 from pipeline_lib.environments.writing.published.levels import (
     CONNECTIVE_WEIGHT,
     CONSTANTS,
@@ -28,8 +28,6 @@ from pipeline_lib.environments.writing.rewards.reward import Work, total
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.writing.settings import WritingEnvironment as WritingSettings
-
-AGENTS = {"pair": PAIR, "single": (SINGLE,)}
 
 #: Rewards closer than this count as equal, so that rounding cannot keep an episode from ending.
 _TOLERANCE = 1e-9

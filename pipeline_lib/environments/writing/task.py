@@ -66,7 +66,7 @@ class WritingTask(PairTask):
 
     def agent_names(self, params: Any) -> Sequence[str]:
         """Return the two agents, or the single one."""
-        from pipeline_lib.environments.writing.runtime import AGENTS
+        from pipeline_lib.environments.writing.problems.problem import AGENTS
 
         return AGENTS[params.environment.team]
 

@@ -10,6 +10,9 @@ from typing import Any
 from pipeline_lib.problems.content import normalised_code, normalised_text
 from pipeline_lib.storage import digest
 
+AGENTS = {"pair": ("helper", "main"), "single": ("single",)}
+"""The roles of a team, in the order in which their code is put together."""
+
 
 @dataclass(frozen=True, slots=True)
 class CodingProblem:

@@ -13,6 +13,7 @@ from pipeline_lib.storage import digest
 
 #: The writers of a pair, and the one who writes both texts.
 PAIR, SINGLE = ("first", "second"), "single"
+AGENTS = {"pair": PAIR, "single": (SINGLE,)}
 
 
 @dataclass(frozen=True, slots=True)
