@@ -128,6 +128,7 @@ def table(report: list[dict[str, Any]]) -> str:
             values = [found.get((group, length, budget)) for budget in (*BUDGETS, EVERYTHING)]
             cells = " | ".join("" if value is None else f"{value:,.0f}" for value in values)
             lines.append(f"| {group} | {length} | {group * length:,} | {cells} |")
+    lines += ["", "![peak of the update by group size times length](../../docs/figures/memory.svg)"]
     return "\n".join(lines) + "\n"
 
 

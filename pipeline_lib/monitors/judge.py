@@ -1,4 +1,4 @@
-"""The four monitors of training: from the rows of a run to readings; docs/monitors.md gives reasons for thresholds.
+"""The four monitors of training: from the rows of a run to readings; docs/monitors.md defines them.
 
 Names of the metrics that they read are those of `pipeline_lib.training.evidence` and `pipeline_lib.training.ablation`.
 """
@@ -18,9 +18,10 @@ from pipeline_lib.monitors.reading import Estimate, Reading, Row, mean, pooled, 
 WINDOW, TREND, ABLATIONS = 10, 30, 5
 #: Updates before a monitor speaks.
 LEAST, LEAST_TREND = 5, 15
-#: Shares of the metric's range: an agent is needed if the team loses more without it; above, a team is worth something.
+#: Shares of the metric's range: an agent is needed if the team loses more without it; above, a team is worth something
+#: (one that does nothing yet does not cooperate trivially).
 NEEDED, WORTH = 0.1, 0.2
-#: Pairs of episodes before a need is judged.
+#: Pairs of episodes before a need is judged: if none of them differs, less than 12 % do, with 95 % confidence.
 LEAST_PAIRS = 24
 #: Share of an agent's actions that are empty, or one and the same.
 IDLE = 0.9
