@@ -348,9 +348,8 @@ def test_a_container_with_a_kernel_of_its_own(gvisor: str) -> None:
 
 
 def test_the_server_in_a_pod_as_documented(dockerd: Daemon, tmp_path: Path) -> None:
-    """Run the container of the Deployment in docs/sandbox.md with what its security context leaves it."""
-    text = (ROOT / "docs/sandbox.md").read_text()
-    deployment = next(yaml.safe_load_all(text[text.index("apiVersion: apps/v1") :].partition("```")[0]))
+    """Run the container of the Deployment with what its security context leaves it."""
+    deployment = next(yaml.safe_load_all((ROOT / "scripts/sandbox-kubernetes.yaml").read_text()))
     pod = deployment["spec"]["template"]["spec"]
     (given,) = pod["containers"]
     rights = given["securityContext"]
