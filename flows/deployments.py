@@ -17,7 +17,7 @@ from flows.chain import in_workspace
 from flows.study_cells import study
 from pipeline_lib.settings import Params, load_params
 from pipeline_lib.settings.changes import changed_params
-from pipeline_lib.settings.load import validate_params
+from pipeline_lib.settings.compose import validate_params
 from pipeline_lib.tracking.processes import own_process
 from tasks.chain.form import AS_IT_IS, OVERRIDE, often_changed_schema, preset_choice, requested_changes
 from tasks.chain.workspaces import change_settings, free_name, slug, uncommitted, with_files_of, workspace

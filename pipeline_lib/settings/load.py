@@ -14,12 +14,12 @@ from typing import Any
 
 from yaml import YAMLError
 
-from pipeline_lib.settings.compose import compose, validate_params
+from pipeline_lib.settings.compose import compose
 from pipeline_lib.settings.mistakes import SettingsError
 from pipeline_lib.settings.params import Params
 from pipeline_lib.settings.reading import read_mapping, read_yaml
 
-__all__ = ["Params", "SettingsError", "compose", "given_in", "load_params", "validate_params"]
+__all__ = ["Params", "SettingsError", "given_in", "load_params"]
 
 _DEFAULT = re.compile(r"default (.+)", re.DOTALL)
 _UNKNOWN = object()

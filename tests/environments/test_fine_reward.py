@@ -14,7 +14,7 @@ from pipeline_lib.environments.coding.problems.recipe import Recipe
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingEnvironment as Settings
 from pipeline_lib.sandbox import Case, Executor, Limits, Status, Verdict
-from pipeline_lib.settings.load import validate_params
+from pipeline_lib.settings.compose import validate_params
 
 PROBLEM = make_problem(Recipe.parse("over3/times2/sum"), 2, 6)
 RIGHT = "def aux(xs):\n    return [x * 2 for x in xs if x > 3]"

@@ -14,7 +14,8 @@ import pytest
 
 from pipeline_lib.audit.examiner import ScriptedPlay
 from pipeline_lib.environment_api.registry import UnknownEnvironmentError, find, names, task_class
-from pipeline_lib.settings.load import SettingsError, validate_params
+from pipeline_lib.settings import SettingsError
+from pipeline_lib.settings.compose import validate_params
 from tasks.identity.stages import identity_of
 from tests.flows.project import SMALL, call, make_project
 

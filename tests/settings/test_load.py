@@ -41,7 +41,7 @@ def test_the_shipped_file_spells_out_every_default():
     }
     for section in written.values():
         section.pop("preset", None)
-    assert _keys(written) == _keys(Params().model_dump(mode="json"))
+    assert set(every_setting(written)) == set(every_setting(Params().model_dump(mode="json")))
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,6 @@ def test_values_of_another_kind_replace_a_preset(tmp_path: Path):
     lora = compose({"policy": {"preset": "embedded-lora", "adapter": {"rank": 8}}}, ROOT / "conf").policy
     assert (lora.adapter.kind, lora.adapter.rank, lora.adapter.alpha) == ("lora", 8, 192)
     assert compose({"environment": {"reward": {"structure": 0.3}}}, ROOT / "conf").environment.reward.kind == "sound"
-
-
-def _keys(value: object, prefix: str = "") -> set[str]:
-    if not isinstance(value, dict):
-        return {prefix}
-    return {key for name, item in value.items() for key in _keys(item, f"{prefix}.{name}")}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, poli
 from pipeline_lib.assembly.memory_check import check_memory, refusal
 from pipeline_lib.policies.sizes import Sizes, known_sizes
 from pipeline_lib.settings import Params, SettingsError
-from pipeline_lib.settings.load import compose
+from pipeline_lib.settings.compose import compose
 from tasks.experiment.check_run import check_run
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.problems.prepare import prepare
-from pipeline_lib.settings.load import validate_params
+from pipeline_lib.settings.compose import validate_params
 from tasks.experiment.arms import PROBLEMS
 from tasks.experiment.plans import plan_of
 from tasks.identity.stages import identity_of

@@ -22,7 +22,7 @@ from pipeline_lib.identity import code
 from pipeline_lib.identity.differences import differences
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import machine_settings, result_settings
-from pipeline_lib.settings.load import validate_params
+from pipeline_lib.settings.compose import validate_params
 from tasks.experiment.arms import TEAM
 from tasks.identity import stages as stage_identity
 from tasks.identity.files import check, write_identities
