@@ -26,6 +26,7 @@ from pipeline_lib.sandbox import tests_process
 from pipeline_lib.sandbox.bounds import address_space
 from pipeline_lib.sandbox.inside import confine, enclose
 from pipeline_lib.sandbox.inside.zygote import ForkServer, move_packages, redirect_to_dev_null
+from pipeline_lib.sandbox.packages import Packages
 from pipeline_lib.sandbox.runtime import ENVIRONMENT, SCRATCH, find_runtime, readable_copy
 from pipeline_lib.sandbox.worker import JailError, Worker
 
@@ -133,9 +134,9 @@ def _serve(control: socket.socket, kind: str, slot: int, config: dict[str, Any],
     control.recv(1 << 18)
     try:
         space = address_space() + (config["limits"]["memory_mb"] + _ROOM_MB << 20)
-        modules = config["packages"]["modules"]
+        known = Packages(**config["packages"])
         if flavour == "packages":
-            for name in config["packages"]["preload"]:
+            for name in known.preload:
                 with suppress(ImportError):
                     importlib.import_module(name)
         confined = _confine(kind, slot, config, flavour)
@@ -152,7 +153,7 @@ def _serve(control: socket.socket, kind: str, slot: int, config: dict[str, Any],
             os.setpgid(0, 0)
             if install is not None:
                 install()
-            tests_process.serve(limits, modules, space + (limits["memory_mb"] - usual_mb << 20))
+            tests_process.serve(limits, known.modules, space + (limits["memory_mb"] - usual_mb << 20))
 
         server = _Server(control, {"scratch": str(Path.cwd()), "limits": config["limits"]}, run)
         control.send(json.dumps({"confined": confined}).encode())
