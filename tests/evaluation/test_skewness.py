@@ -81,16 +81,17 @@ def test_the_interval_of_a_mean_near_floor_or_ceiling_covers_it_and_students_doe
 
 def test_the_interval_of_a_mean_contains_it_lies_in_the_range_and_follows_the_unit() -> None:
     rng = np.random.default_rng(2)
-    points = Metric("points", low=-10.0, high=30.0)
+    unit, points = Metric("unit", low=0.0, high=1.0), Metric("points", low=-10.0, high=30.0)
     for _ in range(200):
         codes = np.sort(np.append(np.arange(3), rng.integers(0, 3, 9)))
         values = np.round(rng.beta(0.3, 0.3, 12), 1)
-        found = mean_interval(values, codes, 0.9, SHARE)
-        assert 0 <= found.low <= values.mean() <= found.high <= 1
+        for metric in (SHARE, unit):
+            found = mean_interval(values, codes, 0.9, metric)
+            assert 0 <= found.low <= values.mean() <= found.high <= 1
+            wider = mean_interval(values, codes, 0.99, metric)
+            assert wider.low <= found.low and wider.high >= found.high
         moved = mean_interval(40 * values - 10, codes, 0.9, points)
         assert (moved.low, moved.high) == (pytest.approx(40 * found.low - 10), pytest.approx(40 * found.high - 10))
-        wider = mean_interval(values, codes, 0.99, SHARE)
-        assert wider.low <= found.low and wider.high >= found.high
 
 
 def test_families_that_all_succeed_leave_room_for_what_so_many_may_have_missed() -> None:
