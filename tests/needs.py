@@ -62,6 +62,24 @@ def _gpu() -> bool:
     return torch.cuda.is_available()
 
 
+def memory_groups() -> Path:
+    """Return the folder in which control groups with a limit of memory can be made (version 1 or 2 of them)."""
+    root = Path("/sys/fs/cgroup")
+    return root / "memory" if (root / "memory").is_dir() else root
+
+
+def _limits_memory() -> bool:
+    groups = memory_groups()
+    try:
+        if groups.name != "memory" and "memory" not in (groups / "cgroup.subtree_control").read_text().split():
+            return False
+        (made := groups / f"symposium-{os.getpid()}").mkdir()
+    except OSError:
+        return False
+    made.rmdir()
+    return True
+
+
 _ROOT_USER = os.geteuid() == 0
 _NAMESPACES = ["--ipc", "--pid", "--net", "--uts", "--fork", *([] if _ROOT_USER else ["--user"])]
 
@@ -80,6 +98,7 @@ NEEDS = {
     "GPU": Need(_gpu, "a machine with CUDA", installable=False),
     "x86-64": Need(lambda: platform.machine() == "x86_64", "a machine of this kind", installable=False),
     "ClassEval": Need(CLASS_EVAL.exists, f"the file {CLASS_EVAL.name} in shared/data", installable=False),
+    "memory groups": Need(_limits_memory, "to be root where control groups of memory can be made", installable=False),
     "root": Need(lambda: _ROOT_USER, "to run the tests as root", installable=False),
     "python of the system": Need(
         lambda: _runs("/usr/bin/python3", "-c", "import sys; sys.exit(sys.version_info < (3, 11))"),

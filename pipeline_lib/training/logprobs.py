@@ -120,12 +120,16 @@ class _BelowFrozenHead(torch.autograd.Function):
             place = slice(start, start + rows)
             target = targets[place, None]
             scaled = scaled_logits(nn.functional.linear(hidden[place], weight, bias), sampling, keep=targets[place])
-            total = scaled.logsumexp(-1, keepdim=True)
-            logprobs[place] = (scaled.gather(-1, target) - total)[:, 0]
+            # In place, because a chunk of logits is the largest thing in memory here.
+            most = scaled.amax(-1, keepdim=True)
+            of_target = scaled.gather(-1, target) - most
+            total = scaled.sub_(most).exp_().sum(-1, keepdim=True)
+            logprobs[place] = (of_target - total.log())[:, 0]
             if gradient is not None:
-                share = scaled.sub_(total).exp_().neg_()
+                share = scaled.div_(-total)
                 share.scatter_add_(-1, target, torch.ones_like(total))
                 gradient[place] = (share.to(weight.dtype) @ weight) / divisor
+            del scaled  # before the next chunk is made
         ctx.gradient = gradient
         return logprobs
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import resource
 import shutil
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ import pytest
 from tasks.chain.graph import ChainError, ask
 from tasks.chain.stage_process import StageFailedError, StageProcess
 from tasks.services import ended
+from tests.needs import memory_groups
 
 EXPLAINED = "print('at work', flush=True); import sys; sys.exit('error: the disk is full\\nfree some space')"
 DEFECT = "import sys; sys.stderr.write('before\\n')\ntry:\n    {}['no']\nfinally:\n    raise ValueError('a crash')\n"
@@ -23,6 +28,17 @@ os.mkdir("out")
 open("out/file", "wb").write(bytes({2 << 20}))
 """
 KILLED = "import os, signal; held = bytearray(b'1') * {}; os.kill(os.getpid(), signal.{})"
+GREEDY = "held = [bytearray(b'1') * (1 << 24) for _ in range(128)]"
+IN_A_GROUP = """
+import sys
+from pathlib import Path
+from tasks.chain.stage_process import StageFailedError, StageProcess
+Path(sys.argv[1], "cgroup.procs").write_text("0")  # this process, and those that it starts
+try:
+    StageProcess("work", Path.cwd(), "run").wait(lambda line, reported: None)
+except StageFailedError as error:
+    print(error)
+"""
 KILL = r"killed by signal 9 \(SIGKILL\)"
 UNEXPLAINED = "print('at work', flush=True); raise SystemExit(3)"
 
@@ -68,6 +84,30 @@ def test_what_the_system_killed_is_told_by_signal_and_memory(
     monkeypatch.setattr(ended, "all_memory", lambda: of_all)
     message, _ = failed(project, KILLED.format(held, number))
     assert re.match(rf"stage work failed \({said}\); the end of its output", message), message
+
+
+@pytest.mark.needs("memory groups")
+def test_a_stage_that_the_kernel_kills_for_memory_is_told_so(project: Path) -> None:
+    (project / "work.py").write_text(GREEDY)
+    (project / "dvc.yaml").write_text("stages: {work: {cmd: python -m work}}\n")
+    group, limit = memory_groups() / f"symposium-{os.getpid()}", 600 << 20
+    group.mkdir()
+    try:
+        (group / ("memory.limit_in_bytes" if group.parent.name == "memory" else "memory.max")).write_text(str(limit))
+        command = [sys.executable, "-c", IN_A_GROUP, str(group)]
+        path = os.pathsep.join(sys.path)
+        done = subprocess.run(
+            command, cwd=project, env=os.environ | {"PYTHONPATH": path}, check=True, capture_output=True, text=True
+        )
+    finally:
+        for _ in range(100):
+            with contextlib.suppress(OSError):  # its last process may not have quite ended
+                group.rmdir()
+                break
+            time.sleep(0.1)
+    said = re.match(rf"stage work failed \({KILL}, most probably for memory: it held (.*) GiB of 0.6\)", done.stdout)
+    assert said, done.stdout
+    assert 0.2 < float(said[1]) <= 0.6
 
 
 def test_words_for_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
