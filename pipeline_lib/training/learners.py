@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
+from transformers.modeling_layers import GradientCheckpointingLayer
 
+from pipeline_lib.memory import SMALL_MODEL, GivesBack
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.training.logprobs import TokenScorer
 from pipeline_lib.training.optimiser import PolicyOptimiser, TrainingError
@@ -47,6 +49,7 @@ def make_learners(
         raise TrainingError("policy.agents: every agent is frozen, and nothing would be trained; train at least one")
     for policy in trained:
         without_dropout(policy.model)
+        give_back_between_layers(policy.model)
         scorer = TokenScorer(policy.model, sampling.of(policy.name))
         sharded = None
         if settings.weights == "sharded" and processes.world > 1:
@@ -81,6 +84,22 @@ def without_dropout(model: nn.Module) -> None:
         if isinstance(getattr(module, "attention_dropout", None), float):
             module.attention_dropout = 0.0
     model.train(bool(getattr(model, "is_gradient_checkpointing", False)))
+
+
+def give_back_between_layers(model: nn.Module) -> None:
+    """Let a large model on the CPU give freed memory back between the layers of an update (`GivesBack`)."""
+    parameters = list(model.parameters())
+    if parameters[0].device.type != "cpu" or sum(p.numel() for p in parameters) <= SMALL_MODEL:
+        return
+    gives_back = GivesBack()
+
+    def before(*_: Any) -> None:
+        if torch.is_grad_enabled():  # not while actions are sampled
+            gives_back()
+
+    for module in model.modules():
+        if isinstance(module, GradientCheckpointingLayer):
+            module.register_forward_pre_hook(before)
 
 
 def _reference(policy: Policy, base: Team | None, scorer: TokenScorer, sampling: Sampling) -> Scorer:

@@ -7,6 +7,7 @@ starts again from the first checkpoint, which needs none.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
 from collections.abc import Collection, Mapping, Sequence
@@ -52,12 +53,11 @@ def write_state(
         counters: counts over the whole run.
         processes: the processes that train together.
     """
-    moments = {learner.policy.name: learner.optimiser.state() for learner in learners}
-    if not processes.first:
-        return
-    with new_folder(state_folder(scratch, step)) as folder:
-        for name, tensors in moments.items():
-            save_file(tensors, folder / f"{name}.safetensors")
+    with new_folder(state_folder(scratch, step)) if processes.first else contextlib.nullcontext() as folder:
+        for learner in learners:  # one after the other, so that only one policy's moments are copied at a time
+            _write_moments(learner, folder)
+        if folder is None:
+            return
         policies = {
             learner.policy.name: {
                 "version": learner.policy.version,
@@ -78,6 +78,12 @@ def write_state(
         write_json(folder / RECORD, record)
     for old in [s for s in numbered(scratch, "state-") if s <= step][:-KEPT]:
         shutil.rmtree(state_folder(scratch, old))
+
+
+def _write_moments(learner: Learner, folder: Path | None) -> None:
+    moments = learner.optimiser.state()  # every process takes part
+    if folder is not None:
+        save_file(moments, folder / f"{learner.policy.name}.safetensors")
 
 
 def load_state(scratch: Path, step: int, learners: Sequence[Learner]) -> tuple[dict[str, Any], dict[str, float]]:
