@@ -73,7 +73,9 @@ def test_a_run_made_again_under_its_name_shows_its_new_settings_and_numbers(tmp_
     assert compare_runs(home, "coding", (), page) == 2
     text = page.read_text()
     assert "90.0 %" in text and "50.0 %" not in text
-    cells = re.findall(r"<tr><t[dh][^>]*>train\.learning_rate</t[dh]><td[^>]*>([^<]*)</td><td[^>]*>([^<]*)</td></tr>", text)
+    cells = re.findall(
+        r"<tr><t[dh][^>]*>train\.learning_rate</t[dh]><td[^>]*>([^<]*)</td><td[^>]*>([^<]*)</td></tr>", text
+    )
     assert cells == [("0.001", "0.0001")]
 
 
