@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def is_large(team: Team) -> bool:
     """Return whether a model of the team has more than `SMALL_MODEL` parameters."""
-    sizes = (sum(p.numel() for p in policy.model.parameters()) for policy in team.policies.values())
+    sizes = (sum(p.numel() for _, p in policy.model.named_parameters()) for policy in team.policies.values())
     return max(sizes, default=0) > SMALL_MODEL
 
 
