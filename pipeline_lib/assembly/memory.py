@@ -14,11 +14,15 @@ With P numbers in a model, d bytes for one of them (4 for float32, 2 for bfloat1
   (`PREFILL_TOKENS`); and rows x vocabulary x 4 bytes, `DRAW_COPIES` times;
 * update, of one policy after the other: its gradients (4 bytes for each trained number); the activations of one
   micro-batch of T tokens, which are T (4 inner + 4 width + 4 query) numbers for each layer, or with
-  ``gradient_checkpointing`` T width for each layer and those of one; and the logits of one chunk (`LOGITS_CHUNK`);
-* saving: a copy of one policy's moments.
+  ``gradient_checkpointing`` T width for each layer and those of one; the logits of one chunk (`LOGITS_CHUNK`); and on
+  a CPU what is free and not yet given back to the system (`HELD_AT_MOST`);
+* saving: a copy of one policy's moments; on a GPU the moments are copied to main memory, and the optimiser's step
+  needs as much again as the gradients.
 
-With several processes (``train.processes``) all of it is needed that many times, on a GPU on each.  The constants were
-measured (docs/real-models.md).
+With several processes (``train.processes``) all of it is needed that many times, on a GPU on each.
+
+Shapes follow from the code.  Only the constants below are measured, on a CPU: for an update of SmolLM2-135M with an
+adapter, and for the libraries.  Nothing here was ever compared with a GPU.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.memory import LOGITS_CHUNK, MOST_ROWS, PREFILL_TOKENS, SMALL_MODEL
+from pipeline_lib.memory import HELD_AT_MOST, LOGITS_CHUNK, MOST_ROWS, PREFILL_TOKENS, SMALL_MODEL
 from pipeline_lib.policies.agents import is_frozen, section_of
 from pipeline_lib.policies.model_config import needs_conversion
 from pipeline_lib.policies.sizes import Sizes
@@ -51,14 +55,19 @@ PROMPT_TOKENS = 512
 CHARACTERS, TEMPLATE_TOKENS = 3.2, 32
 #: Logits, probabilities, their sums, and what is chosen from them.
 DRAW_COPIES = 4
-#: Copies of a chunk of logits in the update: below a frozen head, and below a trained one.
-FROZEN_COPIES, TRAINED_COPIES = 3, 5
+#: Copies of a chunk of logits in the update: below a frozen head, and below a trained one or in a single chunk.
+FROZEN_COPIES, TRAINED_COPIES = 2, 5
+#: Further copies of logits with top-k or top-p, which sort them.
+FILTER_COPIES = 7
 #: Prompts up to this length keep the scores of their attention on the CPU.
 PLAIN_ATTENTION = 256
 #: What the backward pass of a layer needs besides what its forward pass kept, as a share of that.
 BACKWARD = 0.75
 #: The C library's own share of all that was allocated.
 ALLOCATOR = 0.03
+#: What the update of a large model leaves in gaps on a CPU, as a share of the activations of all layers; at most
+#: `HELD_AT_MOST`, for then the trainer gives it back.
+GAPS = 0.25
 
 
 @dataclass(slots=True)
@@ -167,8 +176,12 @@ def need(
     found.tokens = min(prompt + params.rollouts.max_new_tokens, largest.context)
     if stage == "train":
         found.lasting["optimiser"] = 8 * sum(held.trained for held in policies)
-        found.phases["update"] = _update(params, policies, found.tokens, width)
-        found.phases["saving"] = {"copy of the moments": 8 * max(held.trained for held in policies)}
+        found.phases["update"] = _update(params, policies, found.tokens, width, on_gpu)
+        most = max(held.trained for held in policies)
+        if on_gpu:
+            found.phases["step"] = {"gradients": 4.0 * most, "step of the optimiser": 4.0 * most}
+        else:
+            found.phases["saving"] = {"copy of the moments": 8.0 * most}
     if own:
         _sampling(params, stage, found, largest, len(policies), rolled, limit, on_gpu)
     if not on_gpu and stage == "train" and params.train.processes > 1:
@@ -222,7 +235,10 @@ def _sampling(
     found.phases["sampling"] = {
         "cache": found.rows * found.tokens * each,
         "prompts": prompts,
-        "logits of the draws": DRAW_COPIES * 4 * sizes.vocabulary * max(found.rows, read // max(1, prompt)),
+        "logits of the draws": (DRAW_COPIES + _filters(params))
+        * 4.0
+        * sizes.vocabulary
+        * max(found.rows, read // max(1, prompt)),
     }
 
 
@@ -240,7 +256,12 @@ def _actions(params: Params, stage: str, agents: int) -> tuple[int, int]:
     return MOST_ROWS, sys.maxsize  # how many problems there are is not known before they are prepared
 
 
-def _update(params: Params, policies: Sequence[_Held], tokens: int, width: int) -> dict[str, float]:
+def _filters(params: Params) -> int:
+    """Return how many copies of logits the filters of the distribution take."""
+    return FILTER_COPIES if params.rollouts.top_k > 0 or params.rollouts.top_p < 1 else 0
+
+
+def _update(params: Params, policies: Sequence[_Held], tokens: int, width: int, on_gpu: bool) -> dict[str, float]:
     """Return the phase of the update, for the policy that needs most."""
     train, written, worst = params.train, params.rollouts.max_new_tokens, {"gradients": 0.0}
     eager = params.policy.kind == "embedded" or params.policy.attention == "eager"
@@ -257,13 +278,15 @@ def _update(params: Params, policies: Sequence[_Held], tokens: int, width: int) 
         kept = sizes.depth * batch * sizes.width * width if recomputed else (sizes.depth - 1) * layer
         positions = batch if sizes.whole_logits else min(batch, train.problems_per_step * train.group_size * written)
         logits = 4.0 * positions * sizes.vocabulary
-        if not sizes.whole_logits:
-            logits = min(logits, 4.0 * LOGITS_CHUNK)
+        chunks = not sizes.whole_logits and logits > 4.0 * LOGITS_CHUNK
+        copies = FROZEN_COPIES if chunks and held.kind == "lora" else TRAINED_COPIES
         part = {
             "gradients": 4.0 * held.trained,
             "activations": kept + (1 + BACKWARD) * layer + 5.0 * batch * row,
-            "logits of the update": logits * (FROZEN_COPIES if held.kind == "lora" else TRAINED_COPIES),
+            "logits of the update": (4.0 * LOGITS_CHUNK if chunks else logits) * (copies + _filters(params)),
         }
+        if not on_gpu and sizes.parameters > SMALL_MODEL:
+            part["not yet given back"] = min(float(HELD_AT_MOST), GAPS * sizes.depth * layer)
         worst = max(worst, part, key=lambda one: sum(one.values()))
     return worst
 
