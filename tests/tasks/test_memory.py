@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from pipeline_lib.policies.sizes import Sizes, known_sizes
 from pipeline_lib.settings import Params, SettingsError
 from pipeline_lib.settings.compose import compose
 from tasks.experiment.check_run import check_run
+from tests.training.measured_update import PROMPT
 
 ROOT = Path(__file__).parents[2]
 LARGE = 10**15  # rows: auto has all the room that it wants
@@ -150,3 +153,29 @@ def test_a_run_and_a_stage_that_cannot_fit_are_refused(monkeypatch: pytest.Monke
     for stage in ("warm_start", "audit", "train", "sweep", "test"):
         with pytest.raises(SettingsError, match=rf"{stage} needs [\d.]+ GiB"):
             check_memory(params, stage, ())
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {
+            "policy": {"kind": "pretrained", "models": ["smollm2-135m"], "dtype": "float32", "parameters": "shared"},
+            "train": {"problems_per_step": 1, "group_size": 4},
+        },
+        {"policy": {"kind": "embedded", "parameters": "shared"}, "train": {"problems_per_step": 16, "group_size": 8}},
+    ],
+    ids=["SmolLM2", "embedded"],
+)
+def test_the_estimate_agrees_with_an_update_within_15_percent(sections: dict[str, Any]) -> None:
+    params = settings(**sections, rollouts={"max_new_tokens": 64})
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.training.measured_update"],
+        input=params.model_dump_json(),
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    estimated = need(params, "train", known(params), PROMPT, LARGE)
+    assert sum(estimated.phases["update"].values()) > sum(estimated.phases["sampling"].values())
+    assert 0.85 < estimated.total / int(done.stdout) < 1.15, (estimated, int(done.stdout) / 2**20)
