@@ -16,6 +16,7 @@ With P numbers in a model, d bytes for one of them (4 for float32, 2 for bfloat1
   micro-batch of T tokens, which are T (4 inner + 4 width + 4 query) numbers for each layer, or with
   ``gradient_checkpointing`` T width for each layer and those of one; the logits of one chunk (`LOGITS_CHUNK`); and on
   a CPU what is free and not yet given back to the system (`HELD_AT_MOST`);
+* kernels: on a CPU those of oneDNN, which compiles one for each size of a product (`_kernels`);
 * saving: a copy of one policy's moments; on a GPU the moments are copied to main memory, and the optimiser's step
   needs as much again as the gradients.
 
@@ -27,6 +28,7 @@ adapter, and for the libraries.  Nothing here was ever compared with a GPU.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,6 +57,8 @@ PROMPT_TOKENS = 512
 CHARACTERS, TEMPLATE_TOKENS = 3.2, 32
 #: Logits, probabilities, their sums, and what is chosen from them.
 DRAW_COPIES = 4
+#: Bytes of a compiled kernel of oneDNN, how many it keeps at most, and for how many products of a layer and the head.
+KERNEL, MOST_KERNELS, PRODUCTS = 0.54 * 2**20, 1024, 5
 #: Copies of a chunk of logits in the update: below a frozen head, and below a trained one or in a single chunk.
 FROZEN_COPIES, TRAINED_COPIES = 2, 5
 #: Further copies of logits with top-k or top-p, which sort them.
@@ -232,6 +236,8 @@ def _sampling(
     else:
         rows = int(params.rollouts.rows)
     found.rows = min(rows, actions)
+    if not on_gpu and width == 4:
+        found.lasting["compiled kernels"] = _kernels(sizes, found.rows)
     found.phases["sampling"] = {
         "cache": found.rows * found.tokens * each,
         "prompts": prompts,
@@ -240,6 +246,16 @@ def _sampling(
         * sizes.vocabulary
         * max(found.rows, read // max(1, prompt)),
     }
+
+
+def _kernels(sizes: Sizes, rows: int) -> float:
+    """Return the bytes of compiled kernels: a small model's rows are rounded to eight sizes for each power of two."""
+    if not sizes.fused:
+        return 0.0
+    counts = float(rows)
+    if sizes.parameters <= SMALL_MODEL:
+        counts = sum(min(8.0, most / 8) + 4 * max(0.0, math.log2(most / 64)) for most in (rows, PREFILL_TOKENS))
+    return KERNEL * min(float(MOST_KERNELS), PRODUCTS * counts)
 
 
 def _actions(params: Params, stage: str, agents: int) -> tuple[int, int]:

@@ -10,6 +10,7 @@ models use `generic_model`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FusedDecoder", "unsupported"]
 
-#: If kernels are compiled for each size, the number of rows is a multiple of this.
+#: If kernels are compiled for each size, the number of rows is a multiple of this, and of more where there are many.
 ROWS_GRAIN = 8
 Attend = Callable[[int, "Tensor"], "Tensor"]
 
@@ -71,7 +72,7 @@ class FusedDecoder(RolloutModel):
     def _prefill_rows(self, prompts: Sequence[tuple[int, ...]], keep: bool) -> Prefill:
         """Run right-padded prompts; causal attention hides the padding."""
         shape, given, needed = self.shape, len(prompts), max(len(p) for p in prompts)
-        count, longest = self._rows(given, given + ROWS_GRAIN), self._rows(needed, self.context)
+        count, longest = self._rows(given), self._rows(needed, self.context)
         ids = np.zeros((count, longest), dtype=np.int64)
         for row, prompt in zip(ids, prompts, strict=False):
             row[: len(prompt)] = prompt
@@ -95,7 +96,7 @@ class FusedDecoder(RolloutModel):
     def _prefill_tree(self, tree: PrefixTree, keep: bool) -> Prefill:
         """Run every shared prefix once: each node of the tree attends to its ancestors and itself."""
         shape, given, needed = self.shape, *tree.paths.shape
-        count = self._rows(len(tree.ids), len(tree.ids) + ROWS_GRAIN)
+        count = self._rows(len(tree.ids))
         ids, depth = (np.pad(array, (0, count - len(tree.ids))) for array in (tree.ids, tree.depth))
         hidden = torch.from_numpy(~tree.seen(count)).to(self.device)
         paths, last, where = (torch.from_numpy(x).to(self.device) for x in (tree.paths.ravel(), tree.last, depth))
@@ -118,7 +119,7 @@ class FusedDecoder(RolloutModel):
 
     def reserve(self, slots: int, length: int) -> None:
         """Reserve space in the cache."""
-        self._cache.reserve(self._rows(slots, slots + 2 * ROWS_GRAIN), length)
+        self._cache.reserve(self._rows(slots), length)
 
     def free(self) -> None:
         """Give back a large cache on the CPU."""
@@ -144,15 +145,17 @@ class FusedDecoder(RolloutModel):
             return self._graphs(ids, where, needed, cache.slots, cache.longest, cache.address)
         return self._step(ids, where, cache.length(needed))[:active]
 
-    def _rows(self, needed: int, most: int) -> int:
-        """Round a number of rows up to one of few sizes.
+    def _rows(self, needed: int, most: int = sys.maxsize) -> int:
+        """Round a number of rows up to one of few sizes, by an eighth at most.
 
-        oneDNN compiles a kernel for each new size, which takes as long as a step or two, and caches only a limited
-        number.
+        oneDNN compiles a kernel for each new size, which takes as long as a step or two, and keeps up to 1,024 of them,
+        half a megabyte each.
         """
         if not self._kernels.compiles:
             return needed
-        grain = ROWS_GRAIN if needed <= 64 else 2 * ROWS_GRAIN
+        grain = ROWS_GRAIN
+        while 8 * grain < needed:
+            grain *= 2
         return min(-(-needed // grain) * grain, most)
 
     def _step(self, ids: Tensor, where: Tensor, length: int) -> Tensor:
