@@ -69,9 +69,9 @@ PLAIN_ATTENTION = 256
 BACKWARD = 0.75
 #: The C library's own share of all that was allocated.
 ALLOCATOR = 0.03
-#: What the update of a large model leaves in gaps on a CPU, as a share of the activations of all layers; at most
-#: `HELD_AT_MOST`, for then the trainer gives it back.
-GAPS = 0.25
+#: What the update of a large model leaves in gaps on a CPU until the trainer gives it back: share of the activations of
+#: all layers.
+GAPS = 0.2
 
 
 @dataclass(slots=True)
@@ -296,13 +296,17 @@ def _update(params: Params, policies: Sequence[_Held], tokens: int, width: int, 
         logits = 4.0 * positions * sizes.vocabulary
         chunks = not sizes.whole_logits and logits > 4.0 * LOGITS_CHUNK
         copies = FROZEN_COPIES if chunks and held.kind == "lora" else TRAINED_COPIES
+        logits = (4.0 * LOGITS_CHUNK if chunks else logits) * (copies + _filters(params))
+        working = (1 + BACKWARD) * layer
         part = {
             "gradients": 4.0 * held.trained,
-            "activations": kept + (1 + BACKWARD) * layer + 5.0 * batch * row,
-            "logits of the update": (4.0 * LOGITS_CHUNK if chunks else logits) * (copies + _filters(params)),
+            "activations": kept + working + 5.0 * batch * row,
+            "logits of the update": logits,
         }
         if not on_gpu and sizes.parameters > SMALL_MODEL:
-            part["not yet given back"] = min(float(HELD_AT_MOST), GAPS * sizes.depth * layer)
+            # A layer begins below the limit, and passes it by less than it needs.
+            most = HELD_AT_MOST + BACKWARD * layer
+            part["not yet given back"] = min(GAPS * sizes.depth * layer, max(0.0, most - working - logits))
         worst = max(worst, part, key=lambda one: sum(one.values()))
     return worst
 
