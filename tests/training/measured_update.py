@@ -18,7 +18,7 @@ from pipeline_lib.policies.embedded import make_config as embedded_config
 from pipeline_lib.policies.lora import attach
 from pipeline_lib.policies.model_config import NAMED
 from pipeline_lib.policies.policy import Policy, Team
-from pipeline_lib.policies.threads import is_large, threads_for
+from pipeline_lib.policies.threads import is_large
 from pipeline_lib.rollouts.engine import Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.settings import Params
@@ -54,7 +54,7 @@ def measured(params: Params) -> None:
         for advantage in rng.standard_normal(settings.group_size).tolist()
     ]
     engine = TransformersEngine()
-    with cpu_numerics(threads_for(team), is_large(team)):
+    with cpu_numerics(1, is_large(team)):
         (learner,) = make_learners(settings, Sampling(), team, None, None)
         engine.load(team.sampled())
         batch = build(rows, normaliser(rows, settings.loss.normalisation), settings.loss)
