@@ -177,5 +177,6 @@ def test_the_estimate_agrees_with_an_update_within_15_percent(sections: dict[str
         text=True,
     )
     estimated = need(params, "train", known(params), PROMPT, LARGE)
+    del estimated.lasting["compiled kernels"]  # nothing is sampled here
     assert sum(estimated.phases["update"].values()) > sum(estimated.phases["sampling"].values())
-    assert 0.85 < estimated.total / int(done.stdout) < 1.15, (estimated, int(done.stdout) / 2**20)
+    assert 0.85 < estimated.total / int(done.stdout) < 1.15, f"{estimated}; measured {done.stdout}"
