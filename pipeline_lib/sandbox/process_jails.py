@@ -168,8 +168,14 @@ def _file_system(config: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]
     return binds | {name: name for name in ("/dev/null", "/dev/urandom")}, links
 
 
+_THREADS_STEP = 512
+
+
 def _threads_of_user() -> int:
-    """Return how many threads this user has: without namespaces RLIMIT_NPROC counts them all."""
+    """Return how many threads this user has: without namespaces RLIMIT_NPROC counts them all.
+
+    Rounded up far: programs can read the limit, which shall not tell what else the user runs.
+    """
     count = 0
     for process in Path("/proc").iterdir():
         try:
@@ -177,4 +183,4 @@ def _threads_of_user() -> int:
                 count += sum(1 for _ in (process / "task").iterdir())
         except OSError:
             continue  # it has ended
-    return count
+    return -(-count // _THREADS_STEP) * _THREADS_STEP
