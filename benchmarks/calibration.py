@@ -82,10 +82,8 @@ training runs. [Another table](calibration-grid.md) does the same for verdicts, 
 unequal size, at floor and ceiling, and for power.
 
 The verdict on a whole comparison, and EQUIVALENT, are wrong less often than allowed: limits are widened for skewed
-differences, and equivalence requires the whole 95 % interval within the margin. McNemar's exact test of rates cannot
-use its full 5 % on few episodes; that is the price of being exact. One trained team answers all problems, so whole runs
-must be resampled, and below about eight runs that interval is too narrow (92 % with five runs, 88 % with three). The
-report then has intervals for the observed runs only and uses the t test of `training_runs` for other runs. The interval
+differences, and equivalence requires the whole 95 % interval within the margin. One trained team answers all problems,
+so runs vary as a whole; the t test of `training_runs` is about that. The interval
 of a team's own mean is reliable near floor and ceiling even with few families; with fewer than about twelve it is wider
 than necessary for 95 %.
 

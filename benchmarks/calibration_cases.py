@@ -11,25 +11,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.grid_data import draw_sizes, shares_passed
 from benchmarks.simulated_data import CODES, Rng, crossed, families, inside, passed_shares, records, rejected
 from pipeline_lib.environment_api.metrics import Metric
-from pipeline_lib.evaluation import bootstrap, effects, evidence
+from pipeline_lib.evaluation import effects, evidence
 from pipeline_lib.evaluation import tests_of_difference as tests
-from pipeline_lib.evaluation.clusters import clustered_mean, t_interval
+from pipeline_lib.evaluation.clusters import t_interval
 from pipeline_lib.evaluation.comparison import measure as measure_comparison
 from pipeline_lib.evaluation.curves import curve
-from pipeline_lib.evaluation.multiplicity import dunnett, holm
-from pipeline_lib.evaluation.results import TestResult
+from pipeline_lib.evaluation.multiplicity import holm
 from pipeline_lib.evaluation.selection import choose
 from pipeline_lib.evaluation.training_runs import new_runs
 from pipeline_lib.settings.evaluate import VerdictSettings
 
 QUICK = VerdictSettings(resamples=200)
-ERROR, COVERAGE, CAUTIOUS, UPPER = (0.04, 0.06), (0.93, 0.97), (0.93, 1.0), (0.0, 0.06)
+ERROR, COVERAGE, CAUTIOUS = (0.04, 0.06), (0.93, 0.97), (0.93, 1.0)
 
 
 @dataclass(frozen=True)
@@ -51,14 +49,6 @@ class Case:
     share: float = 1.0
 
 
-def _welch(a: NDArray[np.float64], b: NDArray[np.float64]) -> TestResult:
-    return tests.welch_clustered(clustered_mean(a, np.arange(a.size)), clustered_mean(b, np.arange(b.size)))
-
-
-def _welch_unequal(rng: Rng) -> bool:
-    return rejected(_welch(rng.normal(0, 1, 20), rng.normal(0, 3, 40)).p)
-
-
 def _paired_simple(rng: Rng) -> bool:
     return rejected(tests.paired(rng.normal(0, 1, 30), np.arange(30)).p)
 
@@ -75,22 +65,6 @@ def _paired_skewed(rng: Rng) -> bool:
 def _ignoring_families(rng: Rng) -> bool:
     d = families(rng)
     return rejected(tests.paired(d, np.arange(d.size)).p)
-
-
-def _permutation_signs(rng: Rng) -> bool:
-    return rejected(tests.sign_flips(families(rng), CODES, 499, int(rng.integers(1 << 30))).p)
-
-
-def _mcnemar(rng: Rng) -> bool:
-    p = rng.beta(1, 1, 120)
-    return rejected(tests.rates_paired(rng.random(120) < p, rng.random(120) < p).p)
-
-
-def _dunnett_any(rng: Rng) -> bool:
-    found = dunnett(
-        {str(i): rng.standard_normal(24) for i in range(5)}, rng.standard_normal(24), int(rng.integers(1 << 30))
-    )
-    return any(rejected(p) for p in found.values())
 
 
 def _runs_three(rng: Rng) -> bool:
@@ -126,7 +100,7 @@ def _select_then_test(rng: Rng, naive: bool = False) -> bool:
     error = validation.std(axis=1, ddof=1) / math.sqrt(30)
     best = int(choose(validation.mean(axis=1), error, np.ones(15, dtype=bool), "best_mean"))
     looked_at = validation[best] if naive else rng.normal(0.5, 0.3, 30)
-    return rejected(_welch(looked_at, rng.normal(0.5, 0.3, 30)).p)
+    return rejected(float(stats.ttest_ind(looked_at, rng.normal(0.5, 0.3, 30), equal_var=False).pvalue))
 
 
 def _three_looks(rng: Rng) -> bool:
@@ -158,13 +132,6 @@ def _team_mean(rate: float, count: int, equal: bool) -> Callable[[Rng], bool]:
     return covers
 
 
-def _bootstrap_coverage(rng: Rng) -> bool:
-    d = families(rng, 0.3)
-    draws = bootstrap.clustered_bootstrap(d, CODES, 1000, int(rng.integers(1 << 30)))[:, 0]
-    found = bootstrap.interval(draws, clustered_mean(d, CODES), 0.95, "")
-    return inside(found.low, found.high, 0.3)
-
-
 def _g_dependent(rng: Rng) -> bool:
     common = rng.normal(0, math.sqrt(0.6), 40)
     a, b = (common + rng.normal(m, math.sqrt(0.4), 40) for m in (0.8, 0.0))
@@ -177,8 +144,7 @@ def _improvement_coverage(rng: Rng) -> bool:
     u = effects.probability_of_improvement(
         shift + rng.standard_normal((8, CODES.size)), rng.standard_normal((8, CODES.size))
     )
-    draws = bootstrap.clustered_bootstrap(u, CODES, 1000, int(rng.integers(1 << 30)))[:, 0]
-    found = bootstrap.interval(draws, clustered_mean(u, CODES), 0.95, "")
+    found = t_interval(u, CODES, 0.95)
     return inside(found.low, found.high, float(stats.norm.cdf(0.5 / math.sqrt(2 + 0.25))))
 
 
@@ -188,22 +154,9 @@ def _wilson_coverage(rng: Rng) -> bool:
     return inside(found.low, found.high, p)
 
 
-def _iqm_crossed_coverage(rng: Rng) -> bool:
-    d = crossed(rng, 10, 0.1, 0.5).a_means
-    draws = bootstrap.crossed_bootstrap(d, CODES, "iqm", 1000, int(rng.integers(1 << 30)))
-    known = clustered_mean(d.mean(axis=0), CODES)
-    found = bootstrap.interval(draws, known, 0.95, "", effects.interquartile_mean(d))
-    return inside(found.low, found.high, 0.5)
-
-
 def _new_runs_coverage(rng: Rng) -> bool:
     found = new_runs(crossed(rng, 5, 0.15, 0.5), 0.95)
     return inside(found.low, found.high, 0.5)
-
-
-def _welch_coverage(rng: Rng) -> bool:
-    found = _welch(rng.normal(1, 1, 12), rng.normal(0, 3, 30))
-    return inside(found.low, found.high, 1.0)
 
 
 def _band_coverage(rng: Rng, pointwise: bool = False) -> bool:
@@ -224,16 +177,12 @@ NULL, MANY, HOLDS, WRONG = (
     "What goes wrong otherwise",
 )
 CASES = [
-    Case(NULL, "Welch, unequal variances and sizes", ERROR, _welch_unequal),
     Case(NULL, "paired t, 30 problems", ERROR, _paired_simple),
     Case(NULL, "paired t, 24 families of 4", ERROR, _paired_families),
     Case(NULL, "paired t, skewed test fractions", ERROR, _paired_skewed),
     Case(NULL, "whole comparison, from episodes", ERROR, _whole_comparison, 0.3),
-    Case(NULL, "permutation of signs, families", ERROR, _permutation_signs, 0.5),
     Case(NULL, "other training runs, 3 runs", ERROR, _runs_three),
     Case(NULL, "other training runs, 8 runs", ERROR, _runs_eight),
-    Case(NULL, "McNemar, exact (at most 5 %)", UPPER, _mcnemar, 0.5),
-    Case(MANY, "Dunnett, any of 5 checkpoints", ERROR, _dunnett_any, 0.2),
     Case(MANY, "Holm, any of 3 comparisons", (0.0, 0.055), _holm_family, 0.3),
     Case(MANY, "select the best of 15, then test", ERROR, _select_then_test),
     Case(MANY, "EQUIVALENT at the margin (at most 5 %)", (0.0, 0.055), _equivalence_at_margin),
@@ -244,12 +193,9 @@ CASES = [
     Case(HOLDS, "team's mean of 94 %, 5 families", CAUTIOUS, _team_mean(0.94, 5, True)),
     Case(HOLDS, "team's mean of 98 %, 24 unequal families", CAUTIOUS, _team_mean(0.98, 24, False)),
     Case(HOLDS, "team's mean of 98 %, 66 families", CAUTIOUS, _team_mean(0.98, 66, True)),
-    Case(HOLDS, "mean, clustered bootstrap", COVERAGE, _bootstrap_coverage),
-    Case(HOLDS, "difference, Welch", COVERAGE, _welch_coverage),
     Case(HOLDS, "Hedges' g, paired", COVERAGE, _g_dependent, 0.5),
     Case(HOLDS, "probability of improvement", COVERAGE, _improvement_coverage, 0.5),
     Case(HOLDS, "rate, Wilson", COVERAGE, _wilson_coverage),
-    Case(HOLDS, "IQM, runs and families, 10 runs", COVERAGE, _iqm_crossed_coverage, 0.3),
     Case(HOLDS, "other training runs, 5 runs", COVERAGE, _new_runs_coverage),
     Case(HOLDS, "band over 8 checkpoints, all at once", COVERAGE, _band_coverage, 0.5),
     Case(WRONG, "paired t that ignores families", (0.1, 1.0), _ignoring_families),

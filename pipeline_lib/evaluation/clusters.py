@@ -129,6 +129,23 @@ def _degrees_of_freedom(sizes: Array, correlation: float) -> float:
     return min(sizes.size - 1.0, max(1.0, trace**2 / square))
 
 
+def cluster_totals(values: ArrayLike, clusters: Codes) -> tuple[Array, Array]:
+    """Return sums and sizes per cluster of several paired rows.
+
+    Args:
+        values: (rows, n); a row is a checkpoint or an arm.
+        clusters: (n,) cluster of each column.
+
+    Returns:
+        sums (rows, G) and sizes (G,).
+    """
+    x = np.atleast_2d(np.asarray(values, float))
+    groups = int(clusters.max()) + 1
+    membership = np.zeros((x.shape[1], groups))
+    membership[np.arange(x.shape[1]), clusters] = 1.0
+    return x @ membership, membership.sum(axis=0)
+
+
 def t_interval(values: ArrayLike, clusters: Codes, level: float) -> Estimate:
     """Return a mean with its interval from Student's t."""
     result = clustered_mean(values, clusters)

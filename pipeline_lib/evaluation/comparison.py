@@ -1,8 +1,7 @@
 """A comparison of two teams: all numbers of a verdict, computed from paired episodes.
 
 The primary test is Student's t on mean differences per problem, clustered by family, averaged over training seeds: a
-claim about these teams on new problems; `evidence` decides when it can be trusted.  Welch's test, a permutation test
-and a bootstrap interval are computed too, to show whether the result depends on the method.
+claim about these teams on new problems; `evidence` decides when it can be trusted.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline_lib.environment_api.metrics import NO_METRICS, Metric, Metrics, describe
-from pipeline_lib.evaluation.bootstrap import clustered_bootstrap, interval
-from pipeline_lib.evaluation.clusters import NO_VARIATION, Codes, clustered_mean
+from pipeline_lib.evaluation.clusters import NO_VARIATION, Codes, t_interval
 from pipeline_lib.evaluation.effects import no_effect, paired_hedges_g, probability_of_improvement
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.evidence import (
@@ -34,11 +32,6 @@ from pipeline_lib.evaluation.guards import identical_share
 from pipeline_lib.evaluation.losses import Losses, describe_losses, extremes, whatever_was_lost, widest
 from pipeline_lib.evaluation.results import Effect, Estimate, Result, TestResult, to_json
 from pipeline_lib.evaluation.table import Episodes, Pairing, pair, tabulate
-from pipeline_lib.evaluation.tests_of_difference import (
-    rates_paired,
-    sign_flips,
-    welch_clustered,
-)
 from pipeline_lib.evaluation.training_runs import new_runs
 
 if TYPE_CHECKING:
@@ -87,12 +80,8 @@ class Comparison(Result):
         episodes: episodes of each team.
         means: mean of each team, with clustered intervals.
         difference: the primary test: paired, clustered, over the training seeds at hand.
-        bootstrap: the difference with a clustered bootstrap interval.
-        permutation: test that flips the signs of clusters.
-        welch: unpaired, for comparison with the literature; pairing makes it conservative.
         effect: Hedges' g in units of the spread over problems, interval for dependent groups.
         improvement: probability that a random episode of the first beats one of the second on the same problem.
-        rates: McNemar's test where each problem has one 0/1 episode per team, else None.
         equivalence: whether the interval lies within the margin.
         new_runs: the wider claim, about other training runs.
         per_seed: each training seed alone; empty when neither team was trained.
@@ -124,12 +113,8 @@ class Comparison(Result):
     episodes: tuple[int, int]
     means: tuple[Estimate, Estimate]
     difference: TestResult
-    bootstrap: Estimate
-    permutation: TestResult
-    welch: TestResult
     effect: Effect
     improvement: Estimate
-    rates: TestResult | None
     equivalence: TestResult
     new_runs: TestResult
     per_seed: tuple[SeedResult, ...]
@@ -179,19 +164,16 @@ def measure(
     clusters = pairing.clusters
     left, right = pairing.a_means.mean(axis=0), pairing.b_means.mean(axis=0)
     d = left - right
-    mean_a, mean_b, mean_d = (clustered_mean(x, clusters) for x in (left, right, d))
     claims, *others = [_claims(one, info, settings) for one in (pairing, *worst)]
     difference = whatever_was_lost(claims.difference, [other.difference for other in others])
     found = families(d, clusters, rule_of(info))
-    better = _improvements(pairing)
-    draws = clustered_bootstrap(np.vstack([d, better]), clusters, settings.resamples, settings.seed)
     same = _identical(_records(a), names[0]) or _identical(_records(b), names[1])
     return Comparison(
         names=names,
         metric=metric,
         info=info,
         problems=len(pairing.problems),
-        families=mean_d.clusters,
+        families=found.count,
         evidence=found,
         runs=(len(pairing.a) if pairing.trained[0] else 0, len(pairing.b) if pairing.trained[1] else 0),
         episodes=pairing.episodes,
@@ -200,14 +182,8 @@ def measure(
             widest(claims.means[1], [other.means[1] for other in others]),
         ),
         difference=difference,
-        bootstrap=interval(draws[:, 0], mean_d, level, "clustered bootstrap, percentiles"),
-        permutation=sign_flips(d, clusters, settings.resamples, settings.seed, level),
-        welch=welch_clustered(mean_a, mean_b, level),
         effect=_effect(left, right, clusters, difference, level),
-        improvement=interval(
-            draws[:, 1], clustered_mean(better, clusters), level, "mean over problems, clustered bootstrap"
-        ),
-        rates=_rates(pairing, level),
+        improvement=t_interval(_improvements(pairing), clusters, level),
         equivalence=whatever_was_lost(claims.equivalence, [other.equivalence for other in others], signed=False),
         new_runs=whatever_was_lost(claims.new_runs, [other.new_runs for other in others]),
         per_seed=tuple(
@@ -222,7 +198,7 @@ def measure(
         power=settings.power,
         faults=tuple(faults),
         degenerate=same or _constant(difference, info),
-        one_observation=bool(same) or mean_d.clusters < 2,
+        one_observation=bool(same) or found.count < 2,
         notes=pairing.notes,
         losses=describe_losses(*tables, worst, info),
         where=where,
@@ -285,14 +261,6 @@ def _effect(left: Array, right: Array, clusters: Codes, difference: TestResult, 
     if difference.p is None or difference.df is None:
         return no_effect(difference.degenerate, level)
     return paired_hedges_g(left, right, clusters, difference.df, level)
-
-
-def _rates(pairing: Pairing, level: float) -> TestResult | None:
-    single = pairing.a.shape[0] == pairing.b.shape[0] == pairing.a.shape[2] == 1
-    values = np.concatenate([pairing.a.ravel(), pairing.b.ravel()])
-    if not single or not np.isin(values, (0.0, 1.0)).all():
-        return None
-    return rates_paired(pairing.a[0, :, 0], pairing.b[0, :, 0], level)
 
 
 def _per_seed(pairing: Pairing, level: float, rule: Rule) -> tuple[SeedResult, ...]:

@@ -1,4 +1,8 @@
-"""Curves over checkpoints: means on common problems, pointwise intervals, and a simultaneous band."""
+"""Curves over checkpoints: means on common problems, pointwise intervals, and a simultaneous band.
+
+A resample of clusters is a vector of counts, so ten thousand resampled means of many checkpoints are one matrix
+product.  All checkpoints share the resamples, so their differences and maxima are correct.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from pipeline_lib.evaluation.bootstrap import cluster_counts, cluster_totals, clustered_means, simultaneous_factor
-from pipeline_lib.evaluation.clusters import Codes, clustered_mean, encode
-from pipeline_lib.evaluation.multiplicity import dunnett
+from pipeline_lib.evaluation.clusters import Codes, cluster_totals, clustered_mean, encode
 from pipeline_lib.evaluation.results import EvaluationError, Result
 from pipeline_lib.evaluation.table import Table, on_common_episodes, problem_means
 
@@ -34,7 +36,6 @@ class Point(Result):
         high: its upper limit, or None.
         band_low: lower limit of the band that covers all checkpoints at once, or None.
         band_high: its upper limit, or None.
-        p_base: Dunnett's p against the base, for exploration only, or None.
         faults: guards it fails, in words; with any, it is not selected.
     """
 
@@ -45,7 +46,6 @@ class Point(Result):
     high: float | None
     band_low: float | None
     band_high: float | None
-    p_base: float | None = None
     faults: tuple[str, ...] = ()
 
 
@@ -101,17 +101,43 @@ def curve(steps: Sequence[int], means: Array, clusters: Codes, verdict: VerdictS
     return points, counts
 
 
-def against_base(
-    tables: Sequence[Table], steps: Sequence[int], base: Table | None, verdict: VerdictSettings
-) -> dict[int, float | None]:
-    """Return Dunnett's p of each checkpoint against the base, on family means."""
-    if base is None or not set(base.problems).intersection(*(table.problems for table in tables)):
-        return {}
-    means, clusters, _ = common_means([base, *tables], "base and checkpoints")
-    sums, sizes = cluster_totals(means, clusters)
-    families = sums / sizes
-    found = dunnett({str(step): row for step, row in zip(steps, families[1:], strict=True)}, families[0], verdict.seed)
-    return {step: found[str(step)] for step in steps}
+def cluster_counts(clusters: int, resamples: int, rng: np.random.Generator) -> Array:
+    """Return how often each cluster is drawn: (resamples, clusters), rows summing to ``clusters``."""
+    if clusters < 1 or resamples < 1:
+        raise EvaluationError(f"cannot draw {resamples} resamples of {clusters} clusters")
+    return rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=resamples).astype(float)
+
+
+def clustered_means(values: ArrayLike, clusters: Codes, counts: Array) -> Array:
+    """Return the resampled means of each row: (resamples, rows), from counts of `cluster_counts`.
+
+    ``values`` are as in `cluster_totals`.
+    """
+    sums, sizes = cluster_totals(values, clusters)
+    return np.asarray((counts @ sums.T) / (counts @ sizes)[:, None])
+
+
+def simultaneous_factor(draws: Array, level: float, df: float) -> float:
+    """Return c such that mean +- c standard errors covers all rows at once with probability ``level``.
+
+    The max-|t| method: the ``level`` quantile over resamples of the greatest standardised deviation among the rows,
+    multiplied by the ratio of t and normal quantiles for few clusters.
+
+    Args:
+        draws: (resamples, rows) resampled means with common draws.
+        level: simultaneous confidence level.
+        df: lowest degrees of freedom of the rows' standard errors.
+    """
+    deviation = draws - draws.mean(axis=0)
+    sd = deviation.std(axis=0)
+    moving = sd > 1e-12
+    if not moving.any():
+        return 0.0
+    greatest = np.abs(deviation[:, moving] / sd[moving]).max(axis=1)
+    tail = (1 - level) / 2
+    pointwise = float(-stats.t.ppf(tail, df))
+    stretch = pointwise / float(-stats.norm.ppf(tail))
+    return max(pointwise, float(np.quantile(greatest, level)) * stretch)
 
 
 def pooled_curve(

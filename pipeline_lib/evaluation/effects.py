@@ -1,4 +1,4 @@
-"""Effect sizes that scipy and statsmodels lack in exact form.
+"""Effect sizes that scipy lacks in exact form.
 
 Hedges' g uses the pooled standard deviation, the exact small-sample factor J (a ratio of gamma functions, not the
 1 - 3/(4 df - 1) of most packages), and the jackknife over families for its interval.  The interquartile mean is that of

@@ -53,7 +53,7 @@ class Plan(Result):
         margin: smallest difference that would matter.
         correction: correction for the family of comparisons.
         power: power for which detectable effects are computed.
-        resamples: bootstrap and permutation resamples.
+        resamples: bootstrap resamples.
         resampling_seed: their seed.
         statistics: digest of the code that selects and tests.
         stop_rule: ``fixed``: a fixed number of episodes.

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics
-from pipeline_lib.evaluation.bootstrap import cluster_totals, clustered_means
-from pipeline_lib.evaluation.clusters import Codes
-from pipeline_lib.evaluation.curves import Point, against_base, base_point, common_means, curve, pooled_curve
+from pipeline_lib.evaluation.clusters import Codes, cluster_totals
+from pipeline_lib.evaluation.curves import Point, base_point, clustered_means, common_means, curve, pooled_curve
 from pipeline_lib.evaluation.effects import hedges_correction
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.guards import Guarded, check_guards
@@ -125,7 +124,6 @@ def select(
             seed,
             by_step,
             {step: check_guards(checkpoints[seed][step], base, evaluate, metrics) for step in by_step},
-            base_table,
             evaluate,
             verdict,
         )
@@ -187,7 +185,6 @@ def _select_seed(
     seed: int,
     tables: Mapping[int, Table],
     guards: Mapping[int, Guarded],
-    base: Table | None,
     evaluate: EvaluateSettings,
     verdict: VerdictSettings,
 ) -> SeedSelection:
@@ -198,7 +195,6 @@ def _select_seed(
     eligible = passed if passed.any() else np.ones(len(steps), dtype=bool)
     se = np.array([point.se or 0.0 for point in points])
     chosen = int(choose(means.mean(axis=1), se, eligible, evaluate.select))
-    p_base = against_base(list(tables.values()), steps, base, verdict)
     if not passed.any():
         notes.append(f"training seed {seed}: no checkpoint passes the guards; the one selected must not be trusted")
     if evaluate.guards and all(len(guards[step].not_measured) == len(evaluate.guards) for step in steps):
@@ -218,10 +214,7 @@ def _select_seed(
         optimism=excess,
         optimism_if_equal=excess_if_equal,
         repeats={step: float(value) for step, value in zip(steps, share, strict=True) if value > 0},
-        curve=tuple(
-            dataclasses.replace(point, p_base=p_base.get(point.step), faults=guards[point.step].failures)
-            for point in points
-        ),
+        curve=tuple(dataclasses.replace(point, faults=guards[point.step].failures) for point in points),
         notes=tuple(notes),
     )
 

@@ -7,25 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline_lib.evaluation.bootstrap import crossed_bootstrap, interval
-from pipeline_lib.evaluation.clusters import clustered_mean, encode
 from pipeline_lib.evaluation.comparison import Comparison
 from pipeline_lib.evaluation.effects import interquartile_mean
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.guards import check_guards
 from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.evaluation.plan import refuse_overlap
-from pipeline_lib.evaluation.results import Estimate, EvaluationError, to_json
+from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.table import Episodes, Table, problem_means, tabulate
-from pipeline_lib.evaluation.tests_of_difference import welch_clustered
 
 if TYPE_CHECKING:
     from pipeline_lib.environment_api.metrics import Metrics
-    from pipeline_lib.evaluation.clusters import Codes
-    from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
-
-#: Minimum number of training runs for resampling them; with fewer, bootstrap intervals are too narrow (calibrated).
-RUNS_TO_RESAMPLE = 8
+    from pipeline_lib.settings.evaluate import EvaluateSettings
 
 
 def faults(
@@ -67,7 +60,7 @@ def cost_of_last_checkpoint(against_last: Comparison) -> str:
     )
 
 
-def team(episodes: Episodes, evaluate: EvaluateSettings, verdict: VerdictSettings, metrics: Metrics) -> dict[str, Any]:
+def team(episodes: Episodes, evaluate: EvaluateSettings, metrics: Metrics) -> dict[str, Any]:
     """Return one team's metrics: means over training seeds, interquartile mean, counts, cooperation schemes."""
     groups = list(episodes.values()) if isinstance(episodes, Mapping) else [episodes]
     summaries = [summarise_team(group, evaluate.pass_k, metrics) for group in groups]
@@ -78,7 +71,7 @@ def team(episodes: Episodes, evaluate: EvaluateSettings, verdict: VerdictSetting
         "lost": sum(summary["lost"] for summary in summaries),
         "tokens": float(np.mean([summary["tokens"] for summary in summaries])),
         **{key: _mean_shares([s[key] for s in summaries]) for key in ("schemes", "status", "details")},
-        "iqm": to_json(_iqm(episodes, evaluate.metric, verdict)),
+        "iqm": interquartile_mean(_complete(tabulate(episodes, evaluate.metric))),
     }
 
 
@@ -86,16 +79,6 @@ def _mean_shares(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Average mappings over training seeds; a missing name counts 0."""
     names = sorted({name for part in parts for name in part})
     return {name: float(np.mean([part.get(name, 0.0) for part in parts])) for name in names}
-
-
-def _iqm(episodes: Episodes, metric: str, verdict: VerdictSettings) -> Estimate:
-    """Return the interquartile mean over training runs and problems; with enough runs, both are resampled."""
-    means, clusters = _complete(tabulate(episodes, metric))
-    over_runs = means.shape[0] >= RUNS_TO_RESAMPLE
-    draws = crossed_bootstrap(means, clusters, "iqm", verdict.resamples, verdict.seed, over_runs)
-    method = f"interquartile mean, bootstrap over families{' and training runs' if over_runs else ''}"
-    known = clustered_mean(means.mean(axis=0), clusters)
-    return interval(draws, known, 1 - verdict.alpha, method, interquartile_mean(means))
 
 
 def by_problem(teams: Mapping[str, Episodes], metric: str) -> dict[str, dict[str, float]]:
@@ -110,30 +93,21 @@ def by_problem(teams: Mapping[str, Episodes], metric: str) -> dict[str, dict[str
 
 
 def shrinkage(
-    validation: Mapping[int, Sequence[EpisodeRecord]],
-    test: Mapping[int, Sequence[EpisodeRecord]],
-    metric: str,
-    verdict: VerdictSettings,
-) -> dict[str, Any]:
-    """Compare the selected checkpoints' validation means with their test means."""
-    tables = tabulate(validation, metric, "the validation episodes"), tabulate(test, metric, "the test episodes")
-    refuse_overlap({"validation": tables[0].problems, "test": tables[1].problems})
-    means = []
-    for table in tables:
-        values, clusters = _complete(table)
-        means.append(clustered_mean(values.mean(axis=0), clusters))
-    test_result = welch_clustered(means[0], means[1], 1 - verdict.alpha)
-    return {
-        "validation": means[0].mean,
-        "test": means[1].mean,
-        "difference": to_json(test_result),
+    validation: Mapping[int, Sequence[EpisodeRecord]], test: Mapping[int, Sequence[EpisodeRecord]], metric: str
+) -> dict[str, float]:
+    """Return the selected checkpoints' validation mean and their test mean."""
+    tables = {
+        "validation": tabulate(validation, metric, "the validation episodes"),
+        "test": tabulate(test, metric, "the test episodes"),
     }
+    refuse_overlap({name: table.problems for name, table in tables.items()})
+    return {name: float(_complete(table).mean()) for name, table in tables.items()}
 
 
-def _complete(table: Table) -> tuple[np.ndarray, Codes]:
-    """Return (seeds, problems) means on the problems that every training seed has, and their clusters."""
+def _complete(table: Table) -> np.ndarray:
+    """Return (seeds, problems) means on the problems that every training seed has."""
     means = problem_means(table)
-    usable = np.flatnonzero(~np.isnan(means).any(axis=0))
-    if not usable.size:
+    there = ~np.isnan(means).any(axis=0)
+    if not there.any():
         raise EvaluationError("no problem has an episode that was not lost; evaluate again")
-    return means[:, usable], encode([table.families[i] for i in usable])
+    return means[:, there]

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from pipeline_lib.evaluation.bootstrap import cluster_totals
-from pipeline_lib.evaluation.clusters import Codes, clustered_mean
+from pipeline_lib.evaluation.clusters import Codes, cluster_totals, clustered_mean
 from pipeline_lib.evaluation.results import TestResult
 from pipeline_lib.evaluation.table import Pairing
 from pipeline_lib.evaluation.tests_of_difference import no_answer, student

@@ -147,9 +147,9 @@ def summarise_test(
         "other_runs": other_runs(primary),
         "price_of_the_default": default,
         "comparisons": to_json(decided),
-        "teams": {name: team(episodes, evaluate, verdict, metrics) for name, episodes in teams.items()},
+        "teams": {name: team(episodes, evaluate, metrics) for name, episodes in teams.items()},
         "problems": by_problem(teams, evaluate.metric),
-        "shrinkage": shrinkage(validation, selected, evaluate.metric, verdict) if validation else None,
+        "shrinkage": shrinkage(validation, selected, evaluate.metric) if validation else None,
         "design": {
             "metric": evaluate.metric,
             "select": evaluate.select,

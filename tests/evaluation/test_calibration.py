@@ -8,9 +8,7 @@ from benchmarks.calibration_cases import CASES, Case, measure
 
 #: Left to the benchmark: seconds each.
 SLOW = {
-    "Dunnett, any of 5 checkpoints",
     "Holm, any of 3 comparisons",
-    "IQM, runs and families, 10 runs",
 }
 
 

@@ -44,7 +44,6 @@ def test_improved() -> None:
     assert found.effect.low < found.effect.g < found.effect.high
     assert found.improvement.value > 0.9
     assert found.new_runs.p < 0.001
-    assert found.permutation.p <= 2 / 2000
     json.dumps(found.to_json(), allow_nan=False)
 
 
@@ -89,9 +88,7 @@ def test_paired_and_clustered_like_textbook_on_problem_means() -> None:
     order = sorted(range(20), key=lambda i: f"p{i}")
     related = stats.ttest_rel(x[order], y[order])
     assert found.difference.p == pytest.approx(related.pvalue)
-    assert found.welch.p == pytest.approx(stats.ttest_ind(x, y, equal_var=False).pvalue)
     assert found.effect.d == pytest.approx((x.mean() - y.mean()) / math.sqrt((x.var(ddof=1) + y.var(ddof=1)) / 2))
-    assert found.rates is None
     assert found.per_seed == ()
     assert "was not" not in found.new_runs.degenerate and "neither team was trained" in found.new_runs.degenerate
 
@@ -108,12 +105,6 @@ def test_families_widen_the_interval() -> None:
     assert clustered.difference.estimate == pytest.approx(single.difference.estimate)
     assert clustered.difference.se > 1.5 * single.difference.se
     assert "of 16 families carry the variation" in clustered.sentence
-
-
-def test_single_0_1_episodes_get_mcnemar() -> None:
-    a = [episode(f"p{i}", 0, float(i % 4 != 0), tokens=i) for i in range(40)]
-    b = [episode(f"p{i}", 0, float(i % 3 == 0), tokens=i) for i in range(40)]
-    assert compare(a, b, VERDICT).rates.p is not None
 
 
 def test_holm_runs_over_the_family() -> None:
@@ -240,9 +231,7 @@ def test_summary_of_a_whole_test() -> None:
     assert found["other_runs"].startswith("The same can be expected of other training runs")
     assert found["teams"]["selected"]["metrics"]["tests_passed"] > found["teams"]["base"]["metrics"]["tests_passed"]
     assert "accuracy@2" in found["teams"]["base"]["metrics"] and "accuracy@99" not in found["teams"]["base"]["metrics"]
-    iqm = found["teams"]["selected"]["iqm"]
-    assert iqm["low"] < iqm["value"] < iqm["high"]
-    assert "training runs" not in iqm["method"]  # three are too few to resample
+    assert found["teams"]["selected"]["iqm"] > found["teams"]["base"]["iqm"]
     assert found["problems"]["p000"].keys() == {"selected", "base", "last", "single-agent GRPO"}
     json.dumps(found, allow_nan=False)
 

@@ -461,7 +461,7 @@ def test_a_changed_constant_makes_stale_what_runs_it_and_a_comment_nothing(finis
         "tests/flows/test_chain.py": set(),
         "pipeline_lib/tracking/recorder.py": set(),
         "pipeline_lib/report/style.py": {"report"},
-        "pipeline_lib/evaluation/bootstrap.py": {"verdict"},
+        "pipeline_lib/evaluation/effects.py": {"verdict"},
         "pipeline_lib/sandbox/inside/zygote.py": {"audit", "train@0", "sweep@0", "test"},
     }
     project = copy(finished, tmp_path)
