@@ -22,8 +22,9 @@ With P numbers in a model, d bytes for one of them (4 for float32, 2 for bfloat1
 
 With several processes (``train.processes``) all of it is needed that many times, on a GPU on each.
 
-Shapes follow from the code.  Only the constants below are measured, on a CPU: for an update of SmolLM2-135M with an
-adapter, and for the libraries.  Nothing here was ever compared with a GPU.
+Shapes follow from the code.  Only the constants below are measured, on a CPU: for sampling and an update of
+SmolLM2-135M with adapters, for an update of the embedded model, and for the libraries.  Nothing here was ever compared
+with a GPU.
 """
 
 from __future__ import annotations
@@ -69,6 +70,8 @@ PLAIN_ATTENTION = 256
 BACKWARD = 0.75
 #: The C library's own share of all that was allocated.
 ALLOCATOR = 0.03
+#: Bytes for each number of a model while its GGUF file is converted.
+CONVERTED = 6.0
 #: What the update of a large model leaves in gaps on a CPU until the trainer gives it back: share of the activations of
 #: all layers.
 GAPS = 0.2
@@ -316,7 +319,7 @@ def _warm_start(params: Params, found: Need, policies: Sequence[_Held]) -> Need:
     if params.policy.kind == "pretrained":
         converted = any(needs_conversion(model) for model in params.policy.models)
         largest = max((held.sizes.parameters for held in policies), default=0)
-        found.phases["conversion"] = {"weights": 8.0 * largest * converted}
+        found.phases["conversion"] = {"weights": CONVERTED * largest * converted}
         return found
     if policies:
         made = max((held.sizes for held in policies), key=lambda sizes: sizes.parameters)
