@@ -1,7 +1,7 @@
 """What MLflow shows of a whole run: its verdict, its learning curves and its seconds; also of a run that DVC restored.
 
 Stages record what they compute.  A stage whose result DVC takes from its cache computes nothing, so the process that
-runs the whole chain records everything once more at the end; what is there already stays.
+runs the whole chain records what is missing at the end; what is there already stays.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
-from tasks.experiment.arms import ARMS, REPORT, RESULTS, seeds_of
+from tasks.experiment.arms import ARMS, REPORT, RESULTS, TEAM, seeds_of
 from tasks.experiment.costs import costs
 from tasks.experiment.training_files import training_rows
 from tasks.experiment.verdict_text import headline
@@ -97,6 +97,9 @@ def record_results(whole: TrackedRun, params: Params, project: Path, worked: Map
     record_verdict(whole, result)
     for arm in ARMS:
         for seed in seeds_of(params, arm):
+            # A training that worked has recorded its curve in a process of its own, of which this one has no memory.
+            if worked.get(f"{'train' if arm == TEAM else 'train_single'}@{seed}"):
+                continue
             for row in training_rows(arm, seed, project):
                 record_update(whole, arm, seed, row, params.evaluate.metric)
     record_costs(whole, costs(params, project))

@@ -18,7 +18,7 @@ from pipeline_lib.tracking.verdicts import tracked_runs
 from tasks.experiment.arms import REPORT, RESULTS
 from tasks.experiment.training_files import training_file
 from tasks.identity.run import NOTE, told
-from tasks.runtime.recorded import record_results
+from tasks.runtime.recorded import record_results, record_update
 
 VERDICT: dict[str, Any] = {
     "verdict": "IMPROVED",
@@ -74,6 +74,25 @@ def test_a_restored_run_shows_its_verdict_its_curves_and_both_durations(
         assert [(point.step, point.value) for point in history] == list(enumerate(values, start=1))
     assert run.data.tags["mlflow.note.content"].startswith("is it as good as before?\n\nBetter.\n\nEqual.")
     assert len(list((restored / "mlflow/artifacts").rglob("index.html"))) == 1
+
+
+def test_curves_that_a_training_of_the_run_has_recorded_itself_are_not_doubled(restored: Path) -> None:
+    """Its process writes into the run that this one has made, so this one remembers a run without curves."""
+    params = Params().model_validate({"seeds": {"train": [0], "single_agent": [0]}})
+    chain, stage = (Tracker(restored / "mlflow", "coding", "brave-owl", tags=told(restored)) for _ in range(2))
+    chain.whole.summary({"begun": 1.0})
+    assert chain.flush(60)
+    for found in ROWS:
+        record_update(stage.whole, "team", 0, found, "tests_passed")
+    assert stage.close(60)
+    worked = {"train@0": True, "train_single@0": False, "verdict": True, "report": True}
+    record_results(chain.whole, params, restored, worked, time.monotonic())
+    assert chain.close(60)
+    client = mlflow.MlflowClient(f"sqlite:///{restored}/mlflow/mlflow.db")
+    [run] = client.search_runs([client.get_experiment_by_name("coding").experiment_id])
+    for arm in ("team", "single"):
+        history = client.get_metric_history(run.info.run_id, f"1 reward/{arm} seed 0")
+        assert [(point.step, point.value) for point in history] == [(1, 0.5), (2, 1.0)], arm
 
 
 def test_a_part_of_the_chain_does_not_get_the_verdict_of_an_earlier_run(restored: Path) -> None:
