@@ -97,11 +97,11 @@ def record_results(whole: TrackedRun, params: Params, project: Path, worked: Map
     record_verdict(whole, result)
     for arm in ARMS:
         for seed in seeds_of(params, arm):
-            # A training that worked has recorded its curve in a process of its own, of which this one has no memory.
-            if worked.get(f"{'train' if arm == TEAM else 'train_single'}@{seed}"):
-                continue
+            # A training that worked has recorded the reward in a process of its own, of which this one has no memory.
+            itself = {"reward/mean"} if worked.get(f"{'train' if arm == TEAM else 'train_single'}@{seed}") else set()
             for row in training_rows(arm, seed, project):
-                record_update(whole, arm, seed, row, params.evaluate.metric)
+                left = {name: value for name, value in row.items() if name not in itself}
+                record_update(whole, arm, seed, left, params.evaluate.metric)
     record_costs(whole, costs(params, project))
     if worked.get("report") is False:
         record_report(whole, project / REPORT, result["lines"])

@@ -83,7 +83,7 @@ def test_curves_that_a_training_of_the_run_has_recorded_itself_are_not_doubled(r
     chain.whole.summary({"begun": 1.0})
     assert chain.flush(60)
     for found in ROWS:
-        record_update(stage.whole, "team", 0, found, "tests_passed")
+        record_update(stage.whole, "team", 0, found)
     assert stage.close(60)
     worked = {"train@0": True, "train_single@0": False, "verdict": True, "report": True}
     record_results(chain.whole, params, restored, worked, time.monotonic())
@@ -93,6 +93,8 @@ def test_curves_that_a_training_of_the_run_has_recorded_itself_are_not_doubled(r
     for arm in ("team", "single"):
         history = client.get_metric_history(run.info.run_id, f"1 reward/{arm} seed 0")
         assert [(point.step, point.value) for point in history] == [(1, 0.5), (2, 1.0)], arm
+        history = client.get_metric_history(run.info.run_id, f"2 tests_passed/{arm} seed 0")
+        assert [(point.step, point.value) for point in history] == [(1, 0.25), (2, 0.5)], arm
 
 
 def test_a_part_of_the_chain_does_not_get_the_verdict_of_an_earlier_run(restored: Path) -> None:
