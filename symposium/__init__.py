@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pipeline_lib.text_task.task import TextTask
     from symposium.experiments import Experiment
     from symposium.judging import compare, plan
+    from symposium.outcomes import OutcomesVerdict, verdict
     from symposium.playing import evaluate, load_team, sweep
     from symposium.results import Audit, Checkpoints, Comparison, Evaluation, Requirements, TrainingRun
     from symposium.teams import Team
@@ -28,6 +29,7 @@ _HOMES = {
     **dict.fromkeys(("audit", "train"), "symposium.training"),
     **dict.fromkeys(("load_team", "evaluate", "sweep"), "symposium.playing"),
     **dict.fromkeys(("compare", "plan"), "symposium.judging"),
+    **dict.fromkeys(("verdict", "OutcomesVerdict"), "symposium.outcomes"),
     "TextTask": "pipeline_lib.text_task.task",
     "Score": "pipeline_lib.text_task.score",
     "Metric": "pipeline_lib.environment_api.metrics",
@@ -43,6 +45,7 @@ __all__ = [
     "Evaluation",
     "Experiment",
     "Metric",
+    "OutcomesVerdict",
     "Requirements",
     "Score",
     "Team",
@@ -55,6 +58,7 @@ __all__ = [
     "plan",
     "sweep",
     "train",
+    "verdict",
 ]
 
 

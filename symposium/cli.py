@@ -28,6 +28,7 @@ PROGRAMS = {
         "Compute the data that is needed to detect a difference, or the memory of every stage.",
     ),
     "study": ("flows.study", "Compare ways of training: every level of a factor, with several seeds each."),
+    "verdict": ("flows.outcomes", "Judge the outcomes of any systems: tables, or the logs of other programs."),
     "runs": ("flows.runs", "List the recorded runs with their verdicts."),
     "compare": ("flows.compare", "Compare runs with a verdict on one page."),
     "identity": ("flows.identity", "Show what a result depends on, and why a stage is stale."),

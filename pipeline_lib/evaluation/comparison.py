@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline_lib.environment_api.metrics import NO_METRICS, Metric, Metrics, describe
-from pipeline_lib.evaluation.clusters import NO_VARIATION, Codes, t_interval
+from pipeline_lib.evaluation.clusters import NO_VARIATION, Codes, encode, t_interval
 from pipeline_lib.evaluation.effects import no_effect, paired_hedges_g, probability_of_improvement
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.evidence import (
@@ -31,7 +31,8 @@ from pipeline_lib.evaluation.evidence import (
 from pipeline_lib.evaluation.guards import identical_share
 from pipeline_lib.evaluation.losses import Losses, describe_losses, extremes, whatever_was_lost, widest
 from pipeline_lib.evaluation.results import Effect, Estimate, Result, TestResult, to_json
-from pipeline_lib.evaluation.table import Episodes, Pairing, pair, tabulate
+from pipeline_lib.evaluation.table import Episodes, Pairing, Table, pair, problem_means, tabulate
+from pipeline_lib.evaluation.tests_of_difference import no_answer
 from pipeline_lib.evaluation.training_runs import new_runs
 
 if TYPE_CHECKING:
@@ -156,8 +157,28 @@ def measure(
     where: str = "held-out",
 ) -> Comparison:
     """Compute everything except the verdict; see `verdict.compare` for arguments and errors."""
-    info = describe(metric, metrics)
     tables = tabulate(a, metric, names[0]), tabulate(b, metric, names[1])
+    same = _identical(_records(a), names[0]) or _identical(_records(b), names[1])
+    return measure_tables(*tables, settings, metric, describe(metric, metrics), names, faults, where, same)
+
+
+def measure_tables(
+    a: Table,
+    b: Table,
+    settings: VerdictSettings,
+    metric: str,
+    info: Metric,
+    names: Names,
+    faults: Sequence[str] = (),
+    where: str = "held-out",
+    same: str = "",
+) -> Comparison:
+    """Compute everything except the verdict from the values of two teams; ``same``: why they are one observation.
+
+    Raises:
+        EvaluationError: the teams have no common problem, or none without lost episodes.
+    """
+    tables = a, b
     worst = extremes(*tables, names, info)
     pairing = pair(*tables, names)
     level = 1 - settings.alpha
@@ -167,7 +188,6 @@ def measure(
     claims, *others = [_claims(one, info, settings) for one in (pairing, *worst)]
     difference = whatever_was_lost(claims.difference, [other.difference for other in others])
     found = families(d, clusters, rule_of(info))
-    same = _identical(_records(a), names[0]) or _identical(_records(b), names[1])
     return Comparison(
         names=names,
         metric=metric,
@@ -202,6 +222,49 @@ def measure(
         notes=pairing.notes,
         losses=describe_losses(*tables, worst, info),
         where=where,
+    )
+
+
+def measure_apart(
+    a: Table, b: Table, settings: VerdictSettings, metric: str, info: Metric, names: Names, reason: str
+) -> Comparison:
+    """Return the comparison of two teams that cannot be paired: their means, but neither test nor verdict.
+
+    A difference between the teams cannot be told from one between their problems.  Each team has a value.
+    """
+    level = 1 - settings.alpha
+    means = []
+    for table in (a, b):
+        values = problem_means(table)
+        kept = np.flatnonzero(~np.isnan(values).all(axis=0))
+        groups = encode([table.families[i] for i in kept])
+        means.append(mean_interval(np.nanmean(values[:, kept], axis=0), groups, level, info))
+    difference = (means[0].value or 0.0) - (means[1].value or 0.0)
+    nothing = no_answer("paired t test, clustered", (0,), level, reason, difference)
+    return Comparison(
+        names=names,
+        metric=metric,
+        info=info,
+        problems=len({*a.problems, *b.problems}),
+        families=len({*a.families, *b.families}),
+        evidence=Families(0, 0.0, 0.0, 0.0, 0.0, 0.0, rule_of(info)),
+        runs=(len(a.seeds) if a.trained else 0, len(b.seeds) if b.trained else 0),
+        episodes=(a.played - a.lost, b.played - b.lost),
+        means=(means[0], means[1]),
+        difference=nothing,
+        effect=no_effect(reason, level),
+        improvement=Estimate(None, None, None, level, "", 0, reason),
+        equivalence=nothing,
+        new_runs=nothing,
+        per_seed=(),
+        margin=settings.margin,
+        alpha=settings.alpha,
+        power=settings.power,
+        faults=(),
+        degenerate=reason,
+        one_observation=True,
+        notes=(),
+        where="separate",
     )
 
 

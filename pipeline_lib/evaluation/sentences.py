@@ -46,7 +46,7 @@ def lost(c: Comparison) -> str:
     )
     reach = limits(c.info, c.losses.low, c.losses.high)
     return (
-        f"The infrastructure lost {who}: without them counted, whatever they would have shown"
+        f"Lost: {who}. Without them counted, whatever they would have shown"
         f"{' within the values that were seen' if c.losses.assumed else ''}, the difference is {reach}; interval, p "
         "value and verdict allow for the worst case."
     )
@@ -94,10 +94,11 @@ def _finding(c: Comparison) -> str:
         )
     if c.faults and c.p_adjusted is not None and c.p_adjusted <= c.alpha:
         return f"{c.verdict}: {facts} {evidence}."  # `guards` adds the reason: a failed guard
-    return f"{c.verdict}: {facts} {evidence}. {_power(c, info)}"
+    return f"{c.verdict}: {facts} {evidence}. {power(c, info)}"
 
 
-def _power(c: Comparison, info: Metric) -> str:
+def power(c: Comparison, info: Metric) -> str:
+    """Return what the design could have found."""
     if c.detectable is None:
         return "This design cannot tell."
     return (

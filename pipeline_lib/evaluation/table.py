@@ -229,7 +229,7 @@ def _left_out(a: Table, b: Table, common: int, usable: int, dropped: int, names:
         if extra := len(table.problems) - common:
             notes.append(f"{extra} of {len(table.problems)} problems of {name} have no partner and were left out")
         if table.lost:
-            notes.append(f"{table.lost} episodes of {name} were lost to the infrastructure and were left out")
+            notes.append(f"{table.lost} episodes of {name} were lost and were left out")
     if common > usable:
         notes.append(f"{common - usable} of {common} problems have no complete pair and were left out")
     if dropped:

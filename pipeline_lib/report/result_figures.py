@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.metrics import Metric, describe
@@ -117,9 +118,30 @@ def checkpoint_metrics(data: ReportData) -> Figure | None:
 
 def forest(data: ReportData) -> Figure:
     """Draw the difference to each other team with its interval, and the margin that would matter."""
-    info = data.info
+    comparisons = {{"last": "last checkpoint"}.get(name, name): c for name, c in data.verdict["comparisons"].items()}
+    return differences(
+        comparisons,
+        data.info,
+        "The selected team against the others, on the test split",
+        ("selected minus other", "the selected team"),
+        series.effects(data.verdict["comparisons"]),
+    )
+
+
+def differences(
+    comparisons: Mapping[str, Mapping[str, Any]], info: Metric, title: str, sides: tuple[str, str], table: Table
+) -> Figure:
+    """Draw the differences of several comparisons with their intervals, and the margin that would matter.
+
+    Args:
+        comparisons: by the label of their row, each as JSON.
+        info: the metric.
+        title: of the figure.
+        sides: what is subtracted from what, and who is better right of 0.
+        table: the numbers behind it.
+    """
     scale = 100.0 if info.share else 1.0
-    found: list[tuple[str, dict[str, Any]]] = list(data.verdict["comparisons"].items())
+    found = list(comparisons.items())
     margin = float(found[0][1]["margin"]) * scale
 
     def paint(canvas: Canvas, narrow: bool) -> None:
@@ -139,7 +161,7 @@ def forest(data: ReportData) -> Figure:
             )  # fmt: skip
             if not narrow:
                 axes.text(1.02, y, _numbers(difference, info), transform=axes.get_yaxis_transform(), va="center")
-        axes.set_yticks(range(len(found)), [_team(name, narrow) for name, _ in found])
+        axes.set_yticks(range(len(found)), [wrap(name, 13 if narrow else 22) for name, _ in found])
         axes.set_ylim(len(found) - 0.4, -0.75)
         axes.grid(visible=False, axis="y")
         axes.grid(visible=True, axis="x")
@@ -153,11 +175,11 @@ def forest(data: ReportData) -> Figure:
     level = 100 * float(found[0][1]["difference"]["level"])
     return figure(
         "effects",
-        "The selected team against the others, on the test split",
-        f"Squares: mean difference, selected minus other; lines: {level:.0f} % intervals; right of 0 the selected team "
-        "is better. Grey: differences smaller than the margin that would matter.",
+        title,
+        f"Squares: mean difference, {sides[0]}; lines: {level:.0f} % intervals; right of 0 {sides[1]} is better. "
+        "Grey: differences smaller than the margin that would matter.",
         paint,
-        series.effects(data),
+        table,
         (7.6, height),
         (3.7, height + 0.15),
     )
@@ -232,14 +254,10 @@ def behaviour(data: ReportData) -> Figure | None:
     )
 
 
-def _numbers(difference: dict[str, Any], info: Metric) -> str:
+def _numbers(difference: Mapping[str, Any], info: Metric) -> str:
     if difference["low"] is None:
         return typeset(info.difference(difference["estimate"] or 0.0).removesuffix(" points"))
     low, middle, high = (
         info.difference(difference[key]).removesuffix(" points") for key in ("low", "estimate", "high")
     )
     return typeset(f"{middle} ({low} to {high})")
-
-
-def _team(name: str, narrow: bool) -> str:
-    return wrap({"last": "last checkpoint"}.get(name, name), 13 if narrow else 22)

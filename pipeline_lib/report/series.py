@@ -75,11 +75,11 @@ def checkpoint_metrics(data: ReportData) -> Table:
     return Table(("step", *names), rows)
 
 
-def effects(data: ReportData) -> Table:
-    """Difference to each other team, with interval, effect size and verdict."""
+def effects(comparisons: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Difference of each comparison (as JSON), with interval, effect size and verdict."""
     columns = ("against", "difference", "low", "high", "p (Holm)", "Hedges' g", "P(better)", "verdict")
     rows = []
-    for name, found in data.verdict["comparisons"].items():
+    for name, found in comparisons.items():
         difference = found["difference"]
         rows.append(
             [

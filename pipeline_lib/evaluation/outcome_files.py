@@ -1,0 +1,453 @@
+"""Readers of files of outcomes: tables, and the logs of other programs, each recognised by its content.
+
+Every reader turns a file into rows with their places; `read_outcomes` takes problem, system and value from the columns.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import hashlib
+import importlib
+import io
+import json
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from pipeline_lib import storage
+from pipeline_lib.evaluation.outcomes import Outcome, OutcomesError
+
+#: Words for a value that is not there.
+_MISSING = {"", "na", "n/a", "nan", "none", "null"}
+_WORDS = {"true": 1.0, "false": 0.0}
+#: Values of Inspect's scorers, as its own `value_to_float` reads them.
+_GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "no": 0.0}
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".eval", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a table; None: the column of the same name, if there is one.
+
+    Attributes:
+        problem: id of the problem.
+        system: name of the system.
+        value: the metric; None also stands for the only metric of a log.
+        sample: number of the sample.
+        seed: training seed.
+        family: cluster of the problem.
+    """
+
+    problem: str | None = None
+    system: str | None = None
+    value: str | None = None
+    sample: str | None = None
+    seed: str | None = None
+    family: str | None = None
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows of a file.
+
+    Attributes:
+        file: its name in messages.
+        rows: place and cells.
+        known: what stands in for columns that the user did not name.
+        metrics: names of the metrics, where the program that wrote the file says so.
+        notes: what a reader of the verdict must know about the file.
+    """
+
+    file: str
+    rows: list[tuple[str, Mapping[str, Any]]]
+    known: dict[str, str] = field(default_factory=dict)
+    metrics: Sequence[str] | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def read_outcomes(files: Sequence[str], columns: Columns) -> tuple[list[Outcome], str, list[str]]:
+    """Read all files.
+
+    Args:
+        files: paths, or ``NAME=PATH`` for a file of one system that does not say which.
+        columns: of tables, and of logs where they differ from what the program writes.
+
+    Returns:
+        The outcomes, the name of the metric, and notes about the files.
+
+    Raises:
+        OutcomesError: a file or a row is wrong; the message names file, row and column.
+    """
+    found: list[Outcome] = []
+    notes: list[str] = []
+    metrics: dict[str, str] = {}
+    seen: dict[str, Path] = {}
+    for given in files:
+        name, path = _named(given)
+        content = f"{name}={hashlib.sha256(_bytes(path)).hexdigest()}"
+        if content in seen:
+            raise OutcomesError(f"{path} has the same content as {seen[content]}; give every outcome once")
+        seen[content] = path
+        rows = _rows(path)
+        outcomes, metric = _outcomes(rows, columns, name)
+        found += outcomes
+        metrics.setdefault(metric, rows.file)
+        notes += rows.notes
+    if len(metrics) > 1:
+        told = " and ".join(f"{metric!r} in {file}" for metric, file in metrics.items())
+        raise OutcomesError(f"the files have different metrics: {told}; --value names one")
+    return found, next(iter(metrics)), notes
+
+
+def outcomes_of(rows: Sequence[Mapping[str, Any]], columns: Columns) -> tuple[list[Outcome], str]:
+    """Return the outcomes of rows in memory, and the name of the metric; errors as in `read_outcomes`."""
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, Mapping):
+            raise OutcomesError(f"row {number} is {row!r}; it must have a value for every column")
+    return _outcomes(_Rows("the rows", [(f"row {i}", row) for i, row in enumerate(rows, start=1)]), columns, "")
+
+
+def _named(given: str) -> tuple[str, Path]:
+    name, equals, path = given.partition("=")
+    if not equals or Path(given).exists():
+        return "", Path(given)
+    if not name.strip() or not path:
+        raise OutcomesError(f"{given!r}: give FILE, or NAME=FILE for the file of one system")
+    return name, Path(path)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise OutcomesError(f"{path}: {(reason or str(error)).lower()}") from None
+
+
+def _rows(path: Path) -> _Rows:
+    suffix = path.suffix.lower()
+    if suffix in (".csv", ".tsv"):
+        return _Rows(path.name, list(_csv(path, "\t" if suffix == ".tsv" else ",")))
+    if suffix == ".jsonl":
+        rows = list(_jsonl(path))
+        keys: Mapping[str, Any] = rows[0][1] if rows else {}
+        if {"doc_id", "filter", "metrics", "doc_hash"} <= set(keys):
+            return _lm_eval(path, rows)
+        if {"example_id", "reward", "completion"} <= set(keys):
+            return _verifiers(path, rows)
+        return _Rows(path.name, rows)
+    if suffix == ".parquet":
+        rows = _parquet(path)
+        if rows and {"step", "prompt", "completion", "advantage"} <= set(rows[0][1]):
+            return _trl(path, rows)
+        return _Rows(path.name, rows)
+    if suffix == ".eval":
+        return _inspect(path, _inspect_log(path))
+    if suffix == ".json":
+        log = _json(path.name, _text(path))
+        if isinstance(log, dict) and {"eval", "samples", "status"} <= set(log):
+            return _inspect(path, log)
+        raise OutcomesError(f"{path.name}: a .json file must be a log of Inspect with samples; write tables as .jsonl")
+    raise OutcomesError(f"{path.name}: unknown kind of file; known are {', '.join(SUFFIXES)}")
+
+
+# Tables
+
+
+def _csv(path: Path, delimiter: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    reader = csv.reader(io.StringIO(_text(path), newline=""), delimiter=delimiter, strict=True)
+    try:
+        heads = [head.strip() for head in next(reader, [])]
+        if not any(heads):
+            raise OutcomesError(f"{path.name}: the file is empty; its first row must name the columns")
+        if repeated := [head for head in heads if heads.count(head) > 1]:
+            raise OutcomesError(f"{path.name}, line 1: the column {repeated[0]!r} occurs twice")
+        for cells in reader:
+            place = f"{path.name}, line {reader.line_num}"
+            if not cells:
+                continue  # an empty line
+            if len(cells) != len(heads):
+                raise OutcomesError(f"{place}: {len(cells)} cells, where line 1 names {len(heads)} columns")
+            yield place, dict(zip(heads, cells, strict=True))
+    except csv.Error as error:
+        raise OutcomesError(f"{path.name}, line {reader.line_num}: {error}") from None
+
+
+def _jsonl(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, line in enumerate(_text(path).split("\n"), start=1):
+        if line.strip():
+            place = f"{path.name}, line {number}"
+            row = _json(place, line)
+            if not isinstance(row, dict):
+                raise OutcomesError(f"{place}: not an object with a value for every column")
+            yield place, row
+
+
+def _parquet(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        rows = parquet.read_table(path).to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise OutcomesError(
+            f"{path.name}: not a Parquet file that can be read ({str(error).splitlines()[0]})"
+        ) from None
+    return [(f"{path.name}, row {number}", row) for number, row in enumerate(rows, start=1)]
+
+
+def _text(path: Path) -> str:
+    content = _bytes(path)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise OutcomesError(f"{path.name}, line {line}: not UTF-8 text") from None
+
+
+def _json(place: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+        raise OutcomesError(f"{place}: not JSON ({reason})") from None
+
+
+# Logs of other programs
+
+
+def _lm_eval(path: Path, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> _Rows:
+    """Samples of lm-eval (``--log_samples``): the folder names the model, the file the task.
+
+    A problem is its number and the digest of its text, so other problems under the same number are not paired.
+    """
+    task = path.stem.removeprefix("samples_").rpartition("_")[0] or path.stem
+    filters = {str(row.get("filter")) for _, row in rows}
+    found, metrics = [], set()
+    for place, row in rows:
+        cells = dict(row)
+        for metric in _list(place, row, "metrics"):
+            name = f"{metric},{row['filter']}" if len(filters) > 1 else str(metric)
+            cells[name] = _cell(place, row, str(metric))
+            metrics.add(name)
+        cells["problem"] = f"{task}/{_cell(place, row, 'doc_id')}/{str(_cell(place, row, 'doc_hash'))[:8]}"
+        cells["system"] = path.absolute().parent.name
+        found.append((place, cells))
+    return _Rows(path.name, found, {"problem": "problem", "system": "system"}, sorted(metrics))
+
+
+def _verifiers(path: Path, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> _Rows:
+    """Results of verifiers (``vf-eval --save-results``): ``metadata.json`` beside them names the model."""
+    beside = path.with_name("metadata.json")
+    metadata = _json(beside.name, _text(beside)) if beside.is_file() else {}
+    model = str(metadata.get("model", "")) if isinstance(metadata, dict) else ""
+    found = [(place, {**row, "system": model} if model else row) for place, row in rows]
+    known = {"problem": "example_id", "value": "reward"} | ({"system": "system"} if model else {})
+    return _Rows(path.name, found, known)
+
+
+def _trl(path: Path, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> _Rows:
+    """Completions of TRL's trainers (``log_completions``): a problem is a prompt, every reward function a metric."""
+    own = {"step", "prompt", "completion", "advantage"}
+    metrics = [name for name, value in rows[0][1].items() if name not in own and isinstance(value, float | None)]
+    found = [(place, {**row, "problem": storage.digest(row["prompt"])[:12]}) for place, row in rows]
+    notes = [
+        f"{path.name}: these completions were sampled during training, by weights that change from step to step; "
+        "they do not show how a finished system does on problems that it was not trained on"
+    ]
+    return _Rows(path.name, found, {"problem": "problem"}, metrics, notes)
+
+
+def _inspect_log(path: Path) -> Mapping[str, Any]:
+    """Return an ``.eval`` file as its JSON, read by Inspect itself: the format is its own."""
+    try:
+        log = importlib.import_module("inspect_ai.log")
+    except ImportError:
+        raise OutcomesError(
+            f"{path.name}: reading .eval files needs Inspect; pip install inspect-ai, or convert the log to JSON with "
+            "`inspect log convert --to json`"
+        ) from None
+    _bytes(path)
+    try:
+        return dict(log.read_eval_log(str(path)).model_dump(mode="json"))
+    except Exception as error:  # whatever its parsers raise, the file is what is wrong
+        raise OutcomesError(f"{path.name}: Inspect cannot read this log ({type(error).__name__}: {error})") from None
+
+
+def _inspect(path: Path, log: Mapping[str, Any]) -> _Rows:
+    """A log of Inspect: a sample is a problem, an epoch one of its samples, every scorer a metric."""
+    about = log["eval"]
+    if not isinstance(about, Mapping) or not isinstance(log["samples"], list) or not log["samples"]:
+        raise OutcomesError(f"{path.name}: the log has no samples")
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    metrics: dict[str, None] = {}
+    for number, sample in enumerate(log["samples"], start=1):
+        place = f"{path.name}, sample {number}"
+        if not isinstance(sample, Mapping):
+            raise OutcomesError(f"{place}: not an object")
+        cells: dict[str, Any] = dict(sample.get("metadata") or {})
+        for scorer, score in (sample.get("scores") or {}).items():
+            value = score.get("value") if isinstance(score, Mapping) else score
+            parts = value.items() if isinstance(value, Mapping) else [("", value)]
+            for part, grade in parts:
+                name = f"{scorer}.{part}" if part else str(scorer)
+                cells[name] = _GRADES.get(grade, grade) if isinstance(grade, str) else grade
+                metrics[name] = None
+        cells |= {
+            "problem": f"{about.get('task', '')}/{_cell(place, sample, 'id')}",
+            "sample": _cell(place, sample, "epoch"),
+            "system": str(about.get("model", "")),
+        }
+        found.append((place, cells))
+    # A sample that ended with an error has no score: it is lost.
+    found = [(place, {**dict.fromkeys(metrics), **cells}) for place, cells in found]
+    notes = [] if log["status"] == "success" else [f"{path.name}: Inspect's log has the status {log['status']!r}"]
+    known = {name: name for name in ("problem", "system", "sample")}
+    return _Rows(path.name, found, known, list(metrics), notes)
+
+
+def _cell(place: str, row: Mapping[str, Any], name: str) -> Any:
+    if name not in row:
+        raise OutcomesError(f"{place}: {name!r} is missing")
+    return row[name]
+
+
+def _list(place: str, row: Mapping[str, Any], name: str) -> Sequence[Any]:
+    value = _cell(place, row, name)
+    if not isinstance(value, list):
+        raise OutcomesError(f"{place}: {name!r} is not a list")
+    return value
+
+
+# From cells to outcomes
+
+
+def _outcomes(rows: _Rows, columns: Columns, name: str) -> tuple[list[Outcome], str]:
+    """Return the outcomes of a file, and the name of its metric.
+
+    Args:
+        rows: of the file.
+        columns: as the user named them.
+        name: the system, if the user named it; else empty.
+    """
+    if not rows.rows:
+        raise OutcomesError(f"{rows.file}: there are no rows of outcomes")
+    heads = dict.fromkeys(head for _, row in rows.rows for head in _flat(row))
+    at = {part.name: _column(part.name, columns, rows, list(heads), name) for part in fields(Columns)}
+    found = []
+    for place, row in rows.rows:
+        cells = _flat(row)
+        found.append(
+            Outcome(
+                problem=_label(place, cells, at["problem"]),
+                system=name or _label(place, cells, at["system"]),
+                value=_value(place, cells, str(at["value"])),
+                sample=_whole(place, cells, at["sample"]),
+                seed=_whole(place, cells, at["seed"]),
+                family="" if at["family"] is None else _shown(cells.get(at["family"])),
+                place=place,
+            )
+        )
+    return found, str(at["value"])
+
+
+def _column(part: str, columns: Columns, rows: _Rows, heads: Sequence[str], name: str) -> str | None:
+    """Return the column of a part of an outcome; None if there is none and none is needed."""
+    given: str | None = getattr(columns, part)
+    if part == "system" and name:
+        if given is not None or (rows.metrics is None and part in heads and part not in rows.known):
+            raise OutcomesError(f"{rows.file}: the file has a column for the system; leave out {name + '='!r}")
+        return None
+    if given is not None:
+        if given in heads:
+            return given
+        raise OutcomesError(f"{rows.file}: there is no column {given!r} (--{part}){_near(given, heads)}")
+    if part in rows.known:
+        return rows.known[part]
+    if part == "value" and rows.metrics is not None:
+        if len(rows.metrics) == 1:
+            return rows.metrics[0]
+        told = ", ".join(rows.metrics)
+        raise OutcomesError(
+            f"{rows.file}: the file has {len(rows.metrics)} metrics ({told}); --value names one"
+            if rows.metrics
+            else f"{rows.file}: the file has no metric"
+        )
+    if part in heads:
+        return part
+    if part in ("sample", "seed", "family"):
+        return None
+    instead = ", or NAME=FILE the system of the whole file" if part == "system" else ""
+    raise OutcomesError(
+        f"{rows.file}: there is no column {part!r}{_near(part, heads)}; --{part} names another column{instead}"
+    )
+
+
+def _near(name: str, heads: Collection[str]) -> str:
+    """Return what the file has, the names that resemble the wanted one first in words."""
+    lower = {head.lower(): head for head in heads}
+    close = [lower[word] for word in difflib.get_close_matches(name.lower(), lower)]
+    if close:
+        return f"; did you mean {' or '.join(close)}?"
+    shown = sorted(heads)
+    return f"; there are: {', '.join(shown[:12])}{' and more' if len(shown) > 12 else ''}"
+
+
+def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Return nested objects as one, with names such as ``doc.subject``."""
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        name = f"{before}{key}"
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{name}.")
+        else:
+            found[name] = value
+    return found
+
+
+def _shown(value: Any) -> str:
+    """Return an id as text: the same in a table that turned whole numbers into fractions."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def _label(place: str, cells: Mapping[str, Any], column: str | None) -> str:
+    text = _shown(cells.get(column or ""))
+    if not text:
+        raise OutcomesError(f"{place}, column {column!r}: the cell is empty")
+    return text
+
+
+def _value(place: str, cells: Mapping[str, Any], column: str) -> float | None:
+    value = cells.get(column)
+    if isinstance(value, str):
+        text = value.strip().lower()
+        value = None if text in _MISSING else _WORDS.get(text, text)
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise OutcomesError(f"{place}, column {column!r}: {_quoted(value)} is not a number") from None
+    if math.isinf(number):
+        raise OutcomesError(f"{place}, column {column!r}: the value is infinite")
+    return None if math.isnan(number) else number
+
+
+def _whole(place: str, cells: Mapping[str, Any], column: str | None) -> int | None:
+    if column is None or not (text := _shown(cells.get(column))):
+        return None
+    if text.removesuffix(".0").isascii() and text.removesuffix(".0").isdigit() and len(text) < 19:
+        return int(text.removesuffix(".0"))
+    raise OutcomesError(f"{place}, column {column!r}: {_quoted(text)} is not a whole number, 0 or more")
+
+
+def _quoted(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"

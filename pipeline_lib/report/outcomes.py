@@ -1,0 +1,84 @@
+"""The verdict on outcomes of any systems as one self-contained HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline_lib import storage
+from pipeline_lib.environment_api.metrics import Metric
+from pipeline_lib.evaluation.outcome_verdict import OutcomeVerdict
+from pipeline_lib.evaluation.results import to_json
+from pipeline_lib.report import series
+from pipeline_lib.report.page import render
+from pipeline_lib.report.result_figures import differences
+from pipeline_lib.report.result_tables import difference_cells, p_cell
+from pipeline_lib.report.style import Table
+from pipeline_lib.report.text import sentence_only, typeset
+
+
+def build_outcomes(found: OutcomeVerdict, output: Path) -> None:
+    """Write the page to ``output``; parents are made."""
+    info, comparisons = found.info, to_json(found.comparisons)
+    context = {
+        "title": f"{', '.join(found.comparisons)} against {found.baseline}",
+        "lines": [typeset(line) for line in found.lines],
+        "caveats": [typeset(text) for caveat in found.caveats for text in caveat.details],
+        "items": [
+            {
+                "name": name,
+                "verdict": one.verdict,
+                "sentence": typeset(sentence_only(one.sentence)),
+                "power": "" if found.could_detect[name] in one.sentence else typeset(found.could_detect[name]),
+                "other_runs": typeset(found.other_runs[name]),
+            }
+            for name, one in found.comparisons.items()
+        ],
+        "plan_kept": found.plan is not None and found.plan.followed,
+        "forest": differences(
+            comparisons,
+            info,
+            f"Every system against {found.baseline}",
+            (f"system minus {found.baseline}", "the system"),
+            series.effects(comparisons),
+        ),
+        "numbers": _numbers(found),
+        "systems": _systems(found, info),
+        "problems": _problems(found),
+        "design": [(key.replace("_", " "), _plain(value)) for key, value in found.design.items()],
+    }
+    storage.write_text(output, render("outcomes.html.j2", context))
+
+
+def _numbers(found: OutcomeVerdict) -> Table:
+    rows = [
+        [
+            name,
+            c.verdict,
+            *difference_cells(to_json(c.difference), found.info),
+            None if c.p_adjusted is None else p_cell(c.p_adjusted),
+            None if c.effect.g is None else typeset(f"{c.effect.g:.2f}"),
+            c.problems,
+            c.families,
+            None if c.detectable is None else typeset(found.info.difference(c.detectable).lstrip("+")),
+        ]
+        for name, c in found.comparisons.items()
+    ]
+    heads = "system", "verdict", "difference", "interval", "p (Holm)", "Hedges' g", "problems", "families", "detectable"
+    return Table(heads, rows)
+
+
+def _systems(found: OutcomeVerdict, info: Metric) -> Table:
+    rows = [
+        [name, info.text(one["mean"]), one["problems"], one["outcomes"], one["lost"], len(one["seeds"]) or None]
+        for name, one in found.systems.items()
+    ]
+    return Table(("system", info.label, "problems", "outcomes", "lost", "training seeds"), rows)
+
+
+def _problems(found: OutcomeVerdict) -> Table:
+    rows = [[problem, *(means.get(name) for name in found.systems)] for problem, means in found.problems.items()]
+    return Table(("problem", *found.systems), rows)
+
+
+def _plain(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
