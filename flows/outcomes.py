@@ -1,4 +1,4 @@
-"""A verdict on the outcomes of any systems: tables, or the logs of lm-eval, Inspect, verifiers and TRL.
+"""A verdict on the outcomes of any systems: tables, or the logs of lm-eval, Inspect and TRL.
 
 symposium verdict outcomes.csv --baseline base --metric-range 0 1
 symposium verdict base=logs/one.eval team=logs/two.eval --page verdict.html
@@ -67,7 +67,7 @@ def run(asked: argparse.Namespace) -> None:
     try:
         if asked.files:
             if sizes:
-                raise ArgumentError(f"{sizes[0]}: it is for writing a plan; with files, the numbers come from ")
+                raise ArgumentError(f"{sizes[0]} is for writing a plan; files show their own numbers")
             columns = Columns(asked.problem, asked.system, asked.value, asked.sample, asked.seed, asked.family)
             found = verdict_on(asked.files, columns, wanted, asked.plan)
         elif asked.plan is None:

@@ -136,8 +136,6 @@ def _rows(path: Path) -> _Rows:
         keys: Mapping[str, Any] = rows[0][1] if rows else {}
         if {"doc_id", "filter", "metrics", "doc_hash"} <= set(keys):
             return _lm_eval(path, rows)
-        if {"example_id", "reward", "completion"} <= set(keys):
-            return _verifiers(path, rows)
         return _Rows(path.name, rows)
     if suffix == ".parquet":
         rows = _parquet(path)
@@ -237,16 +235,6 @@ def _lm_eval(path: Path, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> _Rows
         cells["system"] = path.absolute().parent.name
         found.append((place, cells))
     return _Rows(path.name, found, {"problem": "problem", "system": "system"}, sorted(metrics))
-
-
-def _verifiers(path: Path, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> _Rows:
-    """Results of verifiers (``vf-eval --save-results``): ``metadata.json`` beside them names the model."""
-    beside = path.with_name("metadata.json")
-    metadata = _json(beside.name, _text(beside)) if beside.is_file() else {}
-    model = str(metadata.get("model", "")) if isinstance(metadata, dict) else ""
-    found = [(place, {**row, "system": model} if model else row) for place, row in rows]
-    known = {"problem": "example_id", "value": "reward"} | ({"system": "system"} if model else {})
-    return _Rows(path.name, found, known)
 
 
 def _trl(path: Path, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> _Rows:

@@ -1,0 +1,426 @@
+"""Verdicts on outcomes of any systems: the chain's numbers, damaged files, and what the data do not support."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+from scipy import optimize, special
+
+from pipeline_lib.environment_api.metrics import Metric
+from pipeline_lib.evaluation import verdict
+from pipeline_lib.evaluation.outcome_files import Columns
+from pipeline_lib.evaluation.outcome_run import Asked, verdict_on
+from pipeline_lib.evaluation.outcome_verdict import OutcomeVerdict, judge_outcomes
+from pipeline_lib.evaluation.outcomes import Outcome, OutcomesError, arrange
+from pipeline_lib.settings.evaluate import VerdictSettings
+from tests.evaluation.build import episode
+
+SHARE = (0.0, 1.0)
+QUICK = VerdictSettings(resamples=200)
+
+
+def judge(rows: Sequence[Mapping[str, Any]], **asked: Any) -> OutcomeVerdict:
+    return verdict_on(rows, Columns(), Asked(**{"margin": 0.05, **asked}))
+
+
+def rows_of(values: np.ndarray, system: str, families: int = 0, seeded: bool = True) -> list[dict[str, Any]]:
+    """Rows from (seeds, problems, samples)."""
+    return [
+        {
+            "problem": f"p{p:03d}",
+            "system": system,
+            "value": float(values[s, p, k]),
+            "sample": k,
+            **({"seed": s} if seeded else {}),
+            **({"family": f"f{p % families}"} if families else {}),
+        }
+        for s, p, k in np.ndindex(values.shape)
+    ]
+
+
+def details(found: OutcomeVerdict) -> str:
+    return " ".join(text for caveat in found.caveats for text in caveat.details)
+
+
+# The numbers
+
+
+def by_hand(d: np.ndarray, families: int) -> dict[str, float]:
+    """The primary test from its formulas in docs/statistics.md: problem p is of family p modulo their number."""
+    r = np.array([(d[f::families] - d.mean()).sum() for f in range(families)])
+    share = 1 / families
+    se = math.sqrt((r**2 / (1 - share)).sum()) / d.size
+    g = (r**3).sum() / (r**2).sum() ** 1.5 * math.sqrt(families * (families - 1)) / (families - 2)
+
+    def critical(q: float, lean: float) -> float:
+        z = special.ndtri(q)
+        return -special.stdtrit(families - 1, q) + 1.5 * max(0.0, -lean) * (2 * z * z + 1) / 6
+
+    t = d.mean() / se
+    sign = 1 if t > 0 else -1
+    p = 2 * optimize.brentq(lambda q: critical(q, sign * g) - abs(t), 1e-12, 0.5, xtol=1e-15)
+    return {
+        "estimate": d.mean(),
+        "low": d.mean() - critical(0.025, g) * se,
+        "high": d.mean() + critical(0.025, -g) * se,
+        "p": p,
+    }
+
+
+def test_the_numbers_are_those_of_the_formulas_and_corrected_by_holm() -> None:
+    rng = np.random.default_rng(5)
+    base = rng.beta(2, 2, (2, 30, 3))
+    others = {"good": np.clip(base + rng.normal(0.12, 0.2, base.shape), 0, 1), "same": rng.beta(2, 2, base.shape)}
+    rows = rows_of(base, "base", 10) + [row for name, x in others.items() for row in rows_of(x, name, 10)]
+    found = judge(rows, metric_range=SHARE)
+    plain = {}
+    for name, values in others.items():
+        difference = found.comparisons[name].difference
+        for key, wanted in by_hand((values - base).mean(axis=(0, 2)), 10).items():
+            assert getattr(difference, key) == pytest.approx(wanted, abs=1e-9), key
+        plain[name] = difference.p or 0.0
+    small, large = sorted(plain, key=plain.__getitem__)
+    first = min(1.0, 2 * plain[small])
+    assert found.comparisons[small].p_adjusted == pytest.approx(first, abs=1e-12)
+    assert found.comparisons[large].p_adjusted == pytest.approx(max(first, plain[large]), abs=1e-12)
+
+
+def test_it_is_the_verdict_of_the_chain() -> None:
+    rng = np.random.default_rng(1)
+    base, team = rng.random((1, 20, 2)), rng.random((3, 20, 2)) + 0.1
+    rows = rows_of(base, "base", 5, seeded=False) + rows_of(team, "team", 5)
+    own = judge(rows).comparisons["team"].to_json()
+
+    def episodes(values: np.ndarray) -> list[Any]:
+        return [
+            episode(f"p{p:03d}", k, float(values[p, k]), f"f{p % 5}", tokens=p + k) for p, k in np.ndindex(values.shape)
+        ]
+
+    settings = VerdictSettings(margin=0.05)
+    chain = verdict.compare(
+        dict(enumerate(map(episodes, team))), episodes(base[0]), settings, "reward", ("team", "base"), where="common",
+        metrics={"reward": Metric("value")},
+    ).to_json()  # fmt: skip
+    assert own | {"metric": ""} == chain | {"metric": ""}
+
+
+def test_a_system_that_solves_everything_is_no_single_observation() -> None:
+    rng = np.random.default_rng(2)
+    base = (rng.random((1, 60, 1)) < 0.5).astype(float)
+    found = judge(rows_of(base, "base", seeded=False) + rows_of(np.ones_like(base), "team", seeded=False))
+    assert found.verdicts == {"team": "IMPROVED"}
+
+
+# What the data do not support
+
+
+@pytest.fixture
+def two() -> list[dict[str, Any]]:
+    rng = np.random.default_rng(3)
+    base = (rng.random((1, 40, 1)) < 0.5).astype(float)
+    return rows_of(base, "base", seeded=False) + rows_of(
+        1 - base * (rng.random(base.shape) < 0.3), "team", seeded=False
+    )
+
+
+def test_a_value_that_is_not_there_is_lost_and_the_interval_allows_for_the_worst(two: list[dict[str, Any]]) -> None:
+    whole = judge(two).comparisons["team"].difference
+    two[3]["value"], two[50]["value"] = math.nan, None
+    found = judge(two)
+    difference = found.comparisons["team"].difference
+    assert difference.low is not None and whole.low is not None and difference.low < whole.low
+    assert "base: 1 value is missing or not a number, for example in row 4" in details(found).lower()
+    assert "Lost: 1 of 40 episodes of team and 1 of 40 episodes of base." in found.comparisons["team"].sentence
+
+
+def test_an_outcome_given_twice_counts_once_and_a_contradiction_not_at_all(two: list[dict[str, Any]]) -> None:
+    same = judge([*two, dict(two[0])])
+    assert same.comparisons["team"].difference == judge(two).comparisons["team"].difference
+    assert "base: 1 outcome occurs more than once with the same value" in details(same).lower()
+    other = judge([*two, {**two[0], "value": 1 - two[0]["value"]}])
+    assert other.systems["base"]["lost"] == 1
+    assert "with different values" in details(other)
+
+
+def test_rows_without_sample_numbers_say_that_a_repeated_row_counts_twice(two: list[dict[str, Any]]) -> None:
+    rows = [{key: value for key, value in row.items() if key != "sample"} for row in two]
+    assert "no sample numbers" not in details(judge(rows))
+    assert "no sample numbers" in details(judge([*rows, dict(rows[0])]))
+
+
+def test_problems_of_one_system_alone_are_named(two: list[dict[str, Any]]) -> None:
+    found = judge(two[5:])
+    assert "5 of 40 problems of team have no partner" in details(found)
+    assert found.comparisons["team"].problems == 35
+
+
+def test_without_a_common_problem_there_is_no_verdict_but_what_would_have_to_be_assumed(
+    two: list[dict[str, Any]],
+) -> None:
+    rows = [row | {"problem": row["problem"] + row["system"]} for row in two]
+    found = judge(rows)
+    assert found.verdicts == {"team": "INCONCLUSIVE"}
+    assert "no problem in common" in found.comparisons["team"].sentence
+    assert "Welch's test applies: +" in details(found)
+
+
+def test_training_seeds_are_a_level_and_one_is_not_enough() -> None:
+    rng = np.random.default_rng(4)
+    base, team = rng.random((1, 30, 1)), rng.random((3, 30, 1))
+    one = judge(rows_of(base, "base", seeded=False) + rows_of(team[:1], "team"))
+    assert "team has one training seed" in details(one).lower()
+    assert one.other_runs["team"].startswith("Nothing can be said about other training runs: 1 training run:")
+    none = judge(rows_of(base, "base", seeded=False) + rows_of(team[:1], "team", seeded=False))
+    assert none.other_runs["team"].startswith("The rows have no training seeds")
+    unlike = judge(rows_of(team[:2], "base") + rows_of(team, "team"))
+    assert "they are not paired by seed" in details(unlike)
+
+
+def test_seeds_that_share_no_problem_cannot_be_compared() -> None:
+    rng = np.random.default_rng(4)
+    base, team = rng.random((1, 30, 1)), rng.random((2, 30, 1))
+    apart = [row for row in rows_of(team, "team") if (row["seed"] == 0) == (row["problem"] < "p015")]
+    found = judge(rows_of(base, "base", seeded=False) + apart)
+    assert found.verdicts == {"team": "INCONCLUSIVE"}
+    assert "in every training seed" in found.comparisons["team"].sentence
+
+
+def test_a_margin_and_a_range_are_never_guessed_for_a_metric_that_is_no_share() -> None:
+    rows = rows_of(np.random.default_rng(0).random((1, 20, 1)) * 9, "base", seeded=False)
+    rows += [row | {"system": "team"} for row in rows]
+    with pytest.raises(OutcomesError, match="give --margin, in its unit"):
+        verdict_on(rows, Columns(), Asked())
+    assert "The range of value is not known" in details(judge(rows))
+    assert "range" not in details(judge(rows, metric_range=(0.0, 9.0)))
+
+
+# How often it is wrong
+
+
+def often_wrong(team_seeds: int, ragged: bool) -> tuple[float, float]:
+    """Return the share of verdicts IMPROVED or WORSE, and of intervals that cover 0, where there is no difference."""
+    rng = np.random.default_rng(8)
+    wrong = covered = 0
+    runs = 250
+    info = Metric("solved", share=True)
+    for _ in range(runs):
+        hard = rng.beta(1.5, 1.5, 40)
+        effect = rng.normal(0, 0.1, 40)  # by problem, 0 in the mean
+        outcomes = []
+        for system, seeds, sign in (("base", 1, -1), ("team", team_seeds, 1)):
+            for seed in range(seeds):
+                for p in range(40):
+                    chance = min(1.0, max(0.0, hard[p] + sign * effect[p] / 2))
+                    for k in range(1 + (p % 3 if ragged else 1)):
+                        if ragged and rng.random() < 0.1:
+                            continue  # not run
+                        outcomes.append(
+                            Outcome(
+                                f"p{p}", system, float(rng.random() < chance), k, seed if system == "team" else None,
+                                f"f{int(p**0.8) // 2}" if ragged else "",
+                            )
+                        )  # fmt: skip
+        found = judge_outcomes(arrange(outcomes).tables, "base", QUICK, info).comparisons["team"]
+        wrong += found.verdict in ("IMPROVED", "WORSE")
+        covered += found.difference.low is None or found.difference.low <= 0 <= (found.difference.high or 0.0)
+    return wrong / runs, covered / runs
+
+
+@pytest.mark.parametrize(("seeds", "ragged"), [(1, False), (2, True)], ids=["one seed", "unequal"])
+def test_false_verdicts_and_coverage(seeds: int, ragged: bool) -> None:
+    wrong, covered = often_wrong(seeds, ragged)
+    limit = 3 * math.sqrt(0.05 * 0.95 / 250)  # three standard errors of the simulation
+    assert wrong <= 0.05 + limit
+    assert covered >= 0.95 - limit
+
+
+def test_unpaired_systems_never_get_a_verdict_and_welch_covers() -> None:
+    rng = np.random.default_rng(9)
+    covered = 0
+    for _ in range(150):
+        outcomes = [
+            Outcome(f"{system}{p}", system, float(rng.random() < rng.beta(1, 1)), 0)
+            for system, count in (("base", 25), ("team", 60))
+            for p in range(count)
+        ]
+        found = judge_outcomes(arrange(outcomes).tables, "base", QUICK, Metric("solved", share=True)).comparisons[
+            "team"
+        ]
+        assert found.verdict == "INCONCLUSIVE"
+        covered += (found.welch.low or 0.0) <= 0 <= (found.welch.high or 0.0)
+    assert covered / 150 >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 150)
+
+
+# Files
+
+
+TABLE = "problem,system,value\n" + "".join(f"p{i},{s},{(i + n) % 2}\n" for i in range(12) for n, s in enumerate("ab"))
+
+
+def from_file(path: Path, **asked: Any) -> OutcomeVerdict:
+    columns = {name: asked.pop(name) for name in list(asked) if name in Columns.__slots__}
+    return verdict_on([str(path)], Columns(**columns), Asked(**asked))
+
+
+def test_the_same_table_as_csv_tsv_jsonl_and_parquet(tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text(TABLE)
+    (tmp_path / "o.tsv").write_text(TABLE.replace(",", "\t"))
+    heads, *lines = (line.split(",") for line in TABLE.splitlines())
+    rows = [dict(zip(heads, line, strict=True)) for line in lines]
+    (tmp_path / "o.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "o.parquet")
+    found = [from_file(tmp_path / f"o.{kind}").to_json() for kind in ("csv", "tsv", "jsonl", "parquet")]
+    assert found[0]["verdicts"] == {"b": "INCONCLUSIVE"}
+    assert all(one == found[0] for one in found)
+
+
+def test_columns_have_other_names_and_rows_may_be_nested(tmp_path: Path) -> None:
+    rows = [
+        {"task": {"id": i, "topic": i // 2}, "model": m, "acc": bool(i % (2 + n))}
+        for i in range(12)
+        for n, m in enumerate(("x", "y"))
+    ]
+    (tmp_path / "o.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = from_file(tmp_path / "o.jsonl", problem="task.id", system="model", value="acc", family="task.topic")
+    assert (found.metric, found.baseline) == ("acc", "x")
+    assert (found.comparisons["y"].problems, found.comparisons["y"].families) == (12, 6)
+
+
+DAMAGED: list[tuple[str, str, bytes | str, dict[str, Any], str]] = [
+    ("an empty file", "o.csv", "", {}, "o.csv: the file is empty"),
+    ("only the heads", "o.csv", "problem,system,value\n", {}, "o.csv: there are no rows of outcomes"),
+    ("no such kind", "o.xlsx", "x", {}, "o.xlsx: unknown kind of file; known are .csv"),
+    ("a name that is near", "o.csv", TABLE.replace("system", "sytem", 1), {}, "no column 'system'; did you mean sytem"),
+    ("a named column", "o.csv", TABLE, {"value": "valeu"}, r"no column 'valeu' \(--value\); did you mean value"),
+    ("nothing near", "o.csv", TABLE, {"seed": "xyz"}, r"no column 'xyz' \(--seed\); there are: problem, system, value"),
+    ("a column twice", "o.csv", TABLE.replace("system", "value", 1), {}, "line 1: the column 'value' occurs twice"),
+    ("a cell too few", "o.csv", TABLE + "p1,a\n", {}, "o.csv, line 26: 2 cells, where line 1 names 3 columns"),
+    ("a cell too many", "o.csv", TABLE + "p1,a,1,1\n", {}, "o.csv, line 26: 4 cells"),
+    ("an open quotation", "o.csv", TABLE + '"p1,a,1\n', {}, "o.csv, line 26: unexpected end of data"),
+    ("a word", "o.csv", TABLE + "p99,a,good\n", {}, "o.csv, line 26, column 'value': 'good' is not a number"),
+    ("a comma", "o.tsv", TABLE.replace(",", "\t") + "p99\ta\t0,5\n", {}, "line 26, column 'value': '0,5' is not a"),
+    ("no end", "o.csv", TABLE + "p99,a,inf\n", {}, "line 26, column 'value': the value is infinite"),
+    ("out of range", "o.csv", TABLE + "p99,a,1.5\n", {"metric_range": SHARE}, "line 26: 'value' is 1.5, outside the"),
+    ("no problem", "o.csv", TABLE + ",a,1\n", {}, "line 26, column 'problem': the cell is empty"),
+    ("no system", "o.csv", TABLE + "p99, ,1\n", {}, "line 26, column 'system': the cell is empty"),
+    ("not text", "o.csv", TABLE.encode() + b"p\xff,a,1\n", {}, "o.csv, line 26: not UTF-8 text"),
+    ("a broken line", "o.jsonl", '{"problem": 1}\n{"problem": \n', {}, "o.jsonl, line 2: not JSON"),
+    ("no object", "o.jsonl", "[1, 2]\n", {}, "o.jsonl, line 1: not an object with a value for every column"),
+    ("too deep", "o.jsonl", "[" * 100_000, {}, "o.jsonl, line 1: not JSON"),
+    ("a list", "o.jsonl", '{"problem": 1, "system": "a", "value": [1]}', {}, r"column 'value': \[1\] is not a number"),
+    ("no Parquet", "o.parquet", "PAR1", {}, "o.parquet: not a Parquet file that can be read"),
+    ("no log", "o.json", "{}", {}, "o.json: a .json file must be a log of Inspect"),
+    ("a seed", "o.csv", "problem,system,value,seed\np,a,1,x\n", {}, "column 'seed': 'x' is not a whole number"),
+    ("a sample", "o.csv", "problem,system,value,sample\np,a,1,-1\n", {}, "column 'sample': '-1' is not a whole number"),
+    (
+        "seeds in part",
+        "o.csv",
+        "problem,system,value,seed\np,a,1,1\nq,a,1,\n",
+        {},
+        "line 3: 'a' has no training seed here",
+    ),
+    (
+        "samples in part",
+        "o.csv",
+        "problem,system,value,sample\np,a,1,1\nq,a,1,\n",
+        {},
+        "line 3: there is no number of the",
+    ),
+    (
+        "two families",
+        "o.csv",
+        "problem,system,value,family\np,a,1,f\np,b,1,g\n",
+        {},
+        "line 3: problem 'p' is of family 'g'",
+    ),
+    ("one system", "o.csv", "problem,system,value\np,a,1\n", {}, "there is one system only, 'a'"),
+    ("no value", "o.csv", "problem,system,value\np,a,1\np,b,\n", {}, "'b' has no value at all"),
+    ("the baseline", "o.csv", TABLE, {"baseline": "c"}, "no outcomes of a system 'c'; there are: a, b"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "asked", "message"), [row[1:] for row in DAMAGED], ids=[r[0] for r in DAMAGED]
+)
+def test_a_damaged_file(tmp_path: Path, name: str, content: bytes | str, asked: dict[str, Any], message: str) -> None:
+    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(OutcomesError, match=message):
+        from_file(tmp_path / name, **asked)
+
+
+def test_a_file_that_is_not_there_or_given_twice(tmp_path: Path) -> None:
+    with pytest.raises(OutcomesError, match=r"o\.csv: no such file"):
+        from_file(tmp_path / "o.csv")
+    with pytest.raises(OutcomesError, match="is a directory"):
+        (tmp_path / "folder.csv").mkdir()
+        from_file(tmp_path / "folder.csv")
+    for name in "xy":
+        (tmp_path / f"{name}.csv").write_text(TABLE)
+    with pytest.raises(OutcomesError, match=r"y\.csv has the same content as .*x\.csv"):
+        verdict_on([str(tmp_path / "x.csv"), str(tmp_path / "y.csv")], Columns(), Asked())
+
+
+# Logs of other programs: files that they wrote, with a tiny random model or Inspect's mock model
+
+LOGS = Path(__file__).parent / "outcome_logs"
+
+
+def test_samples_of_lm_eval() -> None:
+    files = [str(next((LOGS / f"tiny-{n}").iterdir())) for n in (1, 2)]
+    with pytest.raises(OutcomesError, match=r"the file has 2 metrics \(acc, acc_norm\); --value names one"):
+        verdict_on(files, Columns(), Asked())
+    found = verdict_on(files, Columns(value="acc"), Asked(baseline="tiny-2"))
+    assert (found.metric, found.comparisons["tiny-1"].problems, found.info.share) == ("acc", 8, True)
+    lines = [json.loads(line) for line in Path(files[1]).read_text().splitlines()]
+    assert found.systems["tiny-2"]["mean"] == np.mean([line["acc"] for line in lines])
+    assert "sums/0/d5b49512" in found.problems
+
+
+def test_problems_of_lm_eval_with_another_text_are_other_problems(tmp_path: Path) -> None:
+    own = next((LOGS / "tiny-1").iterdir())
+    (tmp_path / own.name).write_text(own.read_text().replace('"doc_hash": "d5', '"doc_hash": "e6'))
+    found = verdict_on([f"old={own}", f"new={tmp_path / own.name}"], Columns(value="acc"), Asked())
+    assert "1 of 8 problems of new have no partner" in details(found)
+
+
+def test_logs_of_inspect_as_json() -> None:
+    found = verdict_on([f"{name}={LOGS / name}.json" for name in ("one", "two")], Columns(), Asked())
+    assert (found.metric, found.baseline, list(found.problems)) == ("match_unless_broken", "one", ["asks/1", "asks/2"])
+
+
+@pytest.mark.needs("Inspect")
+def test_logs_of_inspect_by_its_own_reader() -> None:
+    found = verdict_on([f"{name}={LOGS / name}.eval" for name in ("one", "two")], Columns(), Asked())
+    assert found.systems["two"] | {"mean": 0} == {
+        "problems": 6, "families": 6, "outcomes": 12, "lost": 1, "seeds": [], "mean": 0,
+    }  # fmt: skip
+
+
+def test_two_logs_of_one_model_need_names_and_damage_is_told(tmp_path: Path) -> None:
+    with pytest.raises(OutcomesError, match="there is one system only, 'mockllm/model'"):
+        verdict_on([str(LOGS / "one.json"), str(LOGS / "two.json")], Columns(), Asked())
+    log = json.loads((LOGS / "one.json").read_text())
+    del log["samples"][1]["epoch"]
+    (tmp_path / "o.json").write_text(json.dumps(log))
+    with pytest.raises(OutcomesError, match=r"o\.json, sample 2: 'epoch' is missing"):
+        from_file(tmp_path / "o.json")
+    (tmp_path / "o.eval").write_text("no zip")
+    with pytest.raises(
+        OutcomesError, match=r"o\.eval: (reading .eval files needs Inspect|Inspect cannot read this log)"
+    ):
+        from_file(tmp_path / "o.eval")
+
+
+def test_completions_of_trl() -> None:
+    files = [f"{name}={LOGS}/completions_0000{n}.parquet" for n, name in ((1, "first"), (2, "second"))]
+    found = verdict_on(files, Columns(), Asked())
+    assert (found.metric, found.systems["first"]["outcomes"]) == ("even", 4)
+    assert "were sampled during training" in details(found)

@@ -1,0 +1,108 @@
+"""`symposium verdict` and `symposium.verdict`: terminal, JSON, page, plan, and status 2 for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas
+import pytest
+
+import symposium
+from flows import outcomes
+
+ROWS = [
+    {"problem": f"p{i}", "system": system, "value": float((i * k) % 7 > 2)}
+    for i in range(40)
+    for system, k in (("base", 3), ("<b>team</b>", 5))
+]
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["symposium verdict", *map(str, words)])
+    try:
+        outcomes.main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "o.csv"
+    pandas.DataFrame(ROWS).to_csv(path, index=False)
+    return path
+
+
+def test_terminal_json_and_page_say_the_same_as_python(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = symposium.verdict(file)
+    page = file.with_suffix(".html")
+    assert command(monkeypatch, file, "--page", page) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("\n".join(found.lines))
+    assert found.sentences["<b>team</b>"] in printed
+    assert command(monkeypatch, file, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(found.result.to_json()))
+    html = page.read_text()
+    assert f'<span class="word">{found.verdicts["<b>team</b>"]}</span>' in html
+    assert (
+        "<b>team</b>" not in html
+        and "<script" not in html
+        and not re.search(r"""(src|href)=["'](?!#)|url\((?!#)""", html)
+    )
+
+
+def test_rows_and_frames_are_as_good_as_a_file(file: Path) -> None:
+    wanted = symposium.verdict(file).result.to_json()
+    assert symposium.verdict(ROWS).result.to_json() == wanted
+    assert symposium.verdict(pandas.DataFrame(ROWS)).result.to_json() == wanted
+    with pytest.raises(TypeError, match="give files, or one list of rows"):
+        symposium.verdict(file, ROWS)
+
+
+def test_a_plan_and_then_the_verdict(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.json"
+    design = ("--baseline", "base", "--metric-range", 0, 1, "--problems", 41, "--systems", "<b>team</b>")
+    assert command(monkeypatch, "--plan", plan, *design) == 0
+    assert command(monkeypatch, file, "--plan", plan) == 0
+    assert "problems: planned 41, done 40" in capsys.readouterr().out.lower()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "give files of outcomes, or --plan FILE"),
+        (("none.csv",), "none.csv: no such file"),
+        (("FILE", "--problems", 3), "--problems is for writing a plan"),
+        (("FILE", "--margin", 0), "got '0'; give a number"),
+        (("FILE", "--basline", "x"), "did you mean --baseline"),
+        (("FILE", "--value", "vlaue"), "did you mean value"),
+        (("--plan", "plan.json"), "give --baseline, --systems and --problems"),
+    ],
+)
+def test_status_2(
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[object, ...],
+    message: str,
+) -> None:
+    monkeypatch.chdir(file.parent)
+    assert command(monkeypatch, *(file if word == "FILE" else word for word in words)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_it_needs_neither_prefect_nor_dvc_nor_mlflow(file: Path) -> None:
+    code = (
+        "import sys, symposium; symposium.verdict(sys.argv[1]).page(sys.argv[1] + '.html');"
+        "print([name for name in ('prefect', 'dvc', 'mlflow', 'torch') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
