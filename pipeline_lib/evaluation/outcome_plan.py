@@ -32,8 +32,6 @@ class OutcomePlan(Result):
         alpha: family-wise error rate.
         margin: smallest difference that would matter.
         power: power for which detectable differences are computed.
-        resamples: bootstrap and permutation resamples.
-        resampling_seed: their seed.
         written: time (UTC, ISO 8601) at which the plan was written.
         version: version of this format.
     """
@@ -49,8 +47,6 @@ class OutcomePlan(Result):
     alpha: float
     margin: float
     power: float
-    resamples: int
-    resampling_seed: int
     written: str
     version: int = VERSION
 

@@ -110,7 +110,7 @@ def plan_outcomes(
     settings = _settings(asked, Metric(metric or "value", share=ends == (0.0, 1.0), low=low, high=high))
     plan = OutcomePlan(
         metric or "value", low, high, asked.baseline, tuple(sorted(asked.systems)), problems, samples, seeds,
-        settings.alpha, settings.margin, settings.power, settings.resamples, settings.seed,
+        settings.alpha, settings.margin, settings.power,
         datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )  # fmt: skip
     plan.write(path)

@@ -17,7 +17,7 @@ from pipeline_lib.evaluation.outcome_plan import OutcomePlan, check_outcome_plan
 from pipeline_lib.evaluation.outcomes import OutcomesError
 from pipeline_lib.evaluation.plan_check import PlanCheck
 from pipeline_lib.evaluation.results import Result, to_json
-from pipeline_lib.evaluation.sentences import limits, p_text, power
+from pipeline_lib.evaluation.sentences import power
 from pipeline_lib.evaluation.summary import other_runs
 from pipeline_lib.evaluation.table import Table, problem_means
 
@@ -88,7 +88,7 @@ def judge_outcomes(
     Args:
         tables: the outcomes of every system, the baseline's included.
         baseline: one of them.
-        settings: alpha, margin, power, resamples and seed.
+        settings: alpha, margin and power.
         info: the metric; its label is its name.
         notes: what the rows do not support.
         plan: what was fixed before.
@@ -118,19 +118,14 @@ def judge_outcomes(
         *counted(_of_seeds(tables, baseline), "note on training seeds", "notes on training seeds"),
         *counted(_of_range(info), "note on the metric", "notes on the metric"),
         *of_comparisons(comparisons.values()),
-        *counted(_apart(comparisons), "comparison without a common problem", "comparisons without a common problem"),
     )
-    several = len(comparisons) > 1
     return OutcomeVerdict(
         metric=info.label,
         info=info,
         baseline=baseline,
         comparisons=comparisons,
         lines=(
-            *(
-                f"{name} {_small(against_base(found))}" if several else against_base(found)
-                for name, found in comparisons.items()
-            ),
+            *(f"{name} {_small(against_base(found))}" for name, found in comparisons.items()),
             in_line(to_json(list(caveats))),
         ),
         caveats=caveats,
@@ -188,8 +183,6 @@ def _design(tables: Mapping[str, Table], baseline: str, settings: VerdictSetting
         "alpha": settings.alpha,
         "margin": settings.margin,
         "power": settings.power,
-        "resamples": settings.resamples,
-        "resampling_seed": settings.seed,
     }
 
 
@@ -213,7 +206,7 @@ def _of_plan(check: PlanCheck | None) -> list[Caveat]:
 
 def _of_seeds(tables: Mapping[str, Table], baseline: str) -> list[str]:
     told = [
-        f"{name} has one training seed: another training run may differ, and nothing here shows by how much"
+        f"there is one training seed of {name}: another run may differ, and nothing here shows by how much"
         for name, table in tables.items()
         if table.trained and len(table.seeds) == 1
     ]
@@ -221,7 +214,8 @@ def _of_seeds(tables: Mapping[str, Table], baseline: str) -> list[str]:
     for name, table in tables.items():
         if table.trained and base.trained and table.seeds != base.seeds:
             told.append(
-                f"{name} has training seeds {_listed(table)}, {baseline} {_listed(base)}: they are not paired by seed"
+                f"the training seeds of {name} are {_listed(table)}, those of {baseline} {_listed(base)}: they are not "
+                "paired by seed"
             )
     return told
 
@@ -237,24 +231,6 @@ def _of_range(info: Metric) -> list[str]:
         f"the range of {info.label} is not known, so few families that differ much from the rest are expected, and "
         "intervals are wider; --metric-range gives it"
     ]
-
-
-def _apart(comparisons: Mapping[str, Comparison]) -> list[str]:
-    told = []
-    for name, c in comparisons.items():
-        if c.where == "separate":
-            found = c.welch
-            numbers = (
-                f"{c.info.difference(found.estimate or 0.0)} ({100 * found.level:.0f} % interval "
-                f"{limits(c.info, found.low, found.high)}, {p_text(found.p)})"
-                if found.p is not None
-                else f"no answer ({found.degenerate})"
-            )
-            told.append(
-                f"{name}: only if the problems of both are random draws from the same source, Welch's test applies: "
-                f"{numbers}"
-            )
-    return told
 
 
 def _other_runs(c: Comparison) -> str:

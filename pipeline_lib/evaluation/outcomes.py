@@ -148,23 +148,20 @@ def _table(
         cells[(*group, sample)].append(one)
     if not ranks and max(count.values()) > 1:
         notes.append(
-            f"{name}: rows have no sample numbers, so repeated rows of a problem count as further samples, in the "
+            f"rows of {name} have no sample numbers, so repeated rows of a problem count as further samples, in the "
             "order of the rows; a row that was written twice would count twice"
         )
     repeated = [found for found in cells.values() if len(found) > 1]
     if same := [found for found in repeated if len({one.value for one in found}) == 1]:
-        notes.append(
-            f"{name}: {_times(same)} more than once with the same value, for example {_example(same)}: it counts once"
-        )
+        notes.append(f"{_several(same, name)} with the same value, for example {_example(same)}, and counts once")
     if other := [found for found in repeated if len({one.value for one in found}) > 1]:
         notes.append(
-            f"{name}: {_times(other)} more than once with different values, for example {_example(other)}: none of "
-            "them counts, and the value is taken as lost"
+            f"{_several(other, name)} with different values, for example {_example(other)}: none of them counts, and "
+            "the value is taken as lost"
         )
     if missing := [found[0] for found in cells.values() if all(one.value is None for one in found)]:
-        notes.append(
-            f"{name}: {_many(len(missing), 'value')} missing or not a number, for example in {missing[0].place}"
-        )
+        number = f"1 value of {name} is" if len(missing) == 1 else f"{len(missing)} values of {name} are"
+        notes.append(f"{number} missing or not a number, for example in {missing[0].place}")
     seeds = tuple(sorted({one.seed for one in rows}, key=lambda seed: -1 if seed is None else seed))
     problems = tuple(sorted({one.problem for one in rows}))
     row, place = ({value: i for i, value in enumerate(axis)} for axis in (seeds, problems))
@@ -178,12 +175,8 @@ def _table(
     return Table(seeds, problems, tuple(families[problem] for problem in problems), values, seen & np.isnan(values))
 
 
-def _many(count: int, noun: str) -> str:
-    return f"1 {noun} is" if count == 1 else f"{count} {noun}s are"
-
-
-def _times(found: Sequence[Sequence[Outcome]]) -> str:
-    return "1 outcome occurs" if len(found) == 1 else f"{len(found)} outcomes occur"
+def _several(found: Sequence[Sequence[Outcome]], name: str) -> str:
+    return f"{'1 outcome' if len(found) == 1 else f'each of {len(found)} outcomes'} of {name} occurs more than once"
 
 
 def _example(found: Sequence[Sequence[Outcome]]) -> str:
