@@ -93,7 +93,9 @@ NEEDS = {
     "dockerd": Need(lambda: _ROOT_USER and _programs("dockerd"), "apt-get install docker.io, and to be root"),
     "gVisor": Need(lambda: _programs("runsc"), "apt-get install runsc"),
     "browser": Need(lambda: _programs("chromium", "chromedriver"), "apt-get install chromium chromium-driver"),
-    "Inspect": Need(lambda: importlib.util.find_spec("inspect_ai") is not None, "pip install inspect-ai"),
+    "Inspect": Need(
+        lambda: importlib.util.find_spec("inspect_ai") is not None, "pip install inspect-ai", installable=False
+    ),
     "vLLM": Need(VLLM_PYTHON.exists, "benchmarks/make_vllm_environment.sh"),
     "Ray": Need(RAY_PYTHON.exists, "benchmarks/make_ray_environment.sh"),
     "GPU": Need(_gpu, "a machine with CUDA", installable=False),

@@ -62,7 +62,7 @@ class _Rows:
     """
 
     file: str
-    rows: list[tuple[str, Mapping[str, Any]]]
+    rows: Sequence[tuple[str, Mapping[str, Any]]]
     known: dict[str, str] = field(default_factory=dict)
     metrics: Sequence[str] | None = None
     notes: list[str] = field(default_factory=list)

@@ -155,7 +155,7 @@ def _unpaired(a: Table, b: Table, names: tuple[str, str]) -> str:
         )
     usable = set(common)
     for table in (a, b):
-        whole = ~np.isnan(problem_means(table)).any(axis=0)
+        whole = np.atleast_1d(~np.isnan(problem_means(table)).any(axis=0))
         usable &= {problem for problem, kept in zip(table.problems, whole, strict=True) if kept}
     if not usable:
         return f"no problem has a value of {names[0]} and of {names[1]} in every training seed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -212,11 +212,11 @@ def write_plots(data: ReportData, folder: Path, own: Sequence[Figure] = ()) -> l
         ``checkpoints.csv``, ``effects.csv``, ``problems.csv``, ``behaviour.csv``, ``schemes.csv``, ``lengths.csv``,
         ``policies.csv``, ``time.csv``, ``terms/<term>.csv``, a file per own figure, and ``headline.json``.
     """
-    tables = {
+    tables: dict[str, Callable[[ReportData], Table]] = {
         "learning": _learning_of_any_metric,
         "sweep": sweep_curve,
         "checkpoints": checkpoint_metrics,
-        "effects": effects,
+        "effects": lambda data: effects(data.verdict["comparisons"]),
         "problems": problems,
         "behaviour": behaviour,
         "schemes": schemes,
