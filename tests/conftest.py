@@ -31,6 +31,12 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from tasks.services.process_environment import prepare  # noqa: E402  (the variables come first)
+from tests.crashes import (  # noqa: E402, F401  (hooks)
+    leave_out_passed,
+    pytest_configure,
+    pytest_handlecrashitem,
+    pytest_runtest_logreport,
+)
 from tests.needs import pytest_runtest_setup, pytest_terminal_summary  # noqa: E402, F401  (hooks)
 from tests.sampling import leave_out  # noqa: E402
 
@@ -46,6 +52,7 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Draw the samples; where several processes share the tests, put files with many slow ones first."""
     leave_out(items)
+    leave_out_passed(config, items)
     if hasattr(config, "workerinput"):  # this is one of pytest-xdist's processes, which take whole files, in this order
         slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
         items.sort(key=lambda item: -slow[item.path])

@@ -63,3 +63,24 @@ def test_a_failure_of_an_earlier_run_is_not_taken_for_one_of_this(run) -> None:
     assert run(ALWAYS)[0] == 1
     status, said = run(PASSES)
     assert status == 0 and "run once more" not in said
+
+
+DIES_ONCE = """
+import os, pathlib, pytest
+@pytest.mark.parametrize("number", range(3))
+def test_dies_once(number):
+    seen = pathlib.Path(os.environ["SEEN"])
+    if number == 1 and not seen.exists():
+        seen.touch()
+        os.kill(os.getpid(), 9)
+"""
+
+
+def test_when_a_process_dies_what_has_not_passed_runs_in_another(run, tmp_path: Path) -> None:
+    hooks = "from tests.crashes import *\nfrom tests.crashes import leave_out_passed\n\n\n"
+    hooks += "def pytest_collection_modifyitems(config, items):\n    leave_out_passed(config, items)\n"
+    (tmp_path / "conftest.py").write_text(hooks)
+    status, said = run(DIES_ONCE, PASSES)
+    assert status == 0
+    assert "UNSTEADY: a process died" in said and "    test_0.py::test_dies_once[1]" in said
+    assert "3 passed" in said.split("UNSTEADY")[1], "the one that died, the one after it, and the other file"
