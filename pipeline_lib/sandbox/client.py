@@ -26,7 +26,7 @@ class Client:
     def receive(self) -> list[tuple[wire.Head, bytes]] | None:
         """Return the frames that have arrived, None if the client has disconnected."""
         try:
-            data = self._connection.recv(1 << 20)
+            data = self._connection.recv(wire.READ_BYTES)
         except BlockingIOError:
             return []
         except ConnectionError:

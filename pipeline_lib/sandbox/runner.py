@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import marshal
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
-from types import CodeType, FrameType, ModuleType
+from types import FrameType, ModuleType
 
 from pipeline_lib.sandbox.blank import Blank
 from pipeline_lib.sandbox.bounds import bounded
@@ -97,7 +97,7 @@ def run_plan(planned: Planned, limits: Limits, worker: ProgramWorker) -> Outcome
     try:
         with bounded(limits, alarm):
             if program.load():
-                _run(planned.job, plan, recorder, program)
+                _run(planned, recorder, program)
     except _OutOfTime:
         recorder.stop(late)
     program.leave()
@@ -118,11 +118,11 @@ def _collect(planned: Planned, limits: Limits) -> Outcome:
 
     try:
         with bounded(limits, alarm):
-            module = _namespace(job, plan)
+            module = _namespace(planned)
             space = module.__dict__
             space[CASES] = Recorder
             space |= dict.fromkeys(plan.names - (space.keys() - {"candidate", job.entry_point}), Blank())
-            exec(plan.code, space)
+            exec(marshal.loads(plan.code), space)
             names = [name_of(test) for test in find_tests(module)[1] if not is_skipped(test)]
             return Outcome([("ok", name) for name in names], [])
     except _OutOfTime:
@@ -132,14 +132,17 @@ def _collect(planned: Planned, limits: Limits) -> Outcome:
     return Outcome([], [("error", error)])
 
 
-def _namespace(job: Job, plan: TestPlan) -> ModuleType:
+def _namespace(planned: Planned) -> ModuleType:
     """Return the module of the tests, with what their prelude defines."""
+    job, plan = planned.job, planned.plan
     seed_tests(job)
     module = ModuleType("tests")
     space = module.__dict__
     space["__builtins__"] = builtins
-    if job.prelude:
-        exec(_compiled(job.prelude), space)
+    if planned.prelude:
+        exec(marshal.loads(planned.prelude), space)
+    elif job.prelude:
+        compile(job.prelude, "<prelude>", "exec", dont_inherit=True)  # which raises
     space |= {CALL_FAILED: CallFailed, UNCATCHABLE: (NoAnswer, _OutOfTime)}
     if plan.files:
         space["__file__"] = "tests.py"
@@ -148,16 +151,17 @@ def _namespace(job: Job, plan: TestPlan) -> ModuleType:
     return module
 
 
-def _run(job: Job, plan: TestPlan, recorder: Recorder, program: Program) -> None:
-    """Run one plan; an exception of the tests ends it, and the cases after it are skipped."""
+def _run(planned: Planned, recorder: Recorder, program: Program) -> None:
+    """Run the tests; an exception of theirs ends them, and the cases after it are skipped."""
+    job, plan = planned.job, planned.plan
     try:
-        module = _namespace(job, plan)
+        module = _namespace(planned)
         space = program.space = module.__dict__
         space[CASES] = recorder
         if plan.names:
             space |= imported(job.code, plan.names - space.keys(), program.worker.modules)
         program.bind()
-        exec(plan.code, space)
+        exec(marshal.loads(plan.code), space)
         if plan.has_check:
             space["check"](space["candidate"])
         if plan.methods:
@@ -167,11 +171,6 @@ def _run(job: Job, plan: TestPlan, recorder: Recorder, program: Program) -> None
         raise
     except BaseException as error:  # those of test frameworks do not derive from Exception
         recorder.stop(error)
-
-
-@lru_cache(maxsize=1024)
-def _compiled(source: str) -> CodeType:
-    return compile(source, "<prelude>", "exec", dont_inherit=True)
 
 
 def _cases(outcome: Outcome, plan: TestPlan) -> tuple[Case, ...]:

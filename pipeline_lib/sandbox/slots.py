@@ -105,7 +105,7 @@ class Slot:
         if self.connection is None:
             return []
         try:
-            data = self.connection.recv(1 << 20)
+            data = self.connection.recv(wire.READ_BYTES)
         except OSError:
             data = b""
         try:

@@ -172,7 +172,7 @@ class _Job:
             if self._program.control.fileno() in ready:
                 raise WorkerDied("the fork server ended during a job")
             if ready:
-                data = self._channel.recv(1 << 18)
+                data = self._channel.recv(1 << 16)
                 if not data:
                     raise ConnectionError
                 self._buffer += data

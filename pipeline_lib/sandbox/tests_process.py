@@ -53,7 +53,7 @@ class RemoteWorker:
         """Return the channel of a new process of the program."""
         if not self._descriptors:
             self._ask("take")
-        return socket.socket(fileno=self._descriptors.pop(0))
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, self._descriptors.pop(0))
 
     def load(self) -> Load:
         """Return the current usage of the program's process."""

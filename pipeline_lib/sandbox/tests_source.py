@@ -11,9 +11,9 @@ Does not promise: support for test frameworks other than ``unittest``.  Tests ar
 from __future__ import annotations
 
 import ast
+import marshal
 from dataclasses import dataclass
 from functools import lru_cache
-from types import CodeType
 
 from pipeline_lib.sandbox.expressions import constant_truth, foresee
 from pipeline_lib.sandbox.jobs import Job
@@ -35,7 +35,7 @@ class TestPlan:
     """Tests, ready to run.
 
     Attributes:
-        code: the rewritten module, compiled.
+        code: the rewritten module, compiled, as ``marshal`` writes it: only the process that runs it reads it.
         has_check: the module defines ``check(candidate)``; otherwise its own statements are the tests.
         total: number of cases.
         sources: the assert of each case as text.
@@ -47,7 +47,7 @@ class TestPlan:
         files: the tests may use files.
     """
 
-    code: CodeType
+    code: bytes
     has_check: bool
     total: int
     sources: tuple[str, ...]
@@ -65,11 +65,16 @@ class TestPlan:
 class Planned:
     """A job and its tests, ready to run.
 
-    ``stateless``: the tests can leave nothing behind in the process that runs them.
+    Attributes:
+        job: the job.
+        plan: its tests.
+        prelude: the job's prelude, compiled as the tests are; empty if there is none, or it does not compile.
+        stateless: the tests can leave nothing behind in the process that runs them.
     """
 
     job: Job
     plan: TestPlan
+    prelude: bytes
     stateless: bool
 
     @property
@@ -89,9 +94,18 @@ def plan_job(job: Job, methods: tuple[str, ...] = ()) -> Planned:
         BadTests: as of `plan_tests`.
     """
     if job.collect:
-        return Planned(job, _plan_collection(job.tests, job.entry_point), stateless=False)
+        return Planned(job, _plan_collection(job.tests, job.entry_point), _compiled(job.prelude), stateless=False)
     plan = plan_tests(job.tests, job.entry_point, methods)
-    return Planned(job, plan, not methods and leaves_nothing(job.prelude, job.tests, job.entry_point))
+    stateless = not methods and leaves_nothing(job.prelude, job.tests, job.entry_point)
+    return Planned(job, plan, _compiled(job.prelude), stateless)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(prelude: str) -> bytes:
+    try:
+        return marshal.dumps(compile(prelude, "<prelude>", "exec", dont_inherit=True)) if prelude else b""
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return b""  # the tests raise it
 
 
 @lru_cache(maxsize=4096)
@@ -112,7 +126,7 @@ def plan_tests(tests: str, entry_point: str, methods: tuple[str, ...] = ()) -> T
     tree, has_check, rewriter = _rewrite(tree, entry_point, bool(methods))
     sources = methods or tuple(rewriter.sources)
     return TestPlan(
-        code=compile(tree, "<tests>", "exec", dont_inherit=True),
+        code=marshal.dumps(compile(tree, "<tests>", "exec", dont_inherit=True)),
         has_check=has_check,
         total=len(sources),
         sources=sources,
@@ -131,7 +145,7 @@ def _plan_collection(tests: str, entry_point: str) -> TestPlan:
     tree = _parse(tests)
     names, files = free_names(tree) | {entry_point, "candidate"}, touches_files(tree)
     tree, _, _ = _rewrite(tree, entry_point, True)
-    code = compile(tree, "<tests>", "exec", dont_inherit=True, optimize=1)
+    code = marshal.dumps(compile(tree, "<tests>", "exec", dont_inherit=True, optimize=1))
     return TestPlan(code, False, 0, (), frozenset(), frozenset(), (), (), names, files)
 
 

@@ -1,11 +1,10 @@
-"""The format of jobs and verdicts between trusted processes: a frame has a small JSON head and a body of bytes.
+"""The format of jobs and verdicts between trusted processes: a frame has a small head and a body of bytes.
 
 Processes that only forward a frame do not read its body.
 """
 
 from __future__ import annotations
 
-import json
 import marshal
 import socket
 import struct
@@ -16,11 +15,12 @@ from pipeline_lib.sandbox.jobs import Case, Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.tests_source import Planned, TestPlan
 
 Head = dict[str, Any]
+READ_BYTES = 1 << 16  # more would be mapped and unmapped for every read
 
 
 def pack(head: Head, body: bytes = b"") -> bytes:
     """Return a frame: lengths of head and body as four bytes each, then both."""
-    data = json.dumps(head, separators=(",", ":")).encode()
+    data = marshal.dumps(head)
     return struct.pack("!II", len(data), len(body)) + data + body
 
 
@@ -31,7 +31,7 @@ class Frames:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[Head, bytes]]:
-        """Add ``data``; return the frames that are now complete."""
+        """Add ``data``; return the frames that are now complete; raises ValueError for bytes that are no frames."""
         self._buffer += data
         frames = []
         start = 0
@@ -40,7 +40,12 @@ class Frames:
             end = start + 8 + head_length + body_length
             if len(self._buffer) < end:
                 break
-            head = json.loads(bytes(self._buffer[start + 8 : start + 8 + head_length]))
+            try:
+                head = marshal.loads(self._buffer[start + 8 : start + 8 + head_length])
+            except (EOFError, TypeError) as error:
+                raise ValueError(f"not the head of a frame: {error}") from None
+            if type(head) is not dict:
+                raise ValueError("the head of a frame is no dict")
             frames.append((head, bytes(self._buffer[start + 8 + head_length : end])))
             start = end
         if start:
@@ -64,7 +69,7 @@ class Link:
         """Return the next frame, or None when the other side is gone."""
         while not self._ready:
             try:
-                data = self.connection.recv(1 << 18)
+                data = self.connection.recv(READ_BYTES)
             except ConnectionError:
                 return None
             if not data:
@@ -79,13 +84,13 @@ def pack_job(planned: Planned) -> bytes:
     if planned.job.limits is not None:
         job["limits"] = asdict(planned.job.limits)
     plan = tuple(getattr(planned.plan, name) for name in TestPlan.__dataclass_fields__)
-    return marshal.dumps((job, plan, planned.stateless))
+    return marshal.dumps((job, plan, planned.prelude, planned.stateless))
 
 
 def unpack_job(body: bytes) -> Planned:
     """Return the job of `pack_job`."""
-    job, plan, stateless = marshal.loads(body)
-    return Planned(job_from_json(job), TestPlan(*plan), stateless)
+    job, plan, prelude, stateless = marshal.loads(body)
+    return Planned(job_from_json(job), TestPlan(*plan), prelude, stateless)
 
 
 def pack_verdict(verdict: Verdict) -> bytes:

@@ -216,7 +216,7 @@ class Worker:
             for number in descriptors:
                 os.close(number)
             raise WorkerDied("the fork server ended")
-        return socket.socket(fileno=descriptors[0])
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, descriptors[0])  # else the kernel is asked
 
     def _renew(self) -> None:
         """Replace the jail: its program has left something in it that a later one could see."""

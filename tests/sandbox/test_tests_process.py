@@ -254,7 +254,7 @@ STATE = {
     ),
     "copyreg": ("import copyreg\ncopyreg.pickle(complex, lambda c: (int, ()))", "assert copy.copy(1j) == 1j"),
     "re": ("import re\nre._cache.clear()\nre.compile = None", "assert re.compile('x').match('x')"),
-    "nice": ("import os\nos.nice(1)", "assert os.nice(0) == 0"),
+    "nice": ("import os\nos.nice(1)", f"assert os.nice(0) == {os.nice(0)}"),
 }
 _IMPORTS = """
 import atexit, builtins, codecs, collections, copy, decimal, gc, json, locale, logging, math, numbers, os, random, re

@@ -20,11 +20,10 @@ def facts(folder: str) -> tuple[int, ...]:
 
 
 def check_room(folder: str, megabytes: float) -> None:
-    """Raise OSError if the folder is part of a file system with less than this number of MiB left."""
-    if not os.path.ismount(folder):
-        left = os.statvfs(folder)
-        if left.f_bavail * left.f_frsize < megabytes * (1 << 20) or (left.f_files > 0 and left.f_favail < MOST_ENTRIES):
-            raise OSError(errno.ENOSPC, f"{folder} is on a file system with less than {megabytes:g} MiB left")
+    """Raise OSError if the folder's file system has less than this number of MiB left."""
+    left = os.statvfs(folder)
+    if left.f_bavail * left.f_frsize < megabytes * (1 << 20) or (left.f_files > 0 and left.f_favail < MOST_ENTRIES):
+        raise OSError(errno.ENOSPC, f"{folder} is on a file system with less than {megabytes:g} MiB left")
 
 
 def content(folder: str) -> tuple[int, float]:
