@@ -11,11 +11,13 @@ import json
 import os
 import shutil
 import socket
+import stat
 import subprocess
 from pathlib import Path
 from typing import Any
 
 from pipeline_lib.sandbox.runtime import (
+    DEVICES,
     ENVIRONMENT,
     HOME,
     INSIDE,
@@ -66,6 +68,7 @@ def start_bwrap(slot: int, config: dict[str, Any]) -> Worker:
     if program is None:
         raise JailError("bubblewrap is not installed (the program bwrap is not found)")
     root = os.geteuid() == 0
+    _check_devices(config["user"] if root else os.geteuid())
     uid = str(config["user"])
     command = [program, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     command += [] if root else ["--unshare-user", "--uid", uid, "--gid", uid]
@@ -87,6 +90,7 @@ def start_bwrap(slot: int, config: dict[str, Any]) -> Worker:
 def start_unshare(slot: int, config: dict[str, Any]) -> Worker:
     """Start a fork server in namespaces made by `inside.enclose`; see `jails.start_worker`."""
     root = os.geteuid() == 0
+    _check_devices()  # they are mounted read-only
     binds, links = _file_system(config)
     plan = {
         "uid": config["user"],
@@ -106,6 +110,7 @@ def start_bare(slot: int, config: dict[str, Any]) -> Worker:
     """Start a fork server that confines itself; see `jails.start_worker`."""
     runtime, folder = find_runtime(), Path(config["run_folder"])
     uid = config["user"] if os.geteuid() == 0 else None
+    _check_devices(None if config["filters"] else uid or os.geteuid())
     stdlib, packages = runtime.stdlib, [Path(package) for package in config["packages"]]
     if uid is not None:
         stdlib = readable_copy(stdlib, folder)
@@ -128,6 +133,23 @@ def start_bare(slot: int, config: dict[str, Any]) -> Worker:
         environment["LD_LIBRARY_PATH"] = str(runtime.shared.parent)
     command = [str(runtime.executable), *start("zygote", str(INSIDE.parent)), _CONTROL]
     return _spawn("bare", command, environment, config | inside, scratch)
+
+
+def _check_devices(user: int | None = None) -> None:
+    """Raise JailError if a program could leave something in a device of the machine, which all jails share.
+
+    Args:
+        user: the programs' user, if the jail does not keep the owner of a device from changing its mode.
+    """
+    for name, number in DEVICES.items():
+        found = Path(name).stat()
+        if not stat.S_ISCHR(found.st_mode) or found.st_rdev != number:
+            raise JailError(f"{name} is not the device of that name, and programs would see what others write to it")
+        if found.st_uid == user:
+            raise JailError(
+                f"{name} belongs to the user of the programs, who could leave signs for each other in its mode; "
+                f"give it back to root: chown root:root {name}"
+            )
 
 
 def _environment() -> dict[str, str]:
@@ -165,7 +187,7 @@ def _file_system(config: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]
     for name in ("/lib", "/lib64"):
         if Path(name).is_symlink():
             links[name] = str(Path(name).readlink())
-    return binds | {name: name for name in ("/dev/null", "/dev/urandom")}, links
+    return binds | {name: name for name in DEVICES}, links
 
 
 _THREADS_STEP = 512

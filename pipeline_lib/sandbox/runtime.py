@@ -20,6 +20,7 @@ HOME = "/py"  # path of the interpreter in a jail
 PACKAGES = f"{HOME}/packages"
 SCRATCH = "/scratch"  # a program's scratch folder; without namespaces a program could not have its own /tmp
 _FIRST_UID, _UIDS = 61000, 4096  # the users of programs, one per slot
+DEVICES = {"/dev/null": os.makedev(1, 3), "/dev/urandom": os.makedev(1, 9)}  # of this machine, in every jail
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 #: The environment of every program: fixed, and empty of secrets.
@@ -101,13 +102,16 @@ class User:
 def claim_user() -> User:
     """Return a user that no other slot has; under root or in a container, the slot's programs run as this user.
 
-    The claim is an abstract socket name, which the kernel frees as soon as its owner ends.
+    The claim is an abstract socket name, which the kernel frees as soon as its owner ends.  An owner of one of the
+    machine's devices is left out: gVisor gives ``/dev/null`` to a user of its own.
 
     Raises:
         OSError: all are taken, or no socket can be created.
     """
     for offset in range(_UIDS):
         number = _FIRST_UID + (os.getpid() + offset) % _UIDS
+        if any(Path(device).stat().st_uid == number for device in DEVICES):
+            continue
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             claim.bind(f"\0symposium-sandbox-user-{number}")
