@@ -22,6 +22,8 @@ from pipeline_lib.environments.philosophers.summary import Floats, Summary
 class Dinner(Reward):
     """A philosophers' reward of a single term, chosen by name."""
 
+    bounds = (-10.0, 10.0)  # wide enough for every formula here
+
     def __init__(self, formula: str) -> None:
         self.formula = formula
 
@@ -45,10 +47,6 @@ class Dinner(Reward):
             "square_by_fairness": s.share**2 * s.fairness(),
         }
         return {self.formula: np.broadcast_to(np.asarray(values[self.formula], np.float64), s.share.shape)}
-
-    def bounds(self) -> tuple[float, float]:
-        """Return limits that are wide enough for every formula here."""
-        return -10.0, 10.0
 
 
 class Code(coding.Reward):

@@ -25,15 +25,11 @@ class Formula(Reward):
     """A reward of a single term, written down as a function of the episode."""
 
     function: Callable[[Summary], Floats]
-    limits: tuple[float, float] = (-1e6, 1e6)
+    bounds: tuple[float, float] = (-1e6, 1e6)  # wide enough for every formula here
 
     def terms(self, summary: Summary) -> dict[str, Floats]:
         """Return the one term."""
         return {"formula": np.broadcast_to(np.asarray(self.function(summary), np.float64), summary.share.shape)}
-
-    def bounds(self) -> tuple[float, float]:
-        """Return limits that are wide enough for every formula here."""
-        return self.limits
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import symposium
 from pipeline_lib.environments.coding import rewards as coding
-from pipeline_lib.environments.writing.rewards.reward import Reward as WritingReward
-from pipeline_lib.environments.writing.rewards.reward import Work
+from pipeline_lib.environments.writing.rewards import Reward as WritingReward
+from pipeline_lib.environments.writing.rewards import Work
 
 
 def _share(values: list[bool]) -> float:

@@ -35,13 +35,10 @@ class Meals(Reward):
     """A reward of one's own."""
 
     def __init__(self, each: float = 1.0) -> None:
-        self.each = each
+        self.each, self.bounds = each, (0.0, 1000.0 * each)
 
     def terms(self, summary):
         return {"meals": self.each * summary.total_meals}
-
-    def bounds(self):
-        return 0.0, 1000.0 * self.each
 
 
 def test_a_reward_of_ones_own_is_a_class_with_named_terms():
@@ -79,7 +76,7 @@ def test_every_term_stays_within_0_and_1_and_rewards_within_their_bounds():
             values = term(summary)
             assert values.shape == (100,) and values.min() >= 0 and values.max() <= 1
         for reward in rewards:
-            total, (least, greatest) = reward.total(summary), reward.bounds()
+            total, (least, greatest) = reward.total(summary), reward.bounds
             assert total.min() >= least - 1e-12 and total.max() <= greatest + 1e-12
 
 

@@ -154,6 +154,6 @@ def test_compact_prompts_have_no_room_for_messages():
 
 def test_an_episode_ends_within_the_bounds_of_its_reward_and_a_turn_moves_it_at_most_by_their_width():
     table = environment(prompt="compact")
-    least, greatest = table.reward.bounds()
+    least, greatest = table.reward.bounds
     assert table.episode_bounds == (least, greatest)
     assert table.reward_bounds == (min(least, least - greatest), max(greatest, greatest - least))

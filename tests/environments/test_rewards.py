@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
+from pipeline_lib.environment_api.reward import total
 from pipeline_lib.environments.coding.program import build_program
-from pipeline_lib.environments.coding.rewards import Facts, PaperReward, Reward, SoundReward, Team, make_reward, total
+from pipeline_lib.environments.coding.rewards import Facts, PaperReward, Reward, SoundReward, Team, make_reward
 from pipeline_lib.environments.coding.settings import (
     CodingEnvironment,
     FineCodingReward,

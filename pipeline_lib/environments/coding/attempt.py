@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from pipeline_lib.environment_kit.programs import Attempt
 from pipeline_lib.environments.coding.contract import contract
 from pipeline_lib.environments.coding.hardness import hardness_of_tests, noticed, passed_cases, weighted_share
 from pipeline_lib.environments.coding.mutants import mutants
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.program import HELPER, Program
 from pipeline_lib.environments.coding.rewards import Facts, Reward
-from pipeline_lib.sandbox import Job, Status, Verdict
+from pipeline_lib.sandbox import Job, Verdict
 
 #: The stubs that replace the helper in an ablation: one returns None, one agrees with everything.
 ABLATIONS = ("ablated by None", "ablated by agreement")
@@ -19,14 +20,8 @@ ABLATIONS = ("ablated by None", "ablated by agreement")
 _MUTANT = "mutant "
 
 
-def failure_of(verdicts: Mapping[str, Verdict]) -> str | None:
-    """Return the error of the sandbox if one of the verdicts has one, else None."""
-    failed = (verdict for verdict in verdicts.values() if verdict.status is Status.INFRA_ERROR)
-    return next((verdict.error or "the sandbox failed" for verdict in failed), None)
-
-
 @dataclass(slots=True)
-class Attempt:
+class CodingAttempt(Attempt):
     """One joint action before it has an outcome.
 
     ``verdicts`` are those of the program on hidden tests (``hidden``) and on visible ones (``visible``), of its static
@@ -35,19 +30,8 @@ class Attempt:
     """
 
     problem: CodingProblem
-    actions: tuple[str, ...]
     program: Program
     last: bool
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-
-    @property
-    def failure(self) -> str | None:
-        """Return the error of the sandbox if it failed, else None."""
-        return failure_of(self.verdicts)
-
-    def passed(self, kind: str = "hidden") -> float:
-        """Return the share of cases passed; 0 if the program was not run because it could pass none."""
-        return (self.verdicts[kind].fraction or 0.0) if kind in self.verdicts else 0.0
 
     def job(self, code: str) -> Job:
         """Return the job of running ``code`` on the hidden tests."""
@@ -70,7 +54,7 @@ class Attempt:
 
     def replacements(self, reward: Reward) -> Iterator[tuple[str, Job]]:
         """Yield the jobs that show whether and how the helper matters, if the program passes any test."""
-        if self.failure is not None or self.passed() == 0:
+        if self.failure is not None or self.passed("hidden") == 0:
             return
         for kind, code in zip(ABLATIONS, self.program.ablated, strict=False):
             yield kind, self.job(code)
@@ -85,7 +69,7 @@ class Attempt:
             ladder: verdicts on almost right programs of the problem (`hardness`); empty if nothing is known of them.
             reward: says what was measured.
         """
-        passed = self.passed()
+        passed = self.passed("hidden")
         ablated = [self.passed(kind) for kind in ABLATIONS if kind in self.verdicts]
         adds = max(0.0, passed - max(ablated)) if ablated else 0.0
         weighted = killed = 0.0

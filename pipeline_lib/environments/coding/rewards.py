@@ -7,12 +7,11 @@ subclass of `Reward` (docs/rewards.md).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pipeline_lib.environment_api.custom_reward import custom_reward
+from pipeline_lib.environment_api import reward
+from pipeline_lib.environment_api.reward import custom_reward
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.coding.program import Program
@@ -54,11 +53,10 @@ class Facts:
         return sum(role.returns for role in roles) / len(roles)
 
 
-class Reward(ABC):
-    """Named, weighted terms.
+class Reward(reward.Reward[Facts, float]):
+    """Named, weighted terms, and what has to be measured for them.
 
     Attributes:
-        bounds: least and greatest sum of the terms that can occur; both are reached.
         needs_baseline: `Facts.passed_by_none` is used and must be measured.
         hardness: of `Facts.passed_weighted`, how much more than the easiest test the hardest one can count: with 1
             twice as much.  None: it is not used.
@@ -66,15 +64,10 @@ class Reward(ABC):
         mutants: greatest number of mutants run for `Facts.killed`; 0: it is not used.
     """
 
-    bounds: tuple[float, float]
     needs_baseline: bool = False
     hardness: float | None = None
     needs_contract: bool = False
     mutants: int = 0
-
-    @abstractmethod
-    def terms(self, facts: Facts) -> dict[str, float]:
-        """Return every term by name, the ones that are 0 included; the reward is their sum."""
 
 
 class SoundReward(Reward):
@@ -188,7 +181,7 @@ def make_reward(settings: CodingReward, team: Team) -> Reward:
     """Return the reward that the settings describe.
 
     Raises:
-        ValueError: a class of one's own cannot be made, or its bounds are no interval.
+        ValueError: a class of your own cannot be made, or its bounds are no interval.
     """
     if settings.kind == "paper":
         return PaperReward(team)
@@ -196,16 +189,4 @@ def make_reward(settings: CodingReward, team: Team) -> Reward:
         return SoundReward(settings, team)
     if settings.kind == "fine":
         return FineReward(settings, team)
-    made = custom_reward(settings.path, settings.options, Reward, {"team": team})  # type: ignore[type-abstract]
-    least, greatest = getattr(made, "bounds", (0.0, 0.0))
-    if not least < greatest:
-        raise ValueError(
-            f"environment.reward.path: {settings.path} must set its attribute 'bounds' to the least and the greatest "
-            f"sum of its terms, got {(least, greatest)}"
-        )
-    return made
-
-
-def total(terms: Mapping[str, float]) -> float:
-    """Return the sum of the terms, which is the reward."""
-    return float(sum(terms.values()))
+    return custom_reward(settings, Reward, {"team": team})  # type: ignore[type-abstract]

@@ -12,20 +12,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environment_api.environment import Environment, Outcome
-from pipeline_lib.environment_api.exhibit import Check, Exhibit, Part
-from pipeline_lib.environments.coding.attempt import Attempt, failure_of
+from pipeline_lib.environment_api.environment import Outcome
+from pipeline_lib.environment_api.exhibit import Exhibit, Part
+from pipeline_lib.environment_api.reward import total
+from pipeline_lib.environment_kit.programs import (
+    ProgramEnvironment,
+    Run,
+    checks_of,
+    failed,
+    failure_of,
+    one_line,
+    untested,
+)
+from pipeline_lib.environments.coding.attempt import CodingAttempt
 from pipeline_lib.environments.coding.conventions import convention
 from pipeline_lib.environments.coding.feedback.critic import note_of
-from pipeline_lib.environments.coding.feedback.note import Note, one_line
+from pipeline_lib.environments.coding.feedback.note import Note
 from pipeline_lib.environments.coding.feedback.observation import observation
 from pipeline_lib.environments.coding.feedback.sources import Feedback
 from pipeline_lib.environments.coding.hardness import almost_right
 from pipeline_lib.environments.coding.problems.problem import AGENTS, CodingProblem
 from pipeline_lib.environments.coding.program import HELPER, build_program
-from pipeline_lib.environments.coding.rewards import make_reward, total
+from pipeline_lib.environments.coding.rewards import make_reward
 from pipeline_lib.environments.coding.schemes import schemes
-from pipeline_lib.sandbox import Executor, Job, Status, Verdict
+from pipeline_lib.sandbox import Executor, Verdict
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
@@ -52,7 +62,7 @@ class CodingState:
     ending: bool = False
 
 
-class CodingEnvironment(Environment[CodingProblem, CodingState]):
+class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAttempt]):
     """Two functions by two agents (team ``pair``), or both by one (``single``), tested together.
 
     Metrics of an outcome: ``tests_passed`` in [0, 1]; ``all_passed``, ``syntax``, ``cooperation``, ``calls_helper``,
@@ -63,12 +73,7 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
     retries = True
 
     def __init__(self, settings: CodingSettings, executor: Callable[[], Executor]) -> None:
-        """Make the environment; the sandbox is started by the first step.
-
-        Args:
-            settings: the ``environment`` section.
-            executor: makes the sandbox.
-        """
+        super().__init__(executor)
         self.turns = settings.turns
         self._agents = AGENTS[settings.team]
         self.relied_on = self._agents[:-1]
@@ -78,8 +83,6 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         self._reward = make_reward(settings.reward, settings.team)
         self.reward_bounds = self._reward.bounds
         self._enough = settings.stop_at * self.reward_bounds[1] - _TOLERANCE
-        self._make_executor = executor
-        self._executor: Executor | None = None
         # Verdicts on almost right programs, by problem, if the reward weighs tests by how hard they are.
         self._ladder: dict[tuple[str, str], dict[str, Verdict]] = {}
 
@@ -143,7 +146,7 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         return replace(state, turns=(*before, replace(last, notes=notes)))
 
     def step(self, states: Sequence[CodingState], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[CodingState]]:
-        """Join, run and reward; see the class for metrics.
+        """Join, run and reward; see the class for metrics, and `ProgramEnvironment.step`.
 
         ``details`` has ``status`` (of the program on the hidden tests; ``missing`` without an entry point;
         ``untested``, without reward, if the problem has no hidden tests), ``error`` (a line that may quote hidden
@@ -152,17 +155,25 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         string), and if visible tests were run ``visible``, the share of them that passed.  If an expert was asked,
         ``costs`` counts what that cost.  If the expert gave no usable answer, ``status`` is ``expert_failed``: there is
         no reward and no next turn, and ``error`` says why.
-
-        Raises:
-            BadTests: the tests of a problem have no case that a program could fail; the message names the problem.
         """
-        attempts = [self._attempt(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
-        told = [(a.verdicts, *job) for a in attempts if not a.last for job in self._feedback.jobs(a.problem, a.program)]
-        wanted = [(a.verdicts, *job) for a in attempts for job in a.programs(self._reward)]
-        self._run([*self._ladders(attempts), *told, *wanted])
-        self._run([(a.verdicts, *job) for a in attempts for job in a.replacements(self._reward)])
-        outcomes = [self._outcome(state, attempt) for state, attempt in zip(states, attempts, strict=True)]
-        return self._feedback.with_answers(outcomes, self.observe)
+        return self._feedback.with_answers(super().step(states, joint_actions), self.observe)
+
+    def attempt(self, state: CodingState, actions: tuple[str, ...]) -> CodingAttempt:
+        """Return the joined program."""
+        program = build_program(actions, state.problem.entry_point)
+        return CodingAttempt(actions, state.problem, program, state.ending or len(state.turns) + 1 >= self.turns)
+
+    def programs(self, attempts: Sequence[CodingAttempt]) -> Iterator[Run]:
+        """Yield the programs, those that the feedback needs, and almost right programs of each problem."""
+        yield from self._ladders(attempts)
+        for attempt in attempts:
+            if not attempt.last:
+                yield from ((attempt.verdicts, *job) for job in self._feedback.jobs(attempt.problem, attempt.program))
+            yield from ((attempt.verdicts, *job) for job in attempt.programs(self._reward))
+
+    def further_programs(self, attempts: Sequence[CodingAttempt]) -> Iterator[Run]:
+        """Yield the programs that pass some test, with another helper."""
+        yield from ((attempt.verdicts, *job) for attempt in attempts for job in attempt.replacements(self._reward))
 
     def stub(self, state: CodingState, agent: int) -> str:
         """Return the agent's function with a body that returns None."""
@@ -183,29 +194,15 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         """Return the joined program and, if it led to this state, the result of each hidden test: for people only."""
         program = build_program(tuple(actions), state.problem.entry_point)
         last = state.turns[-1] if state.turns else None
-        cases = last.verdict.cases if last is not None and last.verdict is not None else ()
-        if last is not None and last.actions != tuple(actions):
-            cases = ()
-        checks = tuple(
-            Check(case.source or f"case {case.index}", case.result == "ok", one_line(case.message)) for case in cases
-        )
-        return Exhibit(program.code, "python", checks)
+        verdict = last.verdict if last is not None and last.actions == tuple(actions) else None
+        return Exhibit(program.code, "python", checks_of(verdict))
 
     def close(self) -> None:
         """End the sandbox's processes; a later step starts new ones."""
         self._feedback.close()
-        if self._executor is not None:
-            self._executor.close()
-            self._executor = None
+        super().close()
 
-    def _attempt(self, state: CodingState, actions: Sequence[str]) -> Attempt:
-        if len(actions) != len(self._agents):
-            raise ValueError(f"got {len(actions)} actions for the {len(self._agents)} agents of {state.problem.id}")
-        program = build_program(tuple(actions), state.problem.entry_point)
-        last = state.ending or len(state.turns) + 1 >= self.turns
-        return Attempt(state.problem, tuple(actions), program, last)
-
-    def _ladders(self, attempts: Sequence[Attempt]) -> Iterator[tuple[dict[str, Verdict], str, Job]]:
+    def _ladders(self, attempts: Sequence[CodingAttempt]) -> Iterator[Run]:
         """Yield the jobs that show how hard the tests of each problem are, if they have not run yet."""
         if self._reward.hardness is None:
             return
@@ -217,19 +214,8 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
                 for number, code in enumerate(almost_right(problem)):
                     yield found, str(number), attempt.job(code)
 
-    def _run(self, wanted: Sequence[tuple[dict[str, Verdict], str, Job]]) -> None:
-        """Run jobs and put each verdict where it belongs; the executor runs equal jobs once."""
-        if not wanted:
-            return
-        if self._executor is None:
-            self._executor = self._make_executor()
-        # What agents are shown comes first: whatever a program has left, it has not seen hidden inputs by then.
-        wanted = sorted(wanted, key=lambda item: item[1] != "visible")
-        verdicts = self._executor.run([job for _, _, job in wanted])
-        for (place, kind, _), verdict in zip(wanted, verdicts, strict=True):
-            place[kind] = verdict
-
-    def _outcome(self, state: CodingState, attempt: Attempt) -> Outcome[CodingState]:
+    def outcome(self, state: CodingState, attempt: CodingAttempt) -> Outcome[CodingState]:
+        """Return reward, metrics and feedback; see `step`."""
         program = attempt.program
         agents = range(len(program.roles))
         notes = tuple(() if attempt.last else self._feedback.notes(i, program, attempt.verdicts) for i in agents)
@@ -238,10 +224,9 @@ class CodingEnvironment(Environment[CodingProblem, CodingState]):
         problem, ladder = attempt.problem, self._ladder.get(_key(attempt.problem), {})
         failure = attempt.failure or failure_of(ladder) or self._feedback.failure(attempt.verdicts)
         if failure:
-            details = {"status": Status.INFRA_ERROR.value, "error": one_line(failure)}
-            return Outcome(None, {}, {}, state, done=True, details=details)
+            return failed(state, one_line(failure))
         if not problem.hidden_tests:  # a typed problem may have none
-            return Outcome(None, {}, {}, state, done=True, details={"status": "untested"})
+            return untested(state)
         facts = attempt.facts(list(ladder.values()), self._reward)
         terms = self._reward.terms(facts)
         reward = total(terms)
@@ -259,7 +244,7 @@ def _key(problem: CodingProblem) -> tuple[str, str]:
     return problem.id, problem.hidden_tests
 
 
-def _details(attempt: Attempt) -> dict[str, Any]:
+def _details(attempt: CodingAttempt) -> dict[str, Any]:
     program, hidden = attempt.program, attempt.verdicts.get("hidden")
     details: dict[str, Any] = {"status": "missing" if hidden is None else hidden.status.value}
     if hidden is not None and hidden.error:
@@ -268,7 +253,7 @@ def _details(attempt: Attempt) -> dict[str, Any]:
         entry_point = attempt.problem.entry_point
         details["schemes"] = sorted(schemes(program.parts[-1], entry_point))
         details["convention"] = convention(program.parts[0])
-    if len(program.roles) > 1 and attempt.passed() < 1.0:
+    if len(program.roles) > 1 and attempt.passed("hidden") < 1.0:
         details["caused_by"] = AGENTS["pair"][0] if program.lacks_helper else ""
     if "visible" in attempt.verdicts:
         details["visible"] = attempt.passed("visible")

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from pipeline_lib.environment_kit.served_model import ServedModelSection
 from pipeline_lib.settings.base import FileName, Machine, Section
 from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
 from pipeline_lib.settings.problems import FamilyProblems, SplitSizes
@@ -65,18 +66,10 @@ CodingReward = Annotated[
 ]
 
 
-class Expert(Section):
+class Expert(ServedModelSection):
     """A model on a server with an OpenAI-compatible API that suggests edits of an agent's code."""
 
-    url: Machine[str] = Field(min_length=1, description="base address of the API, for example http://127.0.0.1:8000/v1")
-    model: str = Field(min_length=1, description="name of the model on the server")
     max_tokens: int = Field(512, ge=1, description="longest answer in tokens; a longer one is cut off and of no use")
-    key_variable: Machine[str] = Field("", description="environment variable with the API key; empty for none")
-    concurrency: Machine[int] = Field(16, ge=1, description="requests at the same time")
-    retries: Machine[int] = Field(
-        3, ge=0, description="retries after a failure or an unusable answer; the pause doubles each time"
-    )
-    timeout: Machine[float] = Field(60.0, gt=0, description="time limit of a request in seconds")
     cache: Machine[str] = Field(
         ".symposium/expert", description="folder in which answers are kept; empty: they are kept in memory only"
     )

@@ -40,9 +40,10 @@ class CodingTask(PairTask):
         """Run the solutions that a dataset came with."""
         if problems[0].source == "generated":  # their tests come from running their solutions
             return
-        from pipeline_lib.environments.coding.problems.solutions import check_solutions
+        from pipeline_lib.environment_kit.programs import check_solutions
+        from pipeline_lib.environments.coding.problems.datasets import solution_jobs
 
-        check_solutions(problems, executor)
+        check_solutions({problem.id: solution_jobs(problem) for problem in problems if problem.reference}, executor)
 
     def read_problem(self, row: Mapping[str, Any]) -> CodingProblem:
         """Rebuild a `CodingProblem`."""

@@ -15,6 +15,7 @@ from functools import lru_cache
 from pipeline_lib.environments.modules.class_program import class_program, methods_of
 from pipeline_lib.environments.modules.loader import package_program
 from pipeline_lib.environments.modules.problems.problem import ModulesProblem
+from pipeline_lib.sandbox import Job
 
 _FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^# (\w+)\.py[ \t]*$", re.MULTILINE)
@@ -69,6 +70,13 @@ def program(problem: ModulesProblem, sources: Mapping[str, str], top: str) -> st
     if problem.layout == "class":
         return class_program(problem.prelude, problem.entry_point, sources, problem.defines)
     return package_program(sources, top, problem.entry_point)
+
+
+def solution_jobs(problem: ModulesProblem) -> list[Job]:
+    """Return the jobs of a problem's first known solution: all tests of the whole, and those of each part."""
+    code = program(problem, problem.references[0], problem.parts[-1])
+    tests = (problem.system_tests, *problem.unit_tests.values())
+    return [Job(problem.id, code, source, problem.entry_point) for source in tests]
 
 
 def below(problem: ModulesProblem, part: str) -> tuple[str, ...]:

@@ -5,12 +5,12 @@ A reward never sees text and never runs anything.  A reward of your own is a sub
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipeline_lib.environment_api.custom_reward import custom_reward
+from pipeline_lib.environment_api import reward
+from pipeline_lib.environment_api.reward import custom_reward
 from pipeline_lib.environments.modules.program import Form
 
 if TYPE_CHECKING:
@@ -48,18 +48,8 @@ class Facts:
         return _mean(list(self.units.values()))
 
 
-class Reward(ABC):
-    """Named, weighted terms.
-
-    Attributes:
-        bounds: least and greatest sum of the terms that can occur; both are reached.
-    """
-
-    bounds: tuple[float, float]
-
-    @abstractmethod
-    def terms(self, facts: Facts) -> dict[str, float]:
-        """Return every term by name, the ones that are 0 included; the reward is their sum."""
+class Reward(reward.Reward[Facts, float]):
+    """Named, weighted terms of a joint program."""
 
 
 class SoundReward(Reward):
@@ -86,18 +76,11 @@ def make_reward(settings: ModulesReward) -> Reward:
     """Return the reward that the settings describe.
 
     Raises:
-        ValueError: a class of one's own cannot be made, or its bounds are no interval.
+        ValueError: a class of your own cannot be made, or its bounds are no interval.
     """
     if settings.kind == "sound":
         return SoundReward(settings)
-    made = custom_reward(settings.path, settings.options, Reward, {})  # type: ignore[type-abstract]
-    least, greatest = getattr(made, "bounds", (0.0, 0.0))
-    if not least < greatest:
-        raise ValueError(
-            f"environment.reward.path: {settings.path} must set its attribute 'bounds' to the least and the greatest "
-            f"sum of its terms, got {(least, greatest)}"
-        )
-    return made
+    return custom_reward(settings, Reward)  # type: ignore[type-abstract]
 
 
 def _mean(values: list[float] | list[bool]) -> float:

@@ -8,18 +8,27 @@ depends on them.  A failure of the sandbox gives no reward instead of a bad one.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipeline_lib.environment_api.environment import Environment, Outcome
-from pipeline_lib.environment_api.exhibit import Check, Exhibit
+from pipeline_lib.environment_api.environment import Outcome
+from pipeline_lib.environment_api.exhibit import Exhibit
+from pipeline_lib.environment_api.reward import total
+from pipeline_lib.environment_kit.programs import (
+    Attempt,
+    ProgramEnvironment,
+    Run,
+    checks_of,
+    failed,
+    one_line,
+    untested,
+)
 from pipeline_lib.environments.modules.problems.design import LOWER
 from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
 from pipeline_lib.environments.modules.program import below, form, program, single_text, sources_of, unfenced
 from pipeline_lib.environments.modules.rewards import Facts, make_reward
-from pipeline_lib.sandbox import Executor, Job, Status, Verdict
+from pipeline_lib.sandbox import Executor, Job, Verdict
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.modules.settings import ModulesEnvironment as ModulesSettings
@@ -38,33 +47,25 @@ class ModulesState:
 
 
 @dataclass(slots=True)
-class _Attempt:
+class ModulesAttempt(Attempt):
     """One joint action before it has an outcome.
 
-    ``verdicts`` are by kind and part: ``system`` of the program, ``unit`` of a part among the right parts of each known
-    solution, ``without`` of the program with a stub in place of the part, ``expected`` of the known solution of a class
-    with a stub in place of the part.
+    ``verdicts`` are by kind, part and number of the known solution: ``system`` of the program, ``unit`` of a part among
+    the right parts of each known solution, ``without`` of the program with a stub in place of the part, ``expected`` of
+    the known solution of a class with a stub in place of the part.
     """
 
     problem: ModulesProblem
-    actions: tuple[str, ...]
     sources: Mapping[str, str]
-    verdicts: dict[tuple[str, str], list[Verdict]] = field(default_factory=lambda: defaultdict(list))
 
-    @property
-    def failure(self) -> str | None:
-        """Return the error of the sandbox if it failed, else None."""
-        failed = (v for found in self.verdicts.values() for v in found if v.status is Status.INFRA_ERROR)
-        return next((verdict.error or "the sandbox failed" for verdict in failed), None)
-
-    def passed(self, kind: str, part: str = "") -> float:
+    def best(self, kind: str, part: str = "") -> float:
         """Return the share of cases passed, with the known solution with which most pass; 0 if nothing was run."""
-        return max((verdict.fraction or 0.0 for verdict in self.verdicts.get((kind, part), ())), default=0.0)
+        return max((self.passed(key) for key in self.verdicts if key[:2] == (kind, part)), default=0.0)
 
     def facts(self) -> Facts:
         """Return the facts that the reward depends on."""
         forms = {part: form(self.problem, part, source) for part, source in self.sources.items()}
-        return Facts(forms, {part: self.passed("unit", part) for part in self.sources}, self._system())
+        return Facts(forms, {part: self.best("unit", part) for part in self.sources}, self._system())
 
     def _system(self) -> float:
         """Return the share of system tests passed; of a class, without those that one part passes for another.
@@ -72,38 +73,34 @@ class _Attempt:
         Methods may change others when they are called.  That shows in the tests of a part's own methods, if some pass
         with a stub in its place that do not in the known solution.  Then no test that needs this part counts.
         """
-        if not self.passed("system") or self.problem.layout != "class":
-            return self.passed("system")
+        if not self.best("system") or self.problem.layout != "class":
+            return self.best("system")
         passing, counted = self._held("system"), self._held("system")
         for part in self.problem.parts:
             needing = passing - self._held("expected", part)
-            own = {case.source for verdict in self.verdicts.get(("unit", part), ()) for case in verdict.cases}
+            own = {case.source for verdict in self._of("unit", part) for case in verdict.cases}
             if needing & own & self._held("without", part):
                 counted -= needing
-        return len(counted) / self.verdicts["system", ""][0].total
+        return len(counted) / self.verdicts["system", "", 0].total
 
     def _held(self, kind: str, part: str = "") -> set[str]:
-        return {case.source for v in self.verdicts.get((kind, part), ()) for case in v.cases if case.result == "ok"}
+        return {case.source for verdict in self._of(kind, part) for case in verdict.cases if case.result == "ok"}
+
+    def _of(self, kind: str, part: str) -> list[Verdict]:
+        return [verdict for key, verdict in self.verdicts.items() if key[:2] == (kind, part)]
 
 
-class ModulesEnvironment(Environment[ModulesProblem, ModulesState]):
+class ModulesEnvironment(ProgramEnvironment[ModulesProblem, ModulesState, ModulesAttempt]):
     """A part for each agent, or all for one; `metrics` says what is measured."""
 
     turns = 1
     relied_on = LOWER
 
     def __init__(self, settings: ModulesSettings, executor: Callable[[], Executor]) -> None:
-        """Make the environment; the sandbox is started by the first step.
-
-        Args:
-            settings: the ``environment`` section.
-            executor: makes the sandbox.
-        """
+        super().__init__(executor)
         self._single = settings.team == "single"
         self._reward = make_reward(settings.reward)
         self.reward_bounds = self._reward.bounds
-        self._make_executor = executor
-        self._executor: Executor | None = None
 
     @property
     def paid_by(self) -> object:
@@ -122,22 +119,17 @@ class ModulesEnvironment(Environment[ModulesProblem, ModulesState]):
         """Return what the agent is told of the program."""
         return state.problem.observations[self.agents(state.problem)[agent]]
 
-    def step(
-        self, states: Sequence[ModulesState], joint_actions: Sequence[Sequence[str]]
-    ) -> list[Outcome[ModulesState]]:
-        """Join, run and reward.
+    def attempt(self, state: ModulesState, actions: tuple[str, ...]) -> ModulesAttempt:
+        """Return the parts."""
+        return ModulesAttempt(actions, state.problem, self._sources(state.problem, actions))
 
-        ``details`` has ``status`` (of the program on the system tests), ``error`` (a line that may quote hidden tests:
-        for people, never for agents), and of a team whose program fails a test ``caused_by``: the first part that does
-        not define what it must, or an empty string.
+    def programs(self, attempts: Sequence[ModulesAttempt]) -> Iterator[Run]:
+        """Yield the joined programs, and each part among right ones."""
+        yield from ((attempt.verdicts, *job) for attempt in attempts for job in _first_programs(attempt))
 
-        Raises:
-            BadTests: the tests of a problem have no case that a program could fail; the message names the problem.
-        """
-        attempts = [self._attempt(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
-        self._run([(attempt, *item) for attempt in attempts for item in _first_programs(attempt)])
-        self._run([(attempt, *item) for attempt in attempts for item in _ablations(attempt)])
-        return [self._outcome(attempt) for attempt in attempts]
+    def further_programs(self, attempts: Sequence[ModulesAttempt]) -> Iterator[Run]:
+        """Yield the programs that pass some test, without each of their parts."""
+        yield from ((attempt.verdicts, *job) for attempt in attempts for job in _ablations(attempt))
 
     def stub(self, state: ModulesState, agent: int) -> str:
         """Return a part that can be called and returns None."""
@@ -159,54 +151,36 @@ class ModulesEnvironment(Environment[ModulesProblem, ModulesState]):
     def exhibit(self, state: ModulesState, actions: Sequence[str]) -> Exhibit:
         """Return the parts and, if they led to this state, the result of each system test: for people only."""
         sources = self._sources(state.problem, actions)
-        cases = state.verdict.cases if state.verdict is not None and state.actions == tuple(actions) else ()
-        checks = tuple(Check(case.source, case.result == "ok", _one_line(case.message)) for case in cases)
-        return Exhibit(single_text(state.problem, sources), "python", checks)
-
-    def close(self) -> None:
-        """End the sandbox's processes; a later step starts new ones."""
-        if self._executor is not None:
-            self._executor.close()
-            self._executor = None
+        verdict = state.verdict if state.actions == tuple(actions) else None
+        return Exhibit(single_text(state.problem, sources), "python", checks_of(verdict, _MAX_QUOTE))
 
     def _sources(self, problem: ModulesProblem, actions: Sequence[str]) -> dict[str, str]:
         if self._single:
             return sources_of(problem, actions[0])
         return {part: unfenced(text) for part, text in zip(problem.parts, actions, strict=True)}
 
-    def _attempt(self, state: ModulesState, actions: Sequence[str]) -> _Attempt:
-        problem = state.problem
-        if len(actions) != len(self.agents(problem)):
-            raise ValueError(f"got {len(actions)} actions for the {len(self.agents(problem))} agents of {problem.id}")
-        return _Attempt(problem, tuple(actions), self._sources(problem, actions))
+    def outcome(self, state: ModulesState, attempt: ModulesAttempt) -> Outcome[ModulesState]:
+        """Return reward and metrics.
 
-    def _run(self, wanted: Sequence[tuple[_Attempt, tuple[str, str], Job]]) -> None:
-        """Run jobs and keep their verdicts; the executor runs equal jobs once."""
-        if not wanted:
-            return
-        if self._executor is None:
-            self._executor = self._make_executor()
-        verdicts = self._executor.run([job for _, _, job in wanted])
-        for (attempt, key, _), verdict in zip(wanted, verdicts, strict=True):
-            attempt.verdicts[key].append(verdict)
-
-    def _outcome(self, attempt: _Attempt) -> Outcome[ModulesState]:
-        system = next(iter(attempt.verdicts.get(("system", ""), ())), None)
+        ``details`` has ``status`` (of the program on the system tests), ``error`` (a line that may quote hidden tests:
+        for people, never for agents), and of a team whose program fails a test ``caused_by``: the first part that does
+        not define what it must, or an empty string.
+        """
+        system = attempt.verdicts.get(("system", "", 0))
         state = ModulesState(attempt.problem, attempt.actions, system)
         if attempt.failure is not None:
-            details = {"status": Status.INFRA_ERROR.value, "error": _one_line(attempt.failure)}
-            return Outcome(None, {}, {}, state, done=True, details=details)
+            return failed(state, one_line(attempt.failure, _MAX_QUOTE))
         if system is None:  # a typed problem has no tests
-            return Outcome(None, {}, {}, state, done=True, details={"status": "untested"})
+            return untested(state)
         facts = attempt.facts()
         terms = self._reward.terms(facts)
         details = {"status": system.status.value}
         if system.error:
-            details["error"] = _one_line(system.error)
+            details["error"] = one_line(system.error, _MAX_QUOTE)
         if not self._single and facts.system < 1.0:
             broken = (part for part in attempt.problem.parts[:-1] if not facts.forms[part].defines)
             details["caused_by"] = next(broken, "")
-        return Outcome(float(sum(terms.values())), terms, _metrics(attempt, facts), state, done=True, details=details)
+        return Outcome(total(terms), terms, _metrics(attempt, facts), state, done=True, details=details)
 
 
 def stub(problem: ModulesProblem, part: str) -> str:
@@ -221,34 +195,34 @@ def _job(problem: ModulesProblem, sources: Mapping[str, str], part: str = "") ->
     return Job(problem.id, code, tests, problem.entry_point)
 
 
-def _first_programs(attempt: _Attempt) -> Iterator[tuple[tuple[str, str], Job]]:
+def _first_programs(attempt: ModulesAttempt) -> Iterator[tuple[tuple[str, str, int], Job]]:
     """Yield the joined program, and each part among the right parts that it builds on."""
     problem, sources = attempt.problem, attempt.sources
     if not problem.system_tests:
         return
-    yield ("system", ""), _job(problem, sources)
+    yield ("system", "", 0), _job(problem, sources)
     for part in problem.parts:
-        for known in problem.references:
+        for number, known in enumerate(problem.references):
             among = {**{name: known[name] for name in below(problem, part)}, part: sources[part]}
-            yield ("unit", part), _job(problem, among, part)
+            yield ("unit", part, number), _job(problem, among, part)
 
 
-def _ablations(attempt: _Attempt) -> Iterator[tuple[tuple[str, str], Job]]:
+def _ablations(attempt: ModulesAttempt) -> Iterator[tuple[tuple[str, str, int], Job]]:
     """Yield the program without each of its parts, if it passes any system test."""
-    if attempt.failure is not None or not attempt.passed("system"):
+    if attempt.failure is not None or not attempt.best("system"):
         return
     problem = attempt.problem
     for part in problem.parts:
         # What is missing may be filled in only where it is missing, so an incomplete part of a class is taken out.
         whole = problem.layout != "class" or form(problem, part, attempt.sources[part]).defines
-        yield ("without", part), _job(problem, {**attempt.sources, part: stub(problem, part) if whole else ""})
+        yield ("without", part, 0), _job(problem, {**attempt.sources, part: stub(problem, part) if whole else ""})
         if problem.layout == "class" and problem.references:
-            yield ("expected", part), _job(problem, {**problem.references[0], part: stub(problem, part)})
+            yield ("expected", part, 0), _job(problem, {**problem.references[0], part: stub(problem, part)})
 
 
-def _metrics(attempt: _Attempt, facts: Facts) -> dict[str, float]:
+def _metrics(attempt: ModulesAttempt, facts: Facts) -> dict[str, float]:
     count = len(facts.units)
-    needed = {part: float(attempt.passed("without", part) < facts.system) for part in facts.units}
+    needed = {part: float(attempt.best("without", part) < facts.system) for part in facts.units}
     return {
         "system_passed": facts.system,
         "system_right": float(facts.system >= 1.0),
@@ -260,8 +234,3 @@ def _metrics(attempt: _Attempt, facts: Facts) -> dict[str, float]:
         **{f"unit_{part}": share for part, share in facts.units.items()},
         **{f"needed_{part}": value for part, value in needed.items()},
     }
-
-
-def _one_line(text: str) -> str:
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-    return line if len(line) <= _MAX_QUOTE else line[: _MAX_QUOTE - 3] + "..."

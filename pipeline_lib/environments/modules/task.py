@@ -39,9 +39,10 @@ class ModulesTask(Task):
         """Run the solutions that classes came with."""
         if problems[0].layout == "package":  # their tests come from running their solutions
             return
-        from pipeline_lib.environments.modules.solutions import check_solutions
+        from pipeline_lib.environment_kit.programs import check_solutions
+        from pipeline_lib.environments.modules.program import solution_jobs
 
-        check_solutions(problems, executor)
+        check_solutions({problem.id: solution_jobs(problem) for problem in problems if problem.references}, executor)
 
     def read_problem(self, row: Mapping[str, Any]) -> ModulesProblem:
         """Rebuild a `ModulesProblem`."""

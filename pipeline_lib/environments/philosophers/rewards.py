@@ -7,37 +7,27 @@ one definition for training, evaluation, audit and report.
 `SoundReward` is the default.  `SumReward` adds up terms of the library `TERMS` by weight: the four-term family that
 reproduces the published failure is one of them, and the audit refuses it.  Terms whose name ends in ``_vacuous``
 are best when nothing happens; they are there to show what goes wrong.  A reward of your own is a subclass of `Reward`
-with two methods (docs/rewards.md).
+(docs/rewards.md).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 
+from pipeline_lib.environment_api import reward
 from pipeline_lib.environments.philosophers.summary import Floats, Summary, ratio
 
 
-class Reward(ABC):
-    """The reward of an episode."""
-
-    @abstractmethod
-    def terms(self, summary: Summary) -> dict[str, Floats]:
-        """Return the weighted terms of the episodes so far, each of shape (B,); their sum is the reward."""
-
-    @abstractmethod
-    def bounds(self) -> tuple[float, float]:
-        """Return the least and the greatest reward that an episode can have."""
+class Reward(reward.Reward[Summary, Floats]):
+    """The reward of an episode: `terms` takes the summary of B episodes so far and returns arrays of shape (B,)."""
 
     def total(self, summary: Summary) -> Floats:
         """Return the sum of the terms, (B,)."""
         return np.sum(list(self.terms(summary).values()), axis=0, dtype=np.float64)
 
 
-@dataclass(frozen=True)
 class SoundReward(Reward):
     """Meals relative to the optimum, discounted by unfairness, less a deadlock penalty that shrinks with survival.
 
@@ -48,57 +38,46 @@ class SoundReward(Reward):
     * ``invalid``: -weight * (unparseable actions / decisions of a full episode).  There is no bonus for parsing.
     """
 
-    deadlock: float = 0.1
-    invalid: float = 1.0
+    def __init__(self, deadlock: float = 0.1, invalid: float = 1.0) -> None:
+        self._deadlock, self._invalid = deadlock, invalid
+        self.bounds = (-deadlock - invalid, 1.0)
 
     def terms(self, summary: Summary) -> dict[str, Floats]:
         """Return ``meals``, ``deadlock`` and ``invalid``."""
         return {
             "meals": TERMS["fair_meals"](summary),
-            "deadlock": -self.deadlock * TERMS["early_deadlock"](summary),
-            "invalid": -self.invalid * TERMS["invalid"](summary),
+            "deadlock": -self._deadlock * TERMS["early_deadlock"](summary),
+            "invalid": -self._invalid * TERMS["invalid"](summary),
         }
 
-    def bounds(self) -> tuple[float, float]:
-        """Return (-deadlock - invalid, 1)."""
-        return -self.deadlock - self.invalid, 1.0
 
-
-@dataclass(frozen=True)
 class SumReward(Reward):
     """Terms of the library `TERMS` by weight, optionally clipped.
 
-    Attributes:
-        weights: weight by term name.
+    Args:
+        weights: weight by term name; every term is in [0, 1].
         clip: least and greatest reward of an episode, or None; the amount that is clipped is a separate term.
 
     Raises:
         ValueError: a term that is not in the library, or no term at all.
     """
 
-    weights: Mapping[str, float] = field(default_factory=dict)
-    clip: tuple[float, float] | None = None
-
-    def __post_init__(self) -> None:
-        if not self.weights:
+    def __init__(self, weights: Mapping[str, float], clip: tuple[float, float] | None = None) -> None:
+        if not weights:
             raise ValueError(f"a reward needs at least one term; known terms: {', '.join(TERMS)}")
-        for name in self.weights:
+        for name in weights:
             if name not in TERMS:
                 raise ValueError(f"there is no reward term {name!r}; known terms: {', '.join(TERMS)}")
+        self._weights, self._clip = weights, clip
+        self.bounds = clip or (sum(min(w, 0.0) for w in weights.values()), sum(max(w, 0.0) for w in weights.values()))
 
     def terms(self, summary: Summary) -> dict[str, Floats]:
         """Return the weighted terms, and ``clip`` if the sum is clipped."""
-        found = {name: weight * TERMS[name](summary) for name, weight in self.weights.items()}
-        if self.clip is not None:
+        found = {name: weight * TERMS[name](summary) for name, weight in self._weights.items()}
+        if self._clip is not None:
             total = np.sum(list(found.values()), axis=0, dtype=np.float64)
-            found["clip"] = np.clip(total, *self.clip) - total
+            found["clip"] = np.clip(total, *self._clip) - total
         return found
-
-    def bounds(self) -> tuple[float, float]:
-        """Return the clip, or the sums of the negative and of the positive weights (every term lies in [0, 1])."""
-        if self.clip is not None:
-            return self.clip
-        return sum(min(w, 0.0) for w in self.weights.values()), sum(max(w, 0.0) for w in self.weights.values())
 
 
 #: The library of terms, each in [0, 1] for every episode and every moment of it.

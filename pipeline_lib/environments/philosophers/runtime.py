@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline_lib.environment_api.custom_reward import custom_reward
 from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.environment_api.exhibit import Exhibit
+from pipeline_lib.environment_api.reward import custom_reward
 from pipeline_lib.environments.philosophers import text
 from pipeline_lib.environments.philosophers.replies import Reply, intent, read_reply
 from pipeline_lib.environments.philosophers.rewards import Reward, SoundReward, SumReward
@@ -60,14 +60,14 @@ class Philosophers(Environment[Scenario, State]):
     def __init__(self, settings: PhilosophersEnvironment) -> None:
         self.settings = settings
         self.reward = make_reward(settings.reward)
-        least, greatest = self.reward.bounds()
+        least, greatest = self.reward.bounds
         # A turn moves the episode's reward from one value within its bounds to another, the first turn from 0.
         self.reward_bounds = (min(least, least - greatest), max(greatest, greatest - least))
 
     @property
     def episode_bounds(self) -> tuple[float, float]:
         """The bounds of the reward: the last turn moves an episode's reward to where it ends."""
-        return self.reward.bounds()
+        return self.reward.bounds
 
     def agents(self, problem: Scenario) -> tuple[str, ...]:
         """Return P0, P1, ... in seating order, whatever the numbers of the philosophers."""
@@ -244,7 +244,7 @@ def make_reward(settings: MealsReward) -> Reward:
         return SoundReward(settings.deadlock, settings.invalid)
     if settings.kind == "terms":
         return SumReward(settings.weights, settings.clip)
-    return custom_reward(settings.path, settings.options, Reward)  # type: ignore[type-abstract]
+    return custom_reward(settings, Reward)  # type: ignore[type-abstract]
 
 
 def _consistency(state: State) -> dict[str, float]:

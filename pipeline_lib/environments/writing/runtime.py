@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pipeline_lib.environment_api.environment import Environment, Outcome
+from pipeline_lib.environment_api.reward import total
+from pipeline_lib.environment_kit.served_model import Answer
 from pipeline_lib.environments.writing.feedback import next_observation
 from pipeline_lib.environments.writing.problems.problem import AGENTS, WritingProblem
 from pipeline_lib.environments.writing.published.levels import (
@@ -23,8 +25,7 @@ from pipeline_lib.environments.writing.published.levels import (
 )
 from pipeline_lib.environments.writing.reading.read import read
 from pipeline_lib.environments.writing.reading.reading import lengths_fit
-from pipeline_lib.environments.writing.rewards.make import make_reward
-from pipeline_lib.environments.writing.rewards.reward import Work, total
+from pipeline_lib.environments.writing.rewards import Work, make_reward
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.writing.settings import WritingEnvironment as WritingSettings
@@ -100,10 +101,12 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
         works = [self._work(state, actions) for state, actions in zip(states, joint_actions, strict=True)]
         if self._reward.judge is not None:
             marks = self._reward.judge.marks([(work.problem.text, work.first, work.second) for work in works])
-            works = [replace(work, mark=mark, costs=costs) for work, (mark, costs) in zip(works, marks, strict=True)]
+            works = [replace(work, mark=mark.value) for work, mark in zip(works, marks, strict=True)]
+        else:
+            marks = [Answer(None) for _ in works]
         return [
-            self._outcome(state, actions, work)
-            for state, actions, work in zip(states, joint_actions, works, strict=True)
+            self._outcome(state, actions, work, mark)
+            for state, actions, work, mark in zip(states, joint_actions, works, marks, strict=True)
         ]
 
     def close(self) -> None:
@@ -117,9 +120,13 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
         first, second = split_texts(actions[0]) if len(actions) == 1 else actions
         return Work(state.problem, first, second, read(state.problem, first, second))
 
-    def _outcome(self, state: WritingState, actions: Sequence[str], work: Work) -> Outcome[WritingState]:
-        if self._reward.judge is not None and work.mark is None:
-            return Outcome(None, {}, {}, state, True, {"error": "the judge gave no mark", "costs": work.costs})
+    def _outcome(
+        self, state: WritingState, actions: Sequence[str], work: Work, mark: Answer[float]
+    ) -> Outcome[WritingState]:
+        judge = self._reward.judge
+        paid = {"costs": judge.costs([mark])} if judge is not None else {}
+        if judge is not None and mark.value is None:
+            return Outcome(None, {}, {}, state, True, {"error": " ".join(mark.error.split()), **paid})
         terms = self._reward.terms(work)
         reward = total(terms)
         notes = work.reading.notes if len(actions) > 1 else ((*work.reading.notes[0], *work.reading.notes[1]),)
@@ -134,7 +141,7 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
             details={
                 **{f"reward_of_turn_{number}": each.reward for number, each in enumerate(after.turns, 1)},
                 "texts": [" ".join(text.split()[:100]) for text in (work.first, work.second)],
-                **({"costs": work.costs} if work.costs else {}),
+                **paid,
             },
         )
 

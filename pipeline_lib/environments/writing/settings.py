@@ -6,24 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline_lib.settings.base import FileName, Machine, Section
+from pipeline_lib.environment_kit.served_model import ServedModelSection
+from pipeline_lib.settings.base import FileName, Section
 from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
 from pipeline_lib.settings.problems import SplitSizes
 
 Task = Literal["summary", "introduction"]
 
 
-class JudgeModel(Section):
+class JudgeModel(ServedModelSection):
     """A model on a server with an OpenAI-compatible API that marks two texts from 0 to 10."""
 
-    url: Machine[str] = Field(min_length=1, description="base address of the API, for example http://127.0.0.1:8000/v1")
-    model: str = Field(min_length=1, description="name of the model on the server")
     weight: float = Field(0.3, gt=0, description="reward of the highest mark, for texts without faults")
-    key_variable: Machine[str] = Field("", description="environment variable with the API key; empty for none")
-    concurrency: Machine[int] = Field(16, ge=1, description="requests at the same time")
-    retries: Machine[int] = Field(3, ge=0, description="retries after a failure; the pause doubles each time")
-    timeout: Machine[float] = Field(60.0, gt=0, description="time limit of a request in seconds")
-    cache: Machine[str] = Field("", description="folder in which marks are kept; empty: they are kept in memory only")
 
 
 class SoundWritingReward(Section):

@@ -12,11 +12,10 @@ from pipeline_lib.audit.run import audit
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.modules.problems.class_eval import class_problem, read_classes, share
 from pipeline_lib.environments.modules.problems.problem import ModulesProblem
-from pipeline_lib.environments.modules.program import program, single_text
+from pipeline_lib.environments.modules.program import program, single_text, solution_jobs
 from pipeline_lib.environments.modules.runtime import ModulesEnvironment
 from pipeline_lib.environments.modules.settings import ClassProblems
 from pipeline_lib.environments.modules.settings import ModulesEnvironment as Settings
-from pipeline_lib.environments.modules.solutions import check_solutions, solution_jobs
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.sandbox import Executor, Limits
 from pipeline_lib.settings import load_params
@@ -366,21 +365,21 @@ def test_a_file_is_read_dealt_out_and_checked(tmp_path: Path, executor):
     assert {split: len(found) for split, found in splits.items()} == {"train": 4, "validation": 1, "test": 2} or sum(
         map(len, splits.values())
     ) == 8
-    check_solutions(splits["train"], lambda: Executor(slots=1))
+    find("modules").check_problems(splits["train"], lambda: Executor(slots=1))
     with pytest.raises(ValueError, match="use a pretrained policy"):
         find("modules").demonstrate(splits["train"], 1, 0.0, 0)
     with pytest.raises(ProblemsError, match="has no problem 'Small_9'"):
         find("modules").make_problems(made.problems.model_copy(update={"leave_out": ("Small_9",)}))
     broken = class_problem({**task(), "solution_code": SOLUTION.replace("sum", "len")}, 2)
     with pytest.raises(ProblemsError, match=r"1 of 1 problems came with.*\n  Small_0: .*\n.*leave_out: \[Small_0\]"):
-        check_solutions([broken], lambda: Executor(slots=1))
+        find("modules").check_problems([broken], lambda: Executor(slots=1))
     lacking = [
         class_problem({**task(number), field: f"import no_such_package\n{text}"}, 2)
         for number, (field, text) in enumerate({"solution_code": SOLUTION, "test": TESTS}.items())
     ]
-    words = r"2 of 2 .*\n(  Small_.: .*'no_such_package'.*\n){2}.*sandbox.packages.*leave_out: \[Small_1, Small_0\]"
+    words = r"2 of 2 .*\n(  Small_.: .*'no_such_package'.*\n){2}.*sandbox.packages.*leave_out: \[Small_0, Small_1\]"
     with pytest.raises(ProblemsError, match=words):
-        check_solutions(lacking, lambda: Executor(slots=1))
+        find("modules").check_problems(lacking, lambda: Executor(slots=1))
     with pytest.raises(ProblemsError, match="the field test is missing; it has class_constructor"):
         class_problem({**task(), "test": ""}, 2)
     with pytest.raises(ProblemsError, match="the field solution_code is not Python"):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from functools import cache
 
+from pipeline_lib.environment_api.reward import total
 from pipeline_lib.environments.writing.problems.generated import draw_abstract, draw_post
 from pipeline_lib.environments.writing.problems.problem import WritingProblem
 from pipeline_lib.environments.writing.problems.world import World
 from pipeline_lib.environments.writing.problems.worlds import WORLDS
 from pipeline_lib.environments.writing.reading.read import read
-from pipeline_lib.environments.writing.rewards.reward import Work, total
-from pipeline_lib.environments.writing.rewards.sound import SoundReward
+from pipeline_lib.environments.writing.rewards import SoundReward, Work
 from pipeline_lib.environments.writing.settings import SoundWritingReward
 
 SOUND = SoundReward(SoundWritingReward())

@@ -73,7 +73,7 @@ def test_scripted_texts_are_what_their_names_say():
 
 # rewards of one's own, found by name
 
-from pipeline_lib.environments.writing.rewards.reward import Reward, Work  # noqa: E402
+from pipeline_lib.environments.writing.rewards import Reward, Work  # noqa: E402
 
 
 class Told(Reward):

@@ -1,6 +1,9 @@
 """Published texts from files with the published fields, and how they are read."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +88,22 @@ def test_words_tell_true_texts_from_nonsense_lists_and_copies(post):
         assert earned(*texts) < 0.3 * earned(*GOOD), texts
     assert earned(GOOD[0], GOOD[0]) < earned(*GOOD)
     assert work(post, GOOD[0], GOOD[0]).reading.repeated > 0
+
+
+def test_words_are_counted_the_same_in_every_process():
+    """The order of a set differs between processes; sums of its items must not."""
+    program = (
+        "from pipeline_lib.environments.writing.problems.problem import Limits, WritingProblem\n"
+        "from pipeline_lib.environments.writing.reading.lexical import read_by_words\n"
+        "limits = Limits((1, 9), (1, 9), (1.0, 2.0))\n"
+        "for length in range(8, 24):\n"
+        "    words = [f'{a}{b}ok' for a in 'bcdfghjklm' for b in 'aeiou'][:length]\n"
+        "    problem = WritingProblem('a', 'a', 'a', 'summary', {}, ' '.join(words * 2), limits)\n"
+        "    told = [words, *(words[n : n + 3] + [f'bl{n}{k}p' for k in range(n % 5)] for n in range(0, length, 2))]\n"
+        "    said = ' '.join(' '.join(['The and of in it', *each, f'new{len(each)} end.']) for each in told)\n"
+        "    print(repr(read_by_words(problem, said, said).coverage))\n"
+    )
+    run = [sys.executable, "-c", program]
+    seeds = [{**os.environ, "PYTHONHASHSEED": str(seed)} for seed in range(4)]
+    found = {subprocess.run(run, env=seed, capture_output=True, text=True, check=True).stdout for seed in seeds}
+    assert len(found) == 1

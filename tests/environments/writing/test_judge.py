@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from pipeline_lib.environment_kit.served_model import AMOUNTS
 from pipeline_lib.environments.writing.runtime import WritingEnvironment
 from pipeline_lib.environments.writing.settings import JudgeModel, SoundWritingReward
 from pipeline_lib.environments.writing.settings import WritingEnvironment as Settings
@@ -64,6 +65,10 @@ def step(environment: WritingEnvironment, texts: list[tuple[str, ...]]) -> list[
     return environment.step(states, texts)
 
 
+def spent(outcome: Any) -> dict[str, float]:
+    return {name: amount for name, amount in outcome.details["costs"].items() if amount}
+
+
 def test_a_mark_is_a_term_of_its_own_and_shrinks_with_faults(server: Server) -> None:
     judged = environment(server)
     assert judged.reward_bounds[1] == pytest.approx(SOUND.bounds[1] + 0.5)
@@ -89,7 +94,7 @@ def test_every_question_is_asked_once_and_shows_source_and_texts(server: Server,
         said = [body for body in server.asked if problem.text in body["messages"][0]["content"]]
         assert len(said) == 1 and all(text in said[0]["messages"][0]["content"] for text in problem.reference)
         assert said[0]["temperature"] == 0 and said[0]["model"] == "judge"
-    with (tmp_path / "marks.jsonl").open("a") as file:
+    with (tmp_path / "answers.jsonl").open("a") as file:
         file.write('{"key": "cut o')
     assert [outcome.reward for outcome in step(environment(server, cache=str(tmp_path)), texts)] == rewards
     assert len(server.asked) == len(PROBLEMS), "marks that are kept are not asked for again"
@@ -102,14 +107,16 @@ def test_what_a_mark_costs_is_counted_once_also_where_it_fails(server: Server) -
     judged = environment(server, retries=1)
     paid = {"judge_requests": 1.0, "judge_prompt_tokens": 100.0, "judge_completion_tokens": 2.0}
     once = judged.step([judged.start(PROBLEMS[0])] * 2, [PROBLEMS[0].reference] * 2)
-    assert [outcome.details["costs"] for outcome in once] == [paid, {"judge_remembered": 1.0}]
+    assert [spent(outcome) for outcome in once] == [paid, {"judge_remembered": 1.0}]
     server.says = [(200, "no mark"), (200, "7")]
     (again,) = judged.step([judged.start(PROBLEMS[1])], [PROBLEMS[1].reference])
-    assert again.details["costs"] == {name: 2 * amount for name, amount in paid.items()}, "both answers are paid for"
+    assert spent(again) == {name: 2 * amount for name, amount in paid.items()}, "both answers are paid for"
     server.says = [(200, "no mark"), (200, "none")]
     (lost,) = judged.step([judged.start(PROBLEMS[0])], [("Other.", "texts.")])
     assert lost.reward is None
-    assert lost.details["costs"] == {**{name: 2 * amount for name, amount in paid.items()}, "judge_failed": 1.0}
+    assert spent(lost) == {**{name: 2 * amount for name, amount in paid.items()}, "judge_failed": 1.0}
+    names = {f"judge_{amount}" for amount in AMOUNTS}
+    assert all(set(outcome.details["costs"]) == names for outcome in (*once, again, lost)), "means count zeros too"
     assert (
         "costs"
         not in WritingEnvironment(Settings()).step([judged.start(PROBLEMS[0])], [PROBLEMS[0].reference])[0].details

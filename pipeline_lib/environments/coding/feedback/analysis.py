@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline_lib.environments.coding.feedback.note import Note, one_line
+from pipeline_lib.environment_kit.programs import one_line
+from pipeline_lib.environments.coding.feedback.note import Note
 from pipeline_lib.environments.coding.program import Program
 from pipeline_lib.environments.coding.settings import ANALYSERS
 from pipeline_lib.sandbox import Job, Status, Verdict

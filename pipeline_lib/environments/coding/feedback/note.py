@@ -1,11 +1,8 @@
-"""One piece of feedback, and the only two ways in which untrusted text gets into it."""
+"""One piece of feedback; untrusted text gets into it through `printable` and `environment_kit.programs.one_line`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-#: Longest text quoted from a test, an error or a program, in characters; small models have short contexts.
-MAX_QUOTE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +16,6 @@ class Note:
 
     source: str
     text: str
-
-
-def one_line(text: str) -> str:
-    """Return untrusted text as one line of printable characters, cut to `MAX_QUOTE`."""
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[: 4 * MAX_QUOTE]).split())
-    return line if len(line) <= MAX_QUOTE else line[: MAX_QUOTE - 3] + "..."
 
 
 def printable(code: str) -> str:

@@ -10,14 +10,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.environment import Outcome
+from pipeline_lib.environment_kit.served_model import Answer
 from pipeline_lib.environments.coding.feedback import visible_tests
+from pipeline_lib.environments.coding.feedback.expert import Edits, make_expert, notes_of, question
 from pipeline_lib.environments.coding.feedback.note import Note
 from pipeline_lib.environments.coding.feedback.static_analysis import PYFLAKES
 from pipeline_lib.environments.coding.feedback.type_checker import MYPY
 from pipeline_lib.sandbox import Job, Verdict
 
 if TYPE_CHECKING:
-    from pipeline_lib.environments.coding.feedback.expert import Answer, Expert
     from pipeline_lib.environments.coding.problems.problem import CodingProblem
     from pipeline_lib.environments.coding.program import Program
     from pipeline_lib.environments.coding.settings import CodingEnvironment
@@ -40,11 +41,7 @@ class Feedback:
         """
         self._sources = settings.feedback if settings.turns > 1 else ()
         self._analyses = [ANALYSES[source] for source in self._sources if source in ANALYSES]
-        self._expert: Expert | None = None
-        if "expert" in self._sources and settings.expert is not None:
-            from pipeline_lib.environments.coding.feedback.expert import Expert
-
-            self._expert = Expert(settings.expert)
+        self._expert = make_expert(settings.expert) if "expert" in self._sources and settings.expert else None
 
     def jobs(self, problem: CodingProblem, program: Program) -> Iterator[tuple[str, Job]]:
         """Yield the jobs for the sandbox that the sources need, by kind: ``visible`` or the source's name."""
@@ -83,14 +80,15 @@ class Feedback:
         """
         if self._expert is None:
             return list(outcomes)
-        shown = [
-            (observe(outcome.state, agent), action)
+        questions = [
+            question(observe(outcome.state, agent), action)
             for outcome in outcomes
             if not outcome.done
             for agent, action in enumerate(outcome.state.turns[-1].actions)
         ]
-        answers = iter(self._expert.ask(shown))
-        return [_with(o, [] if o.done else [next(answers) for _ in o.state.turns[-1].actions]) for o in outcomes]
+        answers = iter(self._expert.ask(questions))
+        told = [[] if o.done else [next(answers) for _ in o.state.turns[-1].actions] for o in outcomes]
+        return [_with(o, own, self._expert.costs(own)) for o, own in zip(outcomes, told, strict=True)]
 
     def close(self) -> None:
         """Stop waiting for the expert."""
@@ -98,18 +96,14 @@ class Feedback:
             self._expert.close()
 
 
-def _with(outcome: _Outcome, answers: Sequence[Answer]) -> _Outcome:
+def _with(outcome: _Outcome, answers: Sequence[Answer[Edits]], costs: Mapping[str, float]) -> _Outcome:
     """Return an outcome with the answers for its agents, or without reward if one of them failed."""
-    from pipeline_lib.environments.coding.feedback.expert import COSTS
-
-    # Every outcome has all counts, so that means over episodes are over all of them.
-    costs = {name: sum(answer.costs.get(name, 0.0) for answer in answers) for name in COSTS}
-    if failed := [answer.error for answer in answers if answer.notes is None]:
+    if failed := [answer.error for answer in answers if answer.value is None]:
         details = {"status": "expert_failed", "error": " ".join(failed[0].split()), "costs": costs}
         return Outcome(None, {}, {}, outcome.state, done=True, details=details)
     state = outcome.state
     if answers:
         *before, last = state.turns
-        notes = tuple((*own, *(answer.notes or ())) for own, answer in zip(last.notes, answers, strict=True))
+        notes = tuple((*own, *notes_of(answer.value or [])) for own, answer in zip(last.notes, answers, strict=True))
         state = replace(state, turns=(*before, replace(last, notes=notes)))
     return replace(outcome, state=state, details={**outcome.details, "costs": costs})

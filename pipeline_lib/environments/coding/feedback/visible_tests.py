@@ -7,7 +7,8 @@ line and never parsed.
 
 from __future__ import annotations
 
-from pipeline_lib.environments.coding.feedback.note import Note, one_line
+from pipeline_lib.environment_kit.programs import one_line
+from pipeline_lib.environments.coding.feedback.note import Note
 from pipeline_lib.environments.coding.program import HELPER, Program, Role
 from pipeline_lib.sandbox import Case, Status, Verdict
 

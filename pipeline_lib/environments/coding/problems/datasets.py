@@ -19,6 +19,7 @@ from pipeline_lib.environments.coding.problems.prompts import observations
 from pipeline_lib.environments.coding.problems.tests_split import as_check, split_tests
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.rows import Row, list_field, read_rows, text_field
+from pipeline_lib.sandbox import Job
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.coding.settings import DatasetProblems
@@ -61,6 +62,13 @@ def read_dataset(settings: DatasetProblems) -> list[tuple[CodingProblem, Row]]:
     if not problems:
         raise ProblemsError(f"problems.leave_out: all problems of {rows[0].source} are left out")
     return problems
+
+
+def solution_jobs(problem: CodingProblem) -> list[Job]:
+    """Return the jobs of running a problem's known solution: on its hidden and on its visible tests."""
+    code = "\n\n".join(problem.reference.values())
+    tests = {problem.id: problem.hidden_tests, f"{problem.id} (visible tests)": problem.visible_tests}
+    return [Job(name, code, text, problem.entry_point, problem.prelude) for name, text in tests.items() if text]
 
 
 def _missing(name: str, names: Sequence[str]) -> str:

@@ -43,7 +43,7 @@ def philosophers_ladder(
             continue  # the script is not made for one of these tables
         rungs.append(_rung(name, records))
         earned += [float(record.reward or 0.0) for record in records]
-    checks = [bounded(earned, reward.bounds()), *compare(rungs, WANTED[1])]
+    checks = [bounded(earned, reward.bounds), *compare(rungs, WANTED[1])]
     by_name = {rung.name: rung for rung in rungs}
     wait, chance = by_name["wait"].reward, by_name["random"].reward
     if wait >= chance:

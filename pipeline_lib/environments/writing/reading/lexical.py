@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import lru_cache
-from math import sqrt
+from math import fsum, sqrt
 
 from pipeline_lib.environments.writing.problems.problem import WritingProblem
 from pipeline_lib.environments.writing.published.connectives import STOPWORDS
@@ -73,7 +73,7 @@ def read_by_words(problem: WritingProblem, first: str, second: str) -> Reading:
             notes[number].append(f"sentences that do not follow from the text: about {round(wrong)}")
         if again or taken:
             notes[number].append(f"sentences that are copied or said twice: {again + taken}")
-    coverage = sum(told_words.values()) / max(1, len(facts))
+    coverage = fsum(told_words.values()) / max(1, len(facts))  # exact, so the order of a set does not matter
     return Reading(
         coverage=coverage,
         unsupported=unsupported / SENTENCES,

@@ -1,36 +1,60 @@
-"""Reward classes of your own: created from ``package.module:ClassName`` with settings that are validated.
+"""Rewards as sums of named terms, and reward classes of your own.
 
-The settings of such a class are the keyword arguments of its constructor.  They are checked against its annotations
-like all settings (numbers in strings become numbers, unknown names are refused), so a mistake is reported before any
-work, with the known names.
+A class of your own is named by ``package.module:ClassName``.  Its settings are the keyword arguments of its
+constructor.  They are checked against its annotations like all settings (numbers in strings become numbers, unknown
+names are refused), so a mistake is reported before any work, with the known names.
 """
 
 from __future__ import annotations
 
 import inspect
 import typing
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import ConfigDict, ValidationError, create_model
 
 from pipeline_lib.environment_api.import_by_name import import_by_name
 
-R = TypeVar("R")
+F = TypeVar("F")  # what the terms are computed from
+V = TypeVar("V")  # a term: a number, or an array with a number per episode
+R = TypeVar("R", bound="Reward[Any, Any]")
 
 
-def custom_reward(path: str, options: Mapping[str, Any], base: type[R], given: Mapping[str, Any] | None = None) -> R:
+class Reward(ABC, Generic[F, V]):
+    """Named, weighted terms.  A reward never sees texts and never runs anything.
+
+    Attributes:
+        bounds: least and greatest sum of the terms that can occur; both are reached.
+    """
+
+    bounds: tuple[float, float]
+
+    @abstractmethod
+    def terms(self, facts: F) -> dict[str, V]:
+        """Return every term by name, the ones that are 0 included; the reward is their sum."""
+
+
+def total(terms: Mapping[str, float]) -> float:
+    """Return the sum of the terms, which is the reward."""
+    return float(sum(terms.values()))
+
+
+def custom_reward(settings: Any, base: type[R], given: Mapping[str, Any] | None = None) -> R:
     """Create a reward of the user's own class.
 
     Args:
-        path: ``package.module:ClassName``, importable from where the program was started.
-        options: its settings by name.
+        settings: ``path`` (``package.module:ClassName``, importable from where the program was started) and
+            ``options``, the settings of the class by name.
         base: the class it must be a subclass of.
         given: values that the environment passes to every constructor with a parameter of that name.
 
     Raises:
-        ValueError: the module or class does not exist, is not a subclass of ``base``, or rejects these settings.
+        ValueError: the module or class does not exist, is not a subclass of ``base``, rejects these settings, or has
+            bounds that are no interval.
     """
+    path, options = settings.path, settings.options
     expected = f"expected 'package.module:ClassName' of a subclass of {base.__module__}.{base.__qualname__}"
     module_name, _, class_name = path.partition(":")
     try:
@@ -41,12 +65,12 @@ def custom_reward(path: str, options: Mapping[str, Any], base: type[R], given: M
         what = cls.__name__ if isinstance(cls, type) else type(cls).__name__
         raise ValueError(f"environment.reward.path: {path} is {what}, which is not a reward; {expected}")
     parameters = _parameters(cls)
-    own = {name: value for name, value in (given or {}).items() if name in parameters}
-    fields: dict[str, Any] = {name: field for name, field in parameters.items() if name not in own}
+    passed = {name: value for name, value in (given or {}).items() if name in parameters}
+    fields: dict[str, Any] = {name: field for name, field in parameters.items() if name not in passed}
     model = create_model(cls.__name__, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
     try:
         checked = model.model_validate(dict(options))
-        return cls(**{name: getattr(checked, name) for name in fields}, **own)
+        made = cls(**{name: getattr(checked, name) for name in fields}, **passed)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg'].lower()}" for e in error.errors())
         raise ValueError(
@@ -55,6 +79,13 @@ def custom_reward(path: str, options: Mapping[str, Any], base: type[R], given: M
         ) from error
     except (TypeError, ValueError) as error:
         raise ValueError(f"environment.reward: cannot make {path} with options {dict(options)}: {error}") from error
+    bounds = getattr(made, "bounds", (0.0, 0.0))
+    if not (isinstance(bounds, tuple) and len(bounds) == 2 and bounds[0] < bounds[1]):
+        raise ValueError(
+            f"environment.reward.path: {path} must set its attribute 'bounds' to the least and the greatest "
+            f"sum of its terms, got {bounds}"
+        )
+    return made
 
 
 def _parameters(cls: type) -> dict[str, tuple[Any, Any]]:

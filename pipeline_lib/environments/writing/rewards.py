@@ -1,22 +1,56 @@
-"""The sound reward: it pays for facts of the source that are told, minus penalties for everything else.
+"""Rewards of two texts; a reward of your own is a subclass of `Reward` (docs/rewards.md).
+
+The sound reward pays for facts of the source that are told, minus penalties for everything else.
 
 Useless words earn nothing.  Only words of sentences that tell facts count towards the minimum length, all words
 towards the maximum; style and coherence count facts told, not shares of the text; white space is ignored; and all form
 terms shrink with every sentence that tells nothing.  So for texts about a generated source, and with the default
 weights, adding a connective, a copied sentence or white space does not raise the reward.  Removing a fact does not
 raise it either: a fact is worth more than anything that its removal could improve elsewhere.
+
+The published reward never looks at the source.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Literal
 
-from pipeline_lib.environments.writing.reading.reading import length_share, ratio_share
-from pipeline_lib.environments.writing.rewards.judge import Judge
-from pipeline_lib.environments.writing.rewards.reward import Reward, Work
+from pipeline_lib.environment_api import reward
+from pipeline_lib.environment_api.reward import custom_reward
+from pipeline_lib.environments.writing.judge import Judge
+from pipeline_lib.environments.writing.problems.problem import WritingProblem
+from pipeline_lib.environments.writing.published.levels import CONSTANTS, GREATEST, published_terms
+from pipeline_lib.environments.writing.reading.reading import Reading, length_share, ratio_share
+from pipeline_lib.environments.writing.settings import SoundWritingReward, WritingReward
 
-if TYPE_CHECKING:
-    from pipeline_lib.environments.writing.settings import SoundWritingReward
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The texts of a team.
+
+    Attributes:
+        problem: the problem.
+        first, second: the two texts.
+        reading: the analysis of the texts.
+        mark: a judge's mark, in [0, 1]; None if there is no judge or it gave none.
+    """
+
+    problem: WritingProblem
+    first: str
+    second: str
+    reading: Reading
+    mark: float | None = None
+
+
+class Reward(reward.Reward[Work, float]):
+    """Named, weighted terms.
+
+    Attributes:
+        judge: marks all texts of a step before `terms` is called; None if there is none.
+    """
+
+    judge: Judge | None = None
 
 
 class SoundReward(Reward):
@@ -70,3 +104,29 @@ class SoundReward(Reward):
             "coherence": (1.0 - faults) * weights.coherence * reading.links,
             **judged,
         }
+
+
+class PaperReward(Reward):
+    """The published levels, with the constants that belong to the problem's task."""
+
+    bounds = (0.0, GREATEST)
+
+    def __init__(self, variant: Literal["paper", "later"]) -> None:
+        self._variant = variant
+
+    def terms(self, work: Work) -> dict[str, float]:
+        """Return the five terms of `published_terms`."""
+        return published_terms(work.first, work.second, CONSTANTS[work.problem.task, self._variant])
+
+
+def make_reward(settings: WritingReward) -> Reward:
+    """Return the reward that the settings describe.
+
+    Raises:
+        ValueError: a class of your own cannot be made, or its bounds are no interval.
+    """
+    if settings.kind == "sound":
+        return SoundReward(settings)
+    if settings.kind == "paper":
+        return PaperReward(settings.variant)
+    return custom_reward(settings, Reward)  # type: ignore[type-abstract]
