@@ -28,15 +28,15 @@ from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
 from pipeline_lib.environments.coding.problems.generated import generate
 from pipeline_lib.environments.coding.settings import GeneratedProblems
 from pipeline_lib.environments.make import make_environment
-from pipeline_lib.environments.modules.audit.examiner import ModulesExaminer
+from pipeline_lib.environments.modules.audit import ModulesExaminer
 from pipeline_lib.environments.modules.problems.generated import generate as generate_modules
 from pipeline_lib.environments.modules.settings import GeneratedModules
 from pipeline_lib.environments.philosophers.audit.dry_run import CHOICES, Floats
 from pipeline_lib.environments.philosophers.audit.examiner import audit_philosophers
-from pipeline_lib.environments.philosophers.memoryless import CLASSES, FREE, MINE
 from pipeline_lib.environments.philosophers.rewards import Reward
 from pipeline_lib.environments.philosophers.runtime import Philosophers
 from pipeline_lib.environments.philosophers.scenarios import Scenario, generate_scenarios
+from pipeline_lib.environments.philosophers.scripted import CLASSES, FREE, MINE
 from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment, ScenarioFamily, ScenarioProblems
 from pipeline_lib.environments.philosophers.table import LEFT, RELEASE, RIGHT, WAIT
 from pipeline_lib.settings.problems import SplitSizes

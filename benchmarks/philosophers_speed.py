@@ -23,10 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from pipeline_lib.environments.philosophers.rules import step
+from pipeline_lib.environments.philosophers.scenarios import make_graph
 from pipeline_lib.environments.philosophers.scripted import Script, script
-from pipeline_lib.environments.philosophers.seating import make_graph
-from pipeline_lib.environments.philosophers.table import RELEASE, WAIT, Table, make_table
+from pipeline_lib.environments.philosophers.table import RELEASE, WAIT, Table, make_table, step
 
 HORIZON = 30
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from pipeline_lib.environment_api.environment import Environment, Outcome
-from pipeline_lib.environment_api.exhibit import Check
+from pipeline_lib.environment_api.environment import Check, Environment, Outcome
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.sandbox import BadTests, Executor, Job, Status, Verdict
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pipeline_lib.play.watching import Watcher
 
 if TYPE_CHECKING:
-    from pipeline_lib.environment_api.environment import Environment, Outcome
-    from pipeline_lib.environment_api.exhibit import Part
+    from pipeline_lib.environment_api.environment import Environment, Outcome, Part
     from pipeline_lib.play.experience import Decision
     from pipeline_lib.play.roots import Root
     from pipeline_lib.policies.policy import Team

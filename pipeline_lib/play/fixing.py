@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pipeline_lib.environment_api.environment import Environment, Outcome
-from pipeline_lib.environment_api.exhibit import Exhibit, Part
+from pipeline_lib.environment_api.environment import Environment, Exhibit, Outcome, Part
 from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
 
 

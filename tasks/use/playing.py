@@ -12,8 +12,7 @@ from pipeline_lib.play.roots import paired
 from pipeline_lib.play.watching import Generation, Watcher
 
 if TYPE_CHECKING:
-    from pipeline_lib.environment_api.environment import Outcome
-    from pipeline_lib.environment_api.exhibit import Exhibit
+    from pipeline_lib.environment_api.environment import Exhibit, Outcome
     from pipeline_lib.play.roots import Root
     from pipeline_lib.rollouts.engine import Action
 

@@ -14,15 +14,14 @@ from benchmarks.audit_rewards import Formula
 from pipeline_lib.audit.result import AuditResult, Check, Status
 from pipeline_lib.audit.run import audit
 from pipeline_lib.environments.philosophers.audit.dry_run import dry_run, starts
-from pipeline_lib.environments.philosophers.audit.ladder import philosophers_ladder
+from pipeline_lib.environments.philosophers.audit.examiner import philosophers_ladder
 from pipeline_lib.environments.philosophers.audit.lint import lint
 from pipeline_lib.environments.philosophers.audit.search import reachable_meals, search_policies, search_rules
 from pipeline_lib.environments.philosophers.rewards import SoundReward, SumReward
-from pipeline_lib.environments.philosophers.rules import step
 from pipeline_lib.environments.philosophers.runtime import Philosophers
 from pipeline_lib.environments.philosophers.scenarios import dpbench, generate_scenarios, make_scenario
 from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment, ScenarioProblems
-from pipeline_lib.environments.philosophers.table import LEFT, RELEASE, RIGHT, Table
+from pipeline_lib.environments.philosophers.table import LEFT, RELEASE, RIGHT, Table, step
 from pipeline_lib.settings.problems import SplitSizes
 
 #: Example rewards whose landscape is known: A, B and C collapse, D has no signal where everybody deadlocks.

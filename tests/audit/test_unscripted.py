@@ -19,7 +19,7 @@ from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
 from pipeline_lib.environments.coding.problems.generated import generate
 from pipeline_lib.environments.coding.settings import CodingEnvironment, GeneratedProblems
 from pipeline_lib.environments.make import make_environment
-from pipeline_lib.environments.writing.audit.examiner import WritingExaminer
+from pipeline_lib.environments.writing.audit import WritingExaminer
 from pipeline_lib.environments.writing.settings import GeneratedTexts, WritingEnvironment
 from pipeline_lib.settings.problems import SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline_lib.environments.philosophers import table as tables
-from pipeline_lib.environments.philosophers.rules import step as clean_step
-from pipeline_lib.environments.philosophers.seating import make_graph
+from pipeline_lib.environments.philosophers.scenarios import make_graph
 from pipeline_lib.environments.philosophers.table import Table
+from pipeline_lib.environments.philosophers.table import step as clean_step
 
 Rule = Callable[[Table], npt.NDArray[np.int8]]
 Step = Callable[[Table, npt.NDArray[np.int8]], Table]

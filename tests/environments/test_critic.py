@@ -14,7 +14,7 @@ import torch
 
 from pipeline_lib.assembly.teams import base_team
 from pipeline_lib.assembly.training import train_team
-from pipeline_lib.environments.coding.feedback.critic import MAX_TEXT, note_of
+from pipeline_lib.environments.coding.feedback import MAX_CRITIC, note_of
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.run import evaluate_team
@@ -213,7 +213,7 @@ class TestWhatItSees:
         assert note_of("def f():\n\treturn 1\n\n").text == f"{ONLY}def f():\n    return 1"
         assert note_of("\x1b[2Jx\u2028y").text == f"{ONLY}[2Jx\ny"
         long = note_of("y" * 5000).text
-        assert len(long) == len(ONLY) + MAX_TEXT and long.endswith("...")
+        assert len(long) == len(ONLY) + MAX_CRITIC and long.endswith("...")
         assert note_of(" \n").text == "the untrained model would write nothing"
         assert note_of("x").source == "critic"
 

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.environments.coding.contract import contract
-from pipeline_lib.environments.coding.hardness import almost_right, hardness_of_tests, noticed, weighted_share
-from pipeline_lib.environments.coding.mutants import mutants
+from pipeline_lib.environments.coding.fine_measures import (
+    almost_right,
+    contract,
+    hardness_of_tests,
+    mutants,
+    noticed,
+    weighted_share,
+)
 from pipeline_lib.environments.coding.problems.generated import make_problem
 from pipeline_lib.environments.coding.problems.recipe import Recipe
 from pipeline_lib.environments.coding.runtime import CodingEnvironment

@@ -7,11 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pipeline_lib.environments.philosophers.memoryless import all_tables, play_teams
 from pipeline_lib.environments.philosophers.play import scripted_records, summaries
 from pipeline_lib.environments.philosophers.runtime import Philosophers
 from pipeline_lib.environments.philosophers.scenarios import dpbench, generate_scenarios, make_scenario
-from pipeline_lib.environments.philosophers.scripted import script
+from pipeline_lib.environments.philosophers.scripted import all_tables, play_teams, script
 from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment, ScenarioFamily, ScenarioProblems
 from pipeline_lib.environments.philosophers.summary import metrics
 from pipeline_lib.environments.philosophers.table import ACTIONS

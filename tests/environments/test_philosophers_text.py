@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pipeline_lib.environments.philosophers import text
-from pipeline_lib.environments.philosophers.replies import intent, read_reply
 from pipeline_lib.environments.philosophers.table import INVALID, LEFT, RELEASE, RIGHT, WAIT
+from pipeline_lib.environments.philosophers.text import intent, read_reply
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 import pytest
 
-from pipeline_lib.environments.coding.conventions import CONVENTIONS, convention
-from pipeline_lib.environments.coding.schemes import SCHEMES, schemes
+from pipeline_lib.environments.coding.schemes import CONVENTIONS, SCHEMES, convention, schemes
 
 AUX = "def aux(x):\n    return x * 2\n\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_lib.environment_api.exhibit import Part
+from pipeline_lib.environment_api.environment import Part
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.evaluation.transcripts import OTHER, attributed
 from pipeline_lib.play import Player

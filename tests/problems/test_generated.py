@@ -10,10 +10,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from pipeline_lib.environments.coding.problems.concepts import FILTERS, MAPS, REDUCTIONS, Kind, pieces
 from pipeline_lib.environments.coding.problems.generated import generate, make_problem, recipe_of
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
-from pipeline_lib.environments.coding.problems.recipe import LEVELS, Recipe
+from pipeline_lib.environments.coding.problems.recipe import FILTERS, LEVELS, MAPS, REDUCTIONS, Kind, Recipe, pieces
 from pipeline_lib.environments.coding.settings import GeneratedProblems
 from pipeline_lib.problems.drawing import split_of
 from pipeline_lib.settings.problems import SplitSizes

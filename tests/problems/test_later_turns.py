@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline_lib.environments.coding.demonstrations import ROLES, CodingDemonstration, demonstrate
-from pipeline_lib.environments.coding.later_turns import demonstrate_later
+from pipeline_lib.environments.coding.demonstrations import ROLES, CodingDemonstration, demonstrate, demonstrate_later
 from pipeline_lib.environments.coding.problems.generated import draw_problems
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment

@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline_lib.environments.coding.problems import concepts
-from pipeline_lib.environments.coding.problems.concepts import FILTERS, KINDS, MAPS, REDUCTIONS, Piece, substitute
-from pipeline_lib.environments.coding.problems.recipe import LEVELS, Recipe, draw
+from pipeline_lib.environments.coding.problems import recipe as concepts
+from pipeline_lib.environments.coding.problems.recipe import (
+    FILTERS,
+    KINDS,
+    LEVELS,
+    MAPS,
+    REDUCTIONS,
+    Piece,
+    Recipe,
+    draw,
+    substitute,
+)
 from tests.problems.running import load
 
 

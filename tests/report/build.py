@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline_lib.environments.coding.metrics import METRICS
-from pipeline_lib.environments.coding.words import OF_TEAMS, TERMS
-from pipeline_lib.environments.coding.words import SCHEMES as MEANINGS
+from pipeline_lib.environments.coding.metrics import METRICS, OF_TEAMS, TERMS
+from pipeline_lib.environments.coding.metrics import SCHEMES as MEANINGS
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.look_correction import correct_for_looks
 from pipeline_lib.evaluation.looks import Look

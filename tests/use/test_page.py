@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pipeline_lib.environments.coding.metrics import METRICS
-from pipeline_lib.environments.coding.problems.typed import typed_problem
+from pipeline_lib.environments.coding.problems.datasets import typed_problem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
 from pipeline_lib.play import Player

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pipeline_lib.environment_api.exhibit import Check, Exhibit
+from pipeline_lib.environment_api.environment import Check, Exhibit
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find, names
-from pipeline_lib.environments.coding.problems.typed import typed_problem
+from pipeline_lib.environments.coding.problems.datasets import typed_problem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
 from pipeline_lib.environments.make import make_environment

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from pipeline_lib.environments.coding.extraction import Extracted, ParseError, extract
 from pipeline_lib.environments.coding.scopes import Function, bindings, import_name, module_references, rename, walk_own
-from pipeline_lib.environments.coding.usage import MainModule, definitions
-from pipeline_lib.environments.coding.wrapping import is_thin_wrapper
+from pipeline_lib.environments.coding.usage import MainModule, definitions, is_thin_wrapper
 
 #: Name of the function that the helper agent writes.
 HELPER = "aux"
@@ -100,7 +99,7 @@ class Program:
         calls_helper: the main function calls the helper agent's function, or hands it to something that will.
         lacks_helper: it would, but the helper agent did not define one.
         ignores_helper: it calls the helper, and throws every value away.
-        thin_wrapper: it adds nothing to the helper; see `pipeline_lib.environments.coding.wrapping`.
+        thin_wrapper: it adds nothing to the helper; see `pipeline_lib.environments.coding.usage`.
     """
 
     code: str

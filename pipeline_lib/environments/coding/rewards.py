@@ -32,7 +32,7 @@ class Facts:
             both by a stub that returns None and by one whose value agrees with whatever it is compared with.
         helper_adds: share of the hidden tests that it passes, and does not pass with the helper replaced by the better
             of these stubs, in [0, 1].
-        passed_weighted: like ``passed``, but a harder test counts more (`pipeline_lib.environments.coding.hardness`).
+        passed_weighted: like ``passed``, but a harder test counts more (`fine_measures`).
         contract: share of the tests of the helper alone that the helper passes, in [0, 1]; 0 if no contract is known.
         killed: share of the mutants of the helper that hidden tests notice, in [0, 1]; 0 unless it needs the helper.
     """

@@ -53,7 +53,7 @@ class CodingTask(PairTask):
 
     def parse_problem(self, text: str) -> CodingProblem:
         """Read a function with its docstring, and asserts below it."""
-        from pipeline_lib.environments.coding.problems.typed import typed_problem
+        from pipeline_lib.environments.coding.problems.datasets import typed_problem
 
         return typed_problem(text)
 
@@ -94,7 +94,7 @@ class CodingTask(PairTask):
         executor: Callable[[], Executor],
     ) -> Sequence[Demonstration]:
         """Show how code is repaired after feedback on it."""
-        from pipeline_lib.environments.coding.later_turns import demonstrate_later
+        from pipeline_lib.environments.coding.demonstrations import demonstrate_later
 
         return demonstrate_later(problems, count, mistakes, seed, settings, executor)
 
@@ -135,19 +135,19 @@ class CodingTask(PairTask):
 
     def terms(self, settings: CodingEnvironment) -> Mapping[str, str]:
         """Return what the terms of a reward of ours mean."""
-        from pipeline_lib.environments.coding.words import TERMS
+        from pipeline_lib.environments.coding.metrics import TERMS
 
         return TERMS.get(settings.reward.kind, {})
 
     def team_terms(self, settings: CodingEnvironment) -> Sequence[str]:
         """Return the terms for working together: a single agent has no helper to call."""
-        from pipeline_lib.environments.coding.words import OF_TEAMS
+        from pipeline_lib.environments.coding.metrics import OF_TEAMS
 
         return OF_TEAMS.get(settings.reward.kind, ()) if settings.team == "pair" else ()
 
     def schemes(self) -> Mapping[str, str]:
         """Return the four schemes of the MAGRPO paper."""
-        from pipeline_lib.environments.coding.words import SCHEMES
+        from pipeline_lib.environments.coding.metrics import SCHEMES
 
         return SCHEMES
 

@@ -13,9 +13,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline_lib.environment_api.task import Demonstration
-from pipeline_lib.environments.modules.problems.design import EARLY, FUNCTION, LATE, Design
+from pipeline_lib.environments.modules.problems.design import (
+    CHANGES,
+    CONDITIONS,
+    EARLY,
+    FUNCTION,
+    LATE,
+    REDUCTIONS,
+    Design,
+    Piece,
+    draw_piece,
+)
 from pipeline_lib.environments.modules.problems.generated import SOURCE, design_of
-from pipeline_lib.environments.modules.problems.pieces import CHANGES, CONDITIONS, REDUCTIONS, Piece, draw_piece
 from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
 from pipeline_lib.environments.modules.program import join_single
 from pipeline_lib.storage import digest

@@ -2,20 +2,197 @@
 
 A text is Python, or Markdown whose fenced blocks are.  A single agent's text has the line ``# <part>.py`` before each
 part.
+
+*Files* become a package in the memory of the program's own process.  The text of the program contains the files and an
+import hook that serves them, so nothing is written to a disk, and the sandbox runs it like any other program.  Files
+are imported by the first call, in the order in which they import each other.  All files of a program share its process:
+what one of them does to the others counts as what the program does.  The tests are in another process.
+
+*Methods* become one class.  The prelude of the problem is the class's frame: imports, and the class with its
+constructor.  A part's text is methods, with or without a class around them and however far they are indented.  In the
+joined program each part first runs alone, in a namespace of its own and with a class of its own.  Of what it has bound
+in that class then, by whatever means, the class that the tests get takes the part's own methods and its helpers: no
+name of another part or of the frame, and no special method that is not its own.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pipeline_lib.environments.modules.class_program import class_program, methods_of
-from pipeline_lib.environments.modules.loader import package_program
 from pipeline_lib.environments.modules.problems.problem import ModulesProblem
 from pipeline_lib.sandbox import Job
+
+#: The package that the files of a program are in.
+PACKAGE = "app"
+
+_PROGRAM = '''\
+import sys
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+
+
+class Files:
+    """Serves a package whose modules are texts."""
+
+    def __init__(self, package, sources):
+        self.package, self.sources = package, sources
+
+    def find_spec(self, name, path=None, target=None):
+        package, _, module = name.partition(".")
+        if package == self.package and (not module or module in self.sources):
+            return ModuleSpec(name, self, is_package=not module)
+        return None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        name = module.__name__.partition(".")[2]
+        if name:
+            exec(compile(self.sources[name], name + ".py", "exec", dont_inherit=True), module.__dict__)
+
+
+sys.meta_path.insert(0, Files({package!r}, {sources!r}))
+
+
+def {function}(*args, **kwargs):
+    return import_module({top!r}).{function}(*args, **kwargs)
+'''
+
+
+def package_program(sources: Mapping[str, str], top: str, function: str, package: str = PACKAGE) -> str:
+    """Return a program with a package in memory.
+
+    Args:
+        sources: text of each module by name.
+        top: the module whose function is called.
+        function: its name, and that of the program's own function, which passes calls on.
+        package: name of the package.
+    """
+    return _PROGRAM.format(package=package, sources=dict(sources), top=f"{package}.{top}", function=function)
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_CELL = "__symposium_cell__"  # a method whose closure is the cell of `__class__` and `super()` in the class's methods
+
+_JOIN = f'''\
+def __symposium_join__(name, frame, fields, parts):
+    home = globals()
+    found = ()
+    for source, own, foreign in parts:
+        space = dict(home)
+        try:
+            exec(compile(source, "<program>", "exec", dont_inherit=True), space)
+            bound = {{key: value for kind in space[name].__mro__[-2::-1] for key, value in vars(kind).items()}}
+            found = *found, (space, bound, own, foreign)
+        except BaseException:  # it adds nothing
+            pass
+    exec(compile(frame, "<program>", "exec", dont_inherit=True), home)
+    made = home[name]
+    given = {{*dir(made), *fields}}
+    for space, bound, own, foreign in found:
+        for key, value in bound.items():
+            special = key[:2] == key[-2:] == "__"
+            if key in own or not (special or key in foreign or key in given):
+                setattr(made, key, value)
+        space[name] = made
+        cell = bound.get("{_CELL}")
+        if cell is not None:
+            cell.__closure__[0].cell_contents = made
+
+
+'''
+
+
+@lru_cache(maxsize=4096)
+def methods_of(text: str, name: str) -> frozenset[str] | None:
+    """Return the names of the methods that a text defines for the class ``name``; None if it does not parse."""
+    tree = _parse(text)
+    return (
+        None if tree is None else frozenset(node.name for node in _inside(tree, name) if isinstance(node, _FUNCTIONS))
+    )
+
+
+def class_program(frame: str, name: str, sources: Mapping[str, str], owned: Mapping[str, tuple[str, ...]]) -> str:
+    """Return the joined class; a part that does not parse, or raises an exception when it runs alone, adds nothing.
+
+    Args:
+        frame: source with the class's constructor.
+        name: of the class.
+        sources: text of each part.
+        owned: names of the methods of each part.
+    """
+    tree = ast.parse(frame)
+    (whole,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    attributes = (node for node in ast.walk(whole) if isinstance(node, ast.Attribute))
+    fields = tuple(sorted({node.attr for node in attributes if _is_field(node)}))
+    bound = {part: tuple(_mangled(method, name) for method in methods) for part, methods in owned.items()}
+    parts = []
+    for part, text in sources.items():
+        found = _parse(text)
+        if found is not None:
+            foreign = tuple(method for other, methods in bound.items() if other != part for method in methods)
+            parts.append((_alone(found, whole), bound[part], foreign))
+    around = ast.unparse(ast.Module([node for node in tree.body if node is not whole], []))
+    head = "\n".join(ast.unparse(node) for node in tree.body if isinstance(node, ast.ImportFrom) and _is_future(node))
+    parts = [(f"{head}\n{source}", own, foreign) for source, own, foreign in parts]
+    frame = f"{head}\n{ast.unparse(whole)}"
+    call = f"__symposium_join__({name!r}, {frame!r}, {fields!r}, {tuple(parts)!r})\n"
+    return f"{around}\n\n\n{_JOIN}{call}del __symposium_join__\n"
+
+
+def _parse(text: str) -> ast.Module | None:
+    for form in (text, textwrap.dedent(text), f"class _:\n{text}", f"class _:\n{textwrap.indent(text, ' ')}"):
+        try:
+            tree = ast.parse(form)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        match tree.body:
+            case [ast.ClassDef(name="_", body=body)]:
+                return ast.Module(body, [])
+        return tree
+    return None
+
+
+def _inside(tree: ast.Module, name: str) -> list[ast.stmt]:
+    """Return the statements of the class in a part: those of the class that it writes, else its functions."""
+    written = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+    if written:
+        return [statement for node in written for statement in node.body]
+    return [node for node in tree.body if isinstance(node, _FUNCTIONS)]
+
+
+def _alone(tree: ast.Module, whole: ast.ClassDef) -> str:
+    """Return the program of one part alone: its statements, and the frame's class with its members."""
+    inside = _inside(tree, whole.name)
+    cell = ast.parse(f"def {_CELL}(self): return __class__").body
+    made = ast.ClassDef(whole.name, whole.bases, whole.keywords, [*whole.body, *inside, *cell], whole.decorator_list)
+    at = [number for number, node in enumerate(tree.body) if isinstance(node, ast.ClassDef) and node.name == whole.name]
+    last = at[-1] if at else len(tree.body)
+    body = [made if number == last else node for number, node in enumerate(tree.body) if number not in at[:-1]]
+    if not at:
+        body = [*(node for node in body if node not in inside), made]
+    return ast.unparse(ast.fix_missing_locations(ast.Module(body, [])))
+
+
+def _is_field(node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def _is_future(node: ast.ImportFrom) -> bool:
+    return node.module == "__future__"
+
+
+def _mangled(method: str, name: str) -> str:
+    """Return the name under which a method is in its class, which differs for private ones such as ``__count``."""
+    private = method.startswith("__") and not method.endswith("__")
+    return f"_{name.lstrip('_')}{method}" if private and name.strip("_") else method
+
 
 _FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^# (\w+)\.py[ \t]*$", re.MULTILINE)

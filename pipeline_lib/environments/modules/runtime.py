@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipeline_lib.environment_api.environment import Outcome
-from pipeline_lib.environment_api.exhibit import Exhibit
+from pipeline_lib.environment_api.environment import Exhibit, Outcome
 from pipeline_lib.environment_api.reward import total
 from pipeline_lib.environment_kit.programs import (
     Attempt,

@@ -117,7 +117,7 @@ class ModulesTask(Task):
 
     def audit(self) -> Any:
         """Return the audit with scripted teams."""
-        from pipeline_lib.environments.modules.audit.examiner import ModulesExaminer
+        from pipeline_lib.environments.modules.audit import ModulesExaminer
 
         return ModulesExaminer()
 

@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from pipeline_lib.environments.philosophers.seating import Graph
+from pipeline_lib.environments.philosophers.scenarios import Graph
 from pipeline_lib.environments.philosophers.table import LEFT, RELEASE, RIGHT, WAIT
 
 #: Largest table whose optimum is computed exactly.

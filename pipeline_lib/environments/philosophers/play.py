@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline_lib.environments.philosophers.rewards import Reward
-from pipeline_lib.environments.philosophers.rules import step as clean_step
 from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.scripted import Actions, Script
 from pipeline_lib.environments.philosophers.state import best_meals, episode_details, lay_table
 from pipeline_lib.environments.philosophers.summary import Summary, metrics, summarise
 from pipeline_lib.environments.philosophers.table import Table, concatenate
+from pipeline_lib.environments.philosophers.table import step as clean_step
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.storage import digest
 

@@ -17,13 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline_lib.environment_api.environment import Environment, Outcome
-from pipeline_lib.environment_api.exhibit import Exhibit
+from pipeline_lib.environment_api.environment import Environment, Exhibit, Outcome
 from pipeline_lib.environment_api.reward import custom_reward
 from pipeline_lib.environments.philosophers import text
-from pipeline_lib.environments.philosophers.replies import Reply, intent, read_reply
 from pipeline_lib.environments.philosophers.rewards import Reward, SoundReward, SumReward
-from pipeline_lib.environments.philosophers.rules import step as move
 from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.state import (
     Board,
@@ -35,6 +32,8 @@ from pipeline_lib.environments.philosophers.state import (
 )
 from pipeline_lib.environments.philosophers.summary import metrics, summarise
 from pipeline_lib.environments.philosophers.table import WAIT
+from pipeline_lib.environments.philosophers.table import step as move
+from pipeline_lib.environments.philosophers.text import Reply, intent, read_reply
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.philosophers.settings import MealsReward, PhilosophersEnvironment

@@ -86,7 +86,7 @@ class PhilosophersTask(Task):
 
     def terms(self, settings: PhilosophersEnvironment) -> Mapping[str, str]:
         """Return what the terms of a reward of ours mean."""
-        from pipeline_lib.environments.philosophers.words import TERMS
+        from pipeline_lib.environments.philosophers.metrics import TERMS
 
         return TERMS if settings.reward.kind != "custom" else {}
 

@@ -1,4 +1,4 @@
-"""The observation of a philosopher: rules, what it sees of the table, and how to answer.
+"""The observation of a philosopher (rules, what it sees of the table, how to answer), and how its reply is read.
 
 Two forms.  ``compact`` is a line of single letters for the embedded model, answered by one letter::
 
@@ -11,15 +11,20 @@ weights is their number, and a tiny model that meets it first hardly learns to u
 The others are written for language models that follow instructions: ``default`` explains rules and goals, ``minimal``
 the rules only, and the rest add one piece of advice to the default.  A philosopher sees its own hands and forks, never
 anybody else's plans, except what neighbours tell it and what it is given to remember.
+
+In a reply, the action is the word after the last ``ACTION:``.  A reply without that field is an action only if it
+consists of the action's name alone.  Free text is not searched: "I will not grab left" is no grab.  A reply that names
+no action is `INVALID`, which is not the same as a deliberate wait.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline_lib.environments.philosophers.table import ACTIONS
+from pipeline_lib.environments.philosophers.table import ACTIONS, INVALID, LEFT, RELEASE, RIGHT, WAIT
 
 Prompt = Literal["compact", "default", "minimal", "symmetry_breaking", "theory_of_mind", "resource_ordering"]
 
@@ -153,3 +158,63 @@ def _answer(message_limit: int, message_only: bool) -> str:
 def action_name(code: int) -> str:
     """Return the name of an action code, ``nothing readable`` for an unparseable one."""
     return ACTIONS[code] if code < len(ACTIONS) else "nothing readable"
+
+
+#: Longest reply that is read; a field beyond it does not count.
+LONGEST_REPLY = 20_000
+
+#: Accepted names after folding case and dropping everything but letters.
+_NAMES = {
+    "GRABLEFT": LEFT,
+    "LEFT": LEFT,
+    "L": LEFT,
+    "GRABRIGHT": RIGHT,
+    "RIGHT": RIGHT,
+    "R": RIGHT,
+    "RELEASE": RELEASE,
+    "D": RELEASE,
+    "WAIT": WAIT,
+    "W": WAIT,
+}
+_ACTION = re.compile(r"ACTION\s*[:=]\s*\W*([A-Za-z]+(?:[ _-](?:LEFT|RIGHT))?)", re.IGNORECASE)
+_MESSAGE = re.compile(r"^\W*MESSAGE\s*[:=](.*)$", re.IGNORECASE | re.MULTILINE)
+_INTENTS = tuple((re.compile(rf"\b{word}", re.IGNORECASE), code) for word, code in
+                 (("left", LEFT), ("right", RIGHT), ("releas", RELEASE), ("wait", WAIT)))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply that was read.
+
+    Attributes:
+        action: an action code of `table`.
+        message: the message to the neighbours, cut to the limit; empty if there is none.
+        message_cut: the message was longer than the limit.
+    """
+
+    action: int
+    message: str = ""
+    message_cut: bool = False
+
+
+def read_reply(text: str, message_limit: int = 0) -> Reply:
+    """Read a reply.
+
+    Args:
+        text: what the model wrote, untrusted.
+        message_limit: characters of the last ``MESSAGE:`` line that are kept; 0 means that messages are not read.
+    """
+    text = text[:LONGEST_REPLY]
+    fields = _ACTION.findall(text)
+    word = fields[-1] if fields else text
+    action = _NAMES.get(re.sub(r"[^A-Z]", "", word.upper()), INVALID) if len(word) <= 40 else INVALID
+    if message_limit == 0:
+        return Reply(action)
+    lines = _MESSAGE.findall(text)
+    message = " ".join(lines[-1].split()) if lines else ""
+    return Reply(action, message[:message_limit], len(message) > message_limit)
+
+
+def intent(message: str) -> int | None:
+    """Return the action a message announces: the first of left, right, release, wait that it mentions, or None."""
+    return next((code for pattern, code in _INTENTS if pattern.search(message)), None)

@@ -1,4 +1,6 @@
-"""The metrics of two writers."""
+"""The metrics of two writers, and what the names of the reward's terms mean."""
+
+from __future__ import annotations
 
 from pipeline_lib.environment_api.metrics import Metric, behaviour
 
@@ -56,4 +58,25 @@ METRICS = {
     "published_consistency": behaviour(
         "published: style consistency", "words that both texts share, the last term of the published reward"
     ),
+}
+
+
+#: The terms of each built-in reward.
+TERMS = {
+    "sound": {
+        "coverage": "facts that are told",
+        "inventions": "taken for sentences that state nothing of the source",
+        "repeats": "taken for sentences that repeat",
+        "lengths": "how well both lengths and their ratio fit",
+        "style": "facts that are told in the prevailing style",
+        "coherence": "joints between neighbouring sentences",
+        "judge": "the mark that a judge model gives",
+    },
+    "paper": {
+        "words": "both texts have a number of words within the limits",
+        "length": "ratio of the lengths of the texts",
+        "unique": "ratio of their unique words",
+        "connectives": "kinds of connectives that are used",
+        "shared": "words that both texts share",
+    },
 }

@@ -20,8 +20,8 @@ from pipeline_lib.environment_api import reward
 from pipeline_lib.environment_api.reward import custom_reward
 from pipeline_lib.environments.writing.judge import Judge
 from pipeline_lib.environments.writing.problems.problem import WritingProblem
-from pipeline_lib.environments.writing.published.levels import CONSTANTS, GREATEST, published_terms
-from pipeline_lib.environments.writing.reading.reading import Reading, length_share, ratio_share
+from pipeline_lib.environments.writing.published import CONSTANTS, GREATEST, published_terms
+from pipeline_lib.environments.writing.reading import Reading, length_share, ratio_share
 from pipeline_lib.environments.writing.settings import SoundWritingReward, WritingReward
 
 

@@ -2,6 +2,9 @@
 
 No program is run, and no model is used unless the reward has a judge.  The same texts get the same reward.  A
 single agent writes both texts with an empty line between them.
+
+Nothing in the feedback to a writer comes from another writer's text, or from a part of the source that the writer was
+not shown.
 """
 
 from __future__ import annotations
@@ -9,26 +12,37 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.environment_api.reward import total
 from pipeline_lib.environment_kit.served_model import Answer
-from pipeline_lib.environments.writing.feedback import next_observation
 from pipeline_lib.environments.writing.problems.problem import AGENTS, WritingProblem
-from pipeline_lib.environments.writing.published.levels import (
+from pipeline_lib.environments.writing.published import (
     CONNECTIVE_WEIGHT,
     CONSTANTS,
     GREATEST,
     SHARED_WEIGHT,
     published_terms,
 )
-from pipeline_lib.environments.writing.reading.read import read
-from pipeline_lib.environments.writing.reading.reading import lengths_fit
+from pipeline_lib.environments.writing.reading import lengths_fit, read
 from pipeline_lib.environments.writing.rewards import Work, make_reward
+from pipeline_lib.environments.writing.settings import WritingEnvironment as WritingSettings
 
-if TYPE_CHECKING:
-    from pipeline_lib.environments.writing.settings import WritingEnvironment as WritingSettings
+#: Most of its own previous text that a writer is shown, in characters.
+MAX_OWN_TEXT = 4000
+
+
+def next_observation(first: str, action: str, notes: Sequence[str]) -> str:
+    """Return what a writer sees in a later turn.
+
+    Args:
+        first: its observation in the first turn.
+        action: the text it wrote last.
+        notes: feedback on this text, a line each; none with plain feedback.
+    """
+    lines = [first.rstrip("\n"), "", "Your text:", action.strip()[:MAX_OWN_TEXT], ""]
+    return "\n".join([*lines, *(f"- {note}" for note in notes), "Write it again, improved:\n"])
+
 
 #: Rewards closer than this count as equal, so that rounding cannot keep an episode from ending.
 _TOLERANCE = 1e-9

@@ -77,7 +77,7 @@ class WritingTask(PairTask):
 
     def terms(self, settings: WritingEnvironment) -> Mapping[str, str]:
         """Return what the terms of a reward of ours mean."""
-        from pipeline_lib.environments.writing.words import TERMS
+        from pipeline_lib.environments.writing.metrics import TERMS
 
         return TERMS.get(settings.reward.kind, {})
 
@@ -89,7 +89,7 @@ class WritingTask(PairTask):
 
     def audit(self) -> Any:
         """Return the audit with scripted writers."""
-        from pipeline_lib.environments.writing.audit.examiner import WritingExaminer
+        from pipeline_lib.environments.writing.audit import WritingExaminer
 
         return WritingExaminer()
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from pipeline_lib.environments.modules.audit.teams import memorised, whole
+from pipeline_lib.environments.modules.audit import memorised, whole
 from pipeline_lib.environments.modules.demonstrations import demonstrate
 from pipeline_lib.environments.modules.problems.design import TOP
 from pipeline_lib.environments.modules.problems.problem import ModulesProblem

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
-from pipeline_lib.environments.writing.audit.teams import teams
+from pipeline_lib.environments.writing.audit import teams
 from pipeline_lib.environments.writing.runtime import WritingEnvironment
 from pipeline_lib.environments.writing.settings import (
     PaperWritingReward,

@@ -94,7 +94,7 @@ def test_words_are_counted_the_same_in_every_process():
     """The order of a set differs between processes; sums of its items must not."""
     program = (
         "from pipeline_lib.environments.writing.problems.problem import Limits, WritingProblem\n"
-        "from pipeline_lib.environments.writing.reading.lexical import read_by_words\n"
+        "from pipeline_lib.environments.writing.reading import read_by_words\n"
         "limits = Limits((1, 9), (1, 9), (1.0, 2.0))\n"
         "for length in range(8, 24):\n"
         "    words = [f'{a}{b}ok' for a in 'bcdfghjklm' for b in 'aeiou'][:length]\n"

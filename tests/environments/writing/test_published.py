@@ -5,10 +5,15 @@ from math import inf
 
 import pytest
 
-from pipeline_lib.environments.writing.audit.teams import ALL_CATEGORIES, HIDDEN
-from pipeline_lib.environments.writing.published import levels
-from pipeline_lib.environments.writing.published.connectives import CONNECTIVES, STOPWORDS
-from pipeline_lib.environments.writing.published.levels import CONSTANTS, GREATEST, published_terms
+from pipeline_lib.environments.writing import published as levels
+from pipeline_lib.environments.writing.audit import ALL_CATEGORIES, HIDDEN
+from pipeline_lib.environments.writing.published import (
+    CONNECTIVES,
+    CONSTANTS,
+    GREATEST,
+    STOPWORDS,
+    published_terms,
+)
 
 SUMMARY = CONSTANTS["summary", "paper"]
 EARLY, LATER = CONSTANTS["introduction", "paper"], CONSTANTS["introduction", "later"]

@@ -7,9 +7,8 @@ import pytest
 
 from pipeline_lib.environments.writing.problems.generated import generate
 from pipeline_lib.environments.writing.problems.problem import WritingProblem
-from pipeline_lib.environments.writing.problems.world import OPENINGS, TENSES, Kind, World
-from pipeline_lib.environments.writing.problems.worlds import WORLDS
-from pipeline_lib.environments.writing.reading.reading import lengths_fit
+from pipeline_lib.environments.writing.problems.world import OPENINGS, TENSES, WORLDS, Kind, World
+from pipeline_lib.environments.writing.reading import lengths_fit
 from pipeline_lib.environments.writing.settings import GeneratedTexts
 from pipeline_lib.problems.drawing import FAMILY_SHARES, split_of
 from tests.environments.writing.help import problems, world_of

@@ -8,9 +8,8 @@ from typing import Any
 from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, ScriptedPlay, Teams
 from pipeline_lib.audit.result import Check, Rung, Status
 from pipeline_lib.environment_api.environment import Environment
-from pipeline_lib.environments.coding.audit.process import process_check, process_teams
 from pipeline_lib.environments.coding.audit.search import search_menu
-from pipeline_lib.environments.coding.audit.teams import SHOWS, WITH_ITS_OWN, teams
+from pipeline_lib.environments.coding.audit.teams import SHOWS, WITH_ITS_OWN, process_check, process_teams, teams
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 
 

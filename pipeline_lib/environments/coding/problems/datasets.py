@@ -1,28 +1,98 @@
-"""Published coding problems: HumanEval, CoopHumanEval and MBPP, from the hub or from a file.
+"""Published coding problems (HumanEval, CoopHumanEval and MBPP, from the hub or from a file), and typed ones.
 
 Two layouts are understood, by the fields that a dataset has: HumanEval's (``prompt``, ``test``, ``entry_point`` and,
 if given, ``canonical_solution``) and MBPP's (``prompt`` or ``text``, ``code``, ``test_list`` and imports or set-up for
 the tests).  What a prompt imports or defines besides the requested function belongs to the problem.  Every
 split that the source was published with is pooled; `problems.splitting` deals the problems out, as a file says or anew.
+
+Helper and main agent get the whole problem and their own part of it; neither sees the other's code.  The skeleton shows
+the requested function, taken from the syntax tree: it has the parameters of the entry point, not those of another
+function that the problem happens to define first.
+
+A person types a problem as a function with a docstring, and asserts below it, which are hidden tests; without any, the
+team answers and nothing is run:
+
+    def double_even(xs):
+        "Return twice the sum of the even numbers of xs."
+
+    assert double_even([1, 2, 4]) == 12
 """
 
 from __future__ import annotations
 
 import ast
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
-from pipeline_lib.environments.coding.problems.prompts import observations
 from pipeline_lib.environments.coding.problems.tests_split import as_check, split_tests
+from pipeline_lib.environments.coding.settings import DatasetProblems
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.rows import Row, list_field, read_rows, text_field
 from pipeline_lib.sandbox import Job
+from pipeline_lib.storage import digest
 
-if TYPE_CHECKING:
-    from pipeline_lib.environments.coding.settings import DatasetProblems
+HELPER = "aux"
+
+_RULES = (
+    "Answer with Python code and nothing else: no explanation, no Markdown fences, no tests, no examples. "
+    "What the problem imports or defines is already there."
+)
+
+
+def observations(task: str, function: ast.FunctionDef, examples: Sequence[str] = ()) -> dict[str, str]:
+    """Return the observation of each role.
+
+    Args:
+        task: the problem as published, code or text.
+        function: definition of the entry point; its parameters and name are used, not its body.
+        examples: visible tests, as source.
+    """
+    name = function.name
+    shown = "\n".join(["Problem:", "", task.strip("\n"), *(["", "For example:", *examples] if examples else [])])
+    helper = _skeleton(HELPER, function)
+    main = _skeleton(name, function, f"result = {HELPER}({_call(function)})")
+    return {
+        "helper": (
+            "Two programmers solve a problem together without seeing each other's code.\n\n"
+            f"{shown}\n\n"
+            f"You write the helper function {HELPER}: a part of the work whose result the other programmer's function "
+            f"{name} can build on. {name} is not yours to write. {_RULES}\n\n{helper}\n"
+        ),
+        "main": (
+            "Two programmers solve a problem together without seeing each other's code.\n\n"
+            f"{shown}\n\n"
+            f"You write the function {name}. The other programmer writes a helper function {HELPER}, probably with "
+            f"the same parameters; call it where it helps, and do not define it. {_RULES}\n\n{main}\n"
+        ),
+        "single": (
+            f"Solve this problem with two functions.\n\n{shown}\n\n"
+            f"Write a helper function {HELPER} that does a part of the work, and the complete function {name}, which "
+            f"calls it. {_RULES}\n\n{helper}\n\n{main}\n"
+        ),
+    }
+
+
+def _skeleton(name: str, function: ast.FunctionDef, *lines: str) -> str:
+    returns = f" -> {ast.unparse(function.returns)}" if function.returns and name != HELPER else ""
+    head = f"def {name}({ast.unparse(function.args)}){returns}:"
+    return "\n".join([head, "    ...", *(f"    {line}" for line in lines), "    return result"])
+
+
+def _call(function: ast.FunctionDef) -> str:
+    """Return the arguments that pass the parameters on."""
+    arguments = function.args
+    parts = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+    if arguments.vararg:
+        parts.append(f"*{arguments.vararg.arg}")
+    parts += [f"{argument.arg}={argument.arg}" for argument in arguments.kwonlyargs]
+    if arguments.kwarg:
+        parts.append(f"**{arguments.kwarg.arg}")
+    return ", ".join(parts)
+
 
 #: Hub id and subset of each dataset as published.
 HUB = {
@@ -212,3 +282,31 @@ def _called(tests: ast.Module, code: ast.Module) -> str:
             f"the tests call none of the functions that the code defines ({', '.join(defined) or 'none'})"
         )
     return found[-1]
+
+
+_FIRST_ASSERT = re.compile(r"^assert\b", re.MULTILINE)
+_FUNCTION = re.compile(r"^def (\w+)", re.MULTILINE)
+
+
+def typed_problem(text: str) -> CodingProblem:
+    """Return the problem; the last function that is defined is the one asked for.
+
+    Raises:
+        ProblemsError: there is no function, the text is not Python, or the asserts test nothing.
+    """
+    found = _FIRST_ASSERT.search(text)
+    prompt, tests = (text[: found.start()], text[found.start() :]) if found else (text, "")
+    functions = _FUNCTION.findall(prompt)
+    if not functions:
+        raise ProblemsError(
+            "the problem has no function; type `def name(arguments):` with a docstring that says what it does"
+        )
+    problem, _ = problem_of_prompt(f"typed/{digest([text])[:8]}", "typed", f"{prompt.rstrip()}\n", functions[-1])
+    if not tests.strip():
+        return problem
+    try:
+        ast.parse(tests)
+    except SyntaxError as error:
+        raise ProblemsError(f"the text after the first assert is not Python ({error})") from None
+    _, hidden = split_tests(as_check(tests, problem.entry_point), problem.entry_point, 0)
+    return replace(problem, hidden_tests=hidden)

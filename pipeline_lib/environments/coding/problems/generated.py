@@ -6,27 +6,201 @@ filter.  In this Dec-POMDP neither can solve a problem alone, because problems w
 answers.  A single agent sees everything.
 
 Tests come from running the reference solution on inputs that are chosen to detect almost correct programs (a missing
-filter, a map left out or applied twice, a constant off by one, another reduction).  At least two items always remain
-after the filters, so reductions never see an empty list.  Splits are kept apart by family: the combination of kinds of
-a test problem never occurs in training, although each kind does.
+filter, a map left out or applied twice, a constant off by one, another reduction); the choice depends on the recipe
+only.  At least two items always remain after the filters, so reductions never see an empty list.  Splits are kept apart
+by family: the combination of kinds of a test problem never occurs in training, although each kind does.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import Any
 
-from pipeline_lib.environments.coding.problems.concepts import FILTERS, REDUCTIONS, Piece, pieces
-from pipeline_lib.environments.coding.problems.inputs import PROGRAM_ERRORS, choose_inputs
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
-from pipeline_lib.environments.coding.problems.recipe import ENTRY_POINT, HELPER, Recipe, draw
+from pipeline_lib.environments.coding.problems.recipe import (
+    ENTRY_POINT,
+    FILTERS,
+    HELPER,
+    REDUCTIONS,
+    Piece,
+    Recipe,
+    draw,
+    pieces,
+)
+from pipeline_lib.environments.coding.settings import GeneratedProblems
 from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_distinct, split_of
 from pipeline_lib.storage import digest
 
-if TYPE_CHECKING:
-    from pipeline_lib.environments.coding.settings import GeneratedProblems
+#: Exceptions that a wrong program made of this project's concepts may raise: its list can be empty.
+PROGRAM_ERRORS = (ArithmeticError, IndexError, ValueError)
+
+_VALUES = range(-30, 31)
+_CANDIDATES = 16
+
+_Program = Callable[[list[int]], int]
+_Test = tuple[list[int], int]  # input, right answer
+
+
+def choose_inputs(recipe: Recipe, hidden: int, visible: int) -> list[list[int]] | None:
+    """Return inputs for the hidden and, after them, the visible tests, or None when the recipe is degenerate.
+
+    Greedy: the next input is the one that detects the wrong programs detected least so far; inputs with an answer that
+    already occurred come last.  So the hidden inputs are the more informative ones.
+    """
+    candidates = _candidates(recipe, max(_CANDIDATES, 2 * (hidden + visible)))
+    if candidates is None:
+        return None
+    parts = [_program(part) for part in recipe.parts()]
+    if any(2 * sum(_differs(part, test) for test in candidates) < hidden for part in parts):
+        return None
+    others = [*recipe.neighbours()]
+    if recipe.switch is None:
+        # the result if both helper and main function map
+        others.append(replace(recipe, maps=recipe.maps * 2))
+    near_misses = [*parts, *(_program(other) for other in others)]
+    caught = [[n for n, program in enumerate(near_misses) if _differs(program, test)] for test in candidates]
+    weights = [1.0] * len(near_misses)
+    answers: set[int] = set()
+    chosen: list[int] = []
+    while len(chosen) < min(hidden + visible, len(candidates)):
+        left = [number for number in range(len(candidates)) if number not in chosen]
+        best = max(left, key=lambda c: (candidates[c][1] not in answers, sum(weights[n] for n in caught[c])))
+        for n in caught[best]:
+            weights[n] /= 2
+        answers.add(candidates[best][1])
+        chosen.append(best)
+    if _too_easy(recipe, [candidates[number] for number in chosen[:hidden]]):
+        return None
+    return [candidates[number][0] for number in chosen]
+
+
+def _candidates(recipe: Recipe, count: int) -> list[_Test] | None:
+    """Return random inputs with a few items inside the filter and a few outside, or None if values are too few."""
+    rng = random.Random(digest(["inputs", recipe.name]))
+    kept = _kept(recipe)
+    inside = [x for x in _VALUES if x in kept]
+    outside = [x for x in _VALUES if x not in kept]
+    if len(inside) < 3 or len(outside) < 3:
+        return None
+    edges = _edges(recipe)
+    program = _program(recipe)
+    found: dict[tuple[int, ...], int] = {}
+    for _ in range(count):
+        xs = _pick(inside, edges, rng.randint(3, 4), rng) + _pick(outside, edges, rng.randint(2, 3), rng)
+        rng.shuffle(xs)
+        found[tuple(xs)] = program(xs)
+    return [(list(xs), answer) for xs, answer in found.items()]
+
+
+def _edges(recipe: Recipe) -> set[int]:
+    """Return the values for which a filter's result changes if its constant changes by one."""
+    others = [_kept(other) for other in recipe.neighbours() if other.filters != recipe.filters]
+    return set().union(*(_kept(recipe) ^ other for other in others))
+
+
+def _pick(values: list[int], edges: set[int], count: int, rng: random.Random) -> list[int]:
+    """Return up to ``count`` different values, half of the time one of them from the edges."""
+    near = [x for x in values if x in edges]
+    first = [rng.choice(near)] if near and rng.random() < 0.5 else []
+    rest = [x for x in values if x not in first]
+    return first + rng.sample(rest, min(len(rest), count - len(first)))
+
+
+def _too_easy(recipe: Recipe, tests: Sequence[_Test]) -> bool:
+    """Return whether a program that ignores a part of the recipe passes too many tests.
+
+    A constant, or a program without the filters or without the maps, must fail most; one that leaves out a single
+    piece must fail half.
+    """
+
+    def passes(other: Recipe) -> int:
+        program = _program(other)
+        return sum(not _differs(program, test) for test in tests)
+
+    if len(tests) == 1:
+        return False
+    constant = Counter(answer for _, answer in tests).most_common(1)[0][1]
+    ignorant = max(constant, passes(replace(recipe, filters=())), passes(replace(recipe, maps=(), switch=None)))
+    return 2 * ignorant >= max(len(tests), 3) or any(2 * passes(part) > len(tests) for part in recipe.parts())
+
+
+def _differs(program: _Program, test: _Test) -> bool:
+    xs, answer = test
+    try:
+        return program(xs) != answer
+    except PROGRAM_ERRORS:
+        return True
+
+
+def _program(recipe: Recipe) -> _Program:
+    """Return the recipe as a function; put together from its pieces, which is faster than compiling its source."""
+    table = _table(
+        tuple(piece.code for piece in recipe.filters),
+        tuple(piece.code for piece in recipe.maps),
+        recipe.switch.code if recipe.switch else None,
+    )
+    first, *others = [_compiled("ys", piece.code) for piece in recipe.reductions]
+
+    def program(xs: list[int]) -> int:
+        ys = [y for x in xs if (y := table[x]) is not None]
+        return int(first(ys) - sum(other(ys) for other in others)) if others else int(first(ys))
+
+    return program
+
+
+class _Items(dict[int, int | None]):
+    """Maps each item to its result, or None if a filter drops it; computed once per item."""
+
+    def __init__(self, becomes: Callable[[int], int | None]) -> None:
+        super().__init__()
+        self._becomes = becomes
+
+    def __missing__(self, x: int) -> int | None:
+        self[x] = self._becomes(x)
+        return self[x]
+
+
+@lru_cache(maxsize=4096)
+def _table(filters: tuple[str, ...], maps: tuple[str, ...], switch: str | None) -> _Items:
+    """Return the results of filters and maps, given by their code, by item."""
+    conditions = [_compiled("x", code) for code in filters]
+    changes = [_compiled("x", code) for code in maps]
+    choose = _compiled("x", switch) if switch else None
+
+    def becomes(x: int) -> int | None:
+        if not all(holds(x) for holds in conditions):
+            return None
+        if choose is not None:
+            yes, no = changes
+            return int(yes(x) if choose(x) else no(x))
+        for change in changes:
+            x = change(x)
+        return x
+
+    return _Items(becomes)
+
+
+def _kept(recipe: Recipe) -> frozenset[int]:
+    """Return the values that pass the filters."""
+    return _passing(tuple(piece.code for piece in recipe.filters))
+
+
+@lru_cache(maxsize=4096)
+def _passing(filters: tuple[str, ...]) -> frozenset[int]:
+    conditions = [_compiled("x", code) for code in filters]
+    return frozenset(x for x in _VALUES if all(holds(x) for holds in conditions))
+
+
+@lru_cache(maxsize=1024)
+def _compiled(parameter: str, code: str) -> Callable[[Any], Any]:
+    """Return a function of one of this package's own expressions; never of untrusted code."""
+    function: Callable[[Any], Any] = eval(f"lambda {parameter}: {code}")
+    return function
+
 
 #: The part of a recipe that is not in the observation of each role of a pair.
 _HIDDEN_PARTS = {"helper": ("reductions", REDUCTIONS), "main": ("filters", FILTERS)}

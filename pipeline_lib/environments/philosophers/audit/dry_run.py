@@ -26,13 +26,12 @@ import numpy.typing as npt
 
 from pipeline_lib.audit.claims import DOUBTFUL, UNDONE
 from pipeline_lib.audit.result import Check, Status
-from pipeline_lib.environments.philosophers.memoryless import CLASSES, seen
 from pipeline_lib.environments.philosophers.play import Batch, lay_batches
 from pipeline_lib.environments.philosophers.rewards import Reward
-from pipeline_lib.environments.philosophers.rules import step
 from pipeline_lib.environments.philosophers.scenarios import Scenario
+from pipeline_lib.environments.philosophers.scripted import CLASSES, seen
 from pipeline_lib.environments.philosophers.summary import metrics, summarise
-from pipeline_lib.environments.philosophers.table import INVALID, LEFT, WAIT
+from pipeline_lib.environments.philosophers.table import INVALID, LEFT, WAIT, step
 
 Floats = npt.NDArray[np.float64]
 

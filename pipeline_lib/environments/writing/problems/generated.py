@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pipeline_lib.environments.writing.problems.problem import PAIR, SINGLE, Limits, WritingProblem
-from pipeline_lib.environments.writing.problems.world import Fact, World
-from pipeline_lib.environments.writing.problems.worlds import WORLDS
+from pipeline_lib.environments.writing.problems.world import WORLDS, Fact, World
 from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_distinct, split_of
 from pipeline_lib.storage import digest
 

@@ -1,9 +1,12 @@
-"""A small world whose texts can be read exactly: kinds of facts, their words, and their templates.
+"""Small worlds whose texts can be read exactly: kinds of facts, their words, and their templates.
 
 A *statement* is a sentence made from one of the templates of a kind of fact, in past or present tense; `World.read`
 gets the fact back from it.  A *source line* gives a fact in the style of the source and is not a statement: a copy of
 it states nothing.  Every content word belongs to one class of words, so reading means replacing words by their classes
 and looking up the result.  Nothing is guessed, and no two templates are equal.
+
+In *posts* a person did something with a thing, and asks what to do now.  In *papers* a thing has a problem, work on it
+lacks something, and a method helps.
 """
 
 from __future__ import annotations
@@ -203,3 +206,105 @@ class World:
 def _of_tense(word: str, tense: int) -> str:
     """Return the word of a pair ``was/is`` that belongs to a tense."""
     return word.split("/")[tense] if "/" in word else word
+
+
+POSTS = World(
+    name="posts",
+    words={
+        "hero": ("Mara", "Jonas", "Ines", "Tariq", "Lena", "Omar"),
+        "thing": ("boat", "car", "piano", "bike", "tent", "lamp"),
+        "cause": ("storm", "fire", "flood", "debt", "theft", "accident"),
+        "place": ("market", "lake", "station", "school", "garden", "harbor"),
+        "month": ("March", "April", "May", "June", "July", "August"),
+        "other": ("sister", "brother", "boss", "neighbor", "landlord", "cousin"),
+        "mood": ("angry", "sad", "proud", "worried", "glad", "jealous"),
+        "act": ("apologize", "pay", "leave", "wait", "call", "explain"),
+    },
+    verbs={
+        "deed": (
+            ("sold", "sells", "sell"),
+            ("lost", "loses", "lose"),
+            ("painted", "paints", "paint"),
+            ("traded", "trades", "trade"),
+            ("rented", "rents", "rent"),
+            ("repaired", "repairs", "repair"),
+        ),
+    },
+    kinds={
+        "deed": Kind(
+            ("{hero} {deed} the {thing}", "the {thing} was/is {deed:past} by {hero}"),
+            ("i {deed:past} my {thing}", "my {thing} got {deed:past}"),
+        ),
+        "ask": Kind(
+            ("{hero} asked/asks whether to {act}", "the question was/is whether to {act}"),
+            ("should i {act}", "do i {act} now"),
+        ),
+        "cause": Kind(
+            ("{hero} did/does it because of the {cause}", "the reason was/is the {cause}"),
+            ("blame the {cause}", "all because of the {cause}"),
+        ),
+        "place": Kind(
+            ("{hero} did/does it at the {place}", "it happened/happens at the {place}"),
+            ("we met at the {place}", "down at the {place}"),
+        ),
+        "month": Kind(
+            ("{hero} did/does it in {month}", "it was/is in {month}"),
+            ("back in {month}", "that was {month}"),
+        ),
+        "mood": Kind(
+            ("{hero} made/makes the {other} {mood}", "it made/makes the {other} {mood}"),
+            ("my {other} got {mood}", "{mood} says my {other}"),
+        ),
+    },
+    entities=frozenset({"hero", "thing", "other"}),
+)
+
+
+PAPERS = World(
+    name="papers",
+    words={
+        "hero": ("sensor", "robot", "antenna", "engine", "reactor", "camera"),
+        "field": ("medicine", "biology", "physics", "chemistry", "geology", "farming"),
+        "problem": ("noise", "drift", "decay", "leakage", "friction", "heat"),
+        "gap": ("data", "theory", "tools", "labels", "models", "proofs"),
+        "gain": ("speed", "accuracy", "range", "safety", "comfort", "control"),
+        "method": ("filter", "graph", "kernel", "network", "shield", "buffer"),
+        "data": ("images", "records", "signals", "maps", "letters", "samples"),
+        "user": ("hospitals", "farms", "schools", "ports", "banks", "cities"),
+    },
+    verbs={},
+    kinds={
+        "field": Kind(
+            ("the {hero} mattered/matters in {field}", "the field was/is {field}"),
+            ("long known from {field}", "used in {field}"),
+        ),
+        "problem": Kind(
+            ("the {hero} suffered/suffers from {problem}", "the problem was/is {problem}"),
+            ("limited by {problem}", "prone to {problem}"),
+        ),
+        "gap": Kind(
+            ("work on the {hero} lacked/lacks {gap}", "past work had/has no {gap}"),
+            ("{gap} are missing", "no {gap} so far"),
+        ),
+        "aim": Kind(
+            ("the {hero} needed/needs better {gain}", "the aim was/is better {gain}"),
+            ("we target {gain}", "towards {gain}"),
+        ),
+        "method": Kind(
+            ("the {hero} got/gets help from a {method}", "the method was/is a {method}"),
+            ("we propose a {method}", "via a {method}"),
+        ),
+        "data": Kind(
+            ("the {hero} was/is tested on {data}", "the tests used/use {data}"),
+            ("evaluated with {data}", "we run it on {data}"),
+        ),
+        "use": Kind(
+            ("the {hero} served/serves {user}", "the result served/serves {user}"),
+            ("good news for {user}", "{user} benefit"),
+        ),
+    },
+    entities=frozenset({"hero"}),
+)
+
+
+WORLDS: dict[str, World] = {world.name: world for world in (POSTS, PAPERS)}

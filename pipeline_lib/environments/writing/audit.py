@@ -1,4 +1,4 @@
-"""Scripted writers of known quality: some tell the facts of the source, most only pretend to.
+"""The audit of a writing reward: scripted writers; some tell the facts of the source, most only pretend to.
 
 All texts go through `Environment.step` like the actions of a policy.  The list contains texts that mislead the
 published reward (nonsense with connectives, a copy of the other text, phrases inside words, white space), in lengths
@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from pipeline_lib.audit.examiner import Teams
+from pipeline_lib.audit.examiner import ScriptedExaminer, Teams
 from pipeline_lib.environments.writing.problems.generated import write
 from pipeline_lib.environments.writing.problems.problem import WritingProblem
-from pipeline_lib.environments.writing.problems.worlds import WORLDS
+from pipeline_lib.environments.writing.problems.world import WORLDS
 
 #: A connective of each published category, and words in whose inside some are found.
 ALL_CATEGORIES = (
@@ -128,3 +128,17 @@ def _renamed(problem: WritingProblem, other: WritingProblem, text: str) -> str:
 
 def _words(words: list[str], count: int) -> str:
     return " ".join(itertools.islice(itertools.cycle(words), count))
+
+
+class WritingExaminer(ScriptedExaminer):
+    """Plays scripted writers.
+
+    Only the first turn of an episode is used.
+    """
+
+    wanted, words = "coverage", "facts told"
+    turns = 1
+
+    def teams(self, environment: Any, problem: Any, other: Any) -> Teams:
+        """Return texts of known quality."""
+        return teams(environment, problem, other)

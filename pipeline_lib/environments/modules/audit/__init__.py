@@ -1,1 +1,0 @@
-"""The audit of a reward for programs in parts: scripted teams of known value."""

@@ -1,1 +1,0 @@
-"""The audit of a writing reward: scripted writers of known value."""

@@ -1,1 +1,0 @@
-"""How two texts are compared with their source: exactly for generated sources, by words for published ones."""
