@@ -14,8 +14,8 @@ from typing import Any
 from pipeline_lib.audit.examiner import ScriptedExaminer, ScriptedPlay, Teams
 from pipeline_lib.audit.result import Check, Rung, Status
 from pipeline_lib.environment_api.environment import Environment
-from pipeline_lib.environments.modules.problems.problem import ModulesProblem
-from pipeline_lib.environments.modules.program import PACKAGE, package_program, single_text
+from pipeline_lib.environments.modules.problems.problem import PACKAGE, ModulesProblem
+from pipeline_lib.environments.modules.program import package_program, single_text
 from pipeline_lib.environments.modules.runtime import ModulesState, stub
 
 #: Teams that pass about this share of the system tests.

@@ -24,11 +24,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pipeline_lib.environments.modules.problems.problem import ModulesProblem
+from pipeline_lib.environments.modules.problems.problem import PACKAGE, ModulesProblem
 from pipeline_lib.sandbox import Job
-
-#: The package that the files of a program are in.
-PACKAGE = "app"
 
 _PROGRAM = '''\
 import sys

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from pipeline_lib.environments.modules.program import PACKAGE
+from pipeline_lib.environments.modules.problems.problem import PACKAGE
 
 _DIGITS = tuple(range(2, 10))
 

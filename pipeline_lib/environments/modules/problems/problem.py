@@ -13,6 +13,9 @@ from pipeline_lib.storage import digest
 #: The role of the agent that writes all parts.
 SINGLE = "single"
 
+#: The package that the files of a program are in.
+PACKAGE = "app"
+
 
 @dataclass(frozen=True, slots=True)
 class ModulesProblem:
