@@ -11,10 +11,10 @@ from tasks.runtime.stage import main, stage
 
 @flow(name="warm_start")
 def warm_start() -> None:
-    """Build and warm-start the embedded policy, or note which pretrained one is used."""
+    """Build the embedded policy and warm-start it, or a pretrained one; else note which pretrained one is used."""
     params = settings_of("warm_start")
     with stage("warm_start", params) as run:
-        facts = build_base(params.policy, PROBLEMS, BASE, run.progress, later_turns(whole(params)))
+        facts = build_base(params.policy, PROBLEMS, BASE, run.progress, later_turns(whole(params)), run.log)
         run.log(0, {f"base/{name}": float(value) for name, value in facts.items() if isinstance(value, int | float)})
 
 

@@ -19,6 +19,8 @@ MOST_ROWS = 256
 PREFILL_TOKENS = 4096
 #: Maximum number of logits in the update at once (float32: four bytes each).
 LOGITS_CHUNK = 2**23
+#: Maximum number of tokens (padded) of a large model's warm start at once.
+WARM_START_TOKENS = 1024
 #: A model of more parameters is large: it uses several threads, is never copied for adapters, and gives memory back.
 SMALL_MODEL = 8_000_000
 

@@ -36,7 +36,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.memory import HELD_AT_MOST, LOGITS_CHUNK, MOST_ROWS, PREFILL_TOKENS, SMALL_MODEL
+from pipeline_lib.memory import (
+    HELD_AT_MOST,
+    LOGITS_CHUNK,
+    MOST_ROWS,
+    PREFILL_TOKENS,
+    SMALL_MODEL,
+    WARM_START_TOKENS,
+)
 from pipeline_lib.policies.agents import is_frozen, section_of
 from pipeline_lib.policies.model_config import needs_conversion
 from pipeline_lib.policies.sizes import Sizes
@@ -45,6 +52,7 @@ from pipeline_lib.settings.policy import AgentPolicy
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.policy import Policy as PolicySettings
+    from pipeline_lib.settings.policy import PretrainedPolicy
 
 STAGES = ("warm_start", "audit", "train", "sweep", "test")
 GIB = 2**30
@@ -161,7 +169,7 @@ def need(
     policies = [held for name in sizes if (held := _held(params.policy, name, sizes[name])) is not None]
     found = Need(lasting={"libraries": float(GPU_CONTEXT if on_gpu else LIBRARIES)})
     if stage == "warm_start":
-        return _warm_start(params, found, policies)
+        return _warm_start(params, found, policies, prompt, on_gpu)
     if not policies:
         return found
     width = 4 if params.policy.kind == "embedded" or params.policy.dtype == "float32" else 2
@@ -307,19 +315,59 @@ def _update(params: Params, policies: Sequence[_Held], tokens: int, width: int, 
             "logits of the update": logits,
         }
         if not on_gpu and sizes.parameters > SMALL_MODEL:
-            # A layer begins below the limit, and passes it by less than it needs.
-            most = HELD_AT_MOST + BACKWARD * layer
-            part["not yet given back"] = min(GAPS * sizes.depth * layer, max(0.0, most - working - logits))
+            part["not yet given back"] = _gaps(sizes, layer, working + logits)
         worst = max(worst, part, key=lambda one: sum(one.values()))
     return worst
 
 
-def _warm_start(params: Params, found: Need, policies: Sequence[_Held]) -> Need:
-    """Return what the warm start needs: nothing is trained for a pretrained model, but a GGUF file is converted."""
+def _gaps(sizes: Sizes, layer: float, reused: float) -> float:
+    """Return what is free and not given back: a layer begins below the limit, and passes it by less than it needs."""
+    return min(GAPS * sizes.depth * layer, max(0.0, HELD_AT_MOST + BACKWARD * layer - reused))
+
+
+def _imitation(policy: PretrainedPolicy, found: Need, sizes: Sizes, prompt: int, written: int, on_gpu: bool) -> None:
+    """Add the warm start of a pretrained model, which is trained once for all agents."""
+    held = _held(policy.model_copy(update={"agents": {}}), "base", sizes)
+    assert held is not None
+    whole = held.kind == "whole"
+    width = 4 if whole or policy.dtype == "float32" else 2
+    found.tokens = min(prompt + written, sizes.context)
+    assert policy.warm_start is not None
+    rows = policy.warm_start.batch
+    if sizes.parameters > SMALL_MODEL:
+        rows = min(rows, max(1, WARM_START_TOKENS // max(1, found.tokens)))
+    tokens, counted = rows * found.tokens, rows * min(written, found.tokens)
+    layer = tokens * (4 * sizes.inner + (5.5 if whole else 4) * sizes.width + 4 * sizes.query)
+    layer *= 4 if policy.dtype == "float32" else 2.8
+    if policy.attention == "eager":
+        layer += 4 * tokens * found.tokens * sizes.heads
+    kept = sizes.depth * tokens * sizes.width * width if policy.gradient_checkpointing else (sizes.depth - 1) * layer
+    logits = 4.0 * (tokens if sizes.whole_logits else counted) * sizes.vocabulary * TRAINED_COPIES
+    found.phases["update"] = {
+        "weights": width * sizes.parameters,
+        "adapters": 0.0 if whole else 4.0 * held.trained,
+        "optimiser": 8.0 * held.trained,
+        "gradients": 4.0 * held.trained,
+        "activations": kept + (1 + BACKWARD) * layer,
+        "logits of the update": logits,
+    }
+    if not on_gpu and sizes.parameters > SMALL_MODEL:
+        found.phases["update"]["not yet given back"] = _gaps(sizes, layer, (1 + BACKWARD) * layer + logits)
+    # Adapters are added to a copy of the weights, one of every matrix at the same time.
+    found.phases["saving"] = {
+        "weights": width * sizes.parameters * (1 if whole else 2),
+        "optimiser": 8.0 * held.trained,
+    }
+
+
+def _warm_start(params: Params, found: Need, policies: Sequence[_Held], prompt: int, on_gpu: bool) -> Need:
+    """Return what the warm start needs; of a pretrained model, a GGUF file is converted before it is loaded."""
     if params.policy.kind == "pretrained":
         converted = any(needs_conversion(model) for model in params.policy.models)
         largest = max((held.sizes.parameters for held in policies), default=0)
         found.phases["conversion"] = {"weights": CONVERTED * largest * converted}
+        if params.policy.warm_start is not None and policies:
+            _imitation(params.policy, found, policies[0].sizes, prompt, params.rollouts.max_new_tokens, on_gpu)
         return found
     if policies:
         made = max((held.sizes for held in policies), key=lambda sizes: sizes.parameters)

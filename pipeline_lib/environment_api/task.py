@@ -41,7 +41,7 @@ class Problem(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """An example that the embedded model imitates in its warm start.
+    """An example that a model imitates in its warm start.
 
     Attributes:
         observation: the prompt.
@@ -125,7 +125,7 @@ class Task(ABC):
         return []
 
     def demonstrate(self, problems: Sequence[Any], count: int, mistakes: float, seed: int) -> Sequence[Demonstration]:
-        """Return ``count`` demonstrations for the embedded model's warm start; the same arguments give the same list.
+        """Return ``count`` demonstrations for the warm start; the same arguments give the same list.
 
         Args:
             problems: the training split.
@@ -136,7 +136,7 @@ class Task(ABC):
         Raises:
             ValueError: this environment has none.
         """
-        raise ValueError("this environment has no demonstrations for the embedded model; use a pretrained policy")
+        raise ValueError("this environment has no demonstrations; use a pretrained policy without a warm start")
 
     def demonstrate_later(
         self,
@@ -169,10 +169,13 @@ class Task(ABC):
             params: all settings.
         """
         shown = type(self).demonstrate_later is not Task.demonstrate_later
-        return shown and params.policy.kind == "embedded" and getattr(params.environment, "turns", 1) > 1
+        return shown and params.policy.warm_start is not None and getattr(params.environment, "turns", 1) > 1
 
     def unreadable(self, params: Any) -> str:
-        """Return why the embedded model, which knows only what it was shown, cannot play; empty if it can.
+        """Return why a warm start cannot show how to play; empty if it can.
+
+        The embedded model, which knows only what it was shown, then cannot play; of a pretrained one the warm start is
+        refused.
 
         Args:
             params: all settings.

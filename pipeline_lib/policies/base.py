@@ -17,12 +17,14 @@ BASE_FILE = "base.json"
 
 
 def base_digest(settings: PolicySettings) -> str:
-    """Return the digest of the settings that the base depends on (without sharing and adapters)."""
+    """Return the digest of the settings that the base depends on: without sharing, and without untrained adapters."""
     from pipeline_lib.settings.base import result_settings
 
     kept = result_settings(settings)
     own = {name: base_digest(section) for name, section in own_bases(settings).items()}
-    kept = {key: value for key, value in kept.items() if key not in ("adapter", "parameters", "agents")}
+    trained = settings.kind == "pretrained" and settings.warm_start is not None
+    unused = ("parameters", "agents") if trained else ("adapter", "parameters", "agents")
+    kept = {key: value for key, value in kept.items() if key not in unused}
     return digest(kept | ({"agents": own} if own else {}))
 
 

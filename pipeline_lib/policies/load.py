@@ -21,7 +21,13 @@ from pipeline_lib.policies.agents import check_agents, is_frozen, section_of
 from pipeline_lib.policies.base import base_folder, check_base
 from pipeline_lib.policies.embedded import ATTENTION
 from pipeline_lib.policies.policy import Policy, PolicyError, Team
-from pipeline_lib.policies.pretrained import check_fit, load_model, load_tokenizer, recorded_revision
+from pipeline_lib.policies.pretrained import (
+    check_fit,
+    in_chat_template,
+    load_model,
+    load_tokenizer,
+    recorded_revision,
+)
 from pipeline_lib.policies.remote import remote_policy
 from pipeline_lib.settings.policy import AgentPolicy
 from pipeline_lib.storage import digest
@@ -97,7 +103,7 @@ def load_team(
             name=name,
             model=model,
             tokenizer=tokenizer,
-            chat=settings.kind == "pretrained" and settings.chat == "auto" and tokenizer.chat_template is not None,
+            chat=in_chat_template(settings, tokenizer),
             stop_strings=settings.stop_strings if settings.kind == "pretrained" else (),
             learning_rate=own.learning_rate,
             below=None if in_full else loaded,
@@ -113,8 +119,9 @@ def load_team(
 
 def _model_paths(settings: PolicySettings, base: Path, names: Sequence[str]) -> list[str]:
     """Return the model behind each policy."""
-    if settings.kind == "embedded":
+    if settings.warm_start is not None:
         return [str(base_folder(settings, base, name)) for name in names]
+    assert settings.kind == "pretrained"
     if len(settings.models) == 1:
         return [settings.models[0]] * len(names)
     if len(settings.models) != len(names):
@@ -131,11 +138,12 @@ def _load(
     if settings.kind == "embedded":
         revision, attention, dtype = "main", ATTENTION, torch.float32
     else:
-        revision, attention = recorded_revision(path, facts), settings.attention
+        revision = "main" if settings.warm_start is not None else recorded_revision(path, facts)
+        attention = settings.attention
         # weights that are trained stay float32: an update of bfloat16 weights is mostly rounded away
         dtype = torch.float32 if in_full else getattr(torch, settings.dtype)
     tokenizer = load_tokenizer(path, revision)
-    key = (path, revision, attention, str(dtype), str(device), digest(facts.get("models", [])))
+    key = (path, revision, attention, str(dtype), str(device), digest(facts))
     shared = settings.kind == "pretrained" and not in_full
     if shared and (known := _bases.get(key)) is not None:
         return known, tokenizer

@@ -22,7 +22,7 @@ from pipeline_lib.policies.model_files import Progress, local_folder, source_dig
 from pipeline_lib.policies.policy import PolicyError
 
 if TYPE_CHECKING:
-    from pipeline_lib.settings.policy import PretrainedPolicy
+    from pipeline_lib.settings.policy import Policy, PretrainedPolicy
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +52,11 @@ def load_tokenizer(path: str, revision: str) -> PreTrainedTokenizerBase:
     with _loading_errors(path):
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(local_folder(path), revision=revision)
         return tokenizer
+
+
+def in_chat_template(settings: Policy, tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Return whether observations are wrapped in the tokenizer's chat template."""
+    return settings.kind == "pretrained" and settings.chat == "auto" and tokenizer.chat_template is not None
 
 
 def check_fit(path: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

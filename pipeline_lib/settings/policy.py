@@ -33,7 +33,7 @@ Adapter = Annotated[NoAdapter | LoraAdapter, Field(discriminator="kind")]
 
 
 class WarmStart(Section):
-    """Supervised training of the embedded model on demonstrations of mixed style with planted mistakes."""
+    """Supervised training on the environment's demonstrations, which have mixed style and planted mistakes."""
 
     steps: int = Field(600, ge=1, description="optimiser steps")
     batch: int = Field(32, ge=1, description="demonstrations per step")
@@ -48,6 +48,15 @@ class WarmStart(Section):
             "has one turn, or demonstrates no later ones"
         ),
     )
+
+
+class PretrainedWarmStart(WarmStart):
+    """Supervised training of a pretrained model, of all weights or through ``policy.adapter``."""
+
+    seed: int = Field(0, ge=0, description="seed of the demonstrations, their order, and the adapter's first weights")
+    steps: int = Field(100, ge=1, description="optimiser steps")
+    batch: int = Field(8, ge=1, description="demonstrations per step")
+    learning_rate: float = Field(5e-4, gt=0, lt=1, description="peak learning rate (AdamW); all weights need less")
 
 
 class Server(Section):
@@ -165,7 +174,19 @@ class PretrainedPolicy(Section):
         True, description="recompute activations in the update to save memory"
     )
     adapter: Adapter = LoraAdapter()
+    warm_start: PretrainedWarmStart | None = Field(
+        None, description="a first training on the environment's demonstrations, all agents' in one; null for none"
+    )
     agents: Mapping[str, AgentPolicy] = Field({}, description="by agent, what differs: adapter, training, sampling")
+
+    @model_validator(mode="after")
+    def _one_model_to_begin_with(self) -> PretrainedPolicy:
+        if self.warm_start is not None and len(set(self.models)) > 1:
+            raise ValueError(
+                f"warm_start trains one model for all agents, and models names {len(set(self.models))}; name one, or "
+                "set warm_start to null"
+            )
+        return self
 
     @model_validator(mode="after")
     def _separate_weights(self) -> PretrainedPolicy:

@@ -69,7 +69,7 @@ class TextTask(Task):
         """
 
     def example(self, text: str, agent: str, rng: random.Random) -> str:
-        """Return an answer for the warm start of the embedded model; pretrained policies do not need this method."""
+        """Return an answer for the warm start; pretrained policies without one do not need this method."""
         raise NotImplementedError
 
     def family(self, text: str) -> str:

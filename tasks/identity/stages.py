@@ -117,12 +117,17 @@ STAGES: dict[str, Spec] = {
 
 
 def spec_of(stage: str, params: Params) -> Spec:
-    """Return a stage's entry in `STAGES`; the warm start reads more if later turns are demonstrated.
+    """Return a stage's entry in `STAGES`; what the warm start reads depends on what it does.
 
-    What agents are told then follows from the environment's settings and from what programs do in the sandbox.
+    A pretrained model may be trained through the adapter.  What agents are told in later turns, if those are
+    demonstrated, follows from the environment's settings and from what programs do in the sandbox.
     """
     spec = STAGES[stage]
-    if stage != "warm_start" or not find(params.environment.kind).has_later_turns(params):
+    if stage != "warm_start":
+        return spec
+    if params.policy.kind == "pretrained" and params.policy.warm_start is not None:
+        spec = replace(spec, ignores=("policy.parameters",))
+    if not find(params.environment.kind).has_later_turns(params):
         return spec
     return replace(spec, reads=("environment", "policy", "sandbox"), asks=(*spec.asks, "demonstrate_later"))
 

@@ -89,18 +89,18 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
     finally:
         environment.close()
     load_checkpoint(checkpoint, team)
-    embedded = params.policy.kind == "embedded"
+    made_here = params.policy.warm_start is not None
     names = {agent: _base_of(params, number) for number, agent in enumerate(prompts)}
-    if not embedded and not all(map(_is_on_the_hub, names.values())):
+    if not made_here and not all(map(_is_on_the_hub, names.values())):
         form = "merged"  # elsewhere nobody finds the base by its name
-    holds = export_team(team, list(prompts), output, form, BASE if embedded else None)
+    holds = export_team(team, list(prompts), output, form, BASE if made_here else None)
     prompts = {agent: prompts[agent] for agent in holds}
     bases = {
         agent: names[agent] or base_folder(params.policy, Path("base"), agent).as_posix()
         for agent in holds
         if holds[agent] == ADAPTER
     }
-    program = _program(params, team, prompts, bases, local=embedded or not bases)
+    program = _program(params, team, prompts, bases, local=made_here or not bases)
     verdict = read_json(RESULTS / "verdict.json")
     metrics = find(params.environment.kind).metrics()
     card = model_card(
@@ -167,8 +167,8 @@ def _is_selected(seed: int, step: int) -> bool:
 
 
 def _base_of(params: Any, number: int) -> str:
-    """Return the name of an agent's pretrained base, empty for the embedded one."""
-    if params.policy.kind == "embedded":
+    """Return the name of an agent's pretrained base, empty for one that the warm start made."""
+    if params.policy.warm_start is not None:
         return ""
     models = params.policy.models
     return str(models[number if len(models) > 1 else 0])

@@ -16,11 +16,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from pipeline_lib.environment_api.task import Demonstration
 from pipeline_lib.environments.coding.demonstrations import demonstrate
 from pipeline_lib.environments.coding.settings import DatasetProblems
-from pipeline_lib.policies import warm_start
+from pipeline_lib.policies import imitation, warm_start
 from pipeline_lib.policies.base import base_digest, check_base
 from pipeline_lib.policies.embedded import make_model, single_core_numerics
 from pipeline_lib.policies.load import load_team
-from pipeline_lib.policies.policy import PolicyError
+from pipeline_lib.policies.policy import Policy, PolicyError
 from pipeline_lib.policies.tokenizer import train_tokenizer
 from pipeline_lib.policies.warm_start import build_base
 from pipeline_lib.problems.content import ProblemsError
@@ -82,9 +82,9 @@ def test_later_turns_are_mixed_in_and_the_rest_are_the_first_ones(
     base: Path, problems_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     encoded: list[list[Demonstration]] = []
-    encode = warm_start._encode
+    encode = warm_start.encode
     monkeypatch.setattr(
-        warm_start, "_encode", lambda drawn, *rest: (encoded.append(list(drawn)), encode(drawn, *rest))[1]
+        warm_start, "encode", lambda drawn, *rest: (encoded.append(list(drawn)), encode(drawn, *rest))[1]
     )
     asked = []
 
@@ -123,7 +123,7 @@ def test_the_loss_is_that_of_the_action_and_its_end_and_of_nothing_else(problems
     demonstrations = demonstrate(load_split(problems_folder, "train"), 6, 0.3, 0)
     tokenizer = train_tokenizer([d.action for d in demonstrations], 400, 160)
     model = make_model(TINY, tokenizer).eval()
-    examples = warm_start._encode(demonstrations, tokenizer, 160)
+    examples = imitation.encode(demonstrations, Policy("base", model, tokenizer))
     total, count = 0.0, 0
     with torch.no_grad():
         for demonstration, (ids, prompt) in zip(demonstrations, examples, strict=True):
@@ -133,19 +133,19 @@ def test_the_loss_is_that_of_the_action_and_its_end_and_of_nothing_else(problems
             logprobs = model(torch.tensor([ids])).logits[0].log_softmax(-1)
             total -= sum(float(logprobs[prompt + k - 1, token]) for k, token in enumerate(action))
             count += len(action)
-        loss = warm_start._loss(model, examples)
+        loss = imitation.loss_of(model, examples)
     assert float(loss) == pytest.approx(total / count, rel=1e-5)
 
 
 def test_every_demonstration_is_used_once(problems_folder: Path):
     examples = [([n] * (n % 7 + 1), 1) for n in range(100)]
-    batches = list(warm_start._batches(examples, 8, seed=0))
+    batches = list(imitation.batches(examples, 8, seed=0))
     assert sorted(ids[0] for batch in batches for ids, _ in batch) == list(range(100))
     assert {len(batch) for batch in batches} == {8, 4}
 
 
 def test_the_learning_rate_rises_stays_and_falls():
-    rates = [warm_start._schedule(step, 600) for step in range(600)]
+    rates = [imitation.schedule(step, 600) for step in range(600)]
     assert rates[0] == pytest.approx(1 / 20) and rates[19] == rates[300] == 1.0
     assert rates[510] == pytest.approx(0.5) and 0 < rates[-1] < 0.01
 

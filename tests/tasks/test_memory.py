@@ -180,3 +180,20 @@ def test_the_estimate_agrees_with_an_update_within_15_percent(sections: dict[str
     del estimated.lasting["compiled kernels"]  # nothing is sampled here
     assert sum(estimated.phases["update"].values()) > sum(estimated.phases["sampling"].values())
     assert 0.85 < estimated.total / int(done.stdout) < 1.15, f"{estimated}; measured {done.stdout}"
+
+
+def test_the_estimate_agrees_with_a_warm_start_within_15_percent() -> None:
+    warm = {"steps": 3, "batch": 8}
+    policy = {"kind": "pretrained", "models": ["smollm2-135m"], "dtype": "float32", "warm_start": warm}
+    params = settings(policy=policy, rollouts={"max_new_tokens": 64})
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.policies.measured_warm_start"],
+        input=params.model_dump_json(),
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    estimated = need(params, "warm_start", known(params), PROMPT, LARGE)
+    del estimated.phases["conversion"], estimated.phases["saving"]  # nothing is converted or saved here
+    assert 0.85 < estimated.total / int(done.stdout) < 1.15, f"{estimated}; measured {done.stdout}"

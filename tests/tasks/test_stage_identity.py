@@ -164,6 +164,17 @@ def test_settings_count_by_what_they_resolve_to(project: Path):
     assert "train" in stale and "warm_start" not in stale, "the base does not depend on the adapter"
 
 
+def test_the_warm_start_of_a_pretrained_model_depends_on_its_adapter():
+    def found(**policy: Any) -> dict[str, Any]:
+        return identity_of("warm_start", params_of(policy={"kind": "pretrained", "models": ["m"], **policy}))
+
+    small = {"kind": "lora", "rank": 4}
+    assert found(adapter=small) == found(), "nothing is trained"
+    assert found(adapter=small, warm_start={}) != found(warm_start={})
+    assert found(parameters="shared", warm_start={}) == found(warm_start={})
+    assert found(warm_start={"steps": 7}) != found(warm_start={})
+
+
 def _with_policy(text: str, preset: str) -> str:
     start, end = text.index("policy:"), text.index("rollouts:")
     return f"{text[:start]}policy: {preset}\n\n{text[end:]}"

@@ -1,4 +1,4 @@
-"""Demonstrations for the warm start of the embedded model: several conventions for sharing the work, and mistakes.
+"""Demonstrations for the warm start: several conventions for sharing the work, and mistakes.
 
 A demonstration is an observation and an action.  There are four conventions by which a helper and a main function can
 share the work.  Each is correct if both agents follow it, and no two of them fit together (except if mapping twice

@@ -1,4 +1,4 @@
-"""Demonstrations for the warm start of the embedded model: modules in both ways, and mistakes.
+"""Demonstrations for the warm start: modules in both ways, and mistakes.
 
 The way in which a module treats the steps (`problems.design`) is drawn independently for every demonstration, so the
 agents of a team that imitates them rarely follow the same one: reinforcement learning has to find an agreement.  A
@@ -71,7 +71,7 @@ def demonstrate(
     if not problems:
         raise ValueError("there are no problems to demonstrate")
     if problems[0].source != SOURCE:
-        raise ValueError("classes have no demonstrations for the embedded model; use a pretrained policy")
+        raise ValueError("classes have no demonstrations; use a pretrained policy without a warm start")
     rng = random.Random(digest(["demonstrations", seed]))
     designs = [(problem, design_of(problem)) for problem in problems]
     return [_draw(*rng.choice(designs), mistakes, rng) for _ in range(count)]
