@@ -36,8 +36,12 @@ from pipeline_lib.evaluation.tests_of_difference import equivalence, paired
 from pipeline_lib.settings.evaluate import VerdictSettings
 
 FAMILIES = (3, 5, 8, 12, 24, 100)
-#: Of metrics that are not shares, and of lost episodes.
-FEW = {**dict.fromkeys(FREE, (8, 12, 20, 100)), "lost": (8, 24, 100)}
+#: Of skewed differences, of metrics that are not shares, and of lost episodes.
+OTHER_FAMILIES = {
+    "lopsided": (3, 5, 8, 10, 12, 16, 24, 48, 100),
+    **dict.fromkeys(FREE, (8, 12, 20, 100)),
+    "lost": (8, 24, 100),
+}
 RUNS = (1, 3, 8)
 RESULTS = Path(__file__).parent / "results" / "calibration-grid.json"
 ALPHA, MARGIN, POWER, COMPARISONS = 0.05, 0.05, 0.8, 6
@@ -65,7 +69,7 @@ class Cell:
 CELLS = [
     Cell(shape, count, equal, runs)
     for shape, (_, varies) in SHAPES.items()
-    for count, equal, runs in product(FEW.get(shape, FAMILIES), (True, False), RUNS if varies else (1,))
+    for count, equal, runs in product(OTHER_FAMILIES.get(shape, FAMILIES), (True, False), RUNS if varies else (1,))
 ]
 
 

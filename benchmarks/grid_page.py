@@ -199,10 +199,11 @@ for too few families, it would be wrong more often:
 {student}
 
 EQUIVALENT, which depends on one tail only, suffers most. Moving a limit outwards by the shift that follows from the
-observed skewness corrects most of this. The skewness that is seen in few families is too small, hence one and a half
-times that shift. In addition, EQUIVALENT requires the whole 95 % interval within the margin, not only the 90 % interval
-of two tests at 5 % each. The price: if differences are in fact symmetric, the detectable difference is greater (last
-column of the next table), and showing that there is none needs {more:.0f} % more families.
+observed skewness corrects most of this. The skewness that is seen in few families is too small: 8, 12 and 24
+exponential families show 53, 61 and 75 % of theirs on average, which 1 + 7 / df corrects. Limits are moved by one and a
+half times the shift so corrected. In addition, EQUIVALENT requires the whole 95 % interval within the margin, not only
+the 90 % interval of two tests at 5 % each. The price: if differences are in fact symmetric, the detectable difference
+is greater (last column of the next table), and showing that there is none needs {more:.0f} % more families.
 
 ![error rates and coverage over the number of families](../../docs/figures/calibration-grid.svg)
 

@@ -39,14 +39,22 @@ class Rule(Result):
 
     Attributes:
         least: minimum effective number of families that carry the variation of a difference.
-        caution: factor by which the shift of a limit for the observed skewness is multiplied.
+        caution: factor by which the shift of a limit for the skewness is multiplied.
+        bias: how much a sample's skewness is below the true one: by the factor 1 + bias / df.
     """
 
     least: float
     caution: float
+    bias: float
+
+    def outwards(self, df: float) -> float:
+        """Return the factor for the observed skewness, given the degrees of freedom ``df`` >= 1 of the mean."""
+        return self.caution * (1 + self.bias / df)
 
 
-SHARES, OTHERS = Rule(3.0, 1.5), Rule(6.0, 12.0)
+#: 7 is the bias for exponential families: 8, 12 and 24 of them show 53, 61 and 75 % of their skewness on average.  The
+#: great caution for other metrics covers it.
+SHARES, OTHERS = Rule(3.0, 1.5, 7.0), Rule(6.0, 12.0, 0.0)
 
 
 def rule_of(info: Metric) -> Rule:
@@ -111,9 +119,10 @@ def primary(differences: ArrayLike, clusters: Codes, level: float, rule: Rule = 
             f"the variation, where at least {rule.least:g} are needed; evaluate problems of more families"
         )
         return no_answer(test.method, test.n, level, reason, test.estimate)
+    caution = rule.outwards(test.df)
     tails = (
-        upper_tail(test.statistic, test.df, found.skewness, rule.caution),
-        upper_tail(-test.statistic, test.df, -found.skewness, rule.caution),
+        upper_tail(test.statistic, test.df, found.skewness, caution),
+        upper_tail(-test.statistic, test.df, -found.skewness, caution),
     )
     low, high = _limits(test, found, (1 - level) / 2)
     return dataclasses.replace(
@@ -141,8 +150,9 @@ def within(test: TestResult, found: Families, margin: float, alpha: float) -> Te
     plain = equivalence(test, margin, alpha)
     if test.estimate is None or test.se is None or test.df is None:
         return dataclasses.replace(plain, level=1 - alpha)
-    above = upper_tail((test.estimate + margin) / test.se, test.df, found.skewness, found.rule.caution)
-    below = upper_tail((margin - test.estimate) / test.se, test.df, -found.skewness, found.rule.caution)
+    caution = found.rule.outwards(test.df)
+    above = upper_tail((test.estimate + margin) / test.se, test.df, found.skewness, caution)
+    below = upper_tail((margin - test.estimate) / test.se, test.df, -found.skewness, caution)
     low, high = _limits(test, found, alpha / 2)
     return dataclasses.replace(
         plain,
@@ -156,7 +166,7 @@ def within(test: TestResult, found: Families, margin: float, alpha: float) -> Te
 
 def critical(df: float, found: Families, alpha: float) -> float:
     """Return the critical t at the two-sided level ``alpha``, averaged over both directions."""
-    lean, caution = found.skewness, found.rule.caution
+    lean, caution = found.skewness, found.rule.outwards(df)
     return (upper_critical(alpha / 2, df, lean, caution) + upper_critical(alpha / 2, df, -lean, caution)) / 2
 
 
@@ -189,8 +199,9 @@ def mean_interval(values: ArrayLike, clusters: Codes, level: float, info: Metric
         return Estimate(known.mean, info.low + width * low, info.low + width * high, level, method, known.clusters)
     if plain.degenerate:
         return plain
-    low = known.mean - upper_critical(tail, known.df, known.skewness, OTHERS.caution) * known.se
-    high = known.mean + upper_critical(tail, known.df, -known.skewness, OTHERS.caution) * known.se
+    caution = OTHERS.outwards(known.df)
+    low = known.mean - upper_critical(tail, known.df, known.skewness, caution) * known.se
+    high = known.mean + upper_critical(tail, known.df, -known.skewness, caution) * known.se
     low = low if info.low is None else max(low, info.low)
     high = high if info.high is None else min(high, info.high)
     return dataclasses.replace(plain, low=low, high=high, method=f"{plain.method}, widened for skewness")
@@ -208,7 +219,7 @@ def _trials(share: float, se: float, known: ClusteredMean, problems: int, tail: 
 
 def _limits(test: TestResult, found: Families, tail: float) -> tuple[float, float]:
     assert test.estimate is not None and test.se is not None and test.df is not None
-    lean, caution = found.skewness, found.rule.caution
+    lean, caution = found.skewness, found.rule.outwards(test.df)
     low = test.estimate - upper_critical(tail, test.df, lean, caution) * test.se
     return low, test.estimate + upper_critical(tail, test.df, -lean, caution) * test.se
 

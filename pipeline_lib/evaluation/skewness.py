@@ -3,8 +3,8 @@
 If most families lose a little and a few gain much, the standard error is small when the mean is too low, so the
 distribution of t has a long lower tail and a short upper one.  To first order its quantile with probability q above
 shifts by -g (2 z^2 + 1) / 6, where g is the skewness of the mean and z the normal quantile (Johnson 1978; Hall 1992).
-The skewness of few families is underestimated and uncertain, so a limit is only moved outwards, by ``caution`` times
-that shift.  Symmetric data keep Student's test, except for the skewness that they show by chance.
+A limit is only moved outwards, by ``caution`` times that shift (`evidence.Rule.caution`).  Symmetric data keep
+Student's test, except for the skewness that they show by chance.
 """
 
 from __future__ import annotations

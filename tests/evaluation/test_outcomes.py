@@ -62,7 +62,8 @@ def by_hand(d: np.ndarray, families: int) -> dict[str, float]:
 
     def critical(q: float, lean: float) -> float:
         z = special.ndtri(q)
-        return -special.stdtrit(families - 1, q) + 1.5 * max(0.0, -lean) * (2 * z * z + 1) / 6
+        corrected = -lean * (1 + 7 / (families - 1))
+        return -special.stdtrit(families - 1, q) + 1.5 * max(0.0, corrected) * (2 * z * z + 1) / 6
 
     t = d.mean() / se
     sign = 1 if t > 0 else -1

@@ -9,7 +9,7 @@ from scipy import stats
 from benchmarks.grid_data import draw_sizes, shares_passed
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import clustered_mean, t_interval
-from pipeline_lib.evaluation.evidence import SHARES, families, mean_interval, primary, within
+from pipeline_lib.evaluation.evidence import OTHERS, SHARES, families, mean_interval, primary, within
 from pipeline_lib.evaluation.skewness import upper_critical, upper_tail
 from pipeline_lib.evaluation.tests_of_difference import equivalence, paired
 
@@ -22,6 +22,15 @@ def test_the_skewness_of_a_mean_is_that_of_scipy_by_the_root_of_the_families() -
     expected = stats.skew(LEANING, bias=False) / np.sqrt(40)
     assert clustered_mean(LEANING, CODES).skewness == pytest.approx(expected, rel=1e-6)
     assert clustered_mean(LEANING[:2], CODES[:2]).skewness == 0
+
+
+@pytest.mark.parametrize("count", [8, 12, 24])
+def test_the_correction_for_few_families_is_that_of_exponential_ones(count: int) -> None:
+    rng = np.random.default_rng(7)
+    seen = [clustered_mean(rng.exponential(1, count), np.arange(count)).skewness for _ in range(4_000)]
+    corrected = np.mean(seen) * np.sqrt(count) * SHARES.outwards(count - 1) / SHARES.caution
+    assert corrected == pytest.approx(2.0, rel=0.05)  # the skewness of the exponential distribution
+    assert OTHERS.outwards(count - 1) == OTHERS.caution
 
 
 @pytest.mark.parametrize("t", [0.3, 1.0, 2.5, 8.0, 300.0])
