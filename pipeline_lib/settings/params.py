@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
-from pipeline_lib.environment_api.registry import find
+from pipeline_lib.environment_api.registry import UnknownEnvironmentError, find
 from pipeline_lib.settings.audit import AuditSettings
 from pipeline_lib.settings.base import Section
-from pipeline_lib.settings.environment import DEFAULT, Environment, Problems
+from pipeline_lib.settings.environment import DEFAULT, Environment, Problems, kinds_of, problem_models
 from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 from pipeline_lib.settings.policy import EmbeddedPolicy, Policy
 from pipeline_lib.settings.rollouts import Rollouts, TransformersRollouts
@@ -53,6 +53,26 @@ class Params(Section):
         description="sweep, selection and test",
     )
     verdict: VerdictSettings = Field(VerdictSettings(), description="significance")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pretrained_models_read_english(cls, value: Any) -> Any:
+        """Let generated problems be told in plain English to a pretrained model, unless somebody chose the prompt."""
+        if not isinstance(value, dict) or not isinstance(value.get("problems", {}), dict):
+            return value
+        policy, environment, problems = (value.get(name, {}) for name in ("policy", "environment", "problems"))
+        kind = policy.get("kind") if isinstance(policy, dict) else getattr(policy, "kind", None)
+        if kind != "pretrained" or "prompt" in problems:
+            return value
+        name = environment.get("kind", DEFAULT) if isinstance(environment, dict) else environment.kind
+        try:
+            models = problem_models(str(name))
+        except UnknownEnvironmentError:
+            return value  # the section itself gives the reason
+        wanted = problems.get("kind", kinds_of(models[0])[0])
+        if any(wanted in kinds_of(model) and "prompt" in model.model_fields for model in models):
+            return {**value, "problems": {**problems, "prompt": "plain"}}
+        return value
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Params:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,15 @@ class SplitSizes(Section):
     train: int = Field(1024, ge=1, description="training problems")
     validation: int = Field(64, ge=1, description="problems on which checkpoints are compared and one is selected")
     test: int = Field(128, ge=1, description="held-out problems for the verdict; every look at them is counted")
+
+
+Prompt = Literal["compact", "plain"]
+
+#: The setting ``prompt`` of generated problems; `pipeline_lib.settings.params` knows when it is ``plain`` by default.
+PROMPT: Any = Field(
+    "compact",
+    description="compact: lines for the embedded model; plain: English sentences, the default for pretrained ones",
+)
 
 
 class FamilyProblems(Section):

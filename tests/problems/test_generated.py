@@ -174,3 +174,35 @@ def test_no_visible_and_one_hidden_test_are_possible():
 def test_a_problem_survives_json(level_splits: Splits):
     for problem in itertools.islice(_everything(level_splits), 20):
         assert CodingProblem.from_json(problem.to_json()) == problem
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_plain_english_tells_each_role_what_the_short_lines_tell_it(level: int):
+    """Independent of the generator: the words of each piece, and of no piece that the role must not know."""
+    sizes = {"train": 30, "validation": 1, "test": 1}
+    short, plain = (
+        generate(GeneratedProblems.model_validate({"levels": [level], "sizes": sizes, "prompt": prompt}))["train"]
+        for prompt in ("compact", "plain")
+    )
+    assert [problem.id for problem in short] == [problem.id for problem in plain]
+    assert [problem.hidden_tests for problem in short] == [problem.hidden_tests for problem in plain]
+    for problem in plain:
+        recipe = recipe_of(problem)
+        told = {
+            "helper": (recipe.filters, recipe.maps),
+            "main": (recipe.maps, recipe.reductions),
+            "single": (recipe.filters, recipe.maps, recipe.reductions),
+        }
+        for role, text in problem.observations.items():
+            assert all(piece.plain in text for pieces_told in told[role] for piece in pieces_told), text
+            assert "aux" in text and "main(xs)" in text and text.endswith("Answer with Python code only.\n")
+        assert not any(f"that are {piece.plain}" in problem.observations["main"] for piece in recipe.filters)
+        assert "Return" not in problem.observations["helper"]
+        assert "Choose" not in problem.observations["main"]
+
+
+def test_every_phrase_in_plain_english_names_one_piece():
+    for kinds in (FILTERS, MAPS, REDUCTIONS):
+        said = [piece.plain for piece in pieces(kinds)]
+        assert len(set(said)) == len(said)
+        assert all(str(piece.k) in piece.plain for piece in pieces(kinds) if piece.k is not None)

@@ -457,3 +457,13 @@ def test_no_section_has_other_defaults_than_its_parts():
     """Else a section of which one value is given would have other values than the documented ones."""
     for place, default in _defaults(Params):
         assert default == type(default)(), place
+
+
+def test_pretrained_models_are_told_generated_problems_in_plain_english_unless_somebody_chose(tmp_path: Path):
+    pretrained = {"kind": "pretrained", "models": ["m"]}
+    assert Params().problems.prompt == "compact"
+    assert Params(policy=pretrained).problems.prompt == "plain"
+    assert Params(policy=pretrained, problems={"prompt": "compact"}).problems.prompt == "compact"
+    assert Params.model_validate(Params(policy=pretrained).model_dump()).problems.prompt == "plain"
+    dataset = Params(policy=pretrained, problems={"kind": "humaneval"}).problems
+    assert not hasattr(dataset, "prompt"), "published problems are English already"

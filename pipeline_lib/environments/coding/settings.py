@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from pipeline_lib.environment_kit.served_model import ServedModelSection
 from pipeline_lib.settings.base import FileName, Machine, Section
 from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
-from pipeline_lib.settings.problems import FamilyProblems, SplitSizes
+from pipeline_lib.settings.problems import PROMPT, FamilyProblems, Prompt, SplitSizes
 
 
 class SoundCodingReward(Section):
@@ -133,6 +133,7 @@ class GeneratedProblems(FamilyProblems):
     sizes: SplitSizes = SplitSizes()
     visible_tests: int = Field(2, ge=0, le=16, description="tests whose results may be shown as feedback")
     hidden_tests: int = Field(6, ge=1, le=32, description="tests for reward and verdict")
+    prompt: Prompt = PROMPT
 
     @model_validator(mode="after")
     def _levels_exist(self) -> GeneratedProblems:

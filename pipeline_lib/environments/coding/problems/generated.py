@@ -33,6 +33,7 @@ from pipeline_lib.environments.coding.problems.recipe import (
 )
 from pipeline_lib.environments.coding.settings import GeneratedProblems
 from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_distinct, split_of
+from pipeline_lib.settings.problems import Prompt
 from pipeline_lib.storage import digest
 
 #: Exceptions that a wrong program made of this project's concepts may raise: its list can be empty.
@@ -216,7 +217,14 @@ def generate(settings: GeneratedProblems) -> dict[str, list[CodingProblem]]:
     tests = (settings.visible_tests, settings.hidden_tests)
     return {
         split: draw_problems(
-            split, getattr(settings.sizes, split), settings.levels, settings.seed, rng, tests, settings.apart_from
+            split,
+            getattr(settings.sizes, split),
+            settings.levels,
+            settings.seed,
+            rng,
+            tests,
+            settings.apart_from,
+            settings.prompt,
         )
         for split in FAMILY_SHARES
     }
@@ -230,6 +238,7 @@ def draw_problems(
     rng: random.Random | None = None,
     tests: tuple[int, int] = (2, 6),
     apart_from: int | None = None,
+    prompt: Prompt = "compact",
 ) -> list[CodingProblem]:
     """Return different problems of one split.
 
@@ -241,6 +250,7 @@ def draw_problems(
         rng: random numbers; by default seeded from ``seed``.
         tests: numbers of visible and hidden tests.
         apart_from: see `split_of`.
+        prompt: see `observations`.
 
     Raises:
         ValueError: there are fewer; the message gives their number.
@@ -254,7 +264,7 @@ def draw_problems(
         if recipe.name in seen or split_of(recipe.family, seed, apart_from) != split:
             return None
         seen.add(recipe.name)
-        problem = make_problem(recipe, *tests)
+        problem = make_problem(recipe, *tests, prompt)
         if problem is None or not all(_leaves_open(role, recipe, problem, known_open) for role in _HIDDEN_PARTS):
             return None
         return problem
@@ -271,7 +281,7 @@ def recipe_of(problem: CodingProblem) -> Recipe:
     return Recipe.parse(problem.id.removeprefix("generated/"))
 
 
-def make_problem(recipe: Recipe, visible: int, hidden: int) -> CodingProblem | None:
+def make_problem(recipe: Recipe, visible: int, hidden: int, prompt: Prompt = "compact") -> CodingProblem | None:
     """Return a problem with tests, or None when the recipe is degenerate.
 
     A recipe is degenerate if there are no inputs for it (contradicting filters), or if a program that ignores a part of
@@ -289,7 +299,7 @@ def make_problem(recipe: Recipe, visible: int, hidden: int) -> CodingProblem | N
         family=recipe.family,
         level=recipe.level,
         entry_point=ENTRY_POINT,
-        observations=observations(recipe),
+        observations=observations(recipe, prompt),
         prelude="",
         visible_tests=_check_source(tests[hidden:]),
         hidden_tests=_check_source(tests[:hidden]),
@@ -326,12 +336,43 @@ def _solves(solved: CodingProblem, other: CodingProblem) -> bool:
     return True
 
 
-def observations(recipe: Recipe) -> dict[str, str]:
-    """Return the observations by role; short, because the embedded model reads them on a CPU."""
+def observations(recipe: Recipe, prompt: Prompt = "compact") -> dict[str, str]:
+    """Return the observations by role.
+
+    Args:
+        recipe: of the problem.
+        prompt: ``compact``, short, because the embedded model reads it on a CPU; or ``plain`` English.
+    """
+    if prompt == "plain":
+        return _in_plain_english(recipe)
     return {
         "helper": f"{HELPER}: {recipe.filter_phrase}, {recipe.map_phrase}\n",
         "main": f"{ENTRY_POINT}: chosen items, {recipe.map_phrase}, {recipe.reduce_phrase}\n",
         "single": f"both: {recipe.filter_phrase}, {recipe.map_phrase}, {recipe.reduce_phrase}\n",
+    }
+
+
+def _in_plain_english(recipe: Recipe) -> dict[str, str]:
+    """Return what each role is told in ``compact``, in sentences."""
+    chosen = f"Choose the items of the list xs that are {recipe.plain_filter}. "
+    mapped = f"From each chosen item x make a new one: {recipe.plain_map}. "
+    reduced = f"Return {recipe.plain_reduction}. "
+    both = "Two programmers write one Python program about a list xs of integers. "
+    only = "Answer with Python code only.\n"
+    return {
+        "helper": (
+            f"{both}{chosen}{mapped}"
+            f"You write the function {HELPER}; the other programmer knows the last step, and writes {ENTRY_POINT}(xs), "
+            f"which calls {HELPER}. {only}"
+        ),
+        "main": (
+            f"{both}The other programmer knows which items are chosen, and writes the function {HELPER}. "
+            f"{mapped}{reduced}You write {ENTRY_POINT}(xs), which calls {HELPER}. {only}"
+        ),
+        "single": (
+            f"Write a Python program about a list xs of integers. {chosen}{mapped}{reduced}"
+            f"Write a function {HELPER}, and {ENTRY_POINT}(xs), which calls it. {only}"
+        ),
     }
 
 

@@ -25,45 +25,47 @@ class Kind:
         phrase: how an observation names it, ``{k}`` stands for the constant.
         code: Python expression over ``x`` (filter, map) or ``ys`` (reduction).
         constants: values ``k`` may take; empty when there is no constant.
+        plain: how a prompt in plain English names it.
     """
 
     phrase: str
     code: str
+    plain: str
     constants: tuple[int, ...] = ()
 
 
 FILTERS: Mapping[str, Kind] = {
-    "even": Kind("even", "x % 2 == 0"),
-    "odd": Kind("odd", "x % 2 == 1"),
-    "over": Kind("over {k}", "x > {k}", _DIGITS),
-    "under": Kind("under {k}", "x < {k}", _DIGITS),
+    "even": Kind("even", "x % 2 == 0", "even"),
+    "odd": Kind("odd", "x % 2 == 1", "odd"),
+    "over": Kind("over {k}", "x > {k}", "greater than {k}", _DIGITS),
+    "under": Kind("under {k}", "x < {k}", "less than {k}", _DIGITS),
     # 2 would be "even" in other words, and the same problem could then lie in two splits.
-    "divisible": Kind("divisible by {k}", "x % {k} == 0", tuple(range(3, 10))),
-    "beyond": Kind("beyond {k}", "abs(x) > {k}", _DIGITS),
-    "within": Kind("within {k}", "abs(x) < {k}", tuple(range(3, 10))),
-    "ending": Kind("ending over {k}", "x % 10 > {k}", tuple(range(2, 8))),
+    "divisible": Kind("divisible by {k}", "x % {k} == 0", "divisible by {k}", tuple(range(3, 10))),
+    "beyond": Kind("beyond {k}", "abs(x) > {k}", "greater than {k} in absolute value", _DIGITS),
+    "within": Kind("within {k}", "abs(x) < {k}", "less than {k} in absolute value", tuple(range(3, 10))),
+    "ending": Kind("ending over {k}", "x % 10 > {k}", "greater than {k} modulo 10", tuple(range(2, 8))),
 }
 
 MAPS: Mapping[str, Kind] = {
-    "square": Kind("squared", "x * x"),
-    "unsigned": Kind("unsigned", "abs(x)"),
-    "negate": Kind("negated", "-x"),
-    "plus": Kind("plus {k}", "x + {k}", _DIGITS),
-    "minus": Kind("minus {k}", "x - {k}", _DIGITS),
-    "times": Kind("times {k}", "x * {k}", _DIGITS),
-    "modulo": Kind("modulo {k}", "x % {k}", _DIGITS),
-    "divide": Kind("divided by {k}", "x // {k}", _DIGITS),
+    "square": Kind("squared", "x * x", "square it"),
+    "unsigned": Kind("unsigned", "abs(x)", "take its absolute value"),
+    "negate": Kind("negated", "-x", "negate it"),
+    "plus": Kind("plus {k}", "x + {k}", "add {k}", _DIGITS),
+    "minus": Kind("minus {k}", "x - {k}", "subtract {k}", _DIGITS),
+    "times": Kind("times {k}", "x * {k}", "multiply it by {k}", _DIGITS),
+    "modulo": Kind("modulo {k}", "x % {k}", "take it modulo {k}", _DIGITS),
+    "divide": Kind("divided by {k}", "x // {k}", "divide it by {k}, rounding down", _DIGITS),
 }
 
 REDUCTIONS: Mapping[str, Kind] = {
-    "sum": Kind("sum", "sum(ys)"),
-    "largest": Kind("largest", "max(ys)"),
-    "smallest": Kind("smallest", "min(ys)"),
-    "first": Kind("first", "ys[0]"),
-    "last": Kind("last", "ys[-1]"),
-    "spread": Kind("spread", "max(ys) - min(ys)"),
-    "top": Kind("second largest", "sorted(ys)[-2]"),
-    "bottom": Kind("second smallest", "sorted(ys)[1]"),
+    "sum": Kind("sum", "sum(ys)", "the sum"),
+    "largest": Kind("largest", "max(ys)", "the largest item"),
+    "smallest": Kind("smallest", "min(ys)", "the smallest item"),
+    "first": Kind("first", "ys[0]", "the first item"),
+    "last": Kind("last", "ys[-1]", "the last item"),
+    "spread": Kind("spread", "max(ys) - min(ys)", "the largest item minus the smallest"),
+    "top": Kind("second largest", "sorted(ys)[-2]", "the second largest item"),
+    "bottom": Kind("second smallest", "sorted(ys)[1]", "the second smallest item"),
 }
 
 KINDS: Mapping[str, Kind] = {**FILTERS, **MAPS, **REDUCTIONS}
@@ -80,6 +82,11 @@ class Piece:
     def phrase(self) -> str:
         """Return its name in observations."""
         return KINDS[self.kind].phrase.format(k=self.k)
+
+    @property
+    def plain(self) -> str:
+        """Return its name in prompts in plain English."""
+        return KINDS[self.kind].plain.format(k=self.k)
 
     @property
     def code(self) -> str:
@@ -197,6 +204,26 @@ class Recipe:
     def reduce_phrase(self) -> str:
         """Return the reduction in the observations of the main and a single agent."""
         return " without ".join(piece.phrase for piece in self.reductions)
+
+    @property
+    def plain_filter(self) -> str:
+        """Return the filters in plain English."""
+        return " and ".join(piece.plain for piece in self.filters)
+
+    @property
+    def plain_map(self) -> str:
+        """Return the maps in plain English."""
+        if self.switch is not None:
+            yes, no = self.maps
+            return f"if x is {self.switch.plain}, {yes.plain}, and otherwise {no.plain}"
+        return ", then ".join(piece.plain for piece in self.maps)
+
+    @property
+    def plain_reduction(self) -> str:
+        """Return the reduction in plain English."""
+        first, *rest = (piece.plain for piece in self.reductions)
+        said = " minus ".join([first, *(f"({plain})" if " minus " in plain else plain for plain in rest)])
+        return f"{said} of the new items"
 
     @property
     def family(self) -> str:
