@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline_lib.assembly.memory import GIB, STAGES, longest_prompt, need, policy_names
-from pipeline_lib.assembly.memory_check import prepared, refusal, room
+from pipeline_lib.assembly.memory_check import counts_in, prepared, refusal, room
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.planning import Variances, requirements, variances
@@ -90,7 +90,8 @@ def plan_memory(gpu: float | None) -> None:
     if sizes is None:
         raise FileNotFoundError("policy.models: a folder has no config.json, and the sizes of the model are not known")
     prompt = longest_prompt(params, prepared(params, PROBLEMS))
-    needs = {stage: need(params, stage, sizes, prompt, limit, on_gpu) for stage in STAGES}
+    counts = counts_in(params, PROBLEMS)
+    needs = {stage: need(params, stage, sizes, prompt, limit, on_gpu, counts) for stage in STAGES}
     table = Table(box=None, pad_edge=False, title="GiB at the peak of each stage")
     for heading in ("", *needs):
         table.add_column(heading.replace("_", " "), justify="left" if not heading else "right")
@@ -105,7 +106,7 @@ def plan_memory(gpu: float | None) -> None:
         f"There are {limit / GIB:.1f} GiB{' on the GPU' if on_gpu else ''}. The longest prompt is taken to have "
         f"{prompt} tokens. Stages that run side by side (--jobs) add up."
     )
-    if text := refusal(params, STAGES, sizes, prompt, limit, on_gpu):
+    if text := refusal(params, STAGES, sizes, prompt, limit, on_gpu, counts):
         console.print(text)
 
 

@@ -154,7 +154,13 @@ def longest_prompt(params: Params, problems: Sequence[Any]) -> int:
 
 
 def need(
-    params: Params, stage: str, sizes: Mapping[str, Sizes], prompt: int, limit: float, on_gpu: bool = False
+    params: Params,
+    stage: str,
+    sizes: Mapping[str, Sizes],
+    prompt: int,
+    limit: float,
+    on_gpu: bool = False,
+    counts: Mapping[str, int] | None = None,
 ) -> Need:
     """Return what a stage needs; the module's text has the formulas.
 
@@ -165,6 +171,7 @@ def need(
         prompt: tokens of the longest prompt.
         limit: bytes that there are, which ``rollouts.rows: auto`` goes by.
         on_gpu: of a GPU, not of this process on a CPU.
+        counts: number of prepared problems by split; where they are not known, those that the settings ask for.
     """
     policies = [held for name in sizes if (held := _held(params.policy, name, sizes[name])) is not None]
     found = Need(lasting={"libraries": float(GPU_CONTEXT if on_gpu else LIBRARIES)})
@@ -198,7 +205,8 @@ def need(
         else:
             found.phases["saving"] = {"copy of the moments": 8.0 * most}
     if own:
-        _sampling(params, stage, found, largest, len(policies), rolled, limit, on_gpu)
+        actions = _actions(params, stage, len(policies), counts or {})
+        _sampling(params, actions, found, largest, rolled, limit, on_gpu)
     if not on_gpu and stage == "train" and params.train.processes > 1:
         found.lasting["further processes"] = (params.train.processes - 1) * found.total
     return found
@@ -231,11 +239,11 @@ def _side_by_side(policies: Sequence[_Held]) -> int:
 
 
 def _sampling(
-    params: Params, stage: str, found: Need, sizes: Sizes, agents: int, width: int, limit: float, on_gpu: bool
+    params: Params, called: tuple[int, int], found: Need, sizes: Sizes, width: int, limit: float, on_gpu: bool
 ) -> None:
-    """Add the phase of sampling."""
+    """Add the phase of sampling, of calls with so many prompts and actions."""
     prompt = found.tokens - params.rollouts.max_new_tokens
-    problems, actions = _actions(params, stage, agents)
+    problems, actions = called
     each = 2 * sizes.depth * sizes.kv * width * (1 if sizes.fused else 2)
     read = min(PREFILL_TOKENS, problems * prompt)
     scores = sizes.heads * prompt if not on_gpu and prompt <= PLAIN_ATTENTION else 0
@@ -269,7 +277,7 @@ def _kernels(sizes: Sizes, rows: int) -> float:
     return KERNEL * min(float(MOST_KERNELS), PRODUCTS * counts)
 
 
-def _actions(params: Params, stage: str, agents: int) -> tuple[int, int]:
+def _actions(params: Params, stage: str, agents: int, counts: Mapping[str, int]) -> tuple[int, int]:
     """Return how many prompts, and how many actions, one call of the engine has at most."""
     if stage == "play":
         return agents, agents
@@ -280,7 +288,11 @@ def _actions(params: Params, stage: str, agents: int) -> tuple[int, int]:
         return prompts, prompts * train.group_size
     if stage == "audit":
         return agents * params.audit.problems, agents * params.audit.problems * params.audit.group_size
-    return MOST_ROWS, sys.maxsize  # how many problems there are is not known before they are prepared
+    split = "test" if stage == "test" else "validation"
+    asked = getattr(getattr(params.problems, "sizes", None), split, None)
+    if (problems := counts.get(split, asked)) is None:
+        return MOST_ROWS, sys.maxsize  # a dataset that is not prepared
+    return agents * problems, agents * problems * getattr(params.evaluate, split).samples
 
 
 def _filters(params: Params) -> int:

@@ -33,12 +33,18 @@ def room(policy: PolicySettings, now: bool) -> tuple[float, bool]:
 
 
 def refusal(
-    params: Params, stages: Sequence[str], sizes: Mapping[str, Sizes], prompt: int, limit: float, on_gpu: bool
+    params: Params,
+    stages: Sequence[str],
+    sizes: Mapping[str, Sizes],
+    prompt: int,
+    limit: float,
+    on_gpu: bool,
+    counts: Mapping[str, int] | None = None,
 ) -> str:
     """Return why stages do not fit into ``limit`` bytes, with numbers and what to set; empty if they fit."""
 
     def most(settings: Params) -> tuple[str, Need]:
-        needs = [(stage, need(settings, stage, sizes, prompt, limit, on_gpu)) for stage in stages]
+        needs = [(stage, need(settings, stage, sizes, prompt, limit, on_gpu, counts)) for stage in stages]
         return max(needs, key=lambda pair: pair[1].total)
 
     stage, wanted = most(params)
@@ -67,7 +73,7 @@ def refusal_here(params: Params, folder: Path) -> str:
     if sizes is None:
         return ""
     prompt = longest_prompt(params, prepared(params, folder))
-    return refusal(params, STAGES, sizes, prompt, *room(params.policy, now=False))
+    return refusal(params, STAGES, sizes, prompt, *room(params.policy, now=False), counts_in(params, folder))
 
 
 def prepared(params: Params, folder: Path) -> Sequence[Any]:
@@ -78,21 +84,32 @@ def prepared(params: Params, folder: Path) -> Sequence[Any]:
     return ()
 
 
-def check_memory(params: Params, stage: str, problems: Sequence[Any]) -> None:
+def counts_in(params: Params, folder: Path) -> dict[str, int]:
+    """Return the number of problems by split in a folder, if there are some of this environment."""
+    with contextlib.suppress(OSError, ValueError, CorruptFileError):
+        manifest = load_manifest(folder)
+        if manifest["environment"] == params.environment.kind:
+            return {split: len(found["hashes"]) for split, found in manifest["splits"].items()}
+    return {}
+
+
+def check_memory(params: Params, stage: str, problems: Sequence[Any], counts: Mapping[str, int] | None = None) -> None:
     """Check that a stage fits into the memory that is free, before anything is loaded.
 
     Args:
         params: the settings.
         stage: as `need`.
         problems: that the team acts on; none if they are not known.
+        counts: as `need`.
 
     Raises:
         SettingsError: it does not fit; the message says what needs how much, and what to set.
     """
     sizes = known_sizes(params.policy, policy_names(params))
-    if sizes is not None and (
-        text := refusal(params, [stage], sizes, longest_prompt(params, problems), *room(params.policy, now=True))
-    ):
+    if sizes is None:
+        return
+    prompt = longest_prompt(params, problems)
+    if text := refusal(params, [stage], sizes, prompt, *room(params.policy, now=True), counts):
         raise SettingsError(text)
 
 

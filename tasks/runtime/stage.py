@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pipeline_lib.assembly.memory import STAGES
-from pipeline_lib.assembly.memory_check import check_memory, prepared
+from pipeline_lib.assembly.memory_check import check_memory, counts_in, prepared
 from pipeline_lib.locks import locked
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import digest
@@ -103,7 +103,7 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
     """
     everything = whole(params)
     if (kind := name.partition(" ")[0]) in STAGES:
-        check_memory(everything, kind, prepared(everything, PROBLEMS))
+        check_memory(everything, kind, prepared(everything, PROBLEMS), counts_in(everything, PROBLEMS))
     settings = everything.model_dump(mode="json")
     title = name if seed is None else f"{name} seed {seed}"
     run_of_all = run_name(settings)

@@ -134,6 +134,20 @@ def test_smollm2_fits_into_a_machine_of_24_gib(rows: int | str) -> None:
     assert refused(settings(**SMOL, rollouts={"rows": rows, "max_new_tokens": 128}), 23 * GIB) == ""
 
 
+@pytest.mark.parametrize(("stage", "samples"), [("sweep", 2), ("test", 4)])
+def test_evaluation_counts_the_actions_that_there_are(stage: str, samples: int) -> None:
+    sizes = {"train": 64, "validation": 5, "test": 7}
+    evaluate = {"validation": {"samples": 2}, "test": {"samples": 4}, "pass_k": [1]}
+    params = settings(policy="smollm2-135m", problems={"sizes": sizes}, evaluate=evaluate)
+    problems = {"sweep": 5, "test": 7}[stage]
+    assert need(params, stage, known(params), 200, LARGE).rows == 2 * problems * samples
+    counts = {"validation": 3, "test": 3}
+    assert need(params, stage, known(params), 200, LARGE, counts=counts).rows == 2 * 3 * samples, "as prepared"
+    dataset = settings(policy="smollm2-135m", problems="humaneval", evaluate=evaluate)
+    assert need(dataset, stage, known(dataset), 200, LARGE).rows == 256, "not known before it is prepared"
+    assert need(dataset, stage, known(dataset), 200, LARGE, counts=counts).rows == 2 * 3 * samples
+
+
 def test_the_embedded_default_needs_less_than_two_gib() -> None:
     assert refused(settings(), 2 * GIB) == ""
 
