@@ -108,6 +108,12 @@ class Params(Section):
             raise ValueError(
                 f"evaluate.metric: lower values of {self.evaluate.metric} are better; choose another metric"
             )
+        if (
+            self.policy.kind == "pretrained"
+            and self.policy.warm_start is not None
+            and (reason := task.unreadable(self))
+        ):
+            raise ValueError(f"policy.warm_start: there are no demonstrations here: {reason}; set it to null")
         protocol = self.rollouts.protocol
         if protocol != "decentralised" and (reason := task.unsuitable(protocol, self.environment)):
             raise ValueError(f"rollouts.protocol: {protocol} does not suit this environment: {reason}")

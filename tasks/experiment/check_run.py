@@ -42,8 +42,6 @@ def _reasons(params: Params) -> Iterator[str]:
             f"policy.kind: the embedded model cannot play this environment: {unreadable}; choose a pretrained policy, "
             "for example policy=smollm2-135m, or give a reason in audit.override"
         )
-    elif policy.warm_start is not None and unreadable:
-        yield f"policy.warm_start: this environment has no demonstrations: {unreadable}; set it to null"
     if rollouts.kind == "vllm" and rollouts.process == "own" and rollouts.python and not shutil.which(rollouts.python):
         yield (
             f"rollouts.python: there is no program {rollouts.python}; make it with "

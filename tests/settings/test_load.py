@@ -467,3 +467,20 @@ def test_pretrained_models_are_told_generated_problems_in_plain_english_unless_s
     assert Params.model_validate(Params(policy=pretrained).model_dump()).problems.prompt == "plain"
     dataset = Params(policy=pretrained, problems={"kind": "humaneval"}).problems
     assert not hasattr(dataset, "prompt"), "published problems are English already"
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ({"environment": {"kind": "modules"}, "problems": {"kind": "classeval"}}, "of kind classeval"),
+        ({"problems": {"kind": "humaneval"}}, "of kind humaneval"),
+        ({"environment": {"kind": "philosophers"}}, "have the prompt compact, not default"),
+        ({"environment": {"kind": "tests.environments.test_text_task:Silent"}}, "has no method `example`"),
+    ],
+)
+def test_a_warm_start_without_demonstrations_is_refused(sections: dict[str, Any], said: str):
+    policy = {"kind": "pretrained", "models": ["m"]}
+    others = {**sections, "seeds": {"single_agent": []}, "evaluate": {"baselines": []}}
+    with pytest.raises(SettingsError, match=f"policy.warm_start: there are no demonstrations here: .*{said}"):
+        compose({**others, "policy": {**policy, "warm_start": {}}}, ROOT / "conf")
+    compose({**others, "policy": policy}, ROOT / "conf")

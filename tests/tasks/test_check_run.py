@@ -37,14 +37,6 @@ def settings(**sections: Any) -> Params:
     [
         ({"problems": {"kind": "humaneval", "source": "six.jsonl"}}, "policy.kind: the embedded model cannot play"),
         ({"environment": "modules-classeval"}, "no demonstrations of problems of kind"),
-        (
-            {"environment": "modules-classeval", "policy": {"preset": "smollm2-135m", "warm_start": {}}},
-            "policy.warm_start: this environment has no demonstrations: .* of kind classeval",
-        ),
-        (
-            {"problems": {"kind": "humaneval"}, "policy": {"preset": "smollm2-135m", "warm_start": {}}},
-            "policy.warm_start: this environment has no demonstrations: .* of kind humaneval",
-        ),
         ({"rollouts": "vllm", "policy": "qwen3-1.7b-lora"}, "rollouts.python: there is no program"),
         (
             {"environment": {**EXPERT, "expert": {**EXPERT["expert"], "key_variable": "NO_SUCH_KEY"}}},

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pipeline_lib.settings.base import FileName, Section
 from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
-from pipeline_lib.settings.problems import FamilyProblems, SplitSizes
+from pipeline_lib.settings.problems import PROMPT, FamilyProblems, Prompt, SplitSizes
 
 
 class SoundModulesReward(Section):
@@ -49,6 +49,7 @@ class GeneratedModules(FamilyProblems):
     sizes: SplitSizes = SplitSizes()
     unit_tests: int = Field(4, ge=1, le=16, description="hidden tests of each module")
     system_tests: int = Field(6, ge=1, le=16, description="hidden tests of the whole program")
+    prompt: Prompt = PROMPT
 
     @model_validator(mode="after")
     def _levels_exist(self) -> GeneratedModules:

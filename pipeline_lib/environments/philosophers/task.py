@@ -84,6 +84,11 @@ class PhilosophersTask(Task):
                 "use a pretrained policy"
             )
 
+    def unreadable(self, params: Any) -> str:
+        """Return that only the compact prompt is demonstrated."""
+        prompt = params.environment.prompt
+        return "" if prompt == "compact" else f"those of the philosophers have the prompt compact, not {prompt}"
+
     def terms(self, settings: PhilosophersEnvironment) -> Mapping[str, str]:
         """Return what the terms of a reward of ours mean."""
         from pipeline_lib.environments.philosophers.metrics import TERMS

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from pipeline_lib.environment_kit.served_model import ServedModelSection
 from pipeline_lib.settings.base import FileName, Section
 from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
-from pipeline_lib.settings.problems import SplitSizes
+from pipeline_lib.settings.problems import PROMPT, Prompt, SplitSizes
 
 Task = Literal["summary", "introduction"]
 
@@ -85,6 +85,7 @@ class GeneratedTexts(Section):
     )
     seed: int = Field(7, ge=0, description="seed of the generator and of the split")
     sizes: SplitSizes = SplitSizes()
+    prompt: Prompt = PROMPT
 
 
 class PublishedTexts(Section):

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from pipeline_lib.environments.modules.problems.design import TOP, Design, draw_design, graph
-from pipeline_lib.environments.modules.problems.generated import design_of
+from pipeline_lib.environments.modules.problems.generated import design_of, observations
 from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
 from pipeline_lib.environments.modules.program import below
 from pipeline_lib.environments.modules.settings import GeneratedModules
@@ -98,3 +98,31 @@ def test_settings_refuse_levels_that_do_not_exist():
         Design.parse("even/sum")
     with pytest.raises(ValueError, match="names no piece"):
         Design.parse("2/evn/plus2/sum")
+
+
+@pytest.mark.parametrize("modules", [2, 3, 4])
+def test_plain_english_tells_each_agent_its_part_only(modules: int):
+    """Every piece that the short lines name is there, and nothing that changes with the rest of the design."""
+    rng = random.Random(0)
+    for _ in range(60):
+        design = draw_design(modules, rng.randrange(1, modules), rng)
+        told = observations(design, "plain")
+        for part, needs in design.needs.items():
+            pieces = [design.end] if part == TOP else [design.piece(part), design.step(part)]
+            pieces += [design.step(needs[0])] if needs else []
+            assert all(piece.plain in told[part] for piece in pieces), told[part]
+            assert all(name in told[part] for name in needs)
+            other = draw_design(modules, design.depth - 1, rng)
+            known = [design.step(name) for name in (*needs, *(() if part == TOP else (part,)))]
+            changed = Design(
+                design.depth,
+                tuple(
+                    own if name == part else new
+                    for name, own, new in zip(design.needs, design.own, other.own, strict=False)
+                ),
+                tuple(own if own in known else new for own, new in zip(design.steps, other.steps, strict=True)),
+                design.end if part == TOP else other.end,
+            )
+            assert observations(changed, "plain")[part] == told[part]
+        assert all(f"{part}.py" in told[SINGLE] for part in design.needs)
+        assert set(told) == {*design.needs, SINGLE}

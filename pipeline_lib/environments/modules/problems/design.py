@@ -31,41 +31,43 @@ class Kind:
     Attributes:
         phrase: how an observation names it; ``{k}`` stands for the constant.
         code: expression over ``x`` or ``ys``.
+        plain: how a prompt in plain English names it.
         constants: values that ``k`` may have; empty if there is no constant.
     """
 
     phrase: str
     code: str
+    plain: str
     constants: tuple[int, ...] = ()
 
 
 CONDITIONS: Mapping[str, Kind] = {
-    "even": Kind("even", "x % 2 == 0"),
-    "odd": Kind("odd", "x % 2 == 1"),
-    "over": Kind("over {k}", "x > {k}", _DIGITS),
-    "under": Kind("under {k}", "x < {k}", _DIGITS),
-    "beyond": Kind("beyond {k}", "abs(x) > {k}", _DIGITS),
-    "within": Kind("within {k}", "abs(x) < {k}", tuple(range(4, 10))),
+    "even": Kind("even", "x % 2 == 0", "even"),
+    "odd": Kind("odd", "x % 2 == 1", "odd"),
+    "over": Kind("over {k}", "x > {k}", "greater than {k}", _DIGITS),
+    "under": Kind("under {k}", "x < {k}", "less than {k}", _DIGITS),
+    "beyond": Kind("beyond {k}", "abs(x) > {k}", "greater than {k} in absolute value", _DIGITS),
+    "within": Kind("within {k}", "abs(x) < {k}", "less than {k} in absolute value", tuple(range(4, 10))),
 }
 
 CHANGES: Mapping[str, Kind] = {
-    "squared": Kind("squared", "x * x"),
-    "negated": Kind("negated", "-x"),
-    "plus": Kind("plus {k}", "x + {k}", _DIGITS),
-    "minus": Kind("minus {k}", "x - {k}", _DIGITS),
-    "times": Kind("times {k}", "x * {k}", _DIGITS),
-    "modulo": Kind("modulo {k}", "x % {k}", tuple(range(3, 10))),
+    "squared": Kind("squared", "x * x", "square it"),
+    "negated": Kind("negated", "-x", "negate it"),
+    "plus": Kind("plus {k}", "x + {k}", "add {k}", _DIGITS),
+    "minus": Kind("minus {k}", "x - {k}", "subtract {k}", _DIGITS),
+    "times": Kind("times {k}", "x * {k}", "multiply it by {k}", _DIGITS),
+    "modulo": Kind("modulo {k}", "x % {k}", "take it modulo {k}", tuple(range(3, 10))),
 }
 
 REDUCTIONS: Mapping[str, Kind] = {
-    "sum": Kind("sum", "sum(ys)"),
-    "rest": Kind("sum but first", "sum(ys[1:])"),
-    "start": Kind("sum but last", "sum(ys[:-1])"),
-    "half": Kind("sum of every second", "sum(ys[::2])"),
-    "largest": Kind("largest", "max(ys)"),
-    "smallest": Kind("smallest", "min(ys)"),
-    "top": Kind("second largest", "sorted(ys)[-2]"),
-    "bottom": Kind("second smallest", "sorted(ys)[1]"),
+    "sum": Kind("sum", "sum(ys)", "the sum of the items"),
+    "rest": Kind("sum but first", "sum(ys[1:])", "the sum of all items but the first"),
+    "start": Kind("sum but last", "sum(ys[:-1])", "the sum of all items but the last"),
+    "half": Kind("sum of every second", "sum(ys[::2])", "the sum of every second item, beginning with the first"),
+    "largest": Kind("largest", "max(ys)", "the largest item"),
+    "smallest": Kind("smallest", "min(ys)", "the smallest item"),
+    "top": Kind("second largest", "sorted(ys)[-2]", "the second largest item"),
+    "bottom": Kind("second smallest", "sorted(ys)[1]", "the second smallest item"),
 }
 
 KINDS: Mapping[str, Kind] = {**CONDITIONS, **CHANGES, **REDUCTIONS}
@@ -82,6 +84,11 @@ class Piece:
     def phrase(self) -> str:
         """Return its name in observations."""
         return KINDS[self.kind].phrase.format(k=self.k)
+
+    @property
+    def plain(self) -> str:
+        """Return its name in prompts in plain English."""
+        return KINDS[self.kind].plain.format(k=self.k)
 
     @property
     def code(self) -> str:
@@ -229,6 +236,32 @@ class Design:
                 f"hand on {self.step(module).phrase}",
             ]
         return f"{module}.py: {'; '.join(found)}"
+
+    def said_plainly(self, module: str) -> str:
+        """Return `said` in plain English."""
+        needs = self.needs[module]
+        found = [f"{module}.py defines the function {FUNCTION}(xs) of a list xs of integers."]
+        if needs:
+            names = " and ".join(needs)
+            lists = (
+                f"the list that {FUNCTION}(xs) of {names} returns"
+                if len(needs) == 1
+                else (f"the lists that {FUNCTION}(xs) of {names} return, one after the other")
+            )
+            found.append(
+                f"It imports {names} from the package {PACKAGE}, and takes {lists}. Between {names} and {module}, one "
+                f"side must do this to each item x: {self.step(needs[0]).plain}."
+            )
+        if module == TOP:
+            found.append(f"It returns {self.end.plain}.")
+            return " ".join(found)
+        own = self.piece(module).plain
+        found.append(f"Then it does this to each item x: {own}." if needs else f"It keeps the items that are {own}.")
+        found.append(
+            f"It returns the new list. Between {module} and what imports it, one side must do this to each item x: "
+            f"{self.step(module).plain}."
+        )
+        return " ".join(found)
 
     def source(self, module: str, way: str) -> str:
         """Return a right module that treats the steps in one way, `EARLY` or `LATE`."""

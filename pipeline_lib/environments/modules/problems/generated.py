@@ -17,8 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environments.modules.problems.design import EARLY, FUNCTION, LATE, TOP, Design, draw_design
-from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
+from pipeline_lib.environments.modules.problems.problem import PACKAGE, SINGLE, ModulesProblem
 from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_distinct, split_of
+from pipeline_lib.settings.problems import Prompt
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def draw_problems(split: str, size: int, settings: GeneratedModules, rng: random
         design = draw_design(settings.modules, levels[found % len(levels)], rng)
         if split_of(design.family, settings.seed, settings.apart_from) != split:
             return None
-        return make_problem(design, settings.unit_tests, settings.system_tests)
+        return make_problem(design, settings.unit_tests, settings.system_tests, settings.prompt)
 
     return draw_distinct(split, size, one, f"ask for fewer, or add to levels {list(levels)}")
 
@@ -66,7 +67,7 @@ def design_of(problem: ModulesProblem) -> Design:
     return Design.parse(problem.id.removeprefix(f"{SOURCE}/"))
 
 
-def make_problem(design: Design, unit: int, system: int) -> ModulesProblem | None:
+def make_problem(design: Design, unit: int, system: int, prompt: Prompt = "compact") -> ModulesProblem | None:
     """Return a problem with tests, or None if the design is degenerate.
 
     It is if lists become too short, or if programs that leave out a piece, or make a step never or twice, pass half of
@@ -90,15 +91,22 @@ def make_problem(design: Design, unit: int, system: int) -> ModulesProblem | Non
         parts=tuple(design.needs),
         needs=design.needs,
         defines=dict.fromkeys(design.needs, (FUNCTION,)),
-        observations=observations(design),
+        observations=observations(design, prompt),
         unit_tests={module: _check_source(tests) for module, tests in units.items()},
         system_tests=_check_source(chosen),
         references=(design.solution(EARLY), design.solution(LATE)),
     )
 
 
-def observations(design: Design) -> dict[str, str]:
-    """Return what each agent is told; short, because the embedded model reads it on a CPU."""
+def observations(design: Design, prompt: Prompt = "compact") -> dict[str, str]:
+    """Return what each agent is told; ``compact`` is short, because the embedded model reads it on a CPU."""
+    if prompt == "plain":
+        only = "Answer with Python code only.\n"
+        parts = {module: design.said_plainly(module) for module in design.needs}
+        begin = f"Several programmers write the Python package {PACKAGE}, a file each."
+        own = {module: f"{begin} You write {module}.py. {text} {only}" for module, text in parts.items()}
+        all_in_one = f"Write the Python package {PACKAGE}. Begin each file with its name in a comment, as # {TOP}.py."
+        return {**own, SINGLE: "\n".join([all_in_one, *parts.values(), only])}
     said = {module: design.said(module) for module in design.needs}
     return {**{module: f"{text}\n" for module, text in said.items()}, SINGLE: "\n".join([*said.values(), ""])}
 

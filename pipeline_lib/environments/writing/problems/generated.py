@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pipeline_lib.environments.writing.problems.problem import PAIR, SINGLE, Limits, WritingProblem
 from pipeline_lib.environments.writing.problems.world import WORLDS, Fact, World
 from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_distinct, split_of
+from pipeline_lib.settings.problems import Prompt
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
@@ -42,6 +43,20 @@ _ASKED = {
     "introduction": {"first": "background", "second": "method", "single": "background and method"},
 }
 
+#: The same in plain English.
+_ASKED_PLAINLY = {
+    "summary": {
+        "first": "Write a short summary of this post. Another writer, who knows a part of it too, writes a long one.",
+        "second": "Write a long summary of this post. Another writer, who knows a part of it too, writes a short one.",
+        "single": "Write a short summary of this post and, after an empty line, a long one.",
+    },
+    "introduction": {
+        "first": "Write the background of this work. Another writer, who knows a part of it too, writes the method.",
+        "second": "Write the method of this work. Another writer, who knows a part of it too, writes the background.",
+        "single": "Write the background of this work and, after an empty line, the method.",
+    },
+}
+
 
 def generate(settings: GeneratedTexts) -> dict[str, list[WritingProblem]]:
     """Return the problems of all splits; the same settings give the same problems.
@@ -51,41 +66,49 @@ def generate(settings: GeneratedTexts) -> dict[str, list[WritingProblem]]:
     """
     rng = random.Random(digest(["texts", settings.seed]))
     return {
-        split: draw_problems(split, getattr(settings.sizes, split), settings.task, settings.seed, rng)
+        split: draw_problems(split, getattr(settings.sizes, split), settings.task, settings.seed, rng, settings.prompt)
         for split in FAMILY_SHARES
     }
 
 
-def draw_problems(split: str, size: int, task: str, seed: int, rng: random.Random) -> list[WritingProblem]:
+def draw_problems(
+    split: str, size: int, task: str, seed: int, rng: random.Random, prompt: Prompt = "compact"
+) -> list[WritingProblem]:
     """Return different problems of one split; raises as `generate`."""
 
     def one(_: int) -> WritingProblem | None:
-        problem = draw_post(rng) if task == "summary" else draw_abstract(rng)
+        problem = draw_post(rng, prompt) if task == "summary" else draw_abstract(rng, prompt)
         return problem if split_of(problem.family, seed) == split else None
 
     return draw_distinct(split, size, one, "ask for fewer")
 
 
-def draw_post(rng: random.Random) -> WritingProblem:
+def draw_post(rng: random.Random, prompt: Prompt = "compact") -> WritingProblem:
     """Return a post: deed and question, which only the first writer sees, and the details."""
     world = WORLDS["posts"]
     facts = world.draw(POST_ORDER, rng)
     told = dict(facts)
     family = "-".join([*told["deed"], *told["ask"], *told["mood"][:1]])
-    return _problem(world, "summary", family, facts, POST_PARTS, rng)
+    return _problem(world, "summary", family, facts, POST_PARTS, rng, prompt)
 
 
-def draw_abstract(rng: random.Random) -> WritingProblem:
+def draw_abstract(rng: random.Random, prompt: Prompt = "compact") -> WritingProblem:
     """Return an abstract; background and motivation go to the first writer, method and implications to the second."""
     world = WORLDS["papers"]
     facts = world.draw(PAPER_ORDER, rng)
     told = dict(facts)
     family = "-".join(told[name][0] for name in ("method", "aim", "problem", "use"))
-    return _problem(world, "introduction", family, facts, PAPER_PARTS, rng)
+    return _problem(world, "introduction", family, facts, PAPER_PARTS, rng, prompt)
 
 
 def _problem(
-    world: World, task: str, family: str, facts: Sequence[Fact], dealt: tuple[int, int, int], rng: random.Random
+    world: World,
+    task: str,
+    family: str,
+    facts: Sequence[Fact],
+    dealt: tuple[int, int, int],
+    rng: random.Random,
+    prompt: Prompt,
 ) -> WritingProblem:
     hero = rng.choice(world.values("hero"))
     lines = [world.tell(fact, hero, rng.randrange(2)) for fact in facts]
@@ -100,7 +123,7 @@ def _problem(
         family=f"{world.name}-{family}",
         task=task,
         observations={
-            role: f"{hero}: {'; '.join(lines[i] for i in shown)}. {_ASKED[task][role]}:\n"
+            role: _observation(f"{hero}: {'; '.join(lines[i] for i in shown)}.", task, role, prompt)
             for role, shown in seen.items()
         },
         text=text,
@@ -110,6 +133,16 @@ def _problem(
         facts=tuple(facts),
         parts=parts,
         reference=tuple(write(world, hero, [facts[i] for i in told]) for told in (numbers[:own], numbers[own:])),
+    )
+
+
+def _observation(told: str, task: str, role: str, prompt: Prompt) -> str:
+    """Return what a role is told of the source, with what it is asked for."""
+    if prompt == "compact":
+        return f"{told} {_ASKED[task][role]}:\n"
+    return (
+        f"{told}\n{_ASKED_PLAINLY[task][role]} Tell each thing in one sentence, as somebody who was not there. "
+        "Answer with the text only.\n"
     )
 
 
