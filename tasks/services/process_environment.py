@@ -43,6 +43,9 @@ _THREADS = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    # A large model uses several threads, and one that waits for another must sleep: on a busy machine threads that spin
+    # took seven times the CPU time of the work.
+    "OMP_WAIT_POLICY": "passive",
     "TOKENIZERS_PARALLELISM": "false",
 }
 
