@@ -107,7 +107,7 @@ def task_ms(values: Mapping[str, list[dict[str, Any]]]) -> dict[str, float]:
 
 def main() -> None:
     """Measure and write the table."""
-    took, rows = read_seconds(), training_rows()
+    took, rows = read_seconds(Path.cwd()), training_rows()
     steps: list[dict[str, Any]] = [row for run in rows.values() for row in run]
     update_ms = 1000 * mean(row["time/step_s"] for row in steps)
     evaluations = evaluation_files()

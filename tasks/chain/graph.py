@@ -20,8 +20,9 @@ from typing import Any
 
 import yaml
 
-from pipeline_lib.settings import SettingsError
-from pipeline_lib.storage import write_json
+from pipeline_lib.project import PROBLEMS
+from pipeline_lib.settings import Params, SettingsError, load_params
+from pipeline_lib.storage import digest, write_json
 from tasks.runtime.arguments import ArgumentError, meant
 from tasks.runtime.exit_status import SETTINGS_STATUS
 from tasks.services.interrupted import mend_locks, mend_record
@@ -169,12 +170,24 @@ def _without_git(project: Path) -> str:
 
 
 def expected_seconds(project: Path, names: Sequence[str]) -> dict[str, float]:
-    """Return the expected seconds of stages: as last time, else ``meta.seconds`` in dvc.yaml, else `UNKNOWN_S`."""
-    last, stages = read_seconds(), _stages(project)
+    """Return the expected seconds of stages.
+
+    As last time with this model; with a pretrained one: as last time with these settings, else by a short measurement
+    of the model on this machine (`pipeline_lib.assembly.duration`).  Otherwise ``meta.seconds`` in dvc.yaml, or
+    `UNKNOWN_S`.
+    """
+    last, stages, params = read_seconds(project), _stages(project), _params(project)
+    computed: dict[str, float] = {}
+    if params is not None and params.policy.kind == "pretrained" and not set(names) <= set(last):
+        # torch takes two seconds to load, and runs of embedded models do not need it here
+        from pipeline_lib.assembly.duration import seconds_of_stages
+
+        computed = seconds_of_stages(params, project / PROBLEMS, {name.partition("@")[0] for name in names})
     expected = {}
     for name in names:
-        default = ((stages.get(name.partition("@")[0]) or {}).get("meta") or {}).get("seconds", UNKNOWN_S)
-        expected[name] = float(last.get(name, {}).get("seconds", default))
+        kind = name.partition("@")[0]
+        default = ((stages.get(kind) or {}).get("meta") or {}).get("seconds", UNKNOWN_S)
+        expected[name] = float(last.get(name, {}).get("seconds", computed.get(kind, default)))
     return expected
 
 
@@ -208,10 +221,10 @@ def in_order(above: Mapping[str, Set[str]], seconds: Mapping[str, float]) -> lis
     return ordered
 
 
-def remember_seconds(name: str, seconds: float, work_s: float | None = None) -> None:
+def remember_seconds(project: Path, name: str, seconds: float, work_s: float | None = None) -> None:
     """Store the seconds that a stage took, for the next estimate, and those of its work, if it reported them."""
     took = {"seconds": round(seconds, 2)} | ({} if work_s is None else {"work": round(work_s, 2)})
-    write_json(_seconds_file(), {**read_seconds(), name: took})
+    write_json(_seconds_file(project), {**read_seconds(project), name: took})
 
 
 def remaining_s(left: Mapping[str, float], above: Mapping[str, frozenset[str]], jobs: int) -> float:
@@ -277,14 +290,26 @@ def _no_stage(target: str, known: Collection[str]) -> ArgumentError:
     return ArgumentError(f"there is no stage {target!r}{alike}")
 
 
-def _seconds_file() -> Path:
-    return places().home / "seconds.json"
+def _params(project: Path) -> Params | None:
+    """Return the settings of a project; None if they are wrong, which the stages report."""
+    with contextlib.suppress(SettingsError, OSError):
+        return load_params(project / "params.yaml", project / "conf")
+    return None
 
 
-def read_seconds() -> dict[str, dict[str, float]]:
+def _seconds_file(project: Path) -> Path:
+    """Return the file of the run times with the project's model; of a pretrained one: with all of the settings."""
+    params = _params(project)
+    if params is None:
+        return places().home / "seconds.json"
+    of = params.policy if params.policy.kind == "embedded" else params
+    return places().home / "seconds" / f"{digest(of.model_dump(mode='json'))}.json"
+
+
+def read_seconds(project: Path) -> dict[str, dict[str, float]]:
     """Return the last run time of each stage: ``seconds``, and ``work``, without starting up."""
     try:
-        stored = json.loads(_seconds_file().read_text(encoding="utf-8")).items()
+        stored = json.loads(_seconds_file(project).read_text(encoding="utf-8")).items()
         return {name: {key: float(value) for key, value in took.items()} for name, took in stored}
     except (OSError, ValueError, AttributeError):
         return {}

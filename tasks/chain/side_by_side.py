@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from prefect import task
@@ -22,7 +22,7 @@ from prefect.futures import PrefectFuture
 from prefect.logging import get_run_logger
 from prefect.runtime import task_run
 
-from tasks.chain.graph import Stage, remaining_s, remember_seconds
+from tasks.chain.graph import Stage, expected_seconds, remaining_s, remember_seconds
 from tasks.chain.stage_logs import StageLog, readable
 from tasks.chain.stage_process import StageFailedError, StageProcess
 from tasks.runtime.progress import duration
@@ -31,6 +31,10 @@ from tasks.runtime.tagging import untagged
 from tasks.services.end_with_parent import STOP_S
 
 _UPDATE_S = 1.0
+#: Seconds, expected and taken, with which the pace of a run begins, so that one slow start does not count too much.
+_PRIOR_S = 20.0
+#: Stages after which the prompts, or the model, are at hand that the expected seconds are computed from.
+_LEARNT_FROM = ("prepare", "warm_start")
 
 
 class ChainFailedError(RuntimeError):
@@ -62,7 +66,7 @@ class Board:
         """Return (seconds done, seconds left): the expected times, scaled by the pace of this run so far."""
         with self.lock:
             now = time.monotonic()
-            expected, took = (sum(column) for column in zip((1.0, 1.0), *self.pace, strict=True))
+            expected, took = (sum(column) for column in zip((_PRIOR_S, _PRIOR_S), *self.pace, strict=True))
             factor = took / expected
             left = {}
             for name, stage in self.chain.items():
@@ -75,6 +79,15 @@ class Board:
         above = {name: stage.above for name, stage in self.chain.items()}
         total = sum(stage.seconds for stage in self.chain.values()) * factor
         return max(total - sum(left.values()), 0.0), remaining_s(left, above, self.jobs)
+
+    def expect(self, seconds: Mapping[str, float]) -> None:
+        """Take new expected seconds of the stages that have not begun."""
+        with self.lock:
+            begun = self.finished | self.running.keys()
+            self.chain = {
+                name: stage if name in begun else replace(stage, seconds=seconds[name])
+                for name, stage in self.chain.items()
+            }
 
     def stop(self) -> None:
         """End all running stages in parallel."""
@@ -135,7 +148,7 @@ def run_stage(name: str, project: Path, run: str, variables: Mapping[str, str], 
     with board.lock:
         if worked:
             board.took[name] = took
-            remember_seconds(name, took, process.work_s)
+            remember_seconds(project, name, took, process.work_s)
             board.pace.append((board.chain[name].seconds, took))
         board.finished.add(name)
     logger.info("done in %s" if worked else "up to date (%s)", duration(took))
@@ -200,6 +213,8 @@ def run_chain(
             running.discard(name)
             try:
                 worked[name] = future.result()
+                if name in _LEARNT_FROM and worked[name]:
+                    board.expect(expected_seconds(project, list(chain)))
             except Exception as error:
                 failed[name] = error
     if failed:

@@ -37,6 +37,7 @@ _DRAW_S = 0.2
 _FILE_S = 0.5
 _LINE_S = 10.0
 _POST_S = 3.0
+_LONG_S = 5.0
 
 
 class Estimate:
@@ -78,6 +79,8 @@ class Progress:
         self._warning = _WarnOnce()
         self._bar: Bar | None = None
         self._post = _Artifact(key, title) if key else None
+        self._done, self._total = 0, 1
+        self._call = _Call()
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -105,7 +108,10 @@ class Progress:
 
     def update(self, done: int, total: int, text: str = "") -> None:
         """Report that ``done`` of ``total`` units are finished; ``text`` describes the current work."""
-        now = time.monotonic()
+        self._done, self._total = done, total
+        self._show(done, total, text, time.monotonic())
+
+    def _show(self, done: int, total: int, text: str, now: float) -> None:
         remaining = self._estimate.remaining_s(done, total, now) if self._own_estimate else None
         final = done >= total
         share = min(done / total, 1.0) if total > 0 else 1.0
@@ -130,6 +136,16 @@ class Progress:
             description = "  ".join(filter(None, (self._count(done, total).strip(), left, text)))
             self._post.latest = (100.0 * share, description)
 
+    def sampling(self, finished: int, actions: int, tokens: int, share: float) -> None:
+        """Show how far a call of an engine is (`pipeline_lib.rollouts.watching`), if it takes longer than `_LONG_S`."""
+        now = time.monotonic()
+        if (left := self._call.left_s(share, now)) is None:
+            return
+        text = f"sampling: {finished} of {actions} actions, {tokens} tokens"
+        if left:
+            text += f"  at most {duration(left)} left"
+        self._show(self._done, self._total, text, now)
+
     def _count(self, done: int, total: int) -> str:
         """Return how many units are done; empty if the units are per cent, which are shown anyway."""
         return f" {done}/{total}" if self._own_estimate else ""
@@ -148,6 +164,23 @@ class Progress:
             self._warning.log(f"cannot write progress to {self._file}", error)
 
     __call__ = update
+
+
+class _Call:
+    """One call of an engine after the other, told apart by their shares, which only grow within a call."""
+
+    def __init__(self) -> None:
+        self._began, self._share = 0.0, 1.0
+
+    def left_s(self, share: float, now: float) -> float | None:
+        """Return the seconds that the call has left at most; None if it has not been long."""
+        if share < self._share or self._share >= 1.0:
+            self._began = now
+        self._share = share
+        took = now - self._began
+        if took < _LONG_S:
+            return None
+        return took / share * (1 - share) if share > 0 else 0.0
 
 
 class _WarnOnce:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pipeline_lib.assembly.memory import STAGES
 from pipeline_lib.assembly.memory_check import check_memory, counts_in, prepared
 from pipeline_lib.locks import locked
+from pipeline_lib.rollouts.watching import watched
 from pipeline_lib.settings import load_params
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking import TrackedRun, Tracker
@@ -122,7 +123,7 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
     key = artifact_key(title)
     status: Status = "FAILED"
     try:
-        with Progress(title, artifact_key(key, "progress")) as progress:
+        with Progress(title, artifact_key(key, "progress")) as progress, watched(progress.sampling):
             run = StageRun(run_of_all, key, tracked, tracker.whole, progress)
             began = time.monotonic()
             yield run

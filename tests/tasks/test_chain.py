@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+import yaml
+from transformers import LlamaConfig
 
+from pipeline_lib.assembly import duration
 from tasks.chain import graph as chain
+
+ROOT = Path(__file__).parents[2]
 
 
 def graph(**above: str) -> dict[str, frozenset[str]]:
@@ -39,13 +45,46 @@ def test_expected_times_come_from_the_last_run_else_from_the_file_else_are_a_gue
     (tmp_path / "dvc.yaml").write_text("stages: {train: {meta: {seconds: 40}}, test: {cmd: x}}\n")
     names = ["train@0", "train@1", "test"]
     assert chain.expected_seconds(tmp_path, names) == {"train@0": 40.0, "train@1": 40.0, "test": chain.UNKNOWN_S}
-    chain.remember_seconds("train@1", 33.333, 30.0)
-    chain.remember_seconds("test", 5.0)
+    chain.remember_seconds(tmp_path, "train@1", 33.333, 30.0)
+    chain.remember_seconds(tmp_path, "test", 5.0)
     assert chain.expected_seconds(tmp_path, names) == {"train@0": 40.0, "train@1": 33.33, "test": 5.0}
-    assert chain.read_seconds()["train@1"] == {"seconds": 33.33, "work": 30.0}
+    assert chain.read_seconds(tmp_path)["train@1"] == {"seconds": 33.33, "work": 30.0}
     (tmp_path / "home" / "seconds.json").write_text("half a fi")
     (tmp_path / "dvc.yaml").write_text("not: [yaml")
     assert chain.expected_seconds(tmp_path, names) == dict.fromkeys(names, chain.UNKNOWN_S)
+
+
+def test_times_of_a_small_model_say_nothing_about_a_pretrained_one_which_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / "home"))
+    for name in ("params.yaml", "dvc.yaml"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "conf", tmp_path / "conf")
+    names = ["prepare", "audit", "train@0", "test"]
+    for name in names:
+        chain.remember_seconds(tmp_path, name, 7.0)
+    assert chain.expected_seconds(tmp_path, names) == dict.fromkeys(names, 7.0)
+    sizes = {"hidden_size": 256, "intermediate_size": 768, "num_attention_heads": 4, "num_hidden_layers": 2}
+    LlamaConfig(**sizes, vocab_size=2048).save_pretrained(tmp_path / "model")
+    change(tmp_path, {"policy": {"kind": "pretrained", "models": [str(tmp_path / "model")]}})
+    measured = chain.expected_seconds(tmp_path, names)
+    assert measured["prepare"] == 16.0, "no model computes there: as in dvc.yaml"
+    change(tmp_path, {"train": {"steps": 600}, "audit": {"group_size": 80}})
+    longer = chain.expected_seconds(tmp_path, names)
+    start = duration.START_S
+    assert (longer["train@0"] - start) / (measured["train@0"] - start) == pytest.approx(10, rel=0.7)
+    assert (longer["audit"] - start) / (measured["audit"] - start) == pytest.approx(10, rel=0.7)
+    chain.remember_seconds(tmp_path, "train@0", 50.0)
+    assert chain.expected_seconds(tmp_path, names)["train@0"] == 50.0
+
+
+def change(project: Path, values: dict[str, dict[str, object]]) -> None:
+    """Write values into the sections of a project's params.yaml."""
+    content = yaml.safe_load((project / "params.yaml").read_text(encoding="utf-8"))
+    for section, changed in values.items():
+        content[section] = changed if "kind" in changed else {**content[section], **changed}
+    (project / "params.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
 
 
 def test_a_copy_without_git_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
