@@ -17,12 +17,11 @@ from benchmarks.grid_data import draw_sizes, shares_passed
 from benchmarks.simulated_data import CODES, Rng, crossed, families, inside, passed_shares, records, rejected
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation import effects, evidence
-from pipeline_lib.evaluation import tests_of_difference as tests
+from pipeline_lib.evaluation import evidence as tests
 from pipeline_lib.evaluation.clusters import t_interval
 from pipeline_lib.evaluation.comparison import measure as measure_comparison
-from pipeline_lib.evaluation.curves import curve
-from pipeline_lib.evaluation.multiplicity import holm
-from pipeline_lib.evaluation.selection import choose
+from pipeline_lib.evaluation.results import holm
+from pipeline_lib.evaluation.selection import choose, curve
 from pipeline_lib.evaluation.training_runs import new_runs
 from pipeline_lib.settings.evaluate import VerdictSettings
 

@@ -26,13 +26,11 @@ from benchmarks.simulated_data import inside, records
 from pipeline_lib import storage
 from pipeline_lib.evaluation.comparison import Comparison
 from pipeline_lib.evaluation.comparison import measure as measure_comparison
-from pipeline_lib.evaluation.evidence import OTHERS, SHARES, critical, families, primary, within
+from pipeline_lib.evaluation.evidence import OTHERS, SHARES, critical, equivalence, families, paired, primary, within
 from pipeline_lib.evaluation.family import verdict_of
 from pipeline_lib.evaluation.losses import whatever_was_lost
-from pipeline_lib.evaluation.multiplicity import holm
-from pipeline_lib.evaluation.power import detectable, unbiased
-from pipeline_lib.evaluation.results import TestResult
-from pipeline_lib.evaluation.tests_of_difference import equivalence, paired
+from pipeline_lib.evaluation.planning import detectable, unbiased
+from pipeline_lib.evaluation.results import TestResult, holm
 from pipeline_lib.settings.evaluate import VerdictSettings
 
 FAMILIES = (3, 5, 8, 12, 24, 100)

@@ -16,9 +16,8 @@ from pathlib import Path
 from scipy import optimize, stats
 
 from pipeline_lib.evaluation.effects import hedges_correction
-from pipeline_lib.evaluation.planning import expected_maximum
-from pipeline_lib.evaluation.power import detectable, t_power
-from pipeline_lib.evaluation.tests_of_difference import equivalence, student, wilson
+from pipeline_lib.evaluation.evidence import equivalence, student, wilson
+from pipeline_lib.evaluation.planning import detectable, expected_maximum, t_power
 
 # What was published.
 EPISODES, MODELS, COUNTS = 630, 7, 3

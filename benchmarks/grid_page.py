@@ -8,7 +8,7 @@ from typing import Any
 
 from scipy import stats
 
-from pipeline_lib.evaluation.tests_of_difference import wilson
+from pipeline_lib.evaluation.evidence import wilson
 
 RESULTS = Path(__file__).parent / "results" / "calibration-grid.md"
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "calibration-grid.svg"

@@ -37,7 +37,7 @@ def main() -> None:
     with explained():
         from pipeline_lib.settings import load_params
         from tasks.use.choosing import choose_team
-        from tasks.use.serving import serve
+        from tasks.use.endpoint import serve
 
         params = load_params()
         key = os.environ.get(KEY, "")

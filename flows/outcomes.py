@@ -57,9 +57,8 @@ def run(asked: argparse.Namespace) -> None:
     Raises:
         ArgumentError: a file, a row or an option is wrong.
     """
-    from pipeline_lib.evaluation.outcome_files import Columns
-    from pipeline_lib.evaluation.outcome_run import Asked, plan_outcomes, verdict_on
-    from pipeline_lib.evaluation.outcomes import OutcomesError
+    from pipeline_lib.evaluation.outcome_files import Columns, OutcomesError
+    from pipeline_lib.evaluation.outcome_verdict import Asked, plan_outcomes, verdict_on
 
     ends = None if asked.metric_range is None else (asked.metric_range[0], asked.metric_range[1])
     wanted = Asked(asked.baseline, asked.systems, asked.margin, ends, asked.alpha, asked.power)

@@ -43,8 +43,7 @@ def main() -> None:
         from pipeline_lib.environment_api.metrics import describe
         from pipeline_lib.environment_api.registry import find
         from pipeline_lib.settings import load_params
-        from tasks.use.choosing import choose_problem, choose_team
-        from tasks.use.opening import opened
+        from tasks.use.choosing import choose_problem, choose_team, opened
         from tasks.use.playing import Show, as_json, play, typed_on_terminal
         from tasks.use.showing import TerminalShow, side_by_side
 

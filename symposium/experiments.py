@@ -19,7 +19,7 @@ from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.compose import compose
 from pipeline_lib.storage import digest
 from symposium.arguments import check_type
-from symposium.progress import progress
+from symposium.showing import progress
 
 if TYPE_CHECKING:
     from pipeline_lib.environment_api.metrics import Metrics

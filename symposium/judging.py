@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pipeline_lib.evaluation import planning, verdict
-from pipeline_lib.evaluation.guards import check_guards
+from pipeline_lib.evaluation.metrics import check_guards
 from pipeline_lib.evaluation.table import Episodes
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.settings.base import result_settings

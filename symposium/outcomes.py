@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_lib.evaluation.outcome_files import Columns
-from pipeline_lib.evaluation.outcome_run import Asked, verdict_on
-from pipeline_lib.evaluation.outcome_verdict import OutcomeVerdict
+from pipeline_lib.evaluation.outcome_verdict import Asked, OutcomeVerdict, verdict_on
 from symposium.arguments import check_list
 from symposium.showing import paragraph, table
 

@@ -14,10 +14,9 @@ from pipeline_lib.training.checkpoint_folders import step_folder
 from pipeline_lib.training.checkpoints import read_checkpoint
 from symposium.arguments import check_list, check_type, check_whole
 from symposium.experiments import AN_EXPERIMENT, Experiment
-from symposium.progress import progress
-from symposium.projects import Project
 from symposium.results import Checkpoints, Evaluation, TrainingRun
-from symposium.teams import Team
+from symposium.showing import progress
+from symposium.teams import Project, Team
 
 
 def load_team(

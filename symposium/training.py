@@ -6,16 +6,15 @@ from pipeline_lib import storage
 from pipeline_lib.assembly.auditing import audit_team
 from pipeline_lib.assembly.memory_check import check_memory
 from pipeline_lib.assembly.training import train_team
-from pipeline_lib.audit.permission import permit
-from pipeline_lib.audit.result import AuditResult
+from pipeline_lib.audit.result import AuditResult, permit
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.settings.audit import AuditSettings
 from pipeline_lib.training.checkpoint_folders import planned_steps, steps_in
 from pipeline_lib.training.metrics_log import NAME as METRICS
 from symposium.arguments import check_type, check_whole
 from symposium.experiments import AN_EXPERIMENT, Experiment
-from symposium.progress import progress
 from symposium.results import Audit, TrainingRun
+from symposium.showing import progress
 
 #: What decides what a team does and earns.
 _PLAYING = {"environment": (), "problems": (), "policy": (), "rollouts": (), "sandbox": ()}

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from pipeline_lib.audit.edits import words_of
 from pipeline_lib.audit.ladder import bounded, compare, make_rung
 from pipeline_lib.audit.result import Check, Rung, Status
 from pipeline_lib.audit.search import PROBLEMS, Texts, judge, search_edits
-from pipeline_lib.audit.words import words_of
 from pipeline_lib.environment_api.environment import Environment, Outcome
 
 #: Called as ``progress(done, total, text)``.

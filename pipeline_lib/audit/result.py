@@ -1,4 +1,12 @@
-"""The result of an audit: checks, each with a status, a sentence and numbers."""
+"""The result of an audit: checks, each with a status, a sentence and numbers.
+
+The identity of a reward: a description, and a digest that changes whenever the reward changes.
+
+Training compares the digest in the audit's result with that of its own reward, because an audit of another reward does
+not apply.
+
+Decide whether a reward may be trained on: its present form must have passed the audit, or be overridden.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from pipeline_lib.environment_api.registry import find
+from pipeline_lib.identity.code import named_code
+from pipeline_lib.settings import SettingsError
+from pipeline_lib.storage import digest
 
 
 class Status(StrEnum):
@@ -125,3 +138,54 @@ def conclude(checks: Sequence[Check], reward: str) -> tuple[Status, str]:
     if warned:
         return status, f"No check fails, {len(warned)} of {len(checks)} warn. {warned[0].sentence}"
     return status, f"All {len(checks)} checks pass: of the policies that were tried, the best paid does the task."
+
+
+def describe_reward(section: Any) -> str:
+    """Return an environment's reward in words, for example ``philosophers / terms (weights: {'meals': 1.0})``."""
+    settings = _reward(section).model_dump(mode="json")
+    kind = settings.pop("kind")
+    options = ", ".join(f"{name}: {value}" for name, value in settings.items() if value is not None)
+    return f"'{section.kind} / {kind}'" + (f" ({options})" if options else "")
+
+
+def reward_digest(section: Any) -> str:
+    """Return the digest (64 hexadecimal digits) of an environment's reward: its settings, and the source it runs.
+
+    The source is the module of the reward's class with all project code that it imports; comments and docstrings do not
+    count.  The digest is the same for all arms of an experiment.
+    """
+    path = find(section.kind).reward_code(section)
+    return digest({"settings": _reward(section).model_dump(mode="json"), "source": named_code(path).files})
+
+
+def _reward(section: Any) -> Any:
+    """Return the settings of the reward: the part ``reward`` if there is one, else the whole section."""
+    return getattr(section, "reward", section)
+
+
+def permit(audit: Mapping[str, Any], section: Any, override: str, where: str) -> bool:
+    """Return whether training needs the override, which the run must then record.
+
+    Args:
+        audit: result of the audit as JSON (`AuditResult.to_json`).
+        section: the ``environment`` section of the training run.
+        override: the reason to train although the audit failed; empty for none.
+        where: path of the audit's result, for messages.
+
+    Raises:
+        SettingsError: the audit is of another reward, or it failed and there is no override.
+    """
+    if audit.get("identity", {}).get("reward") != reward_digest(section):
+        raise SettingsError(
+            f"{where}: the reward was edited after the audit: run the audit stage again (`dvc repro` does). "
+            f"The audit judged {audit.get('reward', 'another one')}; training was "
+            f"to use {describe_reward(section)}, and the settings or the source differ"
+        )
+    if audit["status"] != Status.FAIL:
+        return False
+    if not override:
+        raise SettingsError(
+            f"{where}: the reward audit failed: {audit['summary']} Change the reward, or, to train anyway, give the "
+            "reason in audit.override, which the run will record"
+        )
+    return True

@@ -9,8 +9,7 @@ from typing import Any
 
 from pipeline_lib.audit.examiner import Examiner, Progress
 from pipeline_lib.audit.preflight import Played, preflight
-from pipeline_lib.audit.result import AuditResult, Check, Status, conclude
-from pipeline_lib.audit.reward_identity import describe_reward, reward_digest
+from pipeline_lib.audit.result import AuditResult, Check, Status, conclude, describe_reward, reward_digest
 from pipeline_lib.audit.structure import OneAgent, cooperative_structure
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environment_api.registry import find

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pipeline_lib.audit.claims import UNDONE, best_policy, form
-from pipeline_lib.audit.edits import PROGRAM, TEXT, Edit, edits_with, spoiled
+from pipeline_lib.audit.edits import PROGRAM, TEXT, Edit, Words, edits_with, spoiled
+from pipeline_lib.audit.ladder import UNDONE, best_policy, form
 from pipeline_lib.audit.result import Check, Rung, Status
-from pipeline_lib.audit.words import Words
 
 #: Problems on which edits are played, and the most edits that are added to one team.
 PROBLEMS, MOST = 3, 8
@@ -93,7 +92,7 @@ def judge(
         again: some teams of ``edited``, played once more after the search.
 
     Returns:
-        ``edits``: whether the edited team that earns most does the task (`claims.best_policy`); ``form``: which share
+        ``edits``: whether the edited team that earns most does the task (`ladder.best_policy`); ``form``: which share
         of the greatest reward is paid to a team that leaves the task undone, with what nobody earns added to it;
         ``repeatable``, if teams were played again: FAIL if they earn something else than before.
     """

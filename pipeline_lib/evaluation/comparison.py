@@ -24,15 +24,15 @@ from pipeline_lib.evaluation.evidence import (
     distribution_free,
     families,
     mean_interval,
+    no_answer,
     primary,
     rule_of,
     within,
 )
-from pipeline_lib.evaluation.guards import identical_share
 from pipeline_lib.evaluation.losses import Losses, describe_losses, extremes, whatever_was_lost, widest
+from pipeline_lib.evaluation.metrics import identical_share
 from pipeline_lib.evaluation.results import Effect, Estimate, Result, TestResult, to_json
 from pipeline_lib.evaluation.table import Episodes, Pairing, Table, pair, problem_means, tabulate
-from pipeline_lib.evaluation.tests_of_difference import no_answer
 from pipeline_lib.evaluation.training_runs import new_runs
 
 if TYPE_CHECKING:

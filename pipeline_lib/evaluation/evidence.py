@@ -1,4 +1,17 @@
-"""How much evidence the families provide: when a t test is valid, and which bounds are reported if it is not.
+"""Tests of difference and of equivalence by Student's t; for degenerate data they return a reason.
+
+Pairs, possibly in clusters: `paired`.  No difference that matters: `equivalence` (two one-sided tests).  One rate:
+`wilson`.
+
+Tails of a t statistic of skewed data.
+
+If most families lose a little and a few gain much, the standard error is small when the mean is too low, so the
+distribution of t has a long lower tail and a short upper one.  To first order its quantile with probability q above
+shifts by -g (2 z^2 + 1) / 6, where g is the skewness of the mean and z the normal quantile (Johnson 1978; Hall 1992).
+A limit is only moved outwards, by ``caution`` times that shift (`evidence.Rule.caution`).  Symmetric data keep
+Student's test, except for the skewness that they show by chance.
+
+How much evidence the families provide: when a t test is valid, and which bounds are reported if it is not.
 
 With skewed differences, as at a ceiling, a t test is wrong on one side; `primary` and `within` widen it there
 (`skewness`).
@@ -21,13 +34,108 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize, special
+from scipy import optimize, special, stats
 
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import ClusteredMean, Codes, clustered_mean, t_interval
-from pipeline_lib.evaluation.results import Estimate, Result, TestResult
-from pipeline_lib.evaluation.skewness import upper_critical, upper_tail
-from pipeline_lib.evaluation.tests_of_difference import equivalence, no_answer, paired
+from pipeline_lib.evaluation.results import Estimate, EvaluationError, Result, TestResult
+
+
+def paired(differences: ArrayLike, clusters: Codes, level: float = 0.95) -> TestResult:
+    """Test that the mean of paired differences is 0; Student t with the degrees of freedom of `clustered_mean`.
+
+    With one difference per cluster this is scipy's `ttest_rel`.
+    """
+    result = clustered_mean(differences, clusters)
+    method = "paired t test, clustered"
+    if result.degenerate:
+        return no_answer(method, (result.clusters,), level, result.degenerate, result.mean)
+    t = result.mean / result.se
+    p = float(2 * stats.t.sf(abs(t), result.df))
+    return student(method, result.mean, result.se, result.df, (result.clusters,), level, t, p)
+
+
+def equivalence(test: TestResult, margin: float, alpha: float) -> TestResult:
+    """Test that a difference is smaller than ``margin`` either way (TOST, Schuirmann 1987).
+
+    Args:
+        test: a t test of the difference (`paired`, ...); uses its estimate, se and df.
+        margin: smallest difference that would matter, > 0.
+        alpha: level; the interval has level 1 - 2 alpha, and lies inside the margin exactly if p <= alpha.
+    """
+    if margin <= 0:
+        raise EvaluationError(f"the margin is the smallest difference that would matter; got {margin}, need > 0")
+    method = f"two one-sided t tests, margin {margin:g}"
+    if test.se is None or test.df is None or test.estimate is None:
+        return no_answer(method, test.n, 1 - 2 * alpha, test.degenerate, test.estimate)
+    upper = float(stats.t.sf((test.estimate + margin) / test.se, test.df))
+    lower = float(stats.t.cdf((test.estimate - margin) / test.se, test.df))
+    half = float(stats.t.ppf(1 - alpha, test.df)) * test.se
+    t = min(test.estimate + margin, margin - test.estimate) / test.se
+    return TestResult(
+        method, test.estimate, test.estimate - half, test.estimate + half, 1 - 2 * alpha, t, test.df,
+        max(upper, lower), test.se, test.n,
+    )  # fmt: skip
+
+
+def wilson(successes: int, n: int, level: float = 0.95) -> Estimate:
+    """Return a rate with Wilson's interval (1927), which is valid at 0 and 1 too."""
+    if not 0 <= successes <= n or n < 1:
+        raise EvaluationError(f"{successes} successes in {n} episodes: need 0 <= successes <= n and n >= 1")
+    limits = stats.binomtest(successes, n).proportion_ci(confidence_level=level, method="wilson")
+    return Estimate(successes / n, float(limits.low), float(limits.high), level, "Wilson", n)
+
+
+def student(
+    method: str, estimate: float, se: float, df: float, n: tuple[int, ...], level: float, t: float, p: float
+) -> TestResult:
+    """Return a test with the interval of Student's t."""
+    half = float(stats.t.ppf((1 + level) / 2, df)) * se
+    return TestResult(method, estimate, estimate - half, estimate + half, level, t, df, p, se, n)
+
+
+def no_answer(method: str, n: tuple[int, ...], level: float, reason: str, estimate: float | None) -> TestResult:
+    """Return a test that cannot be made, with the reason."""
+    return TestResult(method, estimate, None, None, level, None, None, None, None, n, reason)
+
+
+#: Smallest p value.
+_MIN_P = 1e-300
+
+
+def upper_critical(q: float, df: float, skewness: float, caution: float) -> float:
+    """Return the critical t for the one-sided level ``q``, in (0, 0.5].
+
+    Args:
+        q: maximum probability of a greater t if there is no difference.
+        df: degrees of freedom of the standard error, at least 1.
+        skewness: of the mean (see `clusters.ClusteredMean`).  For the lower limit, change its sign.
+        caution: factor by which the shift for the observed skewness is multiplied.
+    """
+    return -float(special.stdtrit(df, q)) + _outwards(q, -skewness, caution)
+
+
+def upper_tail(t: float, df: float, skewness: float, caution: float) -> float:
+    """Return the one-sided p value of ``t``, in [1e-300, 1]: the least q for which it reaches `upper_critical`."""
+    plain = float(special.stdtr(df, -t))
+    if plain >= 0.5 or skewness >= 0:
+        return max(plain, _MIN_P)
+    if t <= _outwards(0.5, -skewness, caution):
+        return 0.5
+    low = math.log(max(plain, _MIN_P))
+
+    def missing(log_q: float) -> float:
+        return upper_critical(math.exp(log_q), df, skewness, caution) - t
+
+    if missing(low) <= 0:
+        return math.exp(low)
+    return math.exp(float(optimize.brentq(missing, low, math.log(0.5), xtol=1e-10)))
+
+
+def _outwards(q: float, lean: float, caution: float) -> float:
+    z = float(special.ndtri(q))
+    return caution * max(0.0, lean) * (2 * z * z + 1) / 6
+
 
 #: Below this number, a note says that interval and p value depend on the distribution of the differences.
 FEW_CARRYING = 10.0
@@ -106,7 +214,7 @@ def families(differences: ArrayLike, clusters: Codes, rule: Rule = SHARES) -> Fa
 def primary(differences: ArrayLike, clusters: Codes, level: float, rule: Rule = SHARES) -> TestResult:
     """Return the paired t test, or in ``degenerate`` why these families do not support one.
 
-    Interval and p value are those of `tests_of_difference.paired`, widened for skewed differences.  Both use the same
+    Interval and p value are those of `evidence.paired`, widened for skewed differences.  Both use the same
     method, so that p value, interval and verdict cannot contradict each other.
     """
     test = paired(differences, clusters, level)

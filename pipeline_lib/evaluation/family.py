@@ -28,8 +28,8 @@ from pipeline_lib.evaluation.comparison import (
     bounds,
 )
 from pipeline_lib.evaluation.evidence import critical
-from pipeline_lib.evaluation.multiplicity import holm, rejections
-from pipeline_lib.evaluation.power import detectable, problems_needed, unbiased
+from pipeline_lib.evaluation.planning import detectable, problems_needed, unbiased
+from pipeline_lib.evaluation.results import holm, rejections
 from pipeline_lib.evaluation.sentences import guards, outside_family, sentence
 
 

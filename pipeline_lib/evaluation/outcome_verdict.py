@@ -1,28 +1,130 @@
-"""The verdict on outcomes of systems that something else ran: the chain's comparisons, against one baseline."""
+"""A plan for outcomes that something else will produce: written before the data are there, compared with them later.
+
+The verdict on outcomes of systems that something else ran: the chain's comparisons, against one baseline.
+
+From files or rows of outcomes to a verdict, and the plan for outcomes that are still to come.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import datetime
+import difflib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
+from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.comparison import Comparison, measure_apart, measure_tables
 from pipeline_lib.evaluation.family import decide
-from pipeline_lib.evaluation.headline import Caveat, against_base, counted, in_line, of_comparisons
-from pipeline_lib.evaluation.outcome_plan import OutcomePlan, check_outcome_plan
-from pipeline_lib.evaluation.outcomes import OutcomesError
-from pipeline_lib.evaluation.plan_check import PlanCheck
+from pipeline_lib.evaluation.outcome_files import (
+    Columns,
+    OutcomesError,
+    arrange,
+    describe_values,
+    outcomes_of,
+    read_outcomes,
+)
+from pipeline_lib.evaluation.plan import PlanCheck, changes
 from pipeline_lib.evaluation.results import Result, to_json
-from pipeline_lib.evaluation.sentences import power
+from pipeline_lib.evaluation.sentences import Caveat, against_base, counted, in_line, of_comparisons, power
 from pipeline_lib.evaluation.summary import other_runs
 from pipeline_lib.evaluation.table import Table, problem_means
+from pipeline_lib.settings.evaluate import VerdictSettings
 
-if TYPE_CHECKING:
-    from pipeline_lib.settings.evaluate import VerdictSettings
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomePlan(Result):
+    """What is fixed before the first outcome is seen.
+
+    Attributes:
+        metric: name of the metric.
+        low: its least value, or None if it has no range.
+        high: its greatest value, or None.
+        baseline: the system that all others are compared with.
+        systems: the others.
+        problems: number of problems, the same for all systems.
+        samples: outcomes per problem, system and training seed.
+        seeds: training seeds of each system that has any; 0 if none has.
+        alpha: family-wise error rate.
+        margin: smallest difference that would matter.
+        power: power for which detectable differences are computed.
+        written: time (UTC, ISO 8601) at which the plan was written.
+        version: version of this format.
+    """
+
+    metric: str
+    low: float | None
+    high: float | None
+    baseline: str
+    systems: tuple[str, ...]
+    problems: int
+    samples: int
+    seeds: int
+    alpha: float
+    margin: float
+    power: float
+    written: str
+    version: int = VERSION
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the content."""
+        return storage.digest(Result.to_json(self))
+
+    def write(self, path: Path) -> None:
+        """Write the plan as JSON with its digest; one that is there is never replaced.
+
+        Raises:
+            OutcomesError: the file exists.
+        """
+        if path.exists():
+            raise OutcomesError(f"{path}: the file exists, and a plan is never replaced; give another name")
+        storage.write_json(path, {**self.to_json(), "digest": self.digest})
+
+
+def read_outcome_plan(path: Path) -> OutcomePlan:
+    """Read a plan and check its digest.
+
+    Raises:
+        OutcomesError: there is none, it is something else, or it was changed after it was written.
+    """
+    try:
+        content = storage.read_json(path)
+    except FileNotFoundError:
+        raise OutcomesError(
+            f"{path}: there is no plan; it is written before the data are there, by the same command without files"
+        ) from None
+    except (OSError, ValueError, storage.CorruptFileError) as error:
+        raise OutcomesError(f"{path}: not a plan that can be read ({error})") from None
+    names = {field.name for field in dataclasses.fields(OutcomePlan)}
+    if not isinstance(content, dict) or set(content) != names | {"digest"} or content["version"] != VERSION:
+        raise OutcomesError(f"{path}: not a plan of outcomes, version {VERSION}")
+    if content.pop("digest") != storage.digest(content):
+        raise OutcomesError(f"{path}: the plan was changed after it was written (its digest does not match)")
+    return OutcomePlan.from_json(content)
+
+
+def check_outcome_plan(plan: OutcomePlan, design: Mapping[str, Any], older: Sequence[str]) -> PlanCheck:
+    """Compare what was done with the plan.
+
+    Args:
+        plan: the plan.
+        design: what was done, with the plan's fields.
+        older: files of outcomes that were there before the plan.
+    """
+    planned = {key: value for key, value in plan.to_json().items() if key not in ("written", "version")}
+    deviations = [change.words("{key}: planned {before}, done {after}") for change in changes(planned, design)]
+    changed = [f"{file} is older than the plan, so the plan may have been made to fit it" for file in older]
+    return PlanCheck(not deviations and not changed, tuple(deviations), tuple(changed), plan.digest)
+
 
 NO_PLAN = (
     "nothing shows that metric, baseline, margin and the number of problems were fixed before the data were seen; "
@@ -262,3 +364,136 @@ def _by_problem(tables: Mapping[str, Table]) -> dict[str, dict[str, float]]:
 
 def _small(text: str) -> str:
     return text[:1].lower() + text[1:]
+
+
+#: Systems that are the baseline if nobody names one; without them it is the first system of the rows.
+BASELINES = ("baseline", "base")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user asks for; None: what the plan says, else the default.
+
+    Attributes:
+        baseline: the system that all others are compared with.
+        systems: the others; None also stands for all that are in the rows.
+        margin: smallest difference that would matter; for a share 0.05 by default, else it has to be given.
+        metric_range: least and greatest possible value of the metric.
+        alpha: family-wise error rate.
+        power: power for which detectable differences are computed.
+    """
+
+    baseline: str | None = None
+    systems: Sequence[str] | None = None
+    margin: float | None = None
+    metric_range: tuple[float, float] | None = None
+    alpha: float | None = None
+    power: float | None = None
+
+
+def verdict_on(
+    given: Sequence[str] | Sequence[Mapping[str, Any]], columns: Columns, asked: Asked, plan: Path | None = None
+) -> OutcomeVerdict:
+    """Return the verdict on files (``PATH`` or ``NAME=PATH``), or on rows in memory.
+
+    Raises:
+        OutcomesError: a row, an argument or the plan is wrong; the message names it.
+    """
+    written = None if plan is None else read_outcome_plan(plan)
+    files = [one for one in given if isinstance(one, str)]
+    if files:
+        outcomes, metric, notes = read_outcomes(files, columns)
+    else:
+        outcomes, metric = outcomes_of([one for one in given if not isinstance(one, str)], columns)
+        notes = []
+    present = dict.fromkeys(one.system for one in outcomes)
+    if written is not None:
+        ends = None if written.low is None or written.high is None else (written.low, written.high)
+        asked = Asked(
+            asked.baseline or written.baseline,
+            asked.systems or None,
+            written.margin if asked.margin is None else asked.margin,
+            ends if asked.metric_range is None else asked.metric_range,
+            written.alpha if asked.alpha is None else asked.alpha,
+            written.power if asked.power is None else asked.power,
+        )
+    baseline = asked.baseline or next((name for name in BASELINES if name in present), next(iter(present)))
+    wanted = {*(asked.systems or present), baseline}
+    for name in (baseline, *wanted):
+        _check_system(name, present)
+    outcomes = [one for one in outcomes if one.system in wanted]
+    info = describe_values(metric, outcomes, _checked_range(asked.metric_range))
+    arranged = arrange(outcomes)
+    older = [] if written is None else _older(files, written)
+    return judge_outcomes(
+        arranged.tables, baseline, _settings(asked, info), info, (*notes, *arranged.notes), written, older
+    )
+
+
+def plan_outcomes(
+    path: Path, asked: Asked, metric: str | None, problems: int | None, samples: int = 1, seeds: int = 0
+) -> OutcomePlan:
+    """Write a plan.
+
+    Args:
+        path: its file, which must not exist.
+        asked: baseline and systems are needed; the margin, too, if the metric is no share.
+        metric: name of the metric: the column of the values.
+        problems: number of problems.
+        samples: outcomes per problem, system and training seed.
+        seeds: training seeds of each trained system; 0 without training.
+
+    Raises:
+        OutcomesError: something is missing or wrong, or the file exists.
+    """
+    if not asked.baseline or not asked.systems or problems is None:
+        raise OutcomesError(
+            "a plan fixes what could be chosen by the result: give --baseline, --systems and --problems, or files for "
+            "a verdict"
+        )
+    if asked.baseline in asked.systems or len(set(asked.systems)) < len(asked.systems):
+        raise OutcomesError("--systems names every other system once, without the baseline")
+    ends = _checked_range(asked.metric_range)
+    low, high = ends or (None, None)
+    settings = _settings(asked, Metric(metric or "value", share=ends == (0.0, 1.0), low=low, high=high))
+    plan = OutcomePlan(
+        metric or "value", low, high, asked.baseline, tuple(sorted(asked.systems)), problems, samples, seeds,
+        settings.alpha, settings.margin, settings.power,
+        datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    )  # fmt: skip
+    plan.write(path)
+    return plan
+
+
+def _settings(asked: Asked, info: Metric) -> VerdictSettings:
+    if asked.margin is None and not info.share:
+        raise OutcomesError(
+            f"the smallest difference of {info.label!r} that would matter is not known: give --margin, in its unit "
+            "(only for a share, with --metric-range 0 1 or values of 0 and 1 alone, it is 0.05 by default)"
+        )
+    given = {"alpha": asked.alpha, "margin": asked.margin, "power": asked.power}
+    try:
+        return VerdictSettings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise OutcomesError(f"--{first['loc'][0]}: got {first['input']!r}; {first['msg'].lower()}") from None
+
+
+def _checked_range(ends: tuple[float, float] | None) -> tuple[float, float] | None:
+    if ends is not None and not ends[0] < ends[1]:
+        raise OutcomesError(f"--metric-range: {ends[0]:g} is not less than {ends[1]:g}")
+    return ends
+
+
+def _check_system(name: str, present: Collection[str]) -> None:
+    if name not in present:
+        close = difflib.get_close_matches(name, present)
+        hint = f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(present)}"
+        raise OutcomesError(f"there are no outcomes of a system {name!r}; {hint}")
+
+
+def _older(files: Sequence[str], plan: OutcomePlan) -> list[str]:
+    """Return the files that were last changed before the plan was written."""
+    written = datetime.datetime.fromisoformat(plan.written).timestamp()
+    paths = [Path(one if Path(one).exists() else one.partition("=")[2]) for one in files]
+    return [path.name for path in paths if path.stat().st_mtime < written]

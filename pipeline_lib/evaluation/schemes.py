@@ -17,11 +17,9 @@ import numpy as np
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import encode
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.evidence import mean_interval
+from pipeline_lib.evaluation.evidence import mean_interval, paired
 from pipeline_lib.evaluation.metrics import by_problem, value_of
-from pipeline_lib.evaluation.multiplicity import holm
-from pipeline_lib.evaluation.results import Estimate, TestResult
-from pipeline_lib.evaluation.tests_of_difference import paired
+from pipeline_lib.evaluation.results import Estimate, TestResult, holm
 
 Episodes = Sequence[EpisodeRecord]
 

@@ -20,13 +20,11 @@ from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import Codes, encode
 from pipeline_lib.evaluation.comparison import EQUIVALENT, IMPROVED, INCONCLUSIVE, WORSE
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.evidence import mean_interval
+from pipeline_lib.evaluation.evidence import equivalence, mean_interval
 from pipeline_lib.evaluation.losses import ends, filled, whatever_was_lost, widest
-from pipeline_lib.evaluation.multiplicity import holm
-from pipeline_lib.evaluation.results import Estimate, EvaluationError, Result, TestResult
+from pipeline_lib.evaluation.results import Estimate, EvaluationError, Result, TestResult, holm
 from pipeline_lib.evaluation.sentences import p_text
 from pipeline_lib.evaluation.table import Pairing, Table, on_common_episodes, problem_means, tabulate
-from pipeline_lib.evaluation.tests_of_difference import equivalence
 from pipeline_lib.evaluation.training_runs import new_runs
 
 if TYPE_CHECKING:

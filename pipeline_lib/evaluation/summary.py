@@ -10,8 +10,7 @@ import numpy as np
 from pipeline_lib.evaluation.comparison import Comparison
 from pipeline_lib.evaluation.effects import interquartile_mean
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.guards import check_guards
-from pipeline_lib.evaluation.metrics import summarise_team
+from pipeline_lib.evaluation.metrics import check_guards, summarise_team
 from pipeline_lib.evaluation.plan import refuse_overlap
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.table import Episodes, Table, problem_means, tabulate

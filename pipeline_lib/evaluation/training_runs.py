@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from pipeline_lib.evaluation.clusters import Codes, cluster_totals, clustered_mean
+from pipeline_lib.evaluation.evidence import no_answer, student
 from pipeline_lib.evaluation.results import TestResult
 from pipeline_lib.evaluation.table import Pairing
-from pipeline_lib.evaluation.tests_of_difference import no_answer, student
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,9 @@ from pipeline_lib.evaluation.attempts import first_turns
 from pipeline_lib.evaluation.comparison import Comparison, measure
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.family import decide, identical
-from pipeline_lib.evaluation.headline import (
+from pipeline_lib.evaluation.plan import PlanCheck
+from pipeline_lib.evaluation.results import EvaluationError, to_json
+from pipeline_lib.evaluation.sentences import (
     Caveat,
     against_base,
     against_single_agent,
@@ -22,8 +24,6 @@ from pipeline_lib.evaluation.headline import (
     of_comparisons,
     of_plan_and_looks,
 )
-from pipeline_lib.evaluation.plan_check import PlanCheck
-from pipeline_lib.evaluation.results import EvaluationError, to_json
 from pipeline_lib.evaluation.summary import by_problem, cost_of_last_checkpoint, faults, other_runs, shrinkage, team
 from pipeline_lib.evaluation.table import Episodes, problems_digest
 
@@ -179,7 +179,7 @@ def add_plan_and_looks(
     Args:
         result: result of `summarise_test`.
         check: whether the plan was followed, and whether it was fixed in advance.
-        looks: result of `look_correction.correct_for_looks` or `look_correction.not_counted`.
+        looks: result of `looks.correct_for_looks` or `looks.not_counted`.
         further: other caveats, for example training runs that a monitor ended.
 
     Returns:

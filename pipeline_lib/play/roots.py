@@ -1,4 +1,6 @@
-"""Where episodes begin, and what their random draws depend on.
+"""Seeds as a function of where they are used: there is no generator state, so order and batch change no random draw.
+
+Where episodes begin, and what their random draws depend on.
 
 Training and audit play groups: G joint actions from one state, which share a prompt and a baseline.  Evaluation plays
 episodes one by one, each with its own random draws, so that episode j of a problem is paired between any two teams.
@@ -10,7 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pipeline_lib.play.seeds import derive
+from pipeline_lib.storage import digest
+
+
+def derive(*parts: int | str | tuple[int, ...]) -> int:
+    """Return a seed in [0, 2**60) that depends on every part and on nothing else."""
+    return int(digest([list(part) if isinstance(part, tuple) else part for part in parts])[:15], 16)
 
 
 class Problem(Protocol):

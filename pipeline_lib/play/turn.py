@@ -1,20 +1,146 @@
-"""One turn of many episodes: observations become prompts, texts become actions, and everything is recorded."""
+"""From observations to prompts: token ids, and the cut of a history that leaves too little room for an action.
+
+The critic: before agents act again, each agent's own untrained base answers what the agent would be shown.
+
+Nobody trains the critic, and it sees nothing that the agent itself does not see.  The environment decides what agents
+are told of its answers (`Environment.criticised`).  Answers are greedy, so that they depend neither on a seed nor on
+the batch; equal questions of a turn are asked once.
+
+One turn of many episodes: observations become prompts, texts become actions, and everything is recorded.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from pipeline_lib.credit.plan import Plan
-from pipeline_lib.environment_api.environment import Environment
+from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.play.experience import Decision
-from pipeline_lib.play.prompts import Observation, Prompts, fit
 from pipeline_lib.play.roots import Root
 from pipeline_lib.play.watching import Generation, Listening, Watcher
 from pipeline_lib.policies.policy import Policy, Team
 from pipeline_lib.protocols import PromptRequest, TurnInput
 from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
+
+#: Number of prompts whose token ids are cached.
+ENCODED = 2**14
+
+
+class Prompts:
+    """A cache of token ids of prompts, by policy and text; groups and later steps use the same prompts."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[str, str], tuple[int, ...]] = {}
+
+    def ids(self, policy: Policy, text: str) -> tuple[int, ...]:
+        """Return the token ids of a prompt."""
+        key = policy.name, text
+        if key not in self._ids:
+            if len(self._ids) >= ENCODED:
+                self._ids.clear()
+            self._ids[key] = policy.encode(text)
+        return self._ids[key]
+
+
+class Observation(NamedTuple):
+    """An observation, and what was cut from it: turns, and tokens."""
+
+    text: str
+    cut_turns: int = 0
+    cut_tokens: int = 0
+
+
+def fit(
+    environment: Environment[Any, Any], state: Any, agent: int, policy: Policy, max_new_tokens: int, prompts: Prompts
+) -> Observation:
+    """Return an observation that leaves room for an action of full length, cut from the oldest turn on if need be.
+
+    If not even the shortest one does, it is returned all the same: the action is then shorter.
+    """
+    text = environment.observe(state, agent)
+    if policy.context is None or environment.shortened(state, agent, 1) is None:
+        return Observation(text)
+    room = policy.context - max_new_tokens
+    whole = size = len(prompts.ids(policy, text))
+    cut = 0
+    while size > room and (shorter := environment.shortened(state, agent, cut + 1)) is not None:
+        cut, text = cut + 1, shorter
+        size = len(prompts.ids(policy, text))
+    return Observation(text, cut, whole - size)
+
+
+#: What is counted, for the first episode with a question: questions, and tokens read and written for them.
+COSTS = ("critic_requests", "critic_prompt_tokens", "critic_completion_tokens")
+
+#: A base's name, and the token ids of what it is asked.
+_Question = tuple[str, tuple[int, ...]]
+
+
+def criticise(
+    environment: Environment[Any, Any],
+    team: Team,
+    engine: Engine,
+    max_new_tokens: int,
+    prompts: Prompts,
+    outcomes: Sequence[tuple[Sequence[str], Outcome[Any]]],
+) -> list[Outcome[Any]]:
+    """Return the outcomes with the critic's answers in their states, where the episode goes on; all count the costs.
+
+    Args:
+        environment: has a critic.
+        team: has bases.
+        engine: holds rollout copies of them.
+        max_new_tokens: of an answer.
+        prompts: the cache of token ids.
+        outcomes: of the sampled joint actions of a turn, each with the names of the agents.
+
+    Raises:
+        PolicyError: an agent has no base.
+    """
+    asked = [_questions(environment, team, max_new_tokens, prompts, *one) for one in outcomes]
+    different = list(dict.fromkeys(question for own in asked for question in own.values()))
+    requests = [Request(policy, prompt, 1, seed=0) for policy, prompt in different]
+    greedy = Sampling(temperature=0.0, max_new_tokens=max_new_tokens)
+    found = engine.generate(requests, greedy) if requests else []
+    answers = {question: actions[0] for question, actions in zip(different, found, strict=True)}
+    unpaid = set(different)
+    results = []
+    for (_, outcome), own in zip(outcomes, asked, strict=True):
+        new = unpaid & set(own.values())
+        unpaid -= new
+        amounts = (
+            float(len(new)),
+            float(sum(len(prompt) for _, prompt in new)),
+            float(sum(len(answers[question].ids) for question in new)),
+        )
+        costs = {**outcome.details.get("costs", {}), **dict(zip(COSTS, amounts, strict=True))}
+        state = outcome.state
+        if own:
+            state = environment.criticised(state, {agent: answers[question].text for agent, question in own.items()})
+        results.append(replace(outcome, state=state, details={**outcome.details, "costs": costs}))
+    return results
+
+
+def _questions(
+    environment: Environment[Any, Any],
+    team: Team,
+    max_new_tokens: int,
+    prompts: Prompts,
+    names: Sequence[str],
+    outcome: Outcome[Any],
+) -> dict[int, _Question]:
+    """Return by number of the agent what its base is asked after an outcome; nothing if the episode has ended."""
+    if outcome.done or outcome.reward is None:
+        return {}
+    acting = environment.acting(outcome.state)
+    found = {}
+    for agent in range(len(names)) if acting is None else acting:
+        base = team.base_of(names[agent])
+        text = fit(environment, outcome.state, agent, base, max_new_tokens, prompts).text
+        found[agent] = base.name, prompts.ids(base, text)
+    return found
 
 
 @dataclass(slots=True)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from pipeline_lib.protocols.decentralised import Decentralised
-from pipeline_lib.protocols.naive_concatenation import NaiveConcatenation
-from pipeline_lib.protocols.one_round_discussion import OneRoundDiscussion
-from pipeline_lib.protocols.protocol import PromptRequest, Protocol, Sample, TurnInput
-from pipeline_lib.protocols.sequential_pipeline import SequentialPipeline
-from pipeline_lib.protocols.single_model import SingleModel
+from pipeline_lib.protocols.protocol import (
+    Decentralised,
+    NaiveConcatenation,
+    OneRoundDiscussion,
+    PromptRequest,
+    Protocol,
+    Sample,
+    SequentialPipeline,
+    SingleModel,
+    TurnInput,
+)
 
 PROTOCOLS: dict[str, type[Protocol]] = {
     protocol.name: protocol

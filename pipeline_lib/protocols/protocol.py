@@ -3,6 +3,16 @@
 A protocol decides the order of the agents and their prompts.  It does not sample, score or count tokens: `Sample` does,
 in the same way for every protocol, so that protocols are compared with the same observations and decoding, and with
 the tokens of all rounds.
+
+The paper's protocol: in every turn each agent acts on its own observation and sees no other agent's text.
+
+The single-model baseline: one model sees everything and does all the work.
+
+The naive-concatenation baseline: agents act once, independently, and their texts are joined unchanged.
+
+The sequential-pipeline baseline: each agent reads what the agents before it wrote in this turn, and then writes.
+
+The discussion baseline: all agents write, read what the others wrote, and write again.
 """
 
 from __future__ import annotations
@@ -90,3 +100,80 @@ def quote(observation: str, quoted: Sequence[tuple[str, str]], request: str) -> 
     """Return an observation followed by titled texts and a request."""
     parts = [observation.rstrip("\n"), *(f"{title}:\n{text.strip()[:MAX_QUOTE]}" for title, text in quoted), request]
     return "\n\n".join(parts) + "\n"
+
+
+class Decentralised(Protocol):
+    """All agents act at once, in every turn of the environment."""
+
+    name = "decentralised"
+
+    def act(self, inputs: Sequence[TurnInput], sample: Sample) -> list[list[str]]:
+        """Prompt every acting agent once, all at the same time."""
+        requests = all_at_once(inputs)
+        return gather(inputs, requests, sample(requests))
+
+
+class SingleModel(Decentralised):
+    """One agent; the environment has to be set up for it (``environment.team: single``)."""
+
+    name = "single_model"
+
+    def check(self, agents: Sequence[str]) -> None:
+        """Refuse a team."""
+        if len(agents) != 1:
+            raise ValueError(
+                f"protocol {self.name} is for one agent, the environment has {len(agents)} ({', '.join(agents)}); "
+                "set environment.team to single"
+            )
+
+
+class NaiveConcatenation(Decentralised):
+    """One decentralised turn: agents get no feedback and revise nothing.
+
+    The environment joins the texts in every protocol, so with one turn this equals `Decentralised`.  It is a baseline
+    because it is played by the untrained base.
+    """
+
+    name = "naive_concatenation"
+    turns = 1
+
+
+class SequentialPipeline(Protocol):
+    """Agents act one after the other, in acting order; the first sees only its own observation."""
+
+    name = "sequential_pipeline"
+
+    def act(self, inputs: Sequence[TurnInput], sample: Sample) -> list[list[str]]:
+        """Prompt the first agent of each turn, then the second with the first's text, and so on."""
+        joint = [[""] * len(turn.agents) for turn in inputs]
+        for position in range(max((len(turn.acting) for turn in inputs), default=0)):
+            requests = []
+            for number, turn in enumerate(inputs):
+                if position < len(turn.acting):
+                    agent = turn.acting[position]
+                    before = [(f"{turn.agents[i]} wrote", joint[number][i]) for i in turn.acting[:position]]
+                    own = turn.observations[agent]
+                    prompt = quote(own, before, "Write your part.") if before else own
+                    requests.append(PromptRequest(number, agent, prompt))
+            for request, answer in zip(requests, sample(requests), strict=True):
+                joint[request.turn][request.agent] = answer
+        return joint
+
+
+class OneRoundDiscussion(Protocol):
+    """Two rounds within each turn; only the second is executed and rewarded, but the tokens of both count."""
+
+    name = "one_round_discussion"
+
+    def act(self, inputs: Sequence[TurnInput], sample: Sample) -> list[list[str]]:
+        """Prompt all agents, then prompt them again with the first texts of all."""
+        first = all_at_once(inputs)
+        drafts = gather(inputs, first, sample(first))
+        second = []
+        for request in first:
+            turn, draft = inputs[request.turn], drafts[request.turn]
+            others = [(f"{turn.agents[i]} wrote", draft[i]) for i in turn.acting if i != request.agent]
+            said = [("You wrote", draft[request.agent]), *others]
+            prompt = quote(request.prompt, said, "Write your part again, so that all fit.")
+            second.append(request._replace(prompt=prompt))
+        return gather(inputs, second, sample(second))

@@ -16,18 +16,15 @@ from pipeline_lib import storage
 from pipeline_lib.evaluation.verdict import BASE, SELECTED, SINGLE_AGENT
 from pipeline_lib.monitors.history import alarms, endings, silence
 from pipeline_lib.report import (
-    contribution_tables,
-    cost_tables,
     result_figures,
     result_tables,
-    scheme_tables,
+    team_tables,
     training_figures,
-    turn_tables,
 )
 from pipeline_lib.report.data import ReportData
-from pipeline_lib.report.paper import for_a_paper
 from pipeline_lib.report.result_tables import between, linked, team_name
 from pipeline_lib.report.style import Figure
+from pipeline_lib.report.team_tables import for_a_paper
 from pipeline_lib.report.text import cell, count, sentence_only, typeset
 from pipeline_lib.report.viewer import PAGE, write_viewer
 
@@ -70,15 +67,15 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         "problems": result_figures.problems(data),
         "behaviour": result_figures.behaviour(data),
         "own": own,
-        "turns": turn_tables.turns(data),
-        "schemes": scheme_tables.over_checkpoints(data),
-        "scheme_teams": scheme_tables.by_team(data),
-        "scheme_families": scheme_tables.by_family(data),
+        "turns": team_tables.turns(data),
+        "schemes": team_tables.over_checkpoints(data),
+        "scheme_teams": team_tables.by_team(data),
+        "scheme_families": team_tables.by_family(data),
         "further_families": data.cooperation.further_families if data.cooperation else 0,
-        "scheme_success": scheme_tables.success(data),
-        "scheme_moves": scheme_tables.moves(data),
-        "contributions": contribution_tables.agents(data),
-        "subteams": contribution_tables.subteams(data),
+        "scheme_success": team_tables.success(data),
+        "scheme_moves": team_tables.moves(data),
+        "contributions": team_tables.agents(data),
+        "subteams": team_tables.subteams(data),
         "again": count(data.contribution_episodes, "episode"),
         "about": typeset(data.about.sentence()) if data.about else "",
         "episodes": PAGE if data.tested else "",
@@ -102,8 +99,8 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
         "notes": [typeset(note) for note in data.notes],
         "teams": result_tables.teams(data),
         "meanings": _meanings(data),
-        "costs": cost_tables.costs(data),
-        "episode_costs": cost_tables.one_episode(data),
+        "costs": team_tables.costs(data),
+        "episode_costs": team_tables.one_episode(data),
         "audit": data.audit,
         "ladder": result_tables.ladder(data.audit),
         "plan": _plan(data.plan),

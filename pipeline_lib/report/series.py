@@ -210,7 +210,7 @@ def write_plots(data: ReportData, folder: Path, own: Sequence[Figure] = ()) -> l
     Returns:
         The files written: ``learning.csv`` (the primary metric as ``primary``, whatever it is), ``sweep.csv``,
         ``checkpoints.csv``, ``effects.csv``, ``problems.csv``, ``behaviour.csv``, ``schemes.csv``, ``lengths.csv``,
-        ``policies.csv``, ``time.csv``, ``terms/<term>.csv``, a file per own figure, and ``headline.json``.
+        ``policies.csv``, ``time.csv``, ``terms/<term>.csv``, a file per own figure, and ``sentences.json``.
     """
     tables: dict[str, Callable[[ReportData], Table]] = {
         "learning": _learning_of_any_metric,

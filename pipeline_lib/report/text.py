@@ -1,10 +1,18 @@
-"""Formatting of numbers and sentences."""
+"""Formatting of numbers and sentences.
+
+Code in colours, as pieces of text that each page escapes by itself.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from typing import Any
+
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.token import STANDARD_TYPES
+from pygments.util import ClassNotFound
 
 POWER = re.compile(r"(\d(?:\.\d+)?)e([+−-]?)0*(\d+)")
 #: Only after a comparison sign: a digest may look like a power of ten.
@@ -57,3 +65,30 @@ def harmless(text: str) -> str:
         letter if letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn") else "�"
         for letter in text
     )
+
+
+#: Style sheet of the classes that `coloured` names, for elements inside of one of the class ``code``.
+STYLE = HtmlFormatter(style="friendly").get_style_defs(".code")
+
+
+def coloured(text: str, language: str) -> list[tuple[str, str]]:
+    """Return untrusted text as pieces, each with the class of its colour; empty if it has none.
+
+    Args:
+        text: put together, the pieces are this text without its control characters.
+        language: name of a Pygments lexer; an unknown or empty name gives a single piece.
+    """
+    text = harmless(text)
+    try:
+        lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return [("", text)]
+    pieces: list[tuple[str, str]] = []
+    for kind, piece in lexer.get_tokens(text):
+        while kind not in STANDARD_TYPES:
+            kind = kind.parent
+        colour = STANDARD_TYPES[kind]
+        if pieces and pieces[-1][0] == colour:
+            piece = pieces.pop()[1] + piece
+        pieces.append((colour, piece))
+    return pieces

@@ -166,7 +166,7 @@ class Params(Section):
         credit = self.train.credit
         if credit.kind == "aligned":
             return self
-        from pipeline_lib.credit.make import make_plan
+        from pipeline_lib.credit.plans import make_plan
 
         protocol = self.rollouts.protocol
         if credit.kind == "replay" and protocol != "sequential_pipeline":

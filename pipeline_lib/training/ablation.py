@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline_lib.credit.aligned import Aligned
+from pipeline_lib.credit.plans import Aligned
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.monitors.judge import End
 from pipeline_lib.play import Player, Problem, add_costs, costs_of
 from pipeline_lib.play.fixing import Fixed, FixedActions
-from pipeline_lib.play.roots import PairedChance, Root
-from pipeline_lib.play.seeds import derive
+from pipeline_lib.play.roots import PairedChance, Root, derive
 from pipeline_lib.training.parallel import Processes
 
 if TYPE_CHECKING:

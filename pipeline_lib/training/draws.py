@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline_lib.play.seeds import derive
+from pipeline_lib.play.roots import derive
 
 
 def problem_order(count: int, seed: int, position: int, size: int) -> list[int]:

@@ -22,11 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline_lib.credit.aligned import Aligned
 from pipeline_lib.credit.fidelity import agreement
+from pipeline_lib.credit.plans import Aligned
 from pipeline_lib.play import Experience, Player, Root
 from pipeline_lib.play.fixing import Fixed, FixedActions, SampledOnce
-from pipeline_lib.play.seeds import derive
+from pipeline_lib.play.roots import derive
 from pipeline_lib.training.advantages import returns_to_go
 
 #: First states of a step whose actions are measured, and fresh joint actions in each.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pipeline_lib.credit.make import make_plan
+from pipeline_lib.credit.plans import make_plan
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.memory import give_back_memory
 from pipeline_lib.monitors.judge import End

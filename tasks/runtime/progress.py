@@ -28,7 +28,7 @@ from rich.theme import Theme
 
 from pipeline_lib.storage import write_text
 
-log = logging.getLogger("symposium.progress")
+log = logging.getLogger("symposium.showing")
 
 FILE = "SYMPOSIUM_PROGRESS"
 """Environment variable: a file to keep the newest progress in, for the process that started this one."""

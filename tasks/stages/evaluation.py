@@ -17,8 +17,7 @@ from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.metrics import check_ranges
-from pipeline_lib.evaluation.run import evaluate_team, refuse_losses
-from pipeline_lib.evaluation.subteams import evaluate_subteams
+from pipeline_lib.evaluation.run import evaluate_subteams, evaluate_team, refuse_losses
 from pipeline_lib.play import Player
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.problems.splits import load_manifest, load_split

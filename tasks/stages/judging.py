@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
-from pipeline_lib.evaluation.headline import Caveat, counted
-from pipeline_lib.evaluation.plan import read_plan
-from pipeline_lib.evaluation.plan_check import as_planned, check_plan
+from pipeline_lib.evaluation.plan import as_planned, check_plan, read_plan
+from pipeline_lib.evaluation.sentences import Caveat, counted
 from pipeline_lib.evaluation.verdict import add_plan_and_looks, summarise_test
 from pipeline_lib.monitors.history import endings
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.evaluation.plan import read_plan
-from pipeline_lib.evaluation.plan_check import check_plan
+from pipeline_lib.evaluation.plan import check_plan, read_plan
 from pipeline_lib.evaluation.selection import select
 from tasks.experiment.arms import ARMS, PLAN_FILE, RESULTS, TEAM, seeds_of
 from tasks.experiment.episode_files import swept

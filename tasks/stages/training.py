@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
 from pipeline_lib.assembly.training import train_team
-from pipeline_lib.audit.permission import permit
+from pipeline_lib.audit.result import permit
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.settings import Params
 from pipeline_lib.tracking import Checkpoint

@@ -1,26 +1,34 @@
 """Finds the team and the problem that the words of a command line name.
 
 Does not import torch, so that a page which only lists teams and problems stays small.
+
+A team that was chosen, with its weights in memory, ready to play.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline_lib.assembly.players import opened as open_team
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.evaluation.selected import NotSelectedError, selected_checkpoint
+from pipeline_lib.evaluation.selection import NotSelectedError, selected_checkpoint
+from pipeline_lib.play import Player
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.tracking.championship import registered_name
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
-from tasks.experiment.arms import ARMS, PROBLEMS, SINGLE, TEAM, TRAINED, trained_folder
+from tasks.experiment.arms import ARMS, BASE, PROBLEMS, SINGLE, TEAM, TRAINED, environment_section, trained_folder
+from tasks.experiment.protocols import protocol_of
 from tasks.identity.made import refuse_false_records
 from tasks.runtime.arguments import ArgumentError, meant
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
+
 
 TEAMS = "selected, champion, base, single, single-base, or the folder of a checkpoint"
 
@@ -177,3 +185,27 @@ def problem_from_text(params: Params, text: str) -> Any:
         return task.parse_problem(text)
     except (ValueError, TypeError, KeyError) as error:
         raise UnknownChoiceError(f"this is not a problem of {params.environment.kind}: {error}") from None
+
+
+@contextmanager
+def opened(params: Params, choice: Choice, problem: Any = None) -> Iterator[Player]:
+    """Yield the team in its environment, ready to play, and close both afterwards.
+
+    Args:
+        params: the settings.
+        choice: which team.
+        problem: the problem that it will play, if known; its agents must be the team's.
+
+    Raises:
+        ChoiceError: the team has no policy for an agent of the problem.
+        ProblemsError: no problems were prepared.
+    """
+    section, protocol = environment_section(params, choice.arm), protocol_of(params, choice.arm)
+    with open_team(params, section, protocol, BASE, load_split(PROBLEMS, "train"), choice.folder) as player:
+        team = player.team
+        for agent in player.environment.agents(problem) if problem is not None else ():
+            if team.uses.get(agent, "team") not in team.policies:
+                raise ChoiceError(
+                    f"problem {problem.id} has an agent {agent!r}; agents of the team: {', '.join(team.uses)}"
+                )
+        yield player

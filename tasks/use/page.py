@@ -1,4 +1,6 @@
-"""`symposium play` as a page on this machine: the same episodes, sent event by event (server-sent events).
+"""An episode as events for a page: JSON values; texts of agents are sanitised.
+
+`symposium play` as a page on this machine: the same episodes, sent event by event (server-sent events).
 
 A problem's tests are trusted code, so anyone who can play here can run code: every request needs the key in the address
 that is printed at the start.  A team is loaded for its episode and released afterwards, so that an open page uses no
@@ -14,15 +16,70 @@ import re
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict
 
-from pipeline_lib.report.code import STYLE
+from pipeline_lib.environment_api.metrics import Metrics, describe
+from pipeline_lib.report.text import STYLE, coloured, harmless
 from tasks.use.local_server import address, event, guard, listen, refusal, run, status_and_message
+from tasks.use.playing import AgentAnswer, PlayedTurn, Show, facts
+
+if TYPE_CHECKING:
+    from pipeline_lib.play.watching import Generation
+    from tasks.use.playing import Played
+
+
+class PageShow(Show):
+    """Sends the events of an episode to a page.
+
+    Args:
+        side: number of the team on the page.
+        metrics: of the environment.
+        send: called with each event, which has ``kind`` and ``side``; an exception ends the episode.
+    """
+
+    def __init__(self, side: int, metrics: Metrics, send: Callable[[dict[str, Any]], None]) -> None:
+        self._side, self._metrics, self._send_event = side, metrics, send
+
+    def prompted(self, generation: Generation) -> None:
+        self._send(
+            "prompted",
+            agent=generation.agent,
+            turn=generation.turn,
+            round=generation.round,
+            prompt=harmless(generation.prompt),
+        )
+
+    def wrote(self, generation: Generation, text: str) -> None:
+        self._send("wrote", text=harmless(text))
+
+    def finished(self, generation: Generation, answer: AgentAnswer) -> None:
+        self._send("finished", tokens=answer.tokens, cut=answer.finish == "length")
+
+    def turned(self, number: int, turn: PlayedTurn) -> None:
+        exhibit = turn.exhibit
+        described = ((describe(name, self._metrics), value) for name, value in turn.metrics.items())
+        self._send(
+            "turned",
+            turn=number,
+            result=coloured(exhibit.text, exhibit.language) if exhibit else [],
+            checks=[[harmless(c.what), c.passed, harmless(c.answer)] for c in (exhibit.checks if exhibit else ())],
+            reward=turn.reward,
+            terms=list(turn.terms.items()),
+            metrics=[[metric.label, metric.text(value)] for metric, value in described],
+            facts=[harmless(fact) for fact in facts(turn)],
+        )
+
+    def ended(self, played: Played) -> None:
+        self._send("ended", turns=len(played.turns), reward=played.reward)
+
+    def _send(self, kind: str, **values: Any) -> None:
+        self._send_event({"kind": kind, "side": self._side, **values})
+
 
 #: Largest body of a request, kibibytes: a problem that was typed, or read from a file.
 BODY_KB = 1024
@@ -152,9 +209,8 @@ def play_episode(request: EpisodeRequest, send: SendEvent) -> None:
     """
     from pipeline_lib.environment_api.registry import find
     from pipeline_lib.settings import load_params
-    from tasks.use.choosing import choose_team, named_problem, typed_problem
-    from tasks.use.opening import opened
-    from tasks.use.page_events import PageShow
+    from tasks.use.choosing import choose_team, named_problem, opened, typed_problem
+    from tasks.use.page import PageShow
     from tasks.use.playing import play
 
     params = load_params()

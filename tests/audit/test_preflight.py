@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline_lib.audit.claims import best_policy
-from pipeline_lib.audit.ladder import bounded, compare, make_rung
+from pipeline_lib.audit.ladder import best_policy, bounded, compare, make_rung
 from pipeline_lib.audit.preflight import Played, preflight, within
 from pipeline_lib.audit.result import Check, Status, conclude, worst
 from pipeline_lib.play import Decision, Experience

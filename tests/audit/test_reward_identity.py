@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.audit.reward_identity import describe_reward, reward_digest
+from pipeline_lib.audit.result import describe_reward, reward_digest
 from pipeline_lib.environments.coding.settings import CodingEnvironment
 from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from pipeline_lib.audit.edits import PROGRAM, TEXT, edits_with, spoiled
+from pipeline_lib.audit.edits import PROGRAM, TEXT, Words, edits_with, spoiled, words_of
 from pipeline_lib.audit.examiner import Examiner
 from pipeline_lib.audit.result import Check, Status, worst
-from pipeline_lib.audit.words import Words, words_of
 from pipeline_lib.environment_api.environment import RewardError
 from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
 from pipeline_lib.environments.coding.problems.generated import generate

@@ -10,13 +10,7 @@ import pytest
 from benchmarks.credit_fidelity import Game, advantages, largest, measure
 from benchmarks.credit_games import error_of_the_pool, philosophers_games
 from benchmarks.credit_page import reached
-from pipeline_lib.credit.aligned import Aligned
-from pipeline_lib.credit.column import Column
-from pipeline_lib.credit.cross import Cross
-from pipeline_lib.credit.latin import Latin
-from pipeline_lib.credit.pairings import Pairings
-from pipeline_lib.credit.removal import Removal
-from pipeline_lib.credit.replay import Replay
+from pipeline_lib.credit.plans import Aligned, Column, Cross, Latin, Pairings, Removal, Replay
 
 
 def drawn_games(agents: int, count: int = 6) -> list[Game]:

@@ -8,16 +8,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pipeline_lib.credit.aligned import Aligned
-from pipeline_lib.credit.arrays import field_tables, idempotent_square, prime_powers
-from pipeline_lib.credit.column import Column
-from pipeline_lib.credit.cross import Cross
-from pipeline_lib.credit.latin import Latin
-from pipeline_lib.credit.make import PLANS, make_plan
-from pipeline_lib.credit.pairings import Pairings
 from pipeline_lib.credit.plan import NOTHING, Plan
-from pipeline_lib.credit.removal import Removal
-from pipeline_lib.credit.replay import Replay
+from pipeline_lib.credit.plans import (
+    PLANS,
+    Aligned,
+    Column,
+    Cross,
+    Latin,
+    Pairings,
+    Removal,
+    Replay,
+    field_tables,
+    idempotent_square,
+    make_plan,
+    prime_powers,
+)
 
 TEAMS = [(agents, size) for agents in (2, 3, 4) for size in range(2, 10)]
 

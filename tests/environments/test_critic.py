@@ -19,8 +19,8 @@ from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Experience, Player, groups, join, paired
-from pipeline_lib.play.critic import COSTS
 from pipeline_lib.play.fixing import Fixed, FixedActions
+from pipeline_lib.play.turn import COSTS
 from pipeline_lib.policies.policy import PolicyError, Team
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.policies.warm_start import build_base
@@ -239,7 +239,7 @@ class TestReproducible:
         assert apart.costs == whole.costs
 
     def test_credit_for_other_combinations_asks_nothing_more(self, folder: Path) -> None:
-        from pipeline_lib.credit.make import make_plan
+        from pipeline_lib.credit.plans import make_plan
 
         problems = load_split(folder / "problems", "train")[:2]
         costs = []

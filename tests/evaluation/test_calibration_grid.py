@@ -8,7 +8,7 @@ from scipy import stats
 
 from benchmarks.calibration_grid import CELLS, Cell, measure, power
 from benchmarks.grid_data import SHAPES, draw_sizes
-from pipeline_lib.evaluation.tests_of_difference import wilson
+from pipeline_lib.evaluation.evidence import wilson
 
 RUNS = 250
 #: One of each shape, few and many, equal and unequal, one run and eight.

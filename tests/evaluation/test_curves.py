@@ -8,14 +8,14 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from pipeline_lib.evaluation import curves
+from pipeline_lib.evaluation import selection
 from pipeline_lib.evaluation.clusters import Codes
 from pipeline_lib.evaluation.results import EvaluationError
 
 
 def clustered_bootstrap(values: ArrayLike, clusters: Codes, resamples: int) -> np.ndarray:
-    counts = curves.cluster_counts(int(clusters.max()) + 1, resamples, np.random.default_rng(0))
-    return curves.clustered_means(values, clusters, counts)
+    counts = selection.cluster_counts(int(clusters.max()) + 1, resamples, np.random.default_rng(0))
+    return selection.clustered_means(values, clusters, counts)
 
 
 def test_a_resample_draws_whole_clusters_paired_over_rows() -> None:
@@ -42,12 +42,12 @@ def test_simultaneous_factor_of_independent_and_of_identical_rows() -> None:
     rng = np.random.default_rng(0)
     independent = rng.normal(size=(60_000, 15))
     exact = stats.norm.ppf(0.5 + 0.5 * 0.95 ** (1 / 15))
-    assert curves.simultaneous_factor(independent, 0.95, 10**6) == pytest.approx(exact, abs=0.03)
+    assert selection.simultaneous_factor(independent, 0.95, 10**6) == pytest.approx(exact, abs=0.03)
     same = np.repeat(independent[:, :1], 15, axis=1)
-    assert curves.simultaneous_factor(same, 0.95, 10**6) == pytest.approx(1.96, abs=0.03)
-    assert curves.simultaneous_factor(np.zeros((10, 3)), 0.95, 9) == 0.0
+    assert selection.simultaneous_factor(same, 0.95, 10**6) == pytest.approx(1.96, abs=0.03)
+    assert selection.simultaneous_factor(np.zeros((10, 3)), 0.95, 9) == 0.0
 
 
 def test_impossible_draws_are_refused() -> None:
     with pytest.raises(EvaluationError, match="0 clusters"):
-        curves.cluster_counts(0, 10, np.random.default_rng(0))
+        selection.cluster_counts(0, 10, np.random.default_rng(0))

@@ -12,7 +12,7 @@ from pipeline_lib.evaluation.effects import (
     paired_hedges_g,
     probability_of_improvement,
 )
-from pipeline_lib.evaluation.power import noncentral_t_cdf
+from pipeline_lib.evaluation.planning import noncentral_t_cdf
 from pipeline_lib.evaluation.results import EvaluationError
 
 

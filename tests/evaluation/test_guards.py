@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from pipeline_lib.evaluation.guards import check_guards, identical_share
+from pipeline_lib.evaluation.metrics import check_guards, identical_share
 from pipeline_lib.settings.evaluate import EvaluateSettings, Guard, HeldOutSettings
 from tests.evaluation.build import GUARDS, METRICS, constant_team, episode, team
 

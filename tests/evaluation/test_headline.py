@@ -6,7 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from pipeline_lib.evaluation.headline import (
+from pipeline_lib.evaluation.results import to_json
+from pipeline_lib.evaluation.sentences import (
     Caveat,
     against_base,
     against_single_agent,
@@ -14,7 +15,6 @@ from pipeline_lib.evaluation.headline import (
     in_line,
     of_comparisons,
 )
-from pipeline_lib.evaluation.results import to_json
 from pipeline_lib.settings.evaluate import VerdictSettings
 from tests.evaluation.build import compare, constant_team, team
 

@@ -10,10 +10,10 @@ import pytest
 
 from pipeline_lib.environment_api.metrics import with_reward
 from pipeline_lib.evaluation import verdict
-from pipeline_lib.evaluation.curves import common_means
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.run import refuse_losses
+from pipeline_lib.evaluation.selection import common_means
 from pipeline_lib.evaluation.table import tabulate
 from pipeline_lib.settings.evaluate import VerdictSettings
 from tests.evaluation.build import METRICS, compare, episode

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_lib.evaluation.multiplicity import holm
-from pipeline_lib.evaluation.results import EvaluationError
+from pipeline_lib.evaluation.results import EvaluationError, holm
 
 BH_1995 = [
     0.0001,

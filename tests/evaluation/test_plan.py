@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline_lib.evaluation.plan import Plan, make_plan, read_plan, refuse_overlap
-from pipeline_lib.evaluation.plan_check import check_plan
+from pipeline_lib.evaluation.plan import Plan, check_plan, make_plan, read_plan, refuse_overlap
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.settings.evaluate import EvaluateSettings, SampleSettings, VerdictSettings

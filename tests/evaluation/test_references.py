@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline_lib.evaluation import effects, multiplicity
-from pipeline_lib.evaluation import tests_of_difference as tests
+from pipeline_lib.evaluation import effects, results
+from pipeline_lib.evaluation import evidence as tests
 
 REFERENCES = json.loads((Path(__file__).parent / "references" / "references.json").read_text())
 
@@ -31,7 +31,7 @@ def test_two_groups_agree_with_pingouin(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", REFERENCES["corrections"])
 def test_corrections_agree_with_pingouin(case: dict[str, Any]) -> None:
-    assert multiplicity.holm(case["p"]) == pytest.approx(case["holm"], abs=1e-8)
+    assert results.holm(case["p"]) == pytest.approx(case["holm"], abs=1e-8)
 
 
 @pytest.mark.parametrize("case", REFERENCES["runs_and_tasks"])

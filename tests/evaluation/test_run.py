@@ -8,7 +8,7 @@ import pytest
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player, join, paired
-from pipeline_lib.play.seeds import derive
+from pipeline_lib.play.roots import derive
 from pipeline_lib.training.summary import experience_metrics
 from tests.protocols.world import SAMPLING, Listening, Talk, Talking, make_team
 

@@ -9,9 +9,18 @@ from scipy import stats
 from benchmarks.grid_data import draw_sizes, shares_passed
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import clustered_mean, t_interval
-from pipeline_lib.evaluation.evidence import OTHERS, SHARES, families, mean_interval, primary, within
-from pipeline_lib.evaluation.skewness import upper_critical, upper_tail
-from pipeline_lib.evaluation.tests_of_difference import equivalence, paired
+from pipeline_lib.evaluation.evidence import (
+    OTHERS,
+    SHARES,
+    equivalence,
+    families,
+    mean_interval,
+    paired,
+    primary,
+    upper_critical,
+    upper_tail,
+    within,
+)
 
 LEANING = np.random.default_rng(3).exponential(1, 40) - 1
 CODES = np.arange(40)

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from pipeline_lib.evaluation import tests_of_difference as tests
+from pipeline_lib.evaluation import evidence as tests
 from pipeline_lib.evaluation.clusters import clustered_mean, encode, t_interval
 from pipeline_lib.evaluation.results import EvaluationError, TestResult
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.tests_of_difference import wilson
+from pipeline_lib.evaluation.evidence import wilson
 from pipeline_lib.settings.evaluate import VerdictSettings
 from tests.evaluation.build import compare
 

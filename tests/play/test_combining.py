@@ -8,14 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline_lib.credit.aligned import Aligned
-from pipeline_lib.credit.column import Column
-from pipeline_lib.credit.cross import Cross
-from pipeline_lib.credit.latin import Latin
-from pipeline_lib.credit.pairings import Pairings
 from pipeline_lib.credit.plan import Plan
-from pipeline_lib.credit.removal import Removal
-from pipeline_lib.credit.replay import Replay
+from pipeline_lib.credit.plans import Aligned, Column, Cross, Latin, Pairings, Removal, Replay
 from pipeline_lib.play import Experience, Player, groups, join
 from pipeline_lib.play.watching import Watcher
 from pipeline_lib.protocols import Decentralised, SequentialPipeline

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from pipeline_lib.credit.aligned import Aligned
+from pipeline_lib.credit.plans import Aligned
 from pipeline_lib.play import Player, Root, groups
-from pipeline_lib.play.seeds import derive
+from pipeline_lib.play.roots import derive
 from pipeline_lib.protocols import make_protocol
 from pipeline_lib.rollouts.engine import Action, EngineError, Request, Sampling
 from pipeline_lib.training.advantages import returns_to_go

@@ -9,8 +9,8 @@ from pathlib import Path
 import yaml
 
 from pipeline_lib.report import result_tables, training_figures
-from pipeline_lib.report.paper import for_a_paper
 from pipeline_lib.report.style import Link
+from pipeline_lib.report.team_tables import for_a_paper
 from tests.flows.project import ROOT
 from tests.report.build import experiment
 from tests.report.html import Document

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline_lib.evaluation.contributions import Contribution
 from pipeline_lib.evaluation.results import Estimate
-from pipeline_lib.report import contribution_tables, series, training_figures
+from pipeline_lib.report import series, team_tables, training_figures
 from pipeline_lib.report.data import ReportData
 from tests.report.build import changed, experiment
 from tests.report.html import build
@@ -30,11 +30,9 @@ def test_the_page_says_what_each_agent_contributes_and_what_each_subteam_reaches
     data = measured(exact=True)
     _, document = build(data, tmp_path)
     assert "Who contributes how much" in document.text and "Shapley value" in document.text
-    shown = [
-        [str(cell).replace("\N{NO-BREAK SPACE}", " ") for cell in row] for row in contribution_tables.agents(data).rows
-    ]
+    shown = [[str(cell).replace("\N{NO-BREAK SPACE}", " ") for cell in row] for row in team_tables.agents(data).rows]
     assert shown[0] == ["left", "+25.0 points", "+15.0 to +35.0", "+45.0 points", "+35.0 to +55.0", "12"]
-    assert contribution_tables.subteams(data).rows == [
+    assert team_tables.subteams(data).rows == [
         ["left + scribe", "50.0 %"],
         ["left", "50.0 %"],
         ["nobody", "12.5 %"],
@@ -44,7 +42,7 @@ def test_the_page_says_what_each_agent_contributes_and_what_each_subteam_reaches
 def test_a_team_of_many_has_no_shapley_values_and_a_run_may_have_nothing(tmp_path: Path) -> None:
     _, document = build(measured(exact=False), tmp_path)
     assert "lost without it" in document.text
-    assert contribution_tables.agents(measured(exact=False)).columns == (
+    assert team_tables.agents(measured(exact=False)).columns == (
         "agent",
         "lost without it",
         "interval",

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline_lib import storage
-from pipeline_lib.audit.result import Status
-from pipeline_lib.audit.reward_identity import describe_reward, reward_digest
+from pipeline_lib.audit.result import Status, describe_reward, reward_digest
 from pipeline_lib.settings import Params, SettingsError
 from tasks.experiment.arms import RESULTS
 from tasks.stages.training import allow_by_audit

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib import storage
-from pipeline_lib.evaluation.selected import NotSelectedError, selected_checkpoint
-from pipeline_lib.evaluation.selection import select
+from pipeline_lib.evaluation.selection import NotSelectedError, select, selected_checkpoint
 from pipeline_lib.project import RESULTS
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.evaluate import EvaluateSettings, Guard, VerdictSettings
 from pipeline_lib.training.checkpoint_folders import step_folder
-from symposium.projects import Project
+from symposium.teams import Project
 from tasks.experiment.arms import SINGLE, TEAM, trained_folder
 from tasks.use.choosing import ChoiceError, choose_team
 from tests.evaluation.build import episode

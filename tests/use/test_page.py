@@ -19,14 +19,13 @@ from pipeline_lib.environments.coding.problems.datasets import typed_problem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
 from pipeline_lib.play import Player
-from pipeline_lib.report.code import coloured
+from pipeline_lib.report.text import coloured
 from pipeline_lib.rollouts.engine import Action, Request
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
 from pipeline_lib.sandbox.make import make_executor
 from pipeline_lib.settings.sandbox import ProcessSandbox
 from tasks.use.choosing import ChoiceError
-from tasks.use.page import EpisodeRequest, SendEvent, make_page
-from tasks.use.page_events import PageShow
+from tasks.use.page import EpisodeRequest, PageShow, SendEvent, make_page
 from tasks.use.playing import play
 from tests.flows.browser import browser
 from tests.play.engines import Scripted

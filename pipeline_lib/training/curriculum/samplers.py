@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipeline_lib.play.seeds import derive
+from pipeline_lib.play.roots import derive
 from pipeline_lib.training.curriculum.gates import Mastery, Plateau, has_signal
 from pipeline_lib.training.draws import problem_order
 

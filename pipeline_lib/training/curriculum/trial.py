@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.credit.aligned import Aligned
+from pipeline_lib.credit.plans import Aligned
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.play import Experience, Player, costs_of, groups, join
 from pipeline_lib.training.curriculum.gates import Mastery, Plateau

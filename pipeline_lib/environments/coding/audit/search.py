@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline_lib.audit.claims import DOUBTFUL, best_policy
+from pipeline_lib.audit.ladder import DOUBTFUL, best_policy
 from pipeline_lib.audit.result import Check, Status
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environments.coding.audit.teams import (

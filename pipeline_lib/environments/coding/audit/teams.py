@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline_lib.audit.claims import form
+from pipeline_lib.audit.ladder import form
 from pipeline_lib.audit.result import Check, Rung, Status
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environments.coding.problems.problem import CodingProblem

@@ -1,0 +1,293 @@
+"""What each turn adds, before and after training.
+
+Who contributes how much: Shapley values and removal of each agent, and what each subteam reaches.
+
+Cooperation schemes: rates by checkpoint, team and family, whether a scheme goes with success, and what changed.
+
+The cost of an experiment: tokens and seconds.
+
+A summary to paste into a paper: what was done, what came of it, what to cite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pipeline_lib.evaluation.results import Estimate
+from pipeline_lib.evaluation.verdict import BASE, SINGLE_AGENT
+from pipeline_lib.report.data import ReportData
+from pipeline_lib.report.result_tables import between, difference_cells
+from pipeline_lib.report.style import CYCLE, MARKERS, Figure, Table, figure, percent
+from pipeline_lib.report.text import count, sentence_only, typeset
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+
+def turns(data: ReportData) -> Table:
+    """Return one row per team and turn from the second on; empty if no episode had several attempts."""
+    rows: list[list[Any]] = []
+    for team, gains in data.turn_gains.items():
+        for found in gains:
+            limits = {"low": found.gain.low, "high": found.gain.high}
+            rows.append(
+                [
+                    team,
+                    found.turn,
+                    found.episodes,
+                    data.info.text(found.before),
+                    None if found.gain.value is None else typeset(data.info.difference(found.gain.value)),
+                    typeset(between(limits, data.info.difference).removesuffix(" points")),
+                    f"{found.reward:+.2f}",
+                    _percent(found.repaired),
+                    _percent(found.broken),
+                ]
+            )
+    columns = ("team", "turn", "episodes", "turn before", "gain", "interval", "reward", "repaired", "broken")
+    return Table(columns, rows)
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f} %"
+
+
+def agents(data: ReportData) -> Table:
+    """Return one row per agent; empty where nothing was measured."""
+    exact = any(found.shapley for found in data.contributions)
+    rows = [
+        [
+            found.agent,
+            *(_cells(data, found.shapley) if exact else ()),
+            *_cells(data, found.removal),
+            found.problems,
+        ]
+        for found in data.contributions
+    ]
+    shapley = ("Shapley value", "its interval") if exact else ()
+    return Table(("agent", *shapley, "lost without it", "interval", "problems"), rows)
+
+
+def subteams(data: ReportData) -> Table:
+    """Return the mean of the primary metric for every subteam that was played, the whole team first."""
+    rows = [[" + ".join(present) or "nobody", data.info.text(mean)] for present, mean in data.subteams.items()]
+    return Table(("who acts", data.info.label), rows)
+
+
+def _cells(data: ReportData, estimate: Estimate | None) -> tuple[Any, Any]:
+    if estimate is None or estimate.value is None:
+        return None, None
+    return difference_cells({"estimate": estimate.value, "low": estimate.low, "high": estimate.high}, data.info)
+
+
+#: Rows of the table of changes.
+MOST_MOVES = 12
+
+
+def over_checkpoints(data: ReportData) -> Figure | None:
+    """Draw the share of validation episodes with each scheme over the checkpoints; bands are intervals."""
+    use = data.cooperation
+    if use is None or len(use.checkpoints) < 2:
+        return None
+    names, steps = use.names, sorted(use.checkpoints)
+
+    def paint(canvas: Canvas, narrow: bool) -> None:
+        axes = canvas.subplots()
+        for number, name in enumerate(names):
+            colour, marker = CYCLE[number % len(CYCLE)], MARKERS[number % len(MARKERS)]
+            found = [use.checkpoints[step][name] for step in steps]
+            means = [math.nan if e.value is None else e.value for e in found]
+            axes.plot(steps, means, color=colour, marker=marker, markersize=4, label=_spaced(name), zorder=3)
+            axes.fill_between(
+                steps,
+                [math.nan if e.low is None else e.low for e in found],
+                [math.nan if e.high is None else e.high for e in found],
+                color=colour,
+                alpha=0.10,
+                lw=0,
+            )
+            for by_step in use.runs.values():
+                own = [row.get(name, math.nan) for row in by_step.values()]
+                axes.plot(list(by_step), own, color=colour, linewidth=0.7, alpha=0.5)
+        percent(axes.yaxis)
+        axes.set_ylim(-0.02, 1.02)
+        axes.locator_params(axis="x", integer=True)
+        axes.set_xlabel("training step of the checkpoint")
+        axes.set_ylabel("share of episodes")
+        canvas.legend(loc="outside upper left", ncols=2 if narrow else 4)
+
+    return figure(
+        "schemes",
+        "Cooperation schemes over training",
+        "Share of validation episodes with each scheme; an episode may show several. Thick line: all training runs "
+        "together, with its interval over problems; thin lines: each run.",
+        paint,
+        by_checkpoint(data),
+    )
+
+
+def by_checkpoint(data: ReportData) -> Table:
+    """Return share and interval of every scheme at every checkpoint, then the share of each training run."""
+    use = data.cooperation
+    if use is None:
+        return Table(("step",), [])
+    columns = [f"{name}{part}" for name in use.names for part in ("", " low", " high")]
+    columns += [f"{name} seed {seed}" for seed in use.runs for name in use.names]
+    rows: list[list[Any]] = []
+    for step, found in sorted(use.checkpoints.items()):
+        own: list[Any] = [limit for name in use.names for limit in _limits(found.get(name))]
+        own += [by_step.get(step, {}).get(name) for by_step in use.runs.values() for name in use.names]
+        rows.append([step, *own])
+    return Table(("step", *columns), rows)
+
+
+def by_team(data: ReportData) -> Table:
+    """Return the share of test episodes with each scheme, by team, with intervals."""
+    return _rates(data, "team", data.cooperation.teams if data.cooperation else {})
+
+
+def by_family(data: ReportData) -> Table:
+    """Return the same for the selected teams, by family of problems."""
+    return _rates(data, "family", data.cooperation.families if data.cooperation else {})
+
+
+def success(data: ReportData) -> Table:
+    """Return by how much episodes with a scheme do better than others of the same team on the same problem."""
+    rows = []
+    for found in data.cooperation.success if data.cooperation else ():
+        test = found.test
+        limits = {"low": test.low, "high": test.high}
+        rows.append(
+            [
+                _spaced(found.scheme),
+                None if test.estimate is None else typeset(data.info.difference(test.estimate)),
+                typeset(between(limits, data.info.difference).removesuffix(" points")),
+                found.p_adjusted,
+                found.problems,
+            ]
+        )
+    return Table(("scheme", "with it", "interval", "p (Holm)", "problems"), rows)
+
+
+def moves(data: ReportData) -> Table:
+    """Return what the base and the selected team show on the same problem and draw, the most frequent first."""
+    found = list(data.cooperation.moves.items())[:MOST_MOVES] if data.cooperation else []
+    rows = [[_spaced(before), _spaced(after), f"{100 * share:.1f} %"] for (before, after), share in found]
+    return Table(("before (base)", "after (selected)", "episodes"), rows)
+
+
+def _rates(data: ReportData, what: str, found: Mapping[str, Mapping[str, Estimate]]) -> Table:
+    names = data.cooperation.names if data.cooperation else ()
+    rows = [[name, *(_text(row.get(scheme)) for scheme in names)] for name, row in found.items()]
+    return Table((what, *map(_spaced, names)), rows)
+
+
+def _text(estimate: Estimate | None) -> str | None:
+    if estimate is None or estimate.value is None:
+        return None
+    share = f"{100 * estimate.value:.0f} %"
+    if estimate.low is None or estimate.high is None:
+        return share
+    return f"{share} ({100 * estimate.low:.0f} to {100 * estimate.high:.0f})"
+
+
+def _limits(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    return (estimate.value, estimate.low, estimate.high) if estimate else (None, None, None)
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
+
+
+COLUMNS = {"seconds": "seconds", "tokens": "tokens sampled"}
+
+
+def costs(data: ReportData) -> Table:
+    """Return seconds and tokens of every part, as far as known."""
+    known = {key: title for key, title in COLUMNS.items() if any(key in cost for cost in data.costs.values())}
+    rows = [
+        [name, *(round(float(cost[key]), 1) if key in cost else None for key in known)]
+        for name, cost in data.costs.items()
+    ]
+    return Table(("part", *known.values()), rows)
+
+
+def one_episode(data: ReportData) -> Table:
+    """Return what one test episode costs each team: tokens sampled, read, and sampled one after another."""
+    columns = {
+        "prompt_tokens": "prompt tokens",
+        "critical_path_tokens": "tokens one after another",
+        "requests": "requests",
+    }
+    teams = data.verdict["teams"]
+    if any(team["details"].get("unread") for team in teams.values()):
+        columns["unread"] = "prompts too long to answer"
+    if any(team["details"].get("cut_turns") for team in teams.values()):
+        columns["cut_turns"] = "earlier turns cut from prompts"
+    known = {key: title for key, title in columns.items() if any(key in team["details"] for team in teams.values())}
+    rows: list[list[Any]] = [
+        [name, round(team["tokens"], 1), *(_rounded(team["details"].get(key), key) for key in known)]
+        for name, team in teams.items()
+    ]
+    return Table(("team", "tokens sampled", *known.values()), rows)
+
+
+def _rounded(value: float | None, key: str) -> float | None:
+    return None if value is None else round(value, 3 if key == "unread" else 1)
+
+
+#: What to cite; the software as CITATION.cff has it.
+BIBTEX = """@article{liu2025magrpo,
+  title         = {{LLM} Collaboration With Multi-Agent Reinforcement Learning},
+  author        = {Liu, Shuo and Liang, Zeyu and Lyu, Xueguang and Amato, Christopher},
+  year          = {2025},
+  eprint        = {2508.04652v1},
+  archivePrefix = {arXiv}
+}
+
+@software{symposium,
+  title   = {Symposium: teams of language models, trained together and tested honestly},
+  author  = {{The Symposium maintainers}},
+  version = {0.1.0},
+  license = {Apache-2.0}
+}
+"""
+
+
+def for_a_paper(data: ReportData) -> list[tuple[str, str]]:
+    """Return the parts of the summary: a heading and plain text each; nothing without plan, settings and subject."""
+    if data.plan is None or data.about is None or "train" not in data.settings:
+        return []
+    return [
+        ("Method", _method(data, data.plan, data.settings["train"])),
+        ("Result", "\n\n".join(_results(data.verdict["comparisons"]))),
+        ("BibTeX", BIBTEX),
+    ]
+
+
+def _results(comparisons: Mapping[str, Any]) -> list[str]:
+    """Return the sentences of the comparisons in the headline."""
+    return [sentence_only(comparisons[name]["sentence"]) for name in (BASE, SINGLE_AGENT) if name in comparisons]
+
+
+def _method(data: ReportData, plan: Any, train: Any) -> str:
+    assert data.about is not None  # the caller looked
+    about, primary = data.about, data.verdict["comparisons"][BASE]
+    corrected = primary["family_size"]
+    seeds = count(len(plan["training_seeds"]), "training run")
+    correction = f", corrected for {corrected} comparisons ({plan['correction'].capitalize()})" if corrected > 1 else ""
+    fixed = "; this rule and the whole evaluation were fixed before any checkpoint was evaluated"
+    sentences = [
+        f"A team was trained with MAGRPO (Liu et al., 2025) by Symposium 0.1.0 on the task {about.task}: "
+        f"{about.model}; {about.problems}; {seeds} of up to {count(train['steps'], 'update')}.",
+        f"Checkpoints were evaluated on {plan['validation_size']} validation problems with "
+        f"{count(plan['validation_samples'], 'episode')} each, and in each run one was selected by the rule "
+        f'"{plan["select"].replace("_", " ")}"{fixed if data.verdict["plan"]["followed"] else ""}.',
+        f"The selected checkpoints were tested on {plan['test_size']} held-out problems with "
+        f"{count(plan['test_samples'], 'episode')} each, with the same random draws for all teams.",
+        f"The difference to the untrained base was tested over {primary['families']} families of problems "
+        f"({primary['difference']['method']}), two-sided, at alpha = {plan['alpha']:g}{correction}.",
+        *([data.verdict["lines"][2]] if data.verdict["caveats"] else []),
+    ]
+    return " ".join(sentences)
