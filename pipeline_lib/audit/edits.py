@@ -1,10 +1,10 @@
-"""The words in the source of a reward: what it looks for literally stands there, like ``"todo" in code``.
-
-Edits of texts and programs that add what a reward's terms may count without doing more of the task.
+"""Edits of texts and programs that add what a reward's terms may count without doing more of the task.
 
 An edit takes the text of an agent and returns another one.  Edits of programs work on the syntax tree and leave texts
 alone that do not parse; what functions return stays as it was.  Nothing here knows an environment: the search plays
 every edit and measures what it does to the task and to each term (`pipeline_lib.audit.search`).
+
+The words in the source of a reward: what it looks for literally stands there, like ``"todo" in code``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The rule that decides whether the best policy under a reward does the task; every search of the audit uses it.
+"""The ladder: teams whose value is known beforehand; the reward should rank them in that order.
+
+The rule that decides whether the best policy under a reward does the task; every search of the audit uses it.
 
 Candidates are policies with a reward and an outcome (the share of the task that they do).  Training may end with any
 policy whose reward equals the best one's within noise, so of these the one with the lowest outcome counts.
-
-The ladder: teams whose value is known beforehand; the reward should rank them in that order.
 """
 
 from __future__ import annotations

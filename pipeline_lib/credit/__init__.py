@@ -10,6 +10,6 @@ All plans train the same objective, the expected joint reward: agents act withou
 of their actions is a sample from the team's own policy, and the baseline does not depend on the action itself.  Plans
 differ in how much noise from the other agents' actions remains in an agent's advantage, and in their cost.
 
-There is one file per plan, with its formula.  This package computes with indices and rewards only, and imports no
+The class of each plan states its formula.  This package computes with indices and rewards only, and imports no
 other package of the library.
 """

@@ -1,4 +1,6 @@
-"""The reducer of all plans except `column`: the value of an action is the mean of its row.
+"""The interface of a plan: the cells that are executed, and the table by which each agent's actions are compared.
+
+The reducer of all plans except `column` is `row_means`: the value of an action is the mean of its row.
 
 With the cells C of a group and their rewards r, the value of action g of agent i is
 
@@ -7,8 +9,6 @@ With the cells C of a group and their rewards r, the value of action g of agent 
 an estimate of E[r | agent i does g], averaged over the other agents' actions.  Minus the mean over g it is the row mean
 minus the grand mean of MAGRPO's cross mode (arXiv 2508.04652), and the aristocrat utility of Wolpert & Tumer (2001)
 over the sampled partners.  Lost cells are left out of their rows.
-
-The interface of a plan: the cells that are executed, and the table by which each agent's actions are compared.
 """
 
 from __future__ import annotations

@@ -1,81 +1,10 @@
-"""Balanced arrays from finite fields, and Latin squares for three agents.
+"""The plans of credit: which combinations of a group's actions are executed, and each action's value.
 
-Over a finite field of G elements the cells (g + s m_0, g + s m_1, ...) with different multipliers m are balanced for
-every pair of agents: g + s m_i = a and g + s m_j = b have exactly one solution.  For fixed s they are a class in which
-every action of every agent occurs once, and s = 0 is the sampled joint actions.  For a composite G the parts are
-computed side by side (MacNeish 1922), and balance holds as long as no part has fewer elements than there are agents.
-
-The paper's plan: the g-th actions of all agents form one joint action, and all share its advantage.
-
-    cells  (g, g, ..., g)                 Q_i(g) = r(g, ..., g) for every agent i
-    cost   G executions per group
-
-The noise from the other agents' actions stays in every advantage.  Source: MAGRPO, arXiv 2508.04652.
-
-Every action is executed with k different partners: between aligned (k = 1) and latin (k = G).
-
-    cells  k classes of G cells; in each class every action of every agent occurs once, the first class is aligned
-    value  Q_i(g) = mean of r over the k cells with c_i = g
-    cost   k G executions per group
-
-If a balanced array exists, the classes are taken from it, so that no two agents' actions meet twice; otherwise they are
-cyclic shifts in every part of G.  Incomplete U-statistics: Blom 1976; Lee 1990.
-
-A subset of all combinations in which every pair of agents is balanced: a Latin square, or an orthogonal array.
-
-    cells  G^2, so that every pair of agents has each of its G x G pairs of actions exactly once
-    value  Q_i(g) = mean of r over the G cells with c_i = g
-    cost   G^2 executions per group, for any number of agents
-
-In a row every action of every other agent occurs once, so their main effects cancel exactly, as in `cross`;
-interactions among three agents do not.  For two agents it is `cross`.  Such an array (orthogonal, strength 2) that
-contains the sampled joint actions is constructed for N agents if no prime power in G is below N, and for three agents
-from G = 3 on; cyclic shifts alone would not be enough (they fail at G = 4, N = 3).  Sources: Rao 1947; for composite G
-MacNeish 1922.
-
-Every combination of the sampled actions.
-
-    cells  all of {0..G-1}^N              Q_i(g) = mean of r over the G^(N-1) cells with c_i = g
-    cost   G^N executions per group
-
-The gradient is an N-sample U-statistic over all cells; `aligned` uses its diagonal only, so the variance of `cross` is
-never higher.  Main effects of the other agents cancel; interactions remain, divided by the number of partners.  Source:
-the joint mode "cross" of MAGRPO (arXiv 2508.04652), as a mean: a sum over the cells, as in the public implementation,
-would scale the gradient by G^(N-1).  Complete against incomplete U-statistics: Lee 1990.
-
-Compare all actions of one agent while the others' are fixed, as COMA and C3 do, but with executed rewards.
-
-    cells  (g, .., k at i, .., g) for all agents i and actions g, k
-    value  in the column of g, action k of agent i has value r(g, .., k at i, .., g); only action g gets an advantage
-    cost   G + N G (G - 1) executions per group (G^2 for two agents)
-
-Unbiased.  The main effects of the other agents cancel.  Interactions remain in full, because each action is executed
-with one set of partners only; `cross` averages them.  For two agents it executes the same cells as `cross`, with more
-noise; it is here for comparison.  Sources: COMA, arXiv 1705.08926; C3, arXiv 2603.06859.
-
-Compare every joint action with what the team gets without one agent's part: difference rewards.
-
-    cells  (g, .., g), and (g, .., nothing at i, .., g) for all agents i
-    value  D_i(g) = r(g, .., g) - r(g, .., nothing at i, .., g)
-    cost   G (N + 1) executions per group
-
-Nothing is `Environment.stub`: an empty text, or an action that contributes nothing.  Unbiased: what is subtracted does
-not depend on the action of agent i.  Effects of the other agents that do not depend on agent i cancel.  The variance
-may be higher than that of `aligned`, namely if the team earns nothing without an agent at some times only.  Source:
-difference rewards, Wolpert & Tumer 2001.
-
-Alternatives from a fixed context, for agents that act one after the other and read each other.
-
-    sampled  agent 1 has f_1 actions; below each, agent 2 has f_2 that read it; and so on.  G = f_1 f_2 ... f_N
-    value    Q_i(a) = mean of the returns of all joint actions that contain a
-    compared with the other alternatives for the same context, not with answers to other texts
-    cost     G executions per group, and f_1 + f_1 f_2 + ... + G actions instead of N G
-
-With `aligned` each agent has G actions, but those of a later agent answer G different texts; an action that answers a
-good text is credited for that text.  Here the context is fixed, so the noise of what came before cancels.  Later agents
-continue with their current policies, hence unbiased given the context.  Source: C3, arXiv 2603.06859.
-
-Create a plan by its name.
+`PLANS` has them by name.  Pairings and squares are taken from finite fields.  Over a finite field of G elements the
+cells (g + s m_0, g + s m_1, ...) with different multipliers m are balanced for every pair of agents: g + s m_i = a
+and g + s m_j = b have exactly one solution.  For fixed s they are a class in which every action of every agent occurs
+once, and s = 0 is the sampled joint actions.  For a composite G the parts are computed side by side (MacNeish 1922),
+and balance holds as long as no part has fewer elements than there are agents.
 """
 
 from __future__ import annotations
@@ -178,7 +107,13 @@ def idempotent_square(size: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class Aligned(Plan):
-    """Execute the joint actions as sampled."""
+    """The paper's plan: the g-th actions of all agents form one joint action, and all share its advantage.
+
+        cells  (g, g, ..., g)                 Q_i(g) = r(g, ..., g) for every agent i
+        cost   G executions per group
+
+    The noise from the other agents' actions stays in every advantage.  Source: MAGRPO, arXiv 2508.04652.
+    """
 
     name: ClassVar[str] = "aligned"
 
@@ -189,7 +124,14 @@ class Aligned(Plan):
 
 @dataclass(frozen=True, slots=True)
 class Pairings(Plan):
-    """Execute every action with a few partners.
+    """Every action is executed with k different partners: between aligned (k = 1) and latin (k = G).
+
+        cells  k classes of G cells; in each class every action of every agent occurs once, the first class is aligned
+        value  Q_i(g) = mean of r over the k cells with c_i = g
+        cost   k G executions per group
+
+    If a balanced array exists, the classes are taken from it, so that no two agents' actions meet twice; otherwise
+    they are cyclic shifts in every part of G.  Incomplete U-statistics: Blom 1976; Lee 1990.
 
     Attributes:
         per_action: cells per action (k), the sampled joint action included; > 1.
@@ -215,7 +157,18 @@ _NEAR = range(2, 65)
 
 @dataclass(frozen=True, slots=True)
 class Latin(Plan):
-    """Execute a balanced subset of all combinations."""
+    """A subset of all combinations in which every pair of agents is balanced: a Latin square, or an orthogonal array.
+
+        cells  G^2, so that every pair of agents has each of its G x G pairs of actions exactly once
+        value  Q_i(g) = mean of r over the G cells with c_i = g
+        cost   G^2 executions per group, for any number of agents
+
+    In a row every action of every other agent occurs once, so their main effects cancel exactly, as in `cross`;
+    interactions among three agents do not.  For two agents it is `cross`.  Such an array (orthogonal, strength 2) that
+    contains the sampled joint actions is constructed for N agents if no prime power in G is below N, and for three
+    agents from G = 3 on; cyclic shifts alone would not be enough (they fail at G = 4, N = 3).  Sources: Rao 1947; for
+    composite G MacNeish 1922.
+    """
 
     name: ClassVar[str] = "latin"
 
@@ -245,7 +198,16 @@ def _can_be_made(agents: int, size: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Cross(Plan):
-    """Execute all combinations."""
+    """Every combination of the sampled actions.
+
+        cells  all of {0..G-1}^N              Q_i(g) = mean of r over the G^(N-1) cells with c_i = g
+        cost   G^N executions per group
+
+    The gradient is an N-sample U-statistic over all cells; `aligned` uses its diagonal only, so the variance of
+    `cross` is never higher.  Main effects of the other agents cancel; interactions remain, divided by the number of
+    partners.  Source: the joint mode "cross" of MAGRPO (arXiv 2508.04652), as a mean: a sum over the cells, as in the
+    public implementation, would scale the gradient by G^(N-1).  Complete against incomplete U-statistics: Lee 1990.
+    """
 
     name: ClassVar[str] = "cross"
 
@@ -260,7 +222,17 @@ class Cross(Plan):
 
 @dataclass(frozen=True, slots=True)
 class Column(Plan):
-    """Vary one agent's action at a time."""
+    """Compare all actions of one agent while the others' are fixed, as COMA and C3 do, but with executed rewards.
+
+        cells  (g, .., k at i, .., g) for all agents i and actions g, k
+        value  in the column of g, action k of agent i has value r(g, .., k at i, .., g); only action g gets an
+               advantage
+        cost   G + N G (G - 1) executions per group (G^2 for two agents)
+
+    Unbiased.  The main effects of the other agents cancel.  Interactions remain in full, because each action is
+    executed with one set of partners only; `cross` averages them.  For two agents it executes the same cells as
+    `cross`, with more noise; it is here for comparison.  Sources: COMA, arXiv 1705.08926; C3, arXiv 2603.06859.
+    """
 
     name: ClassVar[str] = "column"
 
@@ -292,7 +264,17 @@ class Column(Plan):
 
 @dataclass(frozen=True, slots=True)
 class Removal(Plan):
-    """Execute the joint actions as sampled, and each without one agent."""
+    """Compare every joint action with what the team gets without one agent's part: difference rewards.
+
+        cells  (g, .., g), and (g, .., nothing at i, .., g) for all agents i
+        value  D_i(g) = r(g, .., g) - r(g, .., nothing at i, .., g)
+        cost   G (N + 1) executions per group
+
+    Nothing is `Environment.stub`: an empty text, or an action that contributes nothing.  Unbiased: what is subtracted
+    does not depend on the action of agent i.  Effects of the other agents that do not depend on agent i cancel.  The
+    variance may be higher than that of `aligned`, namely if the team earns nothing without an agent at some times
+    only.  Source: difference rewards, Wolpert & Tumer 2001.
+    """
 
     name: ClassVar[str] = "removal"
 
@@ -320,7 +302,17 @@ class Removal(Plan):
 
 @dataclass(frozen=True, slots=True)
 class Replay(Plan):
-    """Sample several alternatives of each agent below each action of the agents before it.
+    """Alternatives from a fixed context, for agents that act one after the other and read each other.
+
+        sampled  agent 1 has f_1 actions; below each, agent 2 has f_2 that read it; and so on.  G = f_1 f_2 ... f_N
+        value    Q_i(a) = mean of the returns of all joint actions that contain a
+        compared with the other alternatives for the same context, not with answers to other texts
+        cost     G executions per group, and f_1 + f_1 f_2 + ... + G actions instead of N G
+
+    With `aligned` each agent has G actions, but those of a later agent answer G different texts; an action that
+    answers a good text is credited for that text.  Here the context is fixed, so the noise of what came before
+    cancels.  Later agents continue with their current policies, hence unbiased given the context.  Source: C3, arXiv
+    2603.06859.
 
     Attributes:
         fan_out: alternatives per context, by the agent's place in the acting order; each > 1.

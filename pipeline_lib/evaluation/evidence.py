@@ -1,20 +1,7 @@
-"""Tests of difference and of equivalence by Student's t; for degenerate data they return a reason.
-
-Pairs, possibly in clusters: `paired`.  No difference that matters: `equivalence` (two one-sided tests).  One rate:
-`wilson`.
-
-Tails of a t statistic of skewed data.
-
-If most families lose a little and a few gain much, the standard error is small when the mean is too low, so the
-distribution of t has a long lower tail and a short upper one.  To first order its quantile with probability q above
-shifts by -g (2 z^2 + 1) / 6, where g is the skewness of the mean and z the normal quantile (Johnson 1978; Hall 1992).
-A limit is only moved outwards, by ``caution`` times that shift (`evidence.Rule.caution`).  Symmetric data keep
-Student's test, except for the skewness that they show by chance.
-
-How much evidence the families provide: when a t test is valid, and which bounds are reported if it is not.
+"""How much evidence the families provide: when a t test is valid, and which bounds are reported if it is not.
 
 With skewed differences, as at a ceiling, a t test is wrong on one side; `primary` and `within` widen it there
-(`skewness`).
+(`upper_critical`).
 
 A t test assumes that unseen families vary like the observed ones.  This fails if one or two families have all the
 variation: at a ceiling or floor most families show no difference at all, and the standard error comes from a few of
@@ -24,6 +11,19 @@ no p value, and the verdict follows from bounds that assume only that values are
 A share cannot be skewed without limit, other metrics can: a reward, or meals, may be far from normal in ways that few
 families do not show.  So `OTHERS` asks for more of them and moves limits further.
 benchmarks/results/calibration-grid.md measures all of this.
+
+Tests of difference and of equivalence by Student's t; for degenerate data they return a reason.
+
+Pairs, possibly in clusters: `paired`.  No difference that matters: `equivalence` (two one-sided tests).  One rate:
+`wilson`.
+
+Tails of a t statistic of skewed data.
+
+If most families lose a little and a few gain much, the standard error is small when the mean is too low, so the
+distribution of t has a long lower tail and a short upper one.  To first order its quantile with probability q above
+shifts by -g (2 z^2 + 1) / 6, where g is the skewness of the mean and z the normal quantile (Johnson 1978; Hall 1992).
+A limit is only moved outwards, by ``caution`` times that shift (`Rule.outwards`).  Symmetric data keep
+Student's test, except for the skewness that they show by chance.
 """
 
 from __future__ import annotations

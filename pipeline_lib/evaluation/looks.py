@@ -3,7 +3,7 @@
 A look is a set of test episodes evaluated under a plan.  The same episodes under the same plan are the same look, no
 matter how often they are computed.  Another plan, other weights or other episodes are another look, because each gives
 another chance of a false positive.  Looks count for every split that shares a problem with theirs, independent of the
-problems' ids.  `look_correction` corrects p values for several looks.
+problems' ids.  `correct_for_looks` corrects p values for several looks.
 
 p values corrected for several looks at a test split, and a sentence about them.
 

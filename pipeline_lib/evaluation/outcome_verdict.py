@@ -1,8 +1,8 @@
-"""A plan for outcomes that something else will produce: written before the data are there, compared with them later.
-
-The verdict on outcomes of systems that something else ran: the chain's comparisons, against one baseline.
+"""The verdict on outcomes of systems that something else ran: the chain's comparisons, against one baseline.
 
 From files or rows of outcomes to a verdict, and the plan for outcomes that are still to come.
+
+A plan for outcomes that something else will produce: written before the data are there, compared with them later.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The plan of the evaluation, written before the sweep.
 
 A plan is a small JSON file that contains the digest of its own content.  Every result made under a plan stores a copy
-of it, so `plan_check` can find deviations later, and `looks` can find changes after a look at the test split.
+of it, so `check_plan` can find deviations later, and `looks` can find changes after a look at the test split.
 
 Check that the plan was followed, and that it did not change between sweep and verdict.
 

@@ -1,4 +1,10 @@
-"""The power of a design: smallest detectable effect, and how many problems, samples or episodes are needed.
+"""Sample sizes: how many problems, episodes and training runs are needed to detect a difference.
+
+The variances come from a pilot (any earlier sweep or test).  The paired t test over problems gives the number of
+problems (at most two more than Miller's formula, 2024, arXiv 2411.00640, unless there are few).  Training runs are a
+second, crossed source of variation.  Selection adds optimism: the expected maximum of several equal checkpoints.
+
+The power of a design: smallest detectable effect, and how many problems, samples or episodes are needed.
 
 Exact (noncentral t) for t tests; `questions_needed` is the normal approximation of Miller (2024), from which
 `problems_needed` starts its search.
@@ -6,12 +12,6 @@ Exact (noncentral t) for t tests; `questions_needed` is the normal approximation
 `scipy.special.nctdtr` and `scipy.stats.nct.cdf` return NaN for many arguments that the power of large effects needs
 (for example t = 170, parameter -123, 1.1 degrees of freedom).  Here the probability is computed by Gauss-Legendre
 quadrature, accurate to 1e-9 (1e-5 between 1 and 2 degrees of freedom).
-
-Sample sizes: how many problems, episodes and training runs are needed to detect a difference.
-
-The variances come from a pilot (any earlier sweep or test).  The paired t test over problems gives the number of
-problems (at most two more than Miller's formula, 2024, arXiv 2411.00640, unless there are few).  Training runs are a
-second, crossed source of variation.  Selection adds optimism: the expected maximum of several equal checkpoints.
 """
 
 from __future__ import annotations

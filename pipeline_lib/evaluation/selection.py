@@ -1,9 +1,4 @@
-"""Curves over checkpoints: means on common problems, pointwise intervals, and a simultaneous band.
-
-A resample of clusters is a vector of counts, so ten thousand resampled means of many checkpoints are one matrix
-product.  All checkpoints share the resamples, so their differences and maxima are correct.
-
-Select a checkpoint of each training run by a rule fixed in advance, and estimate how far the choice can be trusted.
+"""Select a checkpoint of each training run by a rule fixed in advance, and estimate how far the choice can be trusted.
 
 The best of many validation means is biased upwards.  The bootstrap estimates this bias: the best checkpoint of a
 resample is evaluated on the problem families that are not in the resample, where it has no such advantage.  A resample
@@ -11,7 +6,12 @@ contains some clusters several times, so its mean varies more than that of the d
 For equal checkpoints the estimate is the textbook value (1.74 standard errors for the best of 15), for a clear winner
 it is 0.
 
-Which team a project has selected.
+`selected_checkpoint` tells which team a project has selected.
+
+Curves over checkpoints: means on common problems, pointwise intervals, and a simultaneous band.
+
+A resample of clusters is a vector of counts, so ten thousand resampled means of many checkpoints are one matrix
+product.  All checkpoints share the resamples, so their differences and maxima are correct.
 """
 
 from __future__ import annotations

@@ -264,7 +264,7 @@ def of_plan_and_looks(check: PlanCheck, looks: Mapping[str, Any], names: Mapping
 
     Args:
         check: whether the plan was followed, and whether it was fixed in advance.
-        looks: of `look_correction`.
+        looks: of `correct_for_looks`.
         names: of the teams in the headline, by the name of their comparison.
     """
     found = []

@@ -97,7 +97,7 @@ def summarise_test(
 
     Returns:
         A JSON object: ``verdict`` of the primary comparison (against the base), ``lines`` (three: against the base,
-        against the single agent, number of caveats; `headline`), ``caveats`` (each a `Caveat`), ``comparisons`` (by
+        against the single agent, number of caveats), ``caveats`` (each a `Caveat`), ``comparisons`` (by
         name, each a `Comparison`), ``teams`` (metrics overall, IQM with interval), ``problems`` (mean of the primary
         metric by problem and team), ``shrinkage``, ``price_of_the_default``, ``design`` (the actual design, from
         episodes and settings) and ``plan``, which says that there is none until `add_plan_and_looks` adds it.

@@ -1,22 +1,22 @@
-"""Combine the actions of a group into further joint actions, to estimate each agent's contribution to the reward.
-
-A combination whose texts already occur together, in a joint action or in another combination of the same state, is not
-executed again, because the same texts in one state have the same outcome.
-
-The rollout loop: prompts to the engine, joint actions to the environment, turn by turn, until all episodes end.
+"""The rollout loop: prompts to the engine, joint actions to the environment, turn by turn, until all episodes end.
 
 In every turn each round of the protocol is one call of the engine for all episodes and agents, and all joint actions
 are one call of the environment.  With ``overlap`` a turn has a few parts, and one is executed while the next is
 sampled.  If the environment has a critic, the bases of the agents answer last, in one call of the engine for the whole
-turn (`critic`).  Joint actions pair the g-th actions of the agents ("align" in MAGRPO), so a group of G costs G actions
-per agent and round, for any number of agents.  A plan of credit (`pipeline_lib.credit`) adds combinations of these
-actions, which are executed in the same call and only used for comparison.  Episodes continue from the sampled joint
-actions and never from another combination.  The pairing is fixed before anything is executed, so the visited states
-are those that the team itself visits, not those with the best outcome.
+turn (`criticise`).  Joint actions pair the g-th actions of the agents ("align" in MAGRPO), so a group of G costs G
+actions per agent and round, for any number of agents.  A plan of credit (`pipeline_lib.credit`) adds combinations of
+these actions, which are executed in the same call and only used for comparison.  Episodes continue from the sampled
+joint actions and never from another combination.  The pairing is fixed before anything is executed, so the visited
+states are those that the team itself visits, not those with the best outcome.
 
 What follows an unfinished joint action depends on ``tree``: in a tree (the paper) a new group of G actions is sampled
 below it; otherwise each of the G episodes continues, and at every turn the episodes of a problem form a group.  A state
 in which the infrastructure failed is not continued.  Nothing is learned or summed up here.
+
+Combine the actions of a group into further joint actions, to estimate each agent's contribution to the reward.
+
+A combination whose texts already occur together, in a joint action or in another combination of the same state, is not
+executed again, because the same texts in one state have the same outcome.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Seeds as a function of where they are used: there is no generator state, so order and batch change no random draw.
-
-Where episodes begin, and what their random draws depend on.
+"""Where episodes begin, and what their random draws depend on.
 
 Training and audit play groups: G joint actions from one state, which share a prompt and a baseline.  Evaluation plays
 episodes one by one, each with its own random draws, so that episode j of a problem is paired between any two teams.
+
+Seeds as a function of where they are used: there is no generator state, so order and batch change no random draw.
 """
 
 from __future__ import annotations

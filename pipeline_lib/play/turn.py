@@ -1,12 +1,12 @@
-"""From observations to prompts: token ids, and the cut of a history that leaves too little room for an action.
+"""One turn of many episodes: observations become prompts, texts become actions, and everything is recorded.
+
+From observations to prompts: token ids, and the cut of a history that leaves too little room for an action.
 
 The critic: before agents act again, each agent's own untrained base answers what the agent would be shown.
 
 Nobody trains the critic, and it sees nothing that the agent itself does not see.  The environment decides what agents
 are told of its answers (`Environment.criticised`).  Answers are greedy, so that they depend neither on a seed nor on
 the batch; equal questions of a turn are asked once.
-
-One turn of many episodes: observations become prompts, texts become actions, and everything is recorded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Protocols: how a team produces a joint action. One file each; `make_protocol` finds them by name."""
+"""Protocols: how a team produces a joint action; `make_protocol` finds them by name."""
 
 from __future__ import annotations
 

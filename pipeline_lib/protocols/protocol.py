@@ -1,18 +1,8 @@
-"""The interface of a protocol: how a team produces the joint actions that an environment needs.
+"""Protocols: how a team produces the joint actions that an environment needs.
 
 A protocol decides the order of the agents and their prompts.  It does not sample, score or count tokens: `Sample` does,
 in the same way for every protocol, so that protocols are compared with the same observations and decoding, and with
 the tokens of all rounds.
-
-The paper's protocol: in every turn each agent acts on its own observation and sees no other agent's text.
-
-The single-model baseline: one model sees everything and does all the work.
-
-The naive-concatenation baseline: agents act once, independently, and their texts are joined unchanged.
-
-The sequential-pipeline baseline: each agent reads what the agents before it wrote in this turn, and then writes.
-
-The discussion baseline: all agents write, read what the others wrote, and write again.
 """
 
 from __future__ import annotations
@@ -103,7 +93,7 @@ def quote(observation: str, quoted: Sequence[tuple[str, str]], request: str) -> 
 
 
 class Decentralised(Protocol):
-    """All agents act at once, in every turn of the environment."""
+    """The paper's protocol: in every turn each agent acts on its own observation and sees no other agent's text."""
 
     name = "decentralised"
 
@@ -114,7 +104,7 @@ class Decentralised(Protocol):
 
 
 class SingleModel(Decentralised):
-    """One agent; the environment has to be set up for it (``environment.team: single``)."""
+    """The single-model baseline: one agent; the environment has to be set up for it (``environment.team: single``)."""
 
     name = "single_model"
 

@@ -33,7 +33,7 @@ class RunRow:
     Attributes:
         name: name of the run.
         verdict: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE.
-        lines: the verdict in three lines (`headline`).
+        lines: the verdict in three lines.
         metric: primary metric.
         base: its mean before training, on the test split.
         selected: its mean after.

@@ -1,13 +1,4 @@
-"""What each turn adds, before and after training.
-
-Who contributes how much: Shapley values and removal of each agent, and what each subteam reaches.
-
-Cooperation schemes: rates by checkpoint, team and family, whether a scheme goes with success, and what changed.
-
-The cost of an experiment: tokens and seconds.
-
-A summary to paste into a paper: what was done, what came of it, what to cite.
-"""
+"""Tables about the team: turns, contributions of agents, schemes of cooperation, costs, and a summary for a paper."""
 
 from __future__ import annotations
 

@@ -109,13 +109,15 @@ def prepare() -> Places:
     """Complete ``os.environ`` for this process and its children; see the module's text.
 
     Returns:
-        the project's folders; ``home`` exists afterwards.
+        the project's folders; ``home`` exists afterwards, except outside a project: `symposium verdict` works in any
+        folder and leaves nothing there.
 
     Raises:
         PermissionError: ``.symposium`` cannot be made here.
     """
     where = places()
-    where.home.mkdir(parents=True, exist_ok=True)
+    if HOME in os.environ or any((where.home.parent / name).exists() for name in ("params.yaml", "dvc.yaml")):
+        where.home.mkdir(parents=True, exist_ok=True)
     values = {
         HOME: str(where.home),
         "PREFECT_HOME": str(where.prefect),

@@ -2,7 +2,7 @@
 
 Does not import torch, so that a page which only lists teams and problems stays small.
 
-A team that was chosen, with its weights in memory, ready to play.
+`opened` yields the team with its weights in memory, ready to play.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Replies in OpenAI's form, whole or as server-sent events.
-
-A team behind an OpenAI-compatible API: one model name per agent, and ``team``, which answers with the joint result.
+"""A team behind an OpenAI-compatible API: one model name per agent, and ``team``, which answers with the joint result.
 
 An agent answers the prompt of the request, in its policy's prompt format.  ``team`` receives a problem (one user
 message: its JSON, or the environment's text form), plays its protocol, and answers with the joint result.  A field that
 asks for something that this server does not do is refused; more tokens than the limit are cut, and the reply says so.
 
 Starts the endpoint: the team in a thread of its own, HTTP by uvicorn on this machine only.
+
+Replies in OpenAI's form, whole or as server-sent events.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""An episode as events for a page: JSON values; texts of agents are sanitised.
-
-`symposium play` as a page on this machine: the same episodes, sent event by event (server-sent events).
+"""`symposium play` as a page on this machine: the same episodes, sent event by event (server-sent events).
 
 A problem's tests are trusted code, so anyone who can play here can run code: every request needs the key in the address
 that is printed at the start.  A team is loaded for its episode and released afterwards, so that an open page uses no
 GPU memory; modules with a long import time are imported by the first request.
+
+An episode as events for a page: JSON values; texts of agents are sanitised.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import symposium
 from flows import outcomes
+from tasks.services.process_environment import HOME
 
 ROWS = [
     {"problem": f"p{i}", "system": system, "value": float((i * k) % 7 > 2)}
@@ -106,3 +108,11 @@ def test_it_needs_neither_prefect_nor_dvc_nor_mlflow(file: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_it_leaves_nothing_in_the_folder_where_it_runs(file: Path) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != HOME}
+    words = [sys.executable, "-m", "symposium", "verdict", file.name]
+    done = subprocess.run(words, cwd=file.parent, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert list(file.parent.iterdir()) == [file]
