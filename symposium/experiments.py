@@ -33,6 +33,9 @@ _PACKAGE = Path(__file__).parent
 #: A wheel holds a copy of the presets (setup.py); in a checkout they are where people edit them.
 PRESETS = _PACKAGE / "project/conf" if (_PACKAGE / "project").is_dir() else _PACKAGE.parent / "conf"
 
+#: Sections that an experiment takes beside the environment.
+SECTIONS = ("problems", "policy", "rollouts", "sandbox", "audit", "train", "evaluate", "verdict")
+
 #: The code by which everything in an experiment's folder is made.
 _MAKERS = (
     "pipeline_lib.assembly.auditing", "pipeline_lib.assembly.training", "pipeline_lib.policies.warm_start",
@@ -59,22 +62,18 @@ class Experiment:
         folder: made if it does not exist; several experiments may share it.
         environment: the name of a preset in conf/environment, a kind (``"my_package.my_task"``), a subclass of
             `TextTask` or `pipeline_lib.environment_api.task.Task` from your own module, or a whole section.
-        problems: the source of the problems.  This and the following arguments are sections of the settings: the name
-            of a preset, or the values that differ from the default.
-        policy: the language models.
-        rollouts: how actions are sampled.
-        sandbox: where untrusted programs run.
-        audit: the audit of the reward; ``override`` gives a reason to train on a reward that it fails.
-        train: the update.
-        evaluate: metric, samples, and the rule of selection.
-        verdict: significance level, margin, resamples.
+        sections: further sections of the settings, each the name of a preset, or the values that differ from the
+            default: ``problems`` (their source), ``policy`` (the language models), ``rollouts`` (how actions are
+            sampled), ``sandbox`` (where untrusted programs run), ``audit`` (of the reward; ``override`` gives a reason
+            to train on a reward that it fails), ``train`` (the update), ``evaluate`` (metric, samples, rule of
+            selection), ``verdict`` (significance level, margin, resamples).
 
     Attributes:
         folder: the folder.
         params: all settings, checked and immutable.
 
     Raises:
-        TypeError: the folder is no path.
+        TypeError: the folder is no path, or there is no such section.
         SettingsError: a setting is wrong (all mistakes are listed at once), or the environment has no source file.
     """
 
@@ -85,22 +84,11 @@ class Experiment:
         self,
         folder: str | Path,
         environment: Section | type[Task],
-        *,
-        problems: Section | None = None,
-        policy: Section | None = None,
-        rollouts: Section | None = None,
-        sandbox: Section | None = None,
-        audit: Section | None = None,
-        train: Section | None = None,
-        evaluate: Section | None = None,
-        verdict: Section | None = None,
+        **sections: Section,
     ) -> None:
-        given = {
-            "problems": problems, "policy": policy, "rollouts": rollouts, "sandbox": sandbox, "audit": audit,
-            "train": train, "evaluate": evaluate, "verdict": verdict,
-        }  # fmt: skip
+        if unknown := [name for name in sections if name not in SECTIONS]:
+            raise TypeError(f"{unknown[0]} is no section of the settings; accepted: {', '.join(SECTIONS)}")
         check_type("folder", folder, (str, Path), "a path")
-        sections = {name: value for name, value in given.items() if value is not None}
         self.folder = Path(folder)
         self.params = compose({"environment": _environment(environment), **sections}, PRESETS)
         self._memory = SyntaxCache(self.folder / "syntax.json")

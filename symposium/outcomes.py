@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,12 +68,7 @@ def verdict(
     alpha: float | None = None,
     power: float | None = None,
     plan: str | Path | None = None,
-    problem: str | None = None,
-    system: str | None = None,
-    value: str | None = None,
-    sample: str | None = None,
-    seed: str | None = None,
-    family: str | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> OutcomesVerdict:
     """Compare systems by their outcomes, whatever produced them, with the chain's statistics (docs/statistics.md).
 
@@ -86,15 +82,13 @@ def verdict(
         alpha: family-wise error rate; 0.05 by default.
         power: power for which detectable differences are computed; 0.8 by default.
         plan: file of a plan, written by ``symposium verdict --plan``.
-        problem: column of the problem's id; each of these is by default the column of the same name.
-        system: column of the system.
-        value: column of the metric, greater is better.
-        sample: column of the number of the sample, if there is one.
-        seed: column of the training seed, if there is one.
-        family: column of the family of problems, if there is one.
+        columns: columns of a table by what they hold, where the names differ: ``{"problem": "task_id"}``.  Keys are
+            ``problem``, ``system``, ``value`` (the metric, greater is better; in logs its name), ``sample``, ``seed``
+            (of the training) and ``family`` (of problems).
 
     Raises:
         EvaluationError: a file, a row or an argument is wrong; the message names it.
+        ValueError: ``columns`` has another key.
         TypeError: neither files nor rows.
     """
     given: list[Any] = list(outcomes)
@@ -105,6 +99,8 @@ def verdict(
         given = [str(one) if isinstance(one, Path) else one for one in check_list("outcomes", given, "files")]
         if wrong := [one for one in given if not isinstance(one, str)]:
             raise TypeError(f"outcomes has {wrong[0]!r}; give files, or one list of rows")
-    columns = Columns(problem, system, value, sample, seed, family)
+    accepted = [field.name for field in dataclasses.fields(Columns)]
+    if unknown := [name for name in columns or {} if name not in accepted]:
+        raise ValueError(f"columns has {unknown[0]!r}; accepted: {', '.join(accepted)}")
     asked = Asked(baseline, systems, margin, metric_range, alpha, power)
-    return OutcomesVerdict(verdict_on(given, columns, asked, None if plan is None else Path(plan)))
+    return OutcomesVerdict(verdict_on(given, Columns(**(columns or {})), asked, None if plan is None else Path(plan)))

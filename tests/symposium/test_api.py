@@ -306,6 +306,8 @@ def test_a_mixed_up_argument_is_refused_with_what_was_given_and_what_is_accepted
 
     base = checkpoints.base
     refused(TypeError, "folder is None; it must be a path", symposium.Experiment, None, Rendezvous)
+    with pytest.raises(TypeError, match=r"trian is no section of the settings; accepted: problems, .*, train, "):
+        symposium.Experiment("lab", Rendezvous, trian={"steps": 1})
     for call in (symposium.audit, symposium.train):
         refused(TypeError, "experiment is 'lab'; it must be an experiment", call, "lab")
     refused(TypeError, r"run is Experiment\(.*; it must be a run of `symposium.train`", symposium.sweep, experiment)

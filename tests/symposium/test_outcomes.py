@@ -63,6 +63,10 @@ def test_rows_and_frames_are_as_good_as_a_file(file: Path) -> None:
     wanted = symposium.verdict(file).result.to_json()
     assert symposium.verdict(ROWS).result.to_json() == wanted
     assert symposium.verdict(pandas.DataFrame(ROWS)).result.to_json() == wanted
+    renamed = [{"task": row["problem"], "system": row["system"], "value": row["value"]} for row in ROWS]
+    assert symposium.verdict(renamed, columns={"problem": "task"}).verdicts == symposium.verdict(ROWS).verdicts
+    with pytest.raises(ValueError, match="columns has 'task'; accepted: problem, system, "):
+        symposium.verdict(renamed, columns={"task": "problem"})
     with pytest.raises(TypeError, match="give files, or one list of rows"):
         symposium.verdict(file, ROWS)
 
