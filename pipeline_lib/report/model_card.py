@@ -22,7 +22,7 @@ class Exported:
         step: number of updates.
         holds: by agent, the content of its folder (`pipeline_lib.policies.export`).
         prompts: by agent, its observation of one problem.
-        base_model: name of the base on a hub, empty for the embedded one.
+        base_model: name of the pretrained model, empty for the embedded one.
         snippet: a program that loads the agents.
         tested: whether this is a checkpoint that the verdict is about.
         figure: its own mean of the primary metric in the test; None if it was not tested.

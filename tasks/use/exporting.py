@@ -110,7 +110,7 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
             step,
             holds,
             prompts,
-            names[next(iter(prompts))],
+            names[next(iter(prompts))] or ("" if params.policy.kind == "embedded" else params.policy.models[0]),
             program,
             tested,
             _own_figure(params, seed) if tested else None,
