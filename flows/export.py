@@ -28,7 +28,7 @@ def main() -> None:
     """Write the folders, or say what is missing."""
     asked = parser().parse_args()
     with explained():
-        from pipeline_lib.evaluation.selection import selected_checkpoint
+        from pipeline_lib.evaluation.selected import selected_checkpoint
         from pipeline_lib.settings import load_params
         from tasks.use.exporting import export
 

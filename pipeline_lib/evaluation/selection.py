@@ -6,8 +6,6 @@ contains some clusters several times, so its mean varies more than that of the d
 For equal checkpoints the estimate is the textbook value (1.74 standard errors for the best of 15), for a clear winner
 it is 0.
 
-`selected_checkpoint` tells which team a project has selected.
-
 Curves over checkpoints: means on common problems, pointwise intervals, and a simultaneous band.
 
 A resample of clusters is a vector of counts, so ten thousand resampled means of many checkpoints are one matrix
@@ -19,14 +17,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import NO_METRICS, Metrics
 from pipeline_lib.evaluation.clusters import Codes, cluster_totals, clustered_mean, encode
 from pipeline_lib.evaluation.effects import hedges_correction
@@ -34,7 +30,6 @@ from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.metrics import Guarded, check_guards
 from pipeline_lib.evaluation.results import EvaluationError, Result
 from pipeline_lib.evaluation.table import Table, on_common_episodes, problem_means, problems_digest, tabulate
-from pipeline_lib.project import RESULTS
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
@@ -381,31 +376,3 @@ def _optimism(
     wider = np.sqrt((weights**2).sum(axis=1) / (sizes**2).sum()) * sizes.sum() / weights.sum(axis=1)
     # The spread of resamples lacks Bessel's correction and is biased; Hedges' factor for G corrects both.
     return float((gap / wider).mean()), float(centred.max(axis=1).mean()) / hedges_correction(sizes.size)
-
-
-class NotSelectedError(ValueError):
-    """No checkpoint was selected yet; the message says what to do."""
-
-
-def selected_checkpoint(project: Path = Path(), arm: str = "team") -> tuple[int, int]:
-    """Return training seed and step of *the* selected team, as the stage `select` wrote it.
-
-    It is the selected checkpoint with the best validation mean among those that pass the guards (among all if none
-    does).  Everything that uses, shows, exports or tracks one team asks here, so that it is the team of the verdict.
-
-    Args:
-        project: folder with ``params.yaml``.
-        arm: ``team`` or ``single``.
-
-    Raises:
-        NotSelectedError: nothing was selected yet, or nothing of this arm.
-    """
-    path = project / RESULTS / "selection.json"
-    if not path.exists():
-        raise NotSelectedError(f"{path}: no checkpoint was selected yet; run `symposium run` first")
-    found = storage.read_json(path).get(arm)
-    if found is None:
-        raise NotSelectedError(
-            f"{path}: no checkpoint of the arm {arm} was selected; did it train (seeds.single_agent)?"
-        )
-    return int(found["champion_seed"]), int(found["champion_step"])

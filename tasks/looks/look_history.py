@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
-from pipeline_lib.evaluation.looks import Look, Sweep, changed_plans, correct_for_looks, not_counted, seen_in_validation
+from pipeline_lib.evaluation.look_correction import correct_for_looks, not_counted
+from pipeline_lib.evaluation.looks import Look, Sweep, changed_plans, seen_in_validation
 from tasks.experiment.arms import ARMS, TEAM, seeds_of, sweep_folder
 from tasks.experiment.episode_files import TESTED
 from tasks.looks.looking import MADE_OF, episodes_seen, when_and_who

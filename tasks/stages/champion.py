@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
-from pipeline_lib.evaluation.selection import selected_checkpoint
+from pipeline_lib.evaluation.selected import selected_checkpoint
 from pipeline_lib.tracking import Checkpoint, Contender
 from pipeline_lib.tracking.championship import registered_name
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.assembly.players import opened as open_team
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.evaluation.selection import NotSelectedError, selected_checkpoint
+from pipeline_lib.evaluation.selected import NotSelectedError, selected_checkpoint
 from pipeline_lib.play import Player
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.tracking.championship import registered_name

@@ -1,0 +1,34 @@
+"""Which team a project has selected."""
+
+from pathlib import Path
+
+from pipeline_lib import storage
+from pipeline_lib.project import RESULTS
+
+
+class NotSelectedError(ValueError):
+    """No checkpoint was selected yet; the message says what to do."""
+
+
+def selected_checkpoint(project: Path = Path(), arm: str = "team") -> tuple[int, int]:
+    """Return training seed and step of *the* selected team, as the stage `select` wrote it.
+
+    It is the selected checkpoint with the best validation mean among those that pass the guards (among all if none
+    does).  Everything that uses, shows, exports or tracks one team asks here, so that it is the team of the verdict.
+
+    Args:
+        project: folder with ``params.yaml``.
+        arm: ``team`` or ``single``.
+
+    Raises:
+        NotSelectedError: nothing was selected yet, or nothing of this arm.
+    """
+    path = project / RESULTS / "selection.json"
+    if not path.exists():
+        raise NotSelectedError(f"{path}: no checkpoint was selected yet; run `symposium run` first")
+    found = storage.read_json(path).get(arm)
+    if found is None:
+        raise NotSelectedError(
+            f"{path}: no checkpoint of the arm {arm} was selected; did it train (seeds.single_agent)?"
+        )
+    return int(found["champion_seed"]), int(found["champion_step"])
