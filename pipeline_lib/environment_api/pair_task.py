@@ -8,10 +8,7 @@ from pipeline_lib.environment_api.task import Task
 
 
 class PairTask(Task):
-    """A task for two agents that act at the same time, or for one agent; a further turn is a further attempt.
-
-    Its methods call no others of the task: so a stage is stale only if a method changes that it asks itself.
-    """
+    """A task for two agents that act at the same time, or for one agent; a further turn is a further attempt."""
 
     retries = True
 

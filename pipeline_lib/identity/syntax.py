@@ -14,7 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pipeline_lib.storage import digest, write_json
@@ -23,50 +23,32 @@ _KEPT = 4000  # files; the project has some hundreds, and every edit adds one
 
 
 @dataclass(frozen=True, slots=True)
-class Import:
-    """One import statement (for ``import a, b``: one of the two).
-
-    Attributes:
-        level: number of leading dots.
-        module: the imported module without leading dots; empty in ``from . import a``.
-        names: the names imported from it; empty for a plain ``import``.
-        method: the method that contains the statement, ``Class.method``; empty if it is not in a method.
-    """
-
-    level: int
-    module: str
-    names: tuple[str, ...]
-    method: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Syntax:
     """The content of one file.
 
     Attributes:
         digest: of its syntax tree without docstrings (64 hexadecimal digits).
-        imports: all imports that may run.
-        methods: by ``Class.method``, the names of methods that it may call: names of attributes, and literal strings.
-        calls: such names in the rest of the module, which may call methods as well.
-        reads_source: whether it may read docstrings, or source files as text, so that their text is more than comments.
+        imports: every dotted name that an import which may run can load, relative ones with leading dots; of
+            ``from a import b`` both ``a`` and ``a.b``, since ``b`` may be a module; ``a.*`` is all of ``a``.
         lazy: whether it defines ``__getattr__``, with which a package imports modules on first use.
+        reads_source: whether it may read docstrings, or source files as text, so that their text is more than comments.
     """
 
     digest: str
-    imports: tuple[Import, ...]
-    methods: dict[str, tuple[str, ...]]
+    imports: tuple[str, ...]
     lazy: bool = False
-    calls: tuple[str, ...] = ()
     reads_source: bool = False
 
 
 #: Words of a file that can import a module by its name.
 _BY_NAME = {"import_module", "__import__", "importlib", "runpy", "run_module", "pkgutil", "resolve_name", "find_spec"}
-_NAME = re.compile(r"(?P<dots>\.*)(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)", re.ASCII)
+_NAME = re.compile(r"\.*[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
 #: Words of a file that can read docstrings or source files, besides file names that end in ``.py``.
 _READING = {"__doc__", "getdoc", "getsource", "getsourcelines", "getsourcefile", "getcomments", "get_source"}
 _READS_ITSELF = re.compile(rb"open\(__file__|Path\(__file__\)(\.\w+\(\))*\.(open|read_)")
+
+_FOR_TYPES = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
 def parse(content: bytes, name: str = "<unknown>") -> Syntax:
@@ -80,78 +62,54 @@ def parse(content: bytes, name: str = "<unknown>") -> Syntax:
         SyntaxError: it is not valid Python.
     """
     tree = ast.parse(content, filename=name)
-    found: list[Import] = []
-    methods: dict[str, tuple[str, ...]] = {}
-    for owner in [node for node in tree.body if isinstance(node, ast.ClassDef)]:
-        for item in owner.body:
-            if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef):
-                method = f"{owner.name}.{item.name}"
-                found += [replace(one, method=method) for one in _imports(item)]
-                methods[method] = tuple(sorted(_called(item)))
-    rest = _without_methods(tree)
-    found += _imports(rest)
-    if _words(tree) & _BY_NAME:
-        found += _possible_modules(tree)
-    known = {method.rpartition(".")[2] for method in methods}
-    calls = tuple(sorted(known & _called(rest, names=True)))
-    methods = {method: tuple(name for name in names if name in known) for method, names in methods.items()}
+    imports, words = list(_imports(tree)), _words(tree)
+    if words & _BY_NAME:
+        strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+        imports += [text for text in strings if isinstance(text, str) and _NAME.fullmatch(text)]
     lazy = any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body)
+    reads_source = bool(words & _READING or _READS_ITSELF.search(content)) or any(w.endswith(".py") for w in words)
     # If the module reads ``__doc__`` anywhere, its docstrings may change results.  Assignments to it do not count.
     attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     if not any(node.attr == "__doc__" and isinstance(node.ctx, ast.Load) for node in attributes):
         for node in ast.walk(tree):
             _drop_docstring(node)
-    words = _words(tree)
-    reads_source = bool(words & _READING or _READS_ITSELF.search(content)) or any(w.endswith(".py") for w in words)
-    return Syntax(digest(ast.dump(tree)), tuple(dict.fromkeys(found)), methods, lazy, calls, reads_source)
+    return Syntax(digest(ast.dump(tree)), tuple(dict.fromkeys(imports)), lazy, reads_source)
+
+
+def _imports(tree: ast.AST) -> Iterator[str]:
+    """Yield what every import below ``tree`` that may run can load."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            yield module
+            yield from (f"{module}{'.' if node.module else ''}{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.If) and ast.unparse(node.test) in _FOR_TYPES:
+            yield from _imports(ast.Module(body=node.orelse, type_ignores=[]))
+        else:
+            yield from _imports(node)
 
 
 def _words(tree: ast.AST) -> set[str]:
     """Return all names, attributes, imported names and literal strings below ``tree``."""
-    found = _called(tree, names=True)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-            found.add(getattr(node, "module", None) or "")
-    return found
-
-
-def _possible_modules(tree: ast.AST) -> Iterator[Import]:
-    """Yield every literal string that can be the name of a module, relative ones included."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and (found := _NAME.fullmatch(node.value)):
-            yield Import(len(found["dots"]), found["name"], ())
-
-
-def _without_methods(tree: ast.Module) -> ast.Module:
-    """Return the module with its classes, but without the methods of these."""
-    body: list[ast.stmt] = []
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            body += [item for item in node.body if not isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
-        else:
-            body.append(node)
-    return ast.Module(body=body, type_ignores=[])
-
-
-def _called(tree: ast.AST, names: bool = False) -> set[str]:
-    """Return all names below ``tree`` that may be calls of methods: attributes, and literal strings as for ``getattr``.
-
-    The source does not show the type of an object, so attributes of all objects count.  In the body of a class
-    (``names``), a bare name may be a method as well.
-    """
     found: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            found.add(node.attr)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.add(node.value)
-        elif names and isinstance(node, ast.Name):
-            found.add(node.id)
+        match node:
+            case ast.Attribute(attr=word) | ast.Constant(value=str(word)) | ast.Name(id=word):
+                found.add(word)
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found |= {alias.name.partition(".")[0] for alias in names}
+                found.add(getattr(node, "module", None) or "")
     return found
 
 
-_FOR_TYPES = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+def _drop_docstring(node: ast.AST) -> None:
+    if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or not node.body:
+        return
+    first = node.body[0]
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        del node.body[0]
 
 
 class SyntaxCache:
@@ -171,7 +129,7 @@ class SyntaxCache:
             try:
                 stored = json.loads(file.read_text(encoding="utf-8"))
                 if stored["how"] == self._how:
-                    self._known = {key: _from_json(value) for key, value in stored["files"].items()}
+                    self._known = {key: _from_json(**value) for key, value in stored["files"].items()}
             except (OSError, ValueError, TypeError, KeyError, AttributeError):
                 self._known = {}
 
@@ -191,44 +149,12 @@ class SyntaxCache:
     def keep(self) -> None:
         """Write new results to the file; of two processes that write at once, one loses results, which is harmless."""
         if self._file is not None and self._new:
-            files = {key: _to_json(value) for key, value in list(self._known.items())[-_KEPT:]}
+            files = {key: asdict(value) for key, value in list(self._known.items())[-_KEPT:]}
             write_json(self._file, {"how": self._how, "files": files})
             self._new = False
 
 
-def _to_json(syntax: Syntax) -> list[object]:
-    imports = [[found.level, found.module, list(found.names), found.method] for found in syntax.imports]
-    methods = {name: list(used) for name, used in syntax.methods.items()}
-    return [syntax.digest, imports, methods, syntax.lazy, list(syntax.calls), syntax.reads_source]
-
-
-def _from_json(value: list[object]) -> Syntax:
-    own, imports, methods, lazy, calls, reads_source = value
-    if not (
-        isinstance(own, str) and isinstance(imports, list) and isinstance(methods, dict) and isinstance(calls, list)
-    ):
-        raise TypeError("a digest, a list of imports and the methods were written")
-    found = tuple(Import(level, module, tuple(names), method) for level, module, names, method in imports)
-    used_by = {name: tuple(used) for name, used in methods.items()}
-    return Syntax(own, found, used_by, bool(lazy), tuple(calls), bool(reads_source))
-
-
-def _imports(tree: ast.AST) -> Iterator[Import]:
-    """Yield every import below ``tree`` that may run."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Import):
-            yield from (Import(0, alias.name, ()) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield Import(node.level, node.module or "", tuple(alias.name for alias in node.names))
-        elif isinstance(node, ast.If) and ast.unparse(node.test) in _FOR_TYPES:
-            yield from _imports(ast.Module(body=node.orelse, type_ignores=[]))
-        else:
-            yield from _imports(node)
-
-
-def _drop_docstring(node: ast.AST) -> None:
-    if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or not node.body:
-        return
-    first = node.body[0]
-    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-        del node.body[0]
+def _from_json(digest: str, imports: list[str], lazy: bool, reads_source: bool) -> Syntax:
+    if not isinstance(digest, str) or not isinstance(imports, list):
+        raise TypeError("a digest and a list of names were written")
+    return Syntax(digest, tuple(imports), bool(lazy), bool(reads_source))

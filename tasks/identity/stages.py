@@ -1,7 +1,7 @@
 """What each stage depends on; no other module defines this.
 
-`STAGES` lists for each stage its flow, the settings that it reads and what it uses of the environment; everything else
-follows.  The code is what the flow imports (`pipeline_lib.identity.code`).  The settings are the resolved values of the
+`STAGES` lists for each stage its flow and the settings that it reads; everything else follows.  The code is what the
+flow and the environment import (`pipeline_lib.identity.code`).  The settings are the resolved values of the
 named sections, with defaults and presets, without machine settings.  Files and classes that they name count by their
 content.  DVC sees an identity as one file per stage (`tasks.identity.files`).
 """
@@ -15,9 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from pipeline_lib.environment_api.pair_task import PairTask
 from pipeline_lib.environment_api.registry import find, task_class
-from pipeline_lib.environment_api.task import Task
 from pipeline_lib.identity.code import Code, code_of, named_code, version, versions_of
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.identity.references import references_of
@@ -57,14 +55,12 @@ class Spec:
         reads: settings it may read: sections, or single values of one (``evaluate.test``).
         ignores: settings inside those sections that it does not read.
         arm: the arm whose training it belongs to, if it belongs to only one.
-        asks: methods of the environment that it calls (`pipeline_lib.environment_api.task.Task`).
     """
 
     flow: str
     reads: tuple[str, ...]
     ignores: tuple[str, ...] = ()
     arm: str = ""
-    asks: tuple[str, ...] = ()
 
 
 _PLAYING = ("environment", "policy", "rollouts", "sandbox")
@@ -76,43 +72,19 @@ _PLANNING = (
 _TRAINING = (*_PLAYING, "train", "audit.override")
 _SWEEPING = (*_PLAYING, "evaluate.pass_k", "evaluate.validation")
 
-#: Methods of the environment that playing calls.
-_TO_PLAY = ("read_problem", "make", "single_agent")
-#: Methods of the environment that the report calls.
-_TO_REPORT = ("metrics", "figures", "unsuitable", "notes", "terms", "team_terms", "schemes")
-
 STAGES: dict[str, Spec] = {
-    "prepare": Spec(
-        "flows.prepare", ("environment.kind", "problems", "sandbox"), asks=("make_problems", "check_problems")
-    ),
-    "warm_start": Spec(
-        "flows.warm_start",
-        ("environment.kind", "policy"),
-        ("policy.adapter", "policy.parameters"),
-        asks=("read_problem", "prompts", "demonstrate"),
-    ),
-    "audit": Spec("flows.audit", (*_PLAYING, "audit"), ("audit.override",), asks=(*_TO_PLAY, "audit", "reward_code")),
-    "train": Spec(
-        "flows.train",
-        _TRAINING,
-        ("train.single_agent_budget",),
-        arm=TEAM,
-        asks=(*_TO_PLAY, "metrics", "reward_code"),
-    ),
-    "train_single": Spec(
-        "flows.train", (*_TRAINING, "seeds.train"), arm=SINGLE, asks=(*_TO_PLAY, "metrics", "reward_code")
-    ),
+    "prepare": Spec("flows.prepare", ("environment.kind", "problems", "sandbox")),
+    "warm_start": Spec("flows.warm_start", ("environment.kind", "policy"), ("policy.adapter", "policy.parameters")),
+    "audit": Spec("flows.audit", (*_PLAYING, "audit"), ("audit.override",)),
+    "train": Spec("flows.train", _TRAINING, ("train.single_agent_budget",), arm=TEAM),
+    "train_single": Spec("flows.train", (*_TRAINING, "seeds.train"), arm=SINGLE),
     "preregister": Spec("flows.preregister", _PLANNING),
-    "sweep": Spec("flows.sweep", _SWEEPING, arm=TEAM, asks=(*_TO_PLAY, "metrics")),
-    "sweep_single": Spec("flows.sweep", _SWEEPING, arm=SINGLE, asks=(*_TO_PLAY, "metrics")),
-    "select": Spec("flows.select", _PLANNING, asks=("metrics",)),
-    "test": Spec(
-        "flows.test",
-        (*_PLAYING, "evaluate.baselines", "evaluate.contributions", "evaluate.test", "seeds"),
-        asks=(*_TO_PLAY, "metrics"),
-    ),
-    "verdict": Spec("flows.verdict", _PLANNING, asks=("metrics",)),
-    "report": Spec("flows.report", tuple(Params.model_fields), asks=_TO_REPORT),
+    "sweep": Spec("flows.sweep", _SWEEPING, arm=TEAM),
+    "sweep_single": Spec("flows.sweep", _SWEEPING, arm=SINGLE),
+    "select": Spec("flows.select", _PLANNING),
+    "test": Spec("flows.test", (*_PLAYING, "evaluate.baselines", "evaluate.contributions", "evaluate.test", "seeds")),
+    "verdict": Spec("flows.verdict", _PLANNING),
+    "report": Spec("flows.report", tuple(Params.model_fields)),
 }
 
 
@@ -129,7 +101,7 @@ def spec_of(stage: str, params: Params) -> Spec:
         spec = replace(spec, ignores=("policy.parameters",))
     if not find(params.environment.kind).has_later_turns(params):
         return spec
-    return replace(spec, reads=("environment", "policy", "sandbox"), asks=(*spec.asks, "demonstrate_later"))
+    return replace(spec, reads=("environment", "policy", "sandbox"))
 
 
 #: Key of the environment's code among the code that settings name.
@@ -212,7 +184,7 @@ def identity_of(stage: str, params: Params | None = None) -> dict[str, Any]:
         found["versions"] |= own.versions
         found["content"] |= own.content
     if any(name.partition(".")[0] == "environment" for name in spec.reads):
-        environment = environment_code(params.environment.kind, spec.asks)
+        environment = environment_code(params.environment.kind)
         found["named"][_ENVIRONMENT] = environment.files
         found["versions"] |= environment.versions
     if spec.arm:
@@ -233,14 +205,9 @@ def read_settings(params: Params) -> dict[str, Any]:
     return params.model_dump(mode="json")
 
 
-def environment_code(kind: str, asks: tuple[str, ...]) -> Code:
-    """Return the code of the environment that some of its methods run; of an environment of a user, all of it.
-
-    If it extends another class than `Task` or `PairTask`, that class may call any of its methods, so all of them count.
-    """
-    task = task_class(kind)
-    called = asks if task.__bases__ in ((Task,), (PairTask,)) else None
-    return named_code(f"{task.__module__}:{task.__qualname__}", called, syntaxes())
+def environment_code(kind: str) -> Code:
+    """Return the code of an environment: what its `Task` imports; of an environment of a user, its whole package."""
+    return named_code(task_class(kind).__module__, syntaxes())
 
 
 def work_digest(stage: str, params: Params, inputs: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:
@@ -263,7 +230,7 @@ def playing(params: Params) -> dict[str, Any]:
     """Return what an episode depends on besides the code, the team's weights and the problems, as plain JSON."""
     identity = identity_of(params.stage if isinstance(params, Reads) else "test", whole(params))
     found = {part: identity[part] for part in ("named", "content", "versions")}
-    found["named"] = {**found["named"], _ENVIRONMENT: environment_code(params.environment.kind, _TO_PLAY).files}
+    found["named"] = {**found["named"], _ENVIRONMENT: environment_code(params.environment.kind).files}
     found["settings"] = {section: identity["settings"][section] for section in _PLAYING}
     return found | {"image": identity.get("image", "")}
 

@@ -111,7 +111,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_its_methods_import_and_the_base_class_are_part_of_the_identity(package: Path) -> None:
     def files(kind: str = "somebodys_task.task") -> dict[str, Any]:
         task_class.cache_clear()
-        return environment_code(kind, ("read_problem", "make")).files
+        return environment_code(kind).files
 
     before = files()
     assert "pipeline_lib.text_task.task" in before and "pipeline_lib.text_task.game" in before

@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from pipeline_lib.identity import code, modules
-from pipeline_lib.identity.code import code_of, named_code
+from pipeline_lib.identity import code
+from pipeline_lib.identity.code import code_of
 
 FILES = {
     "__init__.py": "",
@@ -31,8 +31,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
-    for user in (code, modules):  # this package stands for the library; tests of users' code: test_user_code.py
-        monkeypatch.setattr(user, "OWN", (*modules.OWN, "sample_package"))
+    # This package stands for the library; tests of users' code: test_user_code.py
+    monkeypatch.setattr(code, "OWN", (*code.OWN, "sample_package"))
     yield tmp_path / "sample_package"
     for name in [name for name in sys.modules if name.partition(".")[0] == "sample_package"]:
         del sys.modules[name]
@@ -97,44 +97,6 @@ def test_only_what_is_for_type_checking_alone_is_left_out(package: Path) -> None
     assert code_of("sample_package.typed").digest != before
 
 
-METHODS = """
-from sample_package import always
-
-class Task:
-    kind: str = always.NAME
-
-    def play(self):
-        from sample_package import other
-        return self._help(other)
-
-    def _help(self, what):
-        from sample_package import helped
-        return helped, what
-
-    def show(self):
-        from sample_package import shown
-        return shown
-"""
-
-
-def test_of_a_named_class_the_methods_that_are_called_count_with_what_they_call(package: Path) -> None:
-    (package / "task.py").write_text(METHODS)
-    for name in ("always", "helped", "shown"):
-        (package / f"{name}.py").write_text("NAME = 'x'\n")
-
-    def reached(*called: str) -> set[str]:
-        found = named_code("sample_package.task:Task", called).files
-        return {name.rpartition(".")[2] for name in found} & {"always", "other", "helped", "shown"}
-
-    assert reached() == {"always"}
-    assert reached("play") == {"always", "other", "helped"}
-    assert reached("show") == {"always", "shown"}
-    assert set(named_code("sample_package.task:Task").files) >= {"sample_package.shown", "sample_package.helped"}
-    before = named_code("sample_package.task:Task", ("show",)).digest
-    (package / "task.py").write_text(METHODS.replace("return shown", "return shown, 1"))
-    assert named_code("sample_package.task:Task", ("show",)).digest != before
-
-
 @pytest.mark.parametrize(
     "way",
     [
@@ -149,37 +111,6 @@ def test_imports_by_a_name_that_is_written_there_are_reached(package: Path, way:
     before = code_of("sample_package.top").digest
     (package / "other.py").write_text("VALUE = 2\n")
     assert code_of("sample_package.top").digest != before
-
-
-CALLS = """
-class Task:
-    def play(self):
-        return {call}
-
-    @classmethod
-    def _build(cls):
-        from sample_package import helped
-        return helped
-{beside}
-"""
-
-
-@pytest.mark.parametrize(
-    ("call", "beside"),
-    [
-        ("self._build()", ""),
-        ("Task._build()", ""),
-        ("type(self)._build()", ""),
-        ("getattr(self, '_build')()", ""),
-        ("made()", "def made():\n    return Task._build()\n"),
-        ("Other().made()", "class Other:\n    def made(self):\n        return Task._build()\n"),
-        ("self.alias()", "    alias = _build\n"),
-    ],
-)
-def test_a_method_counts_however_it_is_called(package: Path, call: str, beside: str) -> None:
-    (package / "task.py").write_text(CALLS.format(call=call, beside=beside))
-    (package / "helped.py").write_text("NAME = 'x'\n")
-    assert "sample_package.helped" in named_code("sample_package.task:Task", ("play",)).files
 
 
 def test_of_a_package_that_finds_its_modules_when_they_are_asked_for_all_count(package: Path) -> None:
@@ -210,8 +141,8 @@ def test_a_module_of_the_project_that_hides_one_of_pythons_is_reached(
 ) -> None:
     (package / "top.py").write_text("import colorsys\n")
     before = code_of("sample_package.top").digest
-    modules._located.cache_clear()
+    code._located.cache_clear()
     (package.parent / "colorsys.py").write_text("VALUE = 1\n")
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
     assert code_of("sample_package.top").digest != before
-    modules._located.cache_clear()
+    code._located.cache_clear()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_lib.identity import modules
+from pipeline_lib.identity import code
 from pipeline_lib.identity.code import named_code
 
 TASK = "from lab_of_mine.settings import LabSettings\nclass Lab:\n    settings = LabSettings\n"
@@ -30,13 +30,13 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
-    modules._located.cache_clear()
+    code._located.cache_clear()
     yield tmp_path / "lab_of_mine"
-    modules._located.cache_clear()
+    code._located.cache_clear()
 
 
 def digest() -> str:
-    return named_code("lab_of_mine.task:Lab", ("make",)).digest
+    return named_code("lab_of_mine.task:Lab").digest
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_module_alone_finds_what_it_names(package: Path) -> None:
 
 
 def test_an_installed_package_counts_alike(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modules, "_library_folders", lambda: (package.parent,))
+    monkeypatch.setattr(code, "_library_folders", lambda: (package.parent,))
     for file in ("hidden/rules.py", "texts/table.csv", "settings.py"):
         before = digest()
         (package / file).write_text(FILES[file].replace("1", "3"))

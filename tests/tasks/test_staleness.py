@@ -16,7 +16,7 @@ def test_a_constant_makes_stale_exactly_what_runs_it_and_a_comment_nothing():
     names = [*ALWAYS, *random.Random(3).sample(modules(ROOT), 5)]
     found = stale_by_module(names)
     code = {
-        stage: {**code_of(spec.flow, without=RUNTIME).files, **environment_code("coding", spec.asks).files}
+        stage: {**code_of(spec.flow, without=RUNTIME).files, **environment_code("coding").files}
         for stage, spec in STAGES.items()
     }
     for name in names:
