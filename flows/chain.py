@@ -4,9 +4,11 @@ It runs in the project itself (`experiment`), or in a separate workspace that be
 """
 
 import contextlib
+import logging
 import os
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from prefect import flow, get_run_logger, runtime
@@ -18,17 +20,38 @@ from pipeline_lib.storage import read_json
 from tasks.chain.graph import Stage, chain_and_stale
 from tasks.chain.live_table import DRAWING, LiveTable
 from tasks.chain.side_by_side import run_chain
+from tasks.chain.stage_logs import log_plain_lines
 from tasks.chain.workspaces import save_experiment
 from tasks.experiment.arms import REPORT, RESULTS
 from tasks.experiment.verdict_text import in_markdown
 from tasks.identity.run import NOTE, told
+from tasks.runtime.exit_status import explain_in_logs
 from tasks.runtime.links import run_in_mlflow
 from tasks.runtime.progress import Progress, duration, shared_console
 from tasks.runtime.recorded import record_results
+from tasks.runtime.tagging import tagged
 from tasks.runtime.tracked_run import tracked_run
+from tasks.services.crashed import mark_crashed
 from tasks.services.preloaded import preloaded
+from tasks.services.servers import prefect_at
 
 PAGE = REPORT / "index.html"
+
+
+@contextlib.contextmanager
+def on_terminal(plain: bool, server: Callable[[], str]) -> Iterator[None]:
+    """Show the flows of a ``with`` block in the terminal, as a table or as ``plain`` lines, and run them on a server.
+
+    Args:
+        plain: lines, also where a table can be drawn.
+        server: returns the address of the Prefect server once it answers.
+    """
+    explain_in_logs()
+    DRAWING.set(sys.stderr.isatty() and not plain)
+    log_plain_lines(logging.WARNING if DRAWING.get() else logging.INFO)
+    with prefect_at(server()):
+        mark_crashed()
+        yield
 
 
 @flow(name="experiment")
@@ -43,6 +66,20 @@ def experiment(chain: Mapping[str, Stage], stale: set[str], jobs: int, variables
         if "verdict" in worked:
             show_verdict(project, f"`{project / PAGE}`", run_in_mlflow(tracked, run, PAGE.name))
     return worked
+
+
+def run_on_terminal(
+    chain: Mapping[str, Stage],
+    stale: set[str],
+    jobs: int,
+    libraries: Callable[[], Mapping[str, str]],
+    run: str,
+    plain: bool,
+    server: Callable[[], str],
+) -> None:
+    """Run `experiment` as the run of this name; ``libraries`` returns its variables, for the rest see `on_terminal`."""
+    with on_terminal(plain, server), tagged(run):
+        experiment.with_options(flow_run_name=run)(chain, stale, jobs, libraries())
 
 
 def in_workspace(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from pipeline_lib.settings import load_params
 from tasks.runtime.arguments import PORTS, program_parser, whole
 from tasks.runtime.exit_status import explained
 
@@ -35,7 +36,6 @@ def main() -> None:
     """Serve until Ctrl-C, or say what is missing."""
     asked = parser().parse_args()
     with explained():
-        from pipeline_lib.settings import load_params
         from tasks.use.choosing import choose_team
         from tasks.use.endpoint import serve
 

@@ -9,8 +9,6 @@ DVC decides which stages must run.  This is the same as ``python -m flows.experi
 """
 
 import argparse
-import logging
-import sys
 import time
 from pathlib import Path
 
@@ -23,10 +21,10 @@ from tasks.experiment.arms import REPORT, RESULTS
 from tasks.experiment.costs import costs
 from tasks.identity.run import call, checked_name, run_name
 from tasks.runtime.arguments import add_jobs, program_parser
-from tasks.runtime.exit_status import explain_in_logs, explained, sigterm_interrupts
+from tasks.runtime.exit_status import explained, sigterm_interrupts
 from tasks.runtime.progress import duration
 from tasks.services.preloaded import preloaded
-from tasks.services.servers import prefect_at, starting_prefect_server
+from tasks.services.servers import starting_prefect_server
 
 NEXT = """
 
@@ -93,19 +91,9 @@ def run_stale(targets: list[str], jobs: int, run: str, plain: bool) -> None:
         print("everything is up to date")
         return
     with starting_prefect_server() as server, preloaded(project, len(stale), jobs) as libraries:
-        from flows.chain import experiment
-        from tasks.chain.live_table import DRAWING
-        from tasks.chain.stage_logs import log_plain_lines
-        from tasks.runtime.tagging import tagged
-        from tasks.services.crashed import mark_crashed
+        from flows.chain import run_on_terminal  # loads Prefect, while its server and the libraries start
 
-        explain_in_logs()
-        DRAWING.set(sys.stderr.isatty() and not plain)
-        log_plain_lines(logging.WARNING if DRAWING.get() else logging.INFO)
-        with prefect_at(server()):
-            mark_crashed()
-            with tagged(run):
-                experiment.with_options(flow_run_name=run)(chain, stale, jobs, libraries())
+        run_on_terminal(chain, stale, jobs, libraries, run, plain, server)
 
 
 def main() -> None:

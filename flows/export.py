@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pipeline_lib.settings import load_params
 from tasks.runtime.arguments import SEEDS, ArgumentError, program_parser, whole
 from tasks.runtime.exit_status import explained
 
@@ -29,7 +30,6 @@ def main() -> None:
     asked = parser().parse_args()
     with explained():
         from pipeline_lib.evaluation.selected import selected_checkpoint
-        from pipeline_lib.settings import load_params
         from tasks.use.exporting import export
 
         if (asked.seed is None) != (asked.step is None):

@@ -10,6 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from tasks.chain.why_stale import explain
 from tasks.identity.files import changed_identities, write_identities
 from tasks.identity.stages import STAGES
 from tasks.runtime.arguments import SEEDS, one_of, program_parser, whole
@@ -56,8 +57,6 @@ def main() -> None:
         elif asked.changed:
             print("\n".join(changed_identities()))
         else:
-            from tasks.chain.why_stale import explain
-
             print(explain(Path.cwd(), asked.stage, asked.seed, asked.compare or [], asked.json))
 
 

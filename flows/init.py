@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tasks.runtime.arguments import program_parser
 from tasks.runtime.exit_status import explained
+from tasks.services.new_project import make_project
 
 
 def parser() -> argparse.ArgumentParser:
@@ -26,8 +27,6 @@ def main() -> None:
     """Write the files, or say why not."""
     folder = parser().parse_args().folder
     with explained():
-        from tasks.services.new_project import make_project
-
         for name in make_project(folder):
             print(folder / name)
         there = "" if folder == Path() else f"cd {folder} && "

@@ -11,6 +11,11 @@ from __future__ import annotations
 import argparse
 import json
 
+from rich.console import Console
+
+from pipeline_lib.environment_api.metrics import describe
+from pipeline_lib.environment_api.registry import find
+from pipeline_lib.settings import load_params
 from tasks.runtime.arguments import SEEDS, program_parser, whole
 from tasks.runtime.exit_status import explained
 
@@ -38,11 +43,6 @@ def main() -> None:
     """Play, or say what is missing."""
     asked = parser().parse_args()
     with explained():
-        from rich.console import Console
-
-        from pipeline_lib.environment_api.metrics import describe
-        from pipeline_lib.environment_api.registry import find
-        from pipeline_lib.settings import load_params
         from tasks.use.choosing import choose_problem, choose_team, opened
         from tasks.use.playing import Show, as_json, play, typed_on_terminal
         from tasks.use.showing import TerminalShow, side_by_side

@@ -8,14 +8,11 @@ cells.  This is the same as ``python -m flows.study``.
 """
 
 import argparse
-import logging
-import sys
-from pathlib import Path
 
 from tasks.chain.study_file import STUDIES, read_study
 from tasks.runtime.arguments import add_jobs, program_parser
-from tasks.runtime.exit_status import explain_in_logs, explained, sigterm_interrupts
-from tasks.services.servers import prefect_at, starting_prefect_server
+from tasks.runtime.exit_status import explained, sigterm_interrupts
+from tasks.services.servers import starting_prefect_server
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,19 +31,9 @@ def main() -> None:
         asked = parser().parse_args()
         name, _, _ = read_study(asked.study)
         with starting_prefect_server() as server:
-            from flows.study_cells import study
-            from tasks.chain.live_table import DRAWING
-            from tasks.chain.stage_logs import log_plain_lines
-            from tasks.chain.study_page import conclusion
-            from tasks.services.crashed import mark_crashed
+            from flows.study_cells import run_on_terminal  # loads Prefect, while its server starts
 
-            explain_in_logs()
-            DRAWING.set(sys.stderr.isatty() and not asked.plain)
-            log_plain_lines(logging.WARNING if DRAWING.get() else logging.INFO)
-            with prefect_at(server()):
-                mark_crashed()
-                page = study.with_options(flow_run_name=f"study {name}")(asked.study, asked.jobs)
-        print(f"\n{conclusion(Path(page))}")
+            print(f"\n{run_on_terminal(name, asked.study, asked.jobs, asked.plain, server)}")
 
 
 if __name__ == "__main__":

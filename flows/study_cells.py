@@ -1,5 +1,6 @@
 """The flow of a study: its cells one after the other; each is a flow whose independent stages run side by side."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,7 @@ from prefect.artifacts import create_markdown_artifact
 from pydantic import Field
 from rich.console import Console
 
-from flows.chain import in_workspace
+from flows.chain import in_workspace, on_terminal
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.study import reference_of
 from tasks.chain.cells import alone, cell_folder, identity_of, keep, kept, known_cells
@@ -58,6 +59,13 @@ def study(
         record_study(page, tracked)
     create_markdown_artifact(conclusion(page), key="study")
     return str(page)
+
+
+def run_on_terminal(name: str, file: str, jobs: int, plain: bool, server: Callable[[], str]) -> str:
+    """Run the study of a file, and return its conclusion; ``plain`` and ``server`` as for `on_terminal`."""
+    with on_terminal(plain, server):
+        page = study.with_options(flow_run_name=f"study {name}")(file, jobs)
+    return conclusion(Path(page))
 
 
 def in_mlflow(study: str) -> str:

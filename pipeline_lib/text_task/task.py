@@ -18,6 +18,7 @@ from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.settings.environment import EnvironmentSection
 from pipeline_lib.settings.problems import TextProblems
 from pipeline_lib.storage import digest
+from pipeline_lib.text_task.game import TextGame, TextProblem
 from pipeline_lib.text_task.score import Score
 
 #: Draws in a row that may repeat texts that were drawn before.
@@ -78,8 +79,6 @@ class TextTask(Task):
 
     def make_problems(self, settings: Any) -> Mapping[str, Sequence[Any]]:
         """Draw different texts until every split is full; raises ProblemsError where there are too few."""
-        from pipeline_lib.text_task.game import TextProblem
-
         rng, sizes = random.Random(digest(["texts", settings.seed])), settings.sizes.model_dump()
         found: dict[str, TextProblem] = {}
         repeated = 0
@@ -98,14 +97,10 @@ class TextTask(Task):
 
     def read_problem(self, row: Mapping[str, Any]) -> Any:
         """Rebuild a problem from its JSON object; unknown or missing keys raise TypeError."""
-        from pipeline_lib.text_task.game import TextProblem
-
         return TextProblem(**{key: value for key, value in row.items() if key != "id"})
 
     def parse_problem(self, text: str) -> Any:
         """Return the problem with this text."""
-        from pipeline_lib.text_task.game import TextProblem
-
         return TextProblem(text.strip(), self.family(text.strip()))
 
     def prompts(self, problems: Sequence[Any]) -> list[str]:
@@ -131,8 +126,6 @@ class TextTask(Task):
 
     def make(self, settings: Any, executor: Callable[[], Any]) -> Any:
         """Return the environment that a team acts in."""
-        from pipeline_lib.text_task.game import TextGame
-
         return TextGame(self.agents, self.reward_bounds, self.observe, self.score)
 
     def agent_names(self, params: Any) -> Sequence[str]:
@@ -149,6 +142,6 @@ class TextTask(Task):
 
     def audit(self) -> Any:
         """Return the examiner that plays the scripted teams."""
-        from pipeline_lib.text_task.examiner import TextExaminer
+        from pipeline_lib.text_task.examiner import TextExaminer  # loads scipy: 0.5 s
 
         return TextExaminer(self.primary, describe(self.primary, self.measures).label, self.teams)

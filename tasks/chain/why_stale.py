@@ -18,6 +18,7 @@ from pipeline_lib.settings import load_params
 from pipeline_lib.settings.base import machine_settings
 from pipeline_lib.storage import digest
 from tasks.chain.graph import ChainError, ask
+from tasks.chain.workspaces import git
 from tasks.experiment.arms import IDENTITIES, planned_seeds
 from tasks.identity.made import contradiction
 from tasks.identity.stages import STAGES, identity_of
@@ -131,8 +132,6 @@ def _lock(project: Path, run: str | None) -> dict[str, Any]:
         path = project / "dvc.lock"
         text = path.read_text(encoding="utf-8") if path.exists() else ""
     else:
-        from tasks.chain.workspaces import git
-
         revision = run
         for ref in git(project, "for-each-ref", "--format=%(refname)", "refs/exps/").splitlines():
             if ref.endswith(f"/{run}"):

@@ -15,11 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import yaml
+
 from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.identity.code import Code, code_of, named_code, version, versions_of
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.identity.references import references_of
 from pipeline_lib.identity.syntax import SyntaxCache
+from pipeline_lib.sandbox.image import image_id
 from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.storage import digest
@@ -237,8 +240,6 @@ def playing(params: Params) -> dict[str, Any]:
 
 def inputs_of(params: Params, seed: int | None) -> dict[str, str]:
     """Return digests of the outputs of other stages that a stage depends on, by path, as ``dvc.yaml`` lists them."""
-    import yaml
-
     stage = params.stage if isinstance(params, Reads) else ""
     try:
         entry = yaml.safe_load(Path("dvc.yaml").read_text(encoding="utf-8"))["stages"][stage]
@@ -284,7 +285,5 @@ def _image(params: Params) -> str:
     sandbox = params.sandbox
     name = getattr(sandbox, "image", None)
     if sandbox.kind == "docker" and name:
-        from pipeline_lib.sandbox.image import image_id
-
         return image_id(name)
     return ""

@@ -8,6 +8,7 @@ work of this process so far; work that was already finished when a run is resume
 
 from __future__ import annotations
 
+import contextvars
 import json
 import logging
 import os
@@ -199,8 +200,6 @@ class _Artifact:
     """A Prefect progress artifact, written from a thread: the newest value, every few seconds."""
 
     def __init__(self, key: str, title: str) -> None:
-        import contextvars
-
         self._key = key
         self._title = title
         self._sent: tuple[float, str] | None = None

@@ -16,6 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from prefect import get_run_logger
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+
 from pipeline_lib.assembly.memory import STAGES
 from pipeline_lib.assembly.memory_check import check_memory, counts_in, prepared
 from pipeline_lib.locks import locked
@@ -30,6 +33,8 @@ from tasks.identity.stages import Reads, inputs_of, read_settings, whole, work_d
 from tasks.runtime.exit_status import REFUSED, explain_in_logs, explained, was_interrupted
 from tasks.runtime.links import run_in_mlflow
 from tasks.runtime.progress import Progress
+from tasks.runtime.subflow import run_as_subflow
+from tasks.runtime.tagging import tagged
 from tasks.runtime.tracked_run import dvc_process, owner
 from tasks.services.end_with_parent import end_with_dvc
 from tasks.services.process_environment import places
@@ -79,8 +84,6 @@ class StageRun:
 
     def markdown(self, key: str, text: str) -> None:
         """Show a text in the Prefect UI."""
-        from prefect.artifacts import create_markdown_artifact
-
         _shown(lambda: create_markdown_artifact(text, key=artifact_key(self.key, key)))
 
 
@@ -153,9 +156,6 @@ def main(flow: Flow[..., Any], **parameters: Any) -> NoReturn:
         name_of_all = run_name(load_params().model_dump(mode="json"))
         began = check()
         explain_in_logs()
-        from tasks.runtime.subflow import run_as_subflow
-        from tasks.runtime.tagging import tagged
-
         title = " ".join([name_of_all, flow.name, *(f"{name} {value}" for name, value in parameters.items())])
         with connected_prefect(), tagged(name_of_all):
             run_as_subflow(flow, title, parameters)
@@ -195,15 +195,11 @@ def artifact_key(*parts: str) -> str:
 
 def _warn_missing(missing: Sequence[str]) -> None:
     """Log on the stage's flow run which data MLflow has rejected."""
-    from prefect import get_run_logger
-
     _shown(lambda: get_run_logger().warning("not recorded in MLflow: %s", "; ".join(missing)))
 
 
 def show_table(key: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:
     """Show a table in the Prefect UI."""
-    from prefect.artifacts import create_table_artifact
-
     content = [dict(row) for row in rows]
     _shown(lambda: create_table_artifact(content, key=key, description=description))
 

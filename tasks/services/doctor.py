@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline_lib.sandbox.backend import SandboxUnavailable
+from pipeline_lib.sandbox.executor import Executor
 from pipeline_lib.settings.rollouts import VllmRollouts
 from tasks.services.interrupted import mend_locks
 from tasks.services.process_environment import places, server_url
@@ -91,9 +93,6 @@ def _servers(project: Path) -> Finding:
 
 
 def _jail(project: Path) -> Finding:
-    from pipeline_lib.sandbox.backend import SandboxUnavailable
-    from pipeline_lib.sandbox.executor import Executor
-
     try:
         with Executor("process", slots=1) as executor:
             return Finding("sandbox", OK, f"programs run in processes, isolation: {executor.health()['isolation']}")

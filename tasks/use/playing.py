@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -170,8 +171,6 @@ def facts(turn: PlayedTurn) -> list[str]:
 
 def as_json(played: Played, labels: dict[str, str]) -> dict[str, Any]:
     """Return an episode as JSON-like data."""
-    import dataclasses
-
     return {**dataclasses.asdict(played), "reward": played.reward, "labels": labels}
 
 

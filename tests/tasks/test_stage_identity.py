@@ -110,7 +110,7 @@ def test_another_reader_of_imports_finds_no_module_that_a_stage_does_not_count(s
         waiting += new - followed
         followed |= new
     found = identity_of(stage)
-    assert len(followed) > 100
+    assert len(followed) > 50
     assert followed <= set(found["code"]) | set(found["named"]["environment"])
 
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.pair_task import PairTask
 from pipeline_lib.environment_api.task import check_critic, check_steps
+from pipeline_lib.environment_kit.programs import check_solutions
+from pipeline_lib.environments.coding.demonstrations import demonstrate, demonstrate_later, demonstrate_others
+from pipeline_lib.environments.coding.metrics import METRICS, OF_TEAMS, SCHEMES, TERMS
+from pipeline_lib.environments.coding.problems.datasets import read_dataset, solution_jobs, typed_problem
+from pipeline_lib.environments.coding.problems.generated import generate
+from pipeline_lib.environments.coding.problems.problem import AGENTS, CodingProblem
+from pipeline_lib.environments.coding.runtime import CodingEnvironment as Coding
 from pipeline_lib.environments.coding.settings import ANALYSERS, CodingEnvironment, DatasetProblems, GeneratedProblems
+from pipeline_lib.problems.splitting import split_problems
 
 if TYPE_CHECKING:
     from pipeline_lib.environment_api.metrics import Metrics
     from pipeline_lib.environment_api.task import Demonstration
-    from pipeline_lib.environments.coding.problems.problem import CodingProblem
-    from pipeline_lib.environments.coding.runtime import CodingEnvironment as Coding
     from pipeline_lib.sandbox import Executor
 
 
@@ -28,39 +35,25 @@ class CodingTask(PairTask):
     def make_problems(self, settings: GeneratedProblems | DatasetProblems) -> Mapping[str, Sequence[CodingProblem]]:
         """Generate problems, or read a published dataset and deal it out."""
         if settings.kind == "generated":
-            from pipeline_lib.environments.coding.problems.generated import generate
-
             return generate(settings)
-        from pipeline_lib.environments.coding.problems.datasets import read_dataset
-        from pipeline_lib.problems.splitting import split_problems
-
         return split_problems(read_dataset(settings), settings.validation, settings.test, settings.seed)
 
     def check_problems(self, problems: Sequence[CodingProblem], executor: Callable[[], Executor]) -> None:
         """Run the solutions that a dataset came with."""
         if problems[0].source == "generated":  # their tests come from running their solutions
             return
-        from pipeline_lib.environment_kit.programs import check_solutions
-        from pipeline_lib.environments.coding.problems.datasets import solution_jobs
-
         check_solutions({problem.id: solution_jobs(problem) for problem in problems if problem.reference}, executor)
 
     def read_problem(self, row: Mapping[str, Any]) -> CodingProblem:
         """Rebuild a `CodingProblem`."""
-        from pipeline_lib.environments.coding.problems.problem import CodingProblem
-
         return CodingProblem.from_json(row)
 
     def parse_problem(self, text: str) -> CodingProblem:
         """Read a function with its docstring, and asserts below it."""
-        from pipeline_lib.environments.coding.problems.datasets import typed_problem
-
         return typed_problem(text)
 
     def without_code(self, problem: CodingProblem) -> CodingProblem:
         """Leave out the tests, which run where they are trusted; without them nothing is run, the prelude neither."""
-        from dataclasses import replace
-
         return replace(problem, visible_tests="", hidden_tests="")
 
     def prompts(self, problems: Sequence[CodingProblem]) -> list[str]:
@@ -74,8 +67,6 @@ class CodingTask(PairTask):
 
         So small a model cannot learn programming from a hundred problems: it learns what two functions look like.
         """
-        from pipeline_lib.environments.coding.demonstrations import demonstrate, demonstrate_others
-
         generated = all(problem.source == "generated" for problem in problems)
         return (demonstrate if generated else demonstrate_others)(problems, count, mistakes, seed)
 
@@ -94,20 +85,14 @@ class CodingTask(PairTask):
         executor: Callable[[], Executor],
     ) -> Sequence[Demonstration]:
         """Show how code is repaired after feedback on it."""
-        from pipeline_lib.environments.coding.demonstrations import demonstrate_later
-
         return demonstrate_later(problems, count, mistakes, seed, settings, executor)
 
     def make(self, settings: CodingEnvironment, executor: Callable[[], Executor]) -> Coding:
         """Return the environment; the sandbox starts with the first program."""
-        from pipeline_lib.environments.coding.runtime import CodingEnvironment as Coding
-
         return Coding(settings, executor)
 
     def agent_names(self, params: Any) -> Sequence[str]:
         """Return the two agents, or the single one."""
-        from pipeline_lib.environments.coding.problems.problem import AGENTS
-
         return AGENTS[params.environment.team]
 
     def check(self, params: Any) -> None:
@@ -135,31 +120,23 @@ class CodingTask(PairTask):
 
     def terms(self, settings: CodingEnvironment) -> Mapping[str, str]:
         """Return what the terms of a reward of ours mean."""
-        from pipeline_lib.environments.coding.metrics import TERMS
-
         return TERMS.get(settings.reward.kind, {})
 
     def team_terms(self, settings: CodingEnvironment) -> Sequence[str]:
         """Return the terms for working together: a single agent has no helper to call."""
-        from pipeline_lib.environments.coding.metrics import OF_TEAMS
-
         return OF_TEAMS.get(settings.reward.kind, ()) if settings.team == "pair" else ()
 
     def schemes(self) -> Mapping[str, str]:
         """Return the four schemes of the MAGRPO paper."""
-        from pipeline_lib.environments.coding.metrics import SCHEMES
-
         return SCHEMES
 
     def metrics(self) -> Metrics:
         """Return tests passed, teamwork and form."""
-        from pipeline_lib.environments.coding.metrics import METRICS
-
         return METRICS
 
     def audit(self) -> Any:
         """Return the audit with scripted programs."""
-        from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
+        from pipeline_lib.environments.coding.audit.examiner import CodingExaminer  # loads scipy: 0.5 s
 
         return CodingExaminer()
 

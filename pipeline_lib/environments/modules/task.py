@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.task import Task, check_steps
+from pipeline_lib.environment_kit.programs import check_solutions
+from pipeline_lib.environments.modules.demonstrations import demonstrate
+from pipeline_lib.environments.modules.metrics import METRICS
+from pipeline_lib.environments.modules.problems.class_eval import read_classes
+from pipeline_lib.environments.modules.problems.design import LOWER, TOP
+from pipeline_lib.environments.modules.problems.generated import generate
+from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
+from pipeline_lib.environments.modules.program import solution_jobs
+from pipeline_lib.environments.modules.rewards import TERMS
+from pipeline_lib.environments.modules.runtime import ModulesEnvironment as Modules
 from pipeline_lib.environments.modules.settings import ClassProblems, GeneratedModules, ModulesEnvironment
+from pipeline_lib.problems.splitting import split_problems
 
 if TYPE_CHECKING:
     from pipeline_lib.environment_api.metrics import Metrics
     from pipeline_lib.environment_api.task import Demonstration
-    from pipeline_lib.environments.modules.problems.problem import ModulesProblem
-    from pipeline_lib.environments.modules.runtime import ModulesEnvironment as Modules
     from pipeline_lib.sandbox import Executor
 
 
@@ -27,33 +37,21 @@ class ModulesTask(Task):
     def make_problems(self, settings: GeneratedModules | ClassProblems) -> Mapping[str, Sequence[ModulesProblem]]:
         """Generate problems, or read classes and deal them out."""
         if settings.kind == "module_graphs":
-            from pipeline_lib.environments.modules.problems.generated import generate
-
             return generate(settings)
-        from pipeline_lib.environments.modules.problems.class_eval import read_classes
-        from pipeline_lib.problems.splitting import split_problems
-
         return split_problems(read_classes(settings), settings.validation, settings.test, settings.seed)
 
     def check_problems(self, problems: Sequence[ModulesProblem], executor: Callable[[], Executor]) -> None:
         """Run the solutions that classes came with."""
         if problems[0].layout == "package":  # their tests come from running their solutions
             return
-        from pipeline_lib.environment_kit.programs import check_solutions
-        from pipeline_lib.environments.modules.program import solution_jobs
-
         check_solutions({problem.id: solution_jobs(problem) for problem in problems if problem.references}, executor)
 
     def read_problem(self, row: Mapping[str, Any]) -> ModulesProblem:
         """Rebuild a `ModulesProblem`."""
-        from pipeline_lib.environments.modules.problems.problem import ModulesProblem
-
         return ModulesProblem.from_json(row)
 
     def without_code(self, problem: ModulesProblem) -> ModulesProblem:
         """Leave out the tests, which run where they are trusted; without them nothing is run, the prelude neither."""
-        from dataclasses import replace
-
         return replace(problem, unit_tests={}, system_tests="")
 
     def prompts(self, problems: Sequence[ModulesProblem]) -> list[str]:
@@ -64,8 +62,6 @@ class ModulesTask(Task):
         self, problems: Sequence[ModulesProblem], count: int, mistakes: float, seed: int
     ) -> Sequence[Demonstration]:
         """Show modules that treat the steps in both ways, some flawed; ValueError for classes."""
-        from pipeline_lib.environments.modules.demonstrations import demonstrate
-
         return demonstrate(problems, count, mistakes, seed)
 
     def unreadable(self, params: Any) -> str:
@@ -75,8 +71,6 @@ class ModulesTask(Task):
 
     def make(self, settings: ModulesEnvironment, executor: Callable[[], Executor]) -> Modules:
         """Return the environment; the sandbox starts with the first program."""
-        from pipeline_lib.environments.modules.runtime import ModulesEnvironment as Modules
-
         return Modules(settings, executor)
 
     def single_agent(self, settings: ModulesEnvironment) -> ModulesEnvironment:
@@ -91,9 +85,6 @@ class ModulesTask(Task):
 
     def agent_names(self, params: Any) -> Sequence[str]:
         """Return an agent for each part, or the single one."""
-        from pipeline_lib.environments.modules.problems.design import LOWER, TOP
-        from pipeline_lib.environments.modules.problems.problem import SINGLE
-
         if params.environment.team == "single":
             return (SINGLE,)
         return (*LOWER[: params.problems.modules - 1], TOP)
@@ -105,19 +96,15 @@ class ModulesTask(Task):
 
     def terms(self, settings: ModulesEnvironment) -> Mapping[str, str]:
         """Return what the terms of the default reward mean."""
-        from pipeline_lib.environments.modules.rewards import TERMS
-
         return TERMS if settings.reward.kind == "sound" else {}
 
     def metrics(self) -> Metrics:
         """Return tests of the system and of the parts, need, and form."""
-        from pipeline_lib.environments.modules.metrics import METRICS
-
         return METRICS
 
     def audit(self) -> Any:
         """Return the audit with scripted teams."""
-        from pipeline_lib.environments.modules.audit import ModulesExaminer
+        from pipeline_lib.environments.modules.audit import ModulesExaminer  # loads scipy: 0.5 s
 
         return ModulesExaminer()
 

@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.task import Task
+from pipeline_lib.environments.philosophers.demonstrations import demonstrate_philosophers
+from pipeline_lib.environments.philosophers.metrics import METRICS, TERMS
+from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.scenarios import Scenario, generate_scenarios
 from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment, ScenarioProblems
 
 if TYPE_CHECKING:
     from pipeline_lib.environment_api.metrics import Metrics
     from pipeline_lib.environment_api.task import Demonstration
-    from pipeline_lib.environments.philosophers.runtime import Philosophers
-    from pipeline_lib.environments.philosophers.scenarios import Scenario
 
 
 class PhilosophersTask(Task):
@@ -29,28 +31,20 @@ class PhilosophersTask(Task):
 
     def make_problems(self, settings: ScenarioProblems) -> Mapping[str, Sequence[Scenario]]:
         """Draw the scenarios of every split, and of families that training never sees."""
-        from pipeline_lib.environments.philosophers.scenarios import generate_scenarios
-
         return {split: found for split, found in generate_scenarios(settings).items() if found}
 
     def read_problem(self, row: Mapping[str, Any]) -> Scenario:
         """Rebuild a `Scenario`."""
-        from pipeline_lib.environments.philosophers.scenarios import Scenario
-
         return Scenario.from_json(row)
 
     def demonstrate(
         self, problems: Sequence[Scenario], count: int, mistakes: float, seed: int
     ) -> Sequence[Demonstration]:
         """Show the habit that deadlocks, with slips."""
-        from pipeline_lib.environments.philosophers.demonstrations import demonstrate_philosophers
-
         return demonstrate_philosophers(problems, count, mistakes, seed)
 
     def make(self, settings: PhilosophersEnvironment, executor: Callable[[], Any]) -> Philosophers:
         """Return the table; no program is run."""
-        from pipeline_lib.environments.philosophers.runtime import Philosophers
-
         return Philosophers(settings)
 
     def unsuitable(self, protocol: str, settings: PhilosophersEnvironment) -> str:
@@ -91,19 +85,15 @@ class PhilosophersTask(Task):
 
     def terms(self, settings: PhilosophersEnvironment) -> Mapping[str, str]:
         """Return what the terms of a reward of ours mean."""
-        from pipeline_lib.environments.philosophers.metrics import TERMS
-
         return TERMS if settings.reward.kind != "custom" else {}
 
     def metrics(self) -> Metrics:
         """Return meals and what keeps philosophers from them."""
-        from pipeline_lib.environments.philosophers.metrics import METRICS
-
         return METRICS
 
     def audit(self) -> Any:
         """Return the audit with scripted policies and searches."""
-        from pipeline_lib.environments.philosophers.audit.examiner import PhilosophersExaminer
+        from pipeline_lib.environments.philosophers.audit.examiner import PhilosophersExaminer  # loads scipy: 0.5 s
 
         return PhilosophersExaminer()
 

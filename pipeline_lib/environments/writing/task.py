@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.pair_task import PairTask
 from pipeline_lib.environment_api.task import check_steps
+from pipeline_lib.environments.writing.demonstrations import demonstrate
+from pipeline_lib.environments.writing.figures import texts
+from pipeline_lib.environments.writing.metrics import METRICS, TERMS
+from pipeline_lib.environments.writing.problems.datasets import read_dataset
+from pipeline_lib.environments.writing.problems.generated import generate
+from pipeline_lib.environments.writing.problems.problem import AGENTS, WritingProblem
+from pipeline_lib.environments.writing.runtime import WritingEnvironment as Writing
 from pipeline_lib.environments.writing.settings import GeneratedTexts, PublishedTexts, WritingEnvironment
+from pipeline_lib.problems.splitting import split_problems
 
 if TYPE_CHECKING:
     from pipeline_lib.environment_api.metrics import Metrics
     from pipeline_lib.environment_api.task import Demonstration
-    from pipeline_lib.environments.writing.problems.problem import WritingProblem
-    from pipeline_lib.environments.writing.runtime import WritingEnvironment as Writing
 
 
 class WritingTask(PairTask):
@@ -32,18 +38,11 @@ class WritingTask(PairTask):
     def make_problems(self, settings: GeneratedTexts | PublishedTexts) -> Mapping[str, Sequence[WritingProblem]]:
         """Generate texts, or read a published dataset and deal it out."""
         if settings.kind == "world":
-            from pipeline_lib.environments.writing.problems.generated import generate
-
             return generate(settings)
-        from pipeline_lib.environments.writing.problems.datasets import read_dataset
-        from pipeline_lib.problems.splitting import split_problems
-
         return split_problems(read_dataset(settings), settings.validation, settings.test, settings.seed)
 
     def read_problem(self, row: Mapping[str, Any]) -> WritingProblem:
         """Rebuild a `WritingProblem`."""
-        from pipeline_lib.environments.writing.problems.problem import WritingProblem
-
         return WritingProblem.from_json(row)
 
     def prompts(self, problems: Sequence[WritingProblem]) -> list[str]:
@@ -54,20 +53,14 @@ class WritingTask(PairTask):
         self, problems: Sequence[WritingProblem], count: int, mistakes: float, seed: int
     ) -> Sequence[Demonstration]:
         """Show texts that leave out, invent, copy, and agree on nothing unless one was read before."""
-        from pipeline_lib.environments.writing.demonstrations import demonstrate
-
         return demonstrate(problems, count, mistakes, seed)
 
     def make(self, settings: WritingEnvironment, executor: Callable[[], Any]) -> Writing:
         """Return the environment; no program is run."""
-        from pipeline_lib.environments.writing.runtime import WritingEnvironment as Writing
-
         return Writing(settings)
 
     def agent_names(self, params: Any) -> Sequence[str]:
         """Return the two agents, or the single one."""
-        from pipeline_lib.environments.writing.problems.problem import AGENTS
-
         return AGENTS[params.environment.team]
 
     def check(self, params: Any) -> None:
@@ -77,26 +70,20 @@ class WritingTask(PairTask):
 
     def terms(self, settings: WritingEnvironment) -> Mapping[str, str]:
         """Return what the terms of a reward of ours mean."""
-        from pipeline_lib.environments.writing.metrics import TERMS
-
         return TERMS.get(settings.reward.kind, {})
 
     def metrics(self) -> Metrics:
         """Return facts told, what follows from nothing, form, and the published reward."""
-        from pipeline_lib.environments.writing.metrics import METRICS
-
         return METRICS
 
     def audit(self) -> Any:
         """Return the audit with scripted writers."""
-        from pipeline_lib.environments.writing.audit import WritingExaminer
+        from pipeline_lib.environments.writing.audit import WritingExaminer  # loads scipy: 0.5 s
 
         return WritingExaminer()
 
     def figures(self, data: Any) -> Sequence[Any]:
         """Return texts before and after, where the test kept some."""
-        from pipeline_lib.environments.writing.figures import texts
-
         return texts(data)
 
     def reward_code(self, settings: WritingEnvironment) -> str:
