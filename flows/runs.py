@@ -18,7 +18,7 @@ from tasks.identity.run import NOTED
 from tasks.runtime.arguments import program_parser
 from tasks.runtime.exit_status import explained
 from tasks.runtime.progress import duration
-from tasks.runtime.recorded import METRIC, TOOK, VERDICT
+from tasks.runtime.tracked_run import METRIC, TOOK, VERDICT
 from tasks.services.process_environment import places
 from tasks.stages.comparing import recorded_runs
 

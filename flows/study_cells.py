@@ -12,12 +12,22 @@ from rich.console import Console
 from flows.chain import in_workspace, on_terminal
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.study import reference_of
-from tasks.chain.cells import alone, cell_folder, identity_of, keep, kept, known_cells
 from tasks.chain.form import choice
 from tasks.chain.graph import ChainError
+from tasks.chain.study import (
+    PAGES,
+    alone,
+    cell_folder,
+    conclusion,
+    fix_plan,
+    identity_of,
+    keep,
+    kept,
+    known_cells,
+    record_study,
+    write_page,
+)
 from tasks.chain.study_file import STUDIES, read_study
-from tasks.chain.study_page import conclusion, record_study, write_page
-from tasks.chain.study_plan import PAGES, fix_plan
 from tasks.chain.workspaces import change_settings, free_name, git, slug, uncommitted, workspace
 from tasks.runtime.exit_status import explain_in_logs
 from tasks.runtime.progress import Progress, shared_console

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import defaultdict
+from collections.abc import Mapping, Set
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from pipeline_lib.locks import locked
 from pipeline_lib.tracking.addresses import LOCK, artifact_link
 from pipeline_lib.tracking.connection import connect, experiment_id, local_artifacts
 from pipeline_lib.tracking.operations import MetricValue, Operation, RunKey
-from pipeline_lib.tracking.states import TAG_OWNED, TAG_PROCESS, is_owned, is_running, state_of_whole
+from pipeline_lib.tracking.processes import is_gone
 
 TAG_RUN, TAG_SETTINGS, TAG_PART = "symposium.run", "symposium.settings", "symposium.part"
 TAG_PARENT = "mlflow.parentRunId"
@@ -240,3 +241,33 @@ class RunRecorder:
 
 def _tags(tags: dict[str, str]) -> list[RunTag]:
     return [RunTag(name, value[:_LONGEST_TAG]) for name, value in tags.items()]
+
+
+TAG_PROCESS = "symposium.process"
+"""Of every run: the process that works, or worked, on it."""
+TAG_OWNED = "symposium.conducted"
+"""Of a parent: whether that process is its owner; MLflow stores this name."""
+
+
+def is_running(process: str) -> bool:
+    """Return whether a process is named and not known to have ended."""
+    return bool(process) and not is_gone(process)
+
+
+def is_owned(tags: Mapping[str, str]) -> bool:
+    """Return whether a parent has an owner, by its tags."""
+    return tags.get(TAG_OWNED) == "True"
+
+
+def state_of_whole(tags: Mapping[str, str], parts: Set[str]) -> str:
+    """Return the state of a parent run without a reported end: RUNNING, FINISHED, FAILED or KILLED.
+
+    Args:
+        tags: the parent's tags.
+        parts: states of its parts, the last attempt at each.
+    """
+    if "RUNNING" in parts or is_running(tags.get(TAG_PROCESS, "")):
+        return "RUNNING"
+    if is_owned(tags) or not parts:  # its process has ended without a report
+        return "KILLED"
+    return next((state for state in ("FAILED", "KILLED") if state in parts), "FINISHED")

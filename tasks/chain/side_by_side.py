@@ -26,8 +26,7 @@ from tasks.chain.graph import Stage, expected_seconds, remaining_s, remember_sec
 from tasks.chain.stage_logs import StageLog, readable
 from tasks.chain.stage_process import StageFailedError, StageProcess
 from tasks.runtime.progress import duration
-from tasks.runtime.subflow import PARENT_TASK
-from tasks.runtime.tagging import untagged
+from tasks.runtime.subflow import PARENT_TASK, untagged
 from tasks.services.end_with_parent import STOP_S
 
 _UPDATE_S = 1.0

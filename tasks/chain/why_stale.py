@@ -20,7 +20,7 @@ from pipeline_lib.storage import digest
 from tasks.chain.graph import ChainError, ask
 from tasks.chain.workspaces import git
 from tasks.experiment.arms import IDENTITIES, planned_seeds
-from tasks.identity.made import contradiction
+from tasks.identity.dvc_record import contradiction
 from tasks.identity.stages import STAGES, identity_of
 from tasks.runtime.arguments import ArgumentError
 

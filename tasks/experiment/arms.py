@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from pipeline_lib import storage
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.project import BASE as BASE
 from pipeline_lib.project import PROBLEMS as PROBLEMS
@@ -98,3 +99,13 @@ def check_seeds(params: Params) -> None:
                 f"params.yaml: seeds.{key}: a preset needs the seeds {list(seeds_of(params, arm))}, but DVC plans "
                 f"{list(planned)}; write {missing} into seeds.{key} too"
             )
+
+
+def training_file(arm: str, seed: int) -> Path:
+    """Return the file of a run's metrics by update, JSON lines."""
+    return RESULTS / "train" / f"{arm}-{seed}.jsonl"
+
+
+def training_rows(arm: str, seed: int, project: Path = Path()) -> list[dict[str, float]]:
+    """Return the metrics of every update of a run of a project; none of a run that was left out."""
+    return list(storage.read_jsonl(project / training_file(arm, seed)))

@@ -8,8 +8,7 @@ import numpy as np
 
 from pipeline_lib import storage
 from pipeline_lib.training.budget import MEASURES, Budget, used
-from tasks.experiment.arms import SINGLE, TEAM, compute_file, seeds_of
-from tasks.experiment.training_files import training_rows
+from tasks.experiment.arms import SINGLE, TEAM, compute_file, seeds_of, training_rows
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params

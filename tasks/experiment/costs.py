@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
-from tasks.experiment.arms import ARMS, RESULTS, SINGLE, seeds_of
-from tasks.experiment.training_files import training_rows
+from tasks.experiment.arms import ARMS, RESULTS, SINGLE, seeds_of, training_rows
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params

@@ -34,7 +34,7 @@ from prefect.serializers import JSONSerializer
 from pipeline_lib.identity.code import code_of
 from pipeline_lib.storage import canonical_json, digest
 from tasks.identity.stages import RUNTIME, syntaxes
-from tasks.runtime.tagging import untagged
+from tasks.runtime.subflow import untagged
 from tasks.services.process_environment import places
 
 _DIGEST = re.compile(r"[0-9a-f]{32,64}")

@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 from pipeline_lib import storage
 from pipeline_lib.settings import SettingsError, load_params
-from tasks.experiment.arms import TEAM, compute_file, seeds_of, sweep_folder, trained_folder
-from tasks.experiment.training_files import training_file
+from tasks.experiment.arms import TEAM, compute_file, seeds_of, sweep_folder, trained_folder, training_file
 from tasks.identity.files import check, finish
 from tasks.runtime.exit_status import explained
 

@@ -31,11 +31,9 @@ from tasks.identity.files import check, finish
 from tasks.identity.run import identity_tags, run_name, told
 from tasks.identity.stages import Reads, inputs_of, read_settings, whole, work_digest
 from tasks.runtime.exit_status import REFUSED, explain_in_logs, explained, was_interrupted
-from tasks.runtime.links import run_in_mlflow
 from tasks.runtime.progress import Progress
-from tasks.runtime.subflow import run_as_subflow
-from tasks.runtime.tagging import tagged
-from tasks.runtime.tracked_run import dvc_process, owner
+from tasks.runtime.subflow import run_as_subflow, tagged
+from tasks.runtime.tracked_run import dvc_process, owner, run_in_mlflow
 from tasks.services.end_with_parent import end_with_dvc
 from tasks.services.process_environment import places
 from tasks.services.servers import prefect_at, prefect_server

@@ -11,7 +11,7 @@ from pipeline_lib.report.compare import RunRow, build_comparison
 from pipeline_lib.tracking.addresses import tracking_uri
 from pipeline_lib.tracking.verdicts import TrackedRun, tracked_runs, tracked_verdicts
 from tasks.runtime.arguments import ArgumentError, meant
-from tasks.runtime.recorded import LINES, LOOKS, METRIC, PLAN, PLAN_FAULTS, TEST_PROBLEMS, VERDICT
+from tasks.runtime.tracked_run import LINES, LOOKS, METRIC, PLAN, PLAN_FAULTS, TEST_PROBLEMS, VERDICT
 from tasks.services.process_environment import answers
 from tasks.services.servers import ServerError
 

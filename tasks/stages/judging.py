@@ -9,15 +9,14 @@ from pipeline_lib.evaluation.plan import as_planned, check_plan, read_plan
 from pipeline_lib.evaluation.sentences import Caveat, counted
 from pipeline_lib.evaluation.verdict import add_plan_and_looks, summarise_test
 from pipeline_lib.monitors.history import endings
-from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of
+from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of, training_rows
 from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, has_attempts, outside
 from tasks.experiment.compute import compare_compute
 from tasks.experiment.episode_files import read_episodes, swept, tested_file, tested_metrics
 from tasks.experiment.plans import actual_plan
-from tasks.experiment.training_files import training_rows
 from tasks.experiment.verdict_text import headline, in_markdown
 from tasks.looks.look_history import plans_used, record_look_of_verdict, steps_swept
-from tasks.runtime.recorded import record_verdict
+from tasks.runtime.tracked_run import record_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline_lib import storage
@@ -18,16 +20,14 @@ from pipeline_lib.report.data import About, ReportData
 from pipeline_lib.report.page import build_report
 from pipeline_lib.report.series import write_plots
 from pipeline_lib.report.viewer import TestedTeam
-from tasks.experiment.arms import IDENTITIES, PROBLEMS, REPORT, RESULTS, SINGLE, TEAM, seeds_of
+from tasks.experiment.arms import IDENTITIES, PROBLEMS, REPORT, RESULTS, SINGLE, TEAM, seeds_of, training_rows
 from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, notes
 from tasks.experiment.costs import costs
 from tasks.experiment.episode_files import read_episodes, swept, tested_file
-from tasks.experiment.machine import machine
-from tasks.experiment.training_files import training_rows
 from tasks.experiment.verdict_text import in_markdown
 from tasks.identity.run import NOTE, TITLE, identity_tags
 from tasks.identity.stages import whole
-from tasks.runtime.recorded import record_costs, record_report
+from tasks.runtime.tracked_run import record_costs, record_report
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
@@ -151,3 +151,20 @@ def tested_teams(params: Params) -> list[TestedTeam]:
     if seeds_of(params, SINGLE):
         found += [*trained(SINGLE_AGENT, SINGLE, "selected"), of(UNTRAINED_SINGLE_AGENT, SINGLE, "base")]
     return found + [of(UNTRAINED[protocol], TEAM, protocol) for protocol in params.evaluate.baselines]
+
+
+def machine() -> str:
+    """Return processor, cores and GPUs, for example ``an AMD EPYC with 2 cores, no GPU``."""
+    import torch
+
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    return f"{_processor()}, {os.cpu_count()} cores, {', '.join(gpus) or 'no GPU'}"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -18,13 +18,21 @@ from pipeline_lib.training.checkpoints import publish, read_checkpoint
 from pipeline_lib.training.metrics_log import NAME as METRICS
 from pipeline_lib.training.parallel import join_processes
 from pipeline_lib.training.trainer import TrainResult
-from tasks.experiment.arms import BASE, PROBLEMS, RESULTS, TEAM, compute_file, environment_section, trained_folder
+from tasks.experiment.arms import (
+    BASE,
+    PROBLEMS,
+    RESULTS,
+    TEAM,
+    compute_file,
+    environment_section,
+    trained_folder,
+    training_file,
+)
 from tasks.experiment.compute import budget_of
 from tasks.experiment.protocols import protocol_of
-from tasks.experiment.training_files import training_file
 from tasks.identity.files import dvc_has_taken
 from tasks.identity.stages import contents, settings_of, work_digest
-from tasks.runtime.recorded import record_update
+from tasks.runtime.tracked_run import record_update
 from tasks.services.process_environment import places
 from tasks.services.ranks import other_ranks
 

@@ -23,7 +23,7 @@ from pipeline_lib.tracking.championship import registered_name
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
 from tasks.experiment.arms import ARMS, BASE, PROBLEMS, SINGLE, TEAM, TRAINED, environment_section, trained_folder
 from tasks.experiment.protocols import protocol_of
-from tasks.identity.made import refuse_false_records
+from tasks.identity.dvc_record import refuse_false_records
 from tasks.runtime.arguments import ArgumentError, meant
 
 if TYPE_CHECKING:

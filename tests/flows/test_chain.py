@@ -242,7 +242,7 @@ def traced(finished: Path) -> Iterator[tuple[str, str, str]]:
 #: What is imported by modules of `RUNTIME`: the check of the memory, and the record of the whole run.
 BY_RUNTIME = (
     *("pipeline_lib.memory", *(f"pipeline_lib.policies.{name}" for name in ("agents", "model_config", "policy"))),
-    *(f"tasks.experiment.{name}" for name in ("costs", "training_files", "verdict_text")),
+    *(f"tasks.experiment.{name}" for name in ("costs", "verdict_text")),
 )
 
 

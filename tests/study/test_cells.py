@@ -15,11 +15,9 @@ from pipeline_lib.evaluation.looks import Look
 from pipeline_lib.settings import Params, SettingsError
 from pipeline_lib.settings.study import StudySettings
 from pipeline_lib.storage import read_json, write_json, write_jsonl
-from tasks.chain.cells import alone, cell_folder, keep, kept, known_cells
 from tasks.chain.graph import ChainError
+from tasks.chain.study import alone, cell_folder, fix_plan, keep, kept, known_cells, plan_history, write_page
 from tasks.chain.study_file import check_same_evaluation, refuse_equal
-from tasks.chain.study_page import write_page
-from tasks.chain.study_plan import fix_plan, plan_history
 from tasks.chain.workspaces import git, slug
 from tasks.experiment import episode_files
 from tasks.experiment.arms import PLAN_FILE, RESULTS, TEAM
@@ -74,7 +72,7 @@ def test_a_damaged_cell_is_run_again(workspace: Path, harm: str) -> None:
 
 
 def test_a_study_that_is_running_is_not_started_a_second_time(workspace: Path) -> None:
-    code = "import time; from tasks.chain.cells import alone\nwith alone('rates'): print(flush=True); time.sleep(100)"
+    code = "import time; from tasks.chain.study import alone\nwith alone('rates'): print(flush=True); time.sleep(100)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None and other.stdout.readline() == "\n"
         with alone("another"), pytest.raises(ChainError, match="the study rates is running already"), alone("rates"):

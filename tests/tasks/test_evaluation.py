@@ -96,7 +96,7 @@ def test_one_engine_and_one_base_serve_a_whole_stage(params: Params, monkeypatch
 #: What a sweep or the test runs beside playing: it decides what is asked for, and reads and records what came.
 BESIDE_PLAYING = {
     "flows", "flows.sweep", "flows.test", "tasks.stages.sweeping", "tasks.stages.testing", "tasks.stages.champion",
-    "tasks.experiment.left_out", "tasks.experiment.training_files", "tasks.experiment.episode_files",
+    "tasks.experiment.left_out", "tasks.experiment.arms", "tasks.experiment.episode_files",
     "tasks.looks", "tasks.looks.looking",
     "tasks.looks.records", "pipeline_lib.evaluation.selected", "pipeline_lib.evaluation.clusters",
     "pipeline_lib.evaluation.looks", "pipeline_lib.evaluation.metrics", "pipeline_lib.evaluation.plan",

@@ -18,12 +18,21 @@ from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.settings import Params
 from pipeline_lib.training.checkpoint_folders import RECORD, step_folder
 from tasks.experiment import episode_files
-from tasks.experiment.arms import PLAN_FILE, PROBLEMS, RESULTS, SINGLE, TEAM, compute_file, sweep_folder, trained_folder
+from tasks.experiment.arms import (
+    PLAN_FILE,
+    PROBLEMS,
+    RESULTS,
+    SINGLE,
+    TEAM,
+    compute_file,
+    sweep_folder,
+    trained_folder,
+    training_file,
+)
 from tasks.experiment.compute import budget_of
 from tasks.experiment.plans import plan_of
-from tasks.experiment.training_files import training_file
 from tasks.looks import looking
-from tasks.runtime.recorded import ENDED, PLAN_FAULTS
+from tasks.runtime.tracked_run import ENDED, PLAN_FAULTS
 from tasks.stages.judging import COMPARED, judge
 from tasks.stages.selecting import select_checkpoints
 from tests.evaluation.build import episode

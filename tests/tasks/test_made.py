@@ -12,10 +12,8 @@ import yaml
 
 from flows.plan import from_pilot
 from pipeline_lib.settings import Params
-from tasks.identity.dvc_record import dvc_digest
-from tasks.identity.files import changed_identities, write_identities
-from tasks.identity.inputs import wrong_inputs
-from tasks.identity.made import MADE, made_file, made_from, refuse_false_records, write_made
+from tasks.identity.dvc_record import MADE, dvc_digest, made_file, made_from, refuse_false_records, write_made
+from tasks.identity.files import changed_identities, write_identities, wrong_inputs
 from tasks.identity.stages import IdentityError
 from tasks.use.choosing import choose_team
 from tests.flows.project import ROOT, call

@@ -15,10 +15,9 @@ from pipeline_lib.settings import Params
 from pipeline_lib.storage import write_json, write_jsonl, write_text
 from pipeline_lib.tracking import Tracker
 from pipeline_lib.tracking.verdicts import tracked_runs
-from tasks.experiment.arms import REPORT, RESULTS
-from tasks.experiment.training_files import training_file
+from tasks.experiment.arms import REPORT, RESULTS, training_file
 from tasks.identity.run import NOTE, told
-from tasks.runtime.recorded import record_results, record_update
+from tasks.runtime.tracked_run import record_results, record_update
 
 VERDICT: dict[str, Any] = {
     "verdict": "IMPROVED",

@@ -26,8 +26,8 @@ from pipeline_lib.settings.base import machine_settings, result_settings
 from pipeline_lib.settings.compose import validate_params
 from tasks.experiment.arms import TEAM
 from tasks.identity import stages as stage_identity
+from tasks.identity.dvc_record import made_from, write_made
 from tasks.identity.files import check, write_identities
-from tasks.identity.made import made_from, write_made
 from tasks.identity.stages import (
     RUNTIME,
     STAGES,

@@ -8,7 +8,7 @@ from mlflow import MlflowClient
 
 from pipeline_lib.storage import write_json
 from pipeline_lib.tracking import Tracker
-from tasks.chain.study_page import record_study
+from tasks.chain.study import record_study
 
 CONTRAST = {
     "name": "high against usual",
