@@ -26,7 +26,7 @@ from statistics import mean
 from typing import Any
 
 from pipeline_lib import storage
-from pipeline_lib.assembly.sampling import compute_dtype, sampling_of
+from pipeline_lib.assembly.teams import compute_dtype, sampling_of
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.settings import ScenarioProblems

@@ -36,6 +36,7 @@ def main() -> None:
     """Serve until Ctrl-C, or say what is missing."""
     asked = parser().parse_args()
     with explained():
+        # They load torch, which `--help` and a wrong argument can do without.
         from tasks.use.choosing import choose_team
         from tasks.use.endpoint import serve
 

@@ -29,6 +29,7 @@ def main() -> None:
     """Write the folders, or say what is missing."""
     asked = parser().parse_args()
     with explained():
+        # They load torch, which `--help` and a wrong argument can do without.
         from pipeline_lib.evaluation.selected import selected_checkpoint
         from tasks.use.exporting import export
 

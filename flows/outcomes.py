@@ -57,6 +57,7 @@ def run(asked: argparse.Namespace) -> None:
     Raises:
         ArgumentError: a file, a row or an option is wrong.
     """
+    # They load scipy, which `--help` and a wrong argument can do without.
     from pipeline_lib.evaluation.outcome_files import Columns, OutcomesError
     from pipeline_lib.evaluation.outcome_verdict import Asked, plan_outcomes, verdict_on
 
@@ -78,6 +79,7 @@ def run(asked: argparse.Namespace) -> None:
     except OutcomesError as error:
         raise ArgumentError(str(error)) from None
     if asked.page is not None:
+        # It loads matplotlib, which only a page needs.
         from pipeline_lib.report.outcomes import build_outcomes
 
         build_outcomes(found, asked.page)

@@ -26,6 +26,7 @@ def main() -> None:
     """Serve until Ctrl-C (status 0), or say why that cannot be."""
     asked = parser().parse_args()
     with explained():
+        # It loads torch, which `--help` and a wrong argument can do without.
         from tasks.use.page import serve_page
 
         def ready(url: str) -> None:

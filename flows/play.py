@@ -43,6 +43,7 @@ def main() -> None:
     """Play, or say what is missing."""
     asked = parser().parse_args()
     with explained():
+        # They load torch, which `--help` and a wrong argument can do without.
         from tasks.use.choosing import choose_problem, choose_team, opened
         from tasks.use.playing import Show, as_json, play, typed_on_terminal
         from tasks.use.showing import TerminalShow, side_by_side

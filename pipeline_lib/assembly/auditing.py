@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.assembly.sampling import sampling_of
-from pipeline_lib.assembly.teams import base_team
+from pipeline_lib.assembly.teams import base_team, sampling_of
 from pipeline_lib.audit.preflight import Played
 from pipeline_lib.audit.run import audit
 from pipeline_lib.audit.structure import OneAgent

@@ -24,6 +24,7 @@ def room(policy: PolicySettings, now: bool) -> tuple[float, bool]:
     if policy.kind == "pretrained":
         if not any(Path(place).exists() for place in ("/proc/driver/nvidia", "/dev/kfd")):
             return float(free_memory() + held_memory() if now else all_memory()), False
+        # It loads for seconds, and the settings of the embedded model are checked without it.
         import torch
 
         if torch.cuda.is_available():

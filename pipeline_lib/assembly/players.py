@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.assembly.sampling import sampling_of
-from pipeline_lib.assembly.teams import base_team
+from transformers.utils.logging import disable_progress_bar
+
+from pipeline_lib.assembly.teams import base_team, sampling_of
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.play import Player
 from pipeline_lib.policies.threads import right_threads
@@ -38,8 +39,6 @@ def opened(
         PolicyError: the base was made from other settings, or the weights are of another team.
         CorruptFileError: a file of the checkpoint is missing or damaged.
     """
-    from transformers.utils.logging import disable_progress_bar
-
     disable_progress_bar()  # of loading, which takes a moment
     environment = make_environment(section, params.sandbox)
     engine = make_engine(params.rollouts, params.policy)

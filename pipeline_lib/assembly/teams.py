@@ -1,4 +1,4 @@
-"""The untrained team of an environment."""
+"""The untrained team of an environment, and how it is sampled from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from pipeline_lib.policies.load import load_team
+from pipeline_lib.rollouts.engine import Sampling
 
 if TYPE_CHECKING:
     from pipeline_lib.policies.policy import Team
@@ -29,3 +32,18 @@ def base_team(params: Params, base: Path, environment: Any, problems: Sequence[A
     """
     agents = max((environment.agents(problem) for problem in problems), key=len)
     return load_team(params.policy, base, agents, seed, bases=environment.has_critic)
+
+
+def sampling_of(params: Params) -> Sampling:
+    """Return the sampling distribution of the ``rollouts`` section, and what differs for single agents."""
+    rollouts = params.rollouts
+    agents = sorted(params.policy.agents.items())
+    own = tuple((name, agent.temperature) for name, agent in agents if agent.temperature is not None)
+    return Sampling(rollouts.temperature, rollouts.top_p, rollouts.top_k, rollouts.max_new_tokens, own)
+
+
+def compute_dtype(params: Params) -> torch.dtype:
+    """Return the dtype of the update's forward pass; trained weights are always float32."""
+    if params.policy.kind == "pretrained" and params.policy.dtype == "bfloat16":
+        return torch.bfloat16
+    return torch.float32

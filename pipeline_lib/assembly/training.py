@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.assembly.sampling import compute_dtype, sampling_of
-from pipeline_lib.assembly.teams import base_team
+from pipeline_lib.assembly.teams import base_team, compute_dtype, sampling_of
 from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.make import make_environment

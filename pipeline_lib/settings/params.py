@@ -166,6 +166,7 @@ class Params(Section):
         credit = self.train.credit
         if credit.kind == "aligned":
             return self
+        # It loads numpy, and settings are read before anything else is.
         from pipeline_lib.credit.plans import make_plan
 
         protocol = self.rollouts.protocol

@@ -155,6 +155,7 @@ class Tracker:
         return self._home / "waiting" / digest(address)[:12]
 
     def _connect(self) -> Any:
+        # It loads MLflow, which takes a second, and the work does not wait for it.
         from pipeline_lib.tracking.recorder import Recorder
 
         return Recorder(self._uri or tracking_uri(self._home), self._home)

@@ -86,6 +86,7 @@ def log_plain_lines(least: int = logging.INFO) -> None:
     Args:
         least: lowest level that is shown.
     """
+    # Prefect loads for a second; programs read their arguments before.
     from prefect.logging.configuration import setup_logging
 
     def wanted(record: logging.LogRecord) -> bool:

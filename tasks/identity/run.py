@@ -96,6 +96,7 @@ def _dirty() -> str:
 
 
 def _flow_run_id() -> str:
+    # Prefect loads for a second; programs that only name a run do without it.
     from prefect.runtime import flow_run
 
     return str(flow_run.id or "")

@@ -228,6 +228,7 @@ class _Artifact:
                 return
 
     def _send(self) -> None:
+        # Prefect loads for a second; programs that only write durations do without it.
         from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
         latest = self.latest

@@ -102,6 +102,7 @@ def _watch() -> None:
     while True:
         try:
             if recorder is None:
+                # It loads MLflow, which takes a second, in this thread.
                 from pipeline_lib.tracking.recorder import Recorder
 
                 uri = server_url("mlflow") or tracking_uri(places().tracking)

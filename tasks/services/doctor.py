@@ -115,6 +115,7 @@ def _gvisor(project: Path) -> Finding:
 
 
 def _gpu(project: Path) -> Finding:
+    # It loads for seconds, which `--help` can do without.
     import torch
 
     if not torch.cuda.is_available():

@@ -244,6 +244,7 @@ def _end_with(client: socket.socket) -> None:
 
 
 def _accelerated() -> bool:
+    # Only the process with the libraries loads it, not the programs that ask for a fork.
     import torch
 
     return bool(torch.version.cuda or torch.version.hip or getattr(torch.version, "xpu", None))

@@ -202,6 +202,7 @@ def starting_prefect_server() -> Iterator[Callable[[], str]]:
 @contextlib.contextmanager
 def prefect_at(url: str) -> Iterator[None]:
     """Let Prefect in this process use the server that `prefect_server` has yielded, for a ``with`` block."""
+    # Prefect loads while its server starts.
     from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL, temporary_settings
 
     pages = {PREFECT_UI_URL: os.environ[UI_URL]} if UI_URL in os.environ else {}
@@ -211,6 +212,7 @@ def prefect_at(url: str) -> Iterator[None]:
 
 def _send_what_is_left() -> None:
     """Let Prefect send logs and events now; at the end of the process it would try a server that is gone, for long."""
+    # Prefect loads while its server starts.
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogWorker
 

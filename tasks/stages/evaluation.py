@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
-from pipeline_lib.assembly.sampling import sampling_of
-from pipeline_lib.assembly.teams import base_team
+from pipeline_lib.assembly.teams import base_team, sampling_of
 from pipeline_lib.environment_api.metrics import with_reward
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.make import make_environment

@@ -155,6 +155,7 @@ def tested_teams(params: Params) -> list[TestedTeam]:
 
 def machine() -> str:
     """Return processor, cores and GPUs, for example ``an AMD EPYC with 2 cores, no GPU``."""
+    # Seconds, which no other part of a report needs.
     import torch
 
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
