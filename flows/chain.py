@@ -20,7 +20,7 @@ from pipeline_lib.storage import read_json
 from tasks.chain.graph import Stage, chain_and_stale
 from tasks.chain.live_table import DRAWING, LiveTable
 from tasks.chain.side_by_side import run_chain
-from tasks.chain.stage_logs import log_plain_lines
+from tasks.chain.stage_process import log_plain_lines
 from tasks.chain.workspaces import save_experiment
 from tasks.experiment.arms import REPORT, RESULTS
 from tasks.experiment.verdict_text import in_markdown

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 from tasks.chain.why_stale import explain
+from tasks.experiment.check_run import refuse_lost_overrides
 from tasks.identity.files import changed_identities, write_identities
 from tasks.identity.stages import STAGES
 from tasks.runtime.arguments import SEEDS, one_of, program_parser, whole
 from tasks.runtime.exit_status import explained
-from tasks.services.dvc_overrides import refuse_lost_overrides
 
 
 def parser() -> argparse.ArgumentParser:

@@ -22,8 +22,8 @@ from pipeline_lib.evaluation.planning import Variances, requirements, variances
 from pipeline_lib.policies.sizes import known_sizes
 from pipeline_lib.settings import Params, load_params
 from tasks.experiment.arms import PROBLEMS, TEAM, seeds_of
-from tasks.experiment.comparisons import family_size
 from tasks.experiment.episode_files import read_episodes, tested_file
+from tasks.experiment.plans import family_size
 from tasks.identity.dvc_record import refuse_false_records
 from tasks.runtime.arguments import ArgumentError, number, program_parser, whole
 from tasks.runtime.exit_status import explained

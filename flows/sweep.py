@@ -4,8 +4,7 @@ from prefect import flow
 
 from tasks.identity.stages import settings_of
 from tasks.runtime.arguments import arm_and_seed
-from tasks.runtime.left_out import leave_out_sweep, unless_left_out
-from tasks.runtime.stage import main, stage
+from tasks.runtime.stage import leave_out_sweep, main, stage, unless_left_out
 from tasks.stages.sweeping import sweep_arm
 
 

@@ -5,8 +5,7 @@ from prefect import flow
 from tasks.identity.stages import settings_of
 from tasks.runtime.arguments import arm_and_seed
 from tasks.runtime.exit_status import explained
-from tasks.runtime.left_out import leave_out_training, unless_left_out
-from tasks.runtime.stage import main, stage
+from tasks.runtime.stage import leave_out_training, main, stage, unless_left_out
 from tasks.services.ranks import is_first_rank
 from tasks.stages.training import train_along, train_arm, training_identity
 

@@ -23,8 +23,7 @@ from prefect.logging import get_run_logger
 from prefect.runtime import task_run
 
 from tasks.chain.graph import Stage, expected_seconds, remaining_s, remember_seconds
-from tasks.chain.stage_logs import StageLog, readable
-from tasks.chain.stage_process import StageFailedError, StageProcess
+from tasks.chain.stage_process import StageFailedError, StageLog, StageProcess, readable
 from tasks.runtime.progress import duration
 from tasks.runtime.subflow import PARENT_TASK, untagged
 from tasks.services.end_with_parent import STOP_S

@@ -3,6 +3,10 @@
 A stage's flow does its work inside ``with stage("train", params, seed=0) as run:`` and its module ends in ``main(train,
 seed=...)``.  `main` checks the settings before anything starts, connects to Prefect (the project's server, or a
 temporary one), and turns errors into a message and an exit status.
+
+DVC takes the seeds from the file ``params.yaml`` only.  A preset of ``environment`` may have other seeds, for example
+no single-agent baseline if a task has no single-agent form.  The stage of a run that the settings do not need writes
+empty files (`unless_left_out`), and like every other one from what it made them.
 """
 
 from __future__ import annotations
@@ -12,21 +16,22 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from prefect import get_run_logger
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
+from pipeline_lib import storage
 from pipeline_lib.assembly.memory import STAGES
 from pipeline_lib.assembly.memory_check import check_memory, counts_in, prepared
 from pipeline_lib.locks import locked
 from pipeline_lib.rollouts.watching import watched
-from pipeline_lib.settings import load_params
+from pipeline_lib.settings import SettingsError, load_params
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking import TrackedRun, Tracker
-from tasks.experiment.arms import PROBLEMS
+from tasks.experiment.arms import PROBLEMS, TEAM, compute_file, seeds_of, sweep_folder, trained_folder, training_file
 from tasks.identity.files import check, finish
 from tasks.identity.run import identity_tags, run_name, told
 from tasks.identity.stages import Reads, inputs_of, read_settings, whole, work_digest
@@ -208,3 +213,39 @@ def _shown(show: Any) -> None:
         show()
     except Exception as error:
         log.warning("cannot show an artifact in the Prefect UI: %s", error)
+
+
+_REASON = "left out: the settings, including the seeds of the environment's preset, have no such run\n"
+
+
+@explained()
+def unless_left_out(leave_out: Callable[[str, int], None], arm: str, seed: int) -> None:
+    """End the process, with empty outputs, if the settings do not have this run; no server is started for it.
+
+    The environment's preset belongs to the settings.
+    """
+    try:
+        if seed in seeds_of(load_params(), arm):
+            return
+    except SettingsError:  # whoever does the work reports it
+        return
+    began = check()
+    leave_out(arm, seed)
+    finish(began)
+    sys.stdout.write(f"{arm} {seed} {_REASON}")
+    sys.exit(0)
+
+
+def leave_out_training(arm: str, seed: int) -> None:
+    """Write the outputs that DVC expects of a training run, without content."""
+    with storage.new_folder(trained_folder(arm, seed)) as folder:
+        (folder / "left-out.txt").write_text(_REASON)
+    storage.write_jsonl(training_file(arm, seed), ())
+    if arm == TEAM:
+        storage.write_json(compute_file(seed), {})
+
+
+def leave_out_sweep(arm: str, seed: int) -> None:
+    """Write the outputs that DVC expects of a run's sweep, without content."""
+    with storage.new_folder(sweep_folder(arm, seed)) as folder:
+        (folder / "left-out.txt").write_text(_REASON)

@@ -10,10 +10,9 @@ from pipeline_lib.evaluation.sentences import Caveat, counted
 from pipeline_lib.evaluation.verdict import add_plan_and_looks, summarise_test
 from pipeline_lib.monitors.history import endings
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of, training_rows
-from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, has_attempts, outside
 from tasks.experiment.compute import compare_compute
 from tasks.experiment.episode_files import read_episodes, swept, tested_file, tested_metrics
-from tasks.experiment.plans import actual_plan
+from tasks.experiment.plans import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, actual_plan, has_attempts, outside
 from tasks.experiment.verdict_text import headline, in_markdown
 from tasks.looks.look_history import plans_used, record_look_of_verdict, steps_swept
 from tasks.runtime.tracked_run import record_verdict

@@ -21,9 +21,9 @@ from pipeline_lib.report.page import build_report
 from pipeline_lib.report.series import write_plots
 from pipeline_lib.report.viewer import TestedTeam
 from tasks.experiment.arms import IDENTITIES, PROBLEMS, REPORT, RESULTS, SINGLE, TEAM, seeds_of, training_rows
-from tasks.experiment.comparisons import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, notes
 from tasks.experiment.costs import costs
 from tasks.experiment.episode_files import read_episodes, swept, tested_file
+from tasks.experiment.plans import SINGLE_AGENT, UNTRAINED, UNTRAINED_SINGLE_AGENT, notes
 from tasks.experiment.verdict_text import in_markdown
 from tasks.identity.run import NOTE, TITLE, identity_tags
 from tasks.identity.stages import whole

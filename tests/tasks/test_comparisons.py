@@ -11,7 +11,7 @@ from pipeline_lib.environment_api.registry import find
 from pipeline_lib.protocols import PROTOCOLS
 from pipeline_lib.sandbox import Executor
 from pipeline_lib.settings import Params, load_params
-from tasks.experiment.comparisons import UNTRAINED, comparisons, family_size, notes, outside
+from tasks.experiment.plans import UNTRAINED, comparisons, family_size, notes, outside
 
 ROOT = Path(__file__).parents[2]
 READER = {"kind": "pretrained", "models": ["some/model"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline_lib.settings import SettingsError
-from tasks.services.dvc_overrides import refuse_lost
+from tasks.experiment.check_run import refuse_lost
 
 
 @pytest.mark.parametrize(

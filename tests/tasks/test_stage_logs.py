@@ -12,7 +12,7 @@ from rich.console import Console
 from tasks.chain.graph import Stage
 from tasks.chain.live_table import LiveTable, rows
 from tasks.chain.side_by_side import Board
-from tasks.chain.stage_logs import PlainFormatter, StageLog, is_housekeeping, readable
+from tasks.chain.stage_process import PlainFormatter, StageLog, is_housekeeping, readable
 
 NOTHING = [
     "00:52:21.385 | INFO    | Flow run 'ab-cd prepare' - Beginning flow run 'ab-cd prepare' for flow 'prepare'",
