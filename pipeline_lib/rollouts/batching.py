@@ -23,7 +23,7 @@ import torch
 from pipeline_lib.memory import PREFILL_TOKENS
 from pipeline_lib.rollouts.distribution import draw
 from pipeline_lib.rollouts.rollout_model import Ints, Prefill, RolloutModel
-from pipeline_lib.rollouts.watching import watcher
+from pipeline_lib.watching import watcher
 
 if TYPE_CHECKING:
     from pipeline_lib.rollouts.engine import Sampling

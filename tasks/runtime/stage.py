@@ -27,10 +27,10 @@ from pipeline_lib import storage
 from pipeline_lib.assembly.memory import STAGES
 from pipeline_lib.assembly.memory_check import check_memory, counts_in, prepared
 from pipeline_lib.locks import locked
-from pipeline_lib.rollouts.watching import watched
 from pipeline_lib.settings import SettingsError, load_params
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking import TrackedRun, Tracker
+from pipeline_lib.watching import watched
 from tasks.experiment.arms import PROBLEMS, TEAM, compute_file, seeds_of, sweep_folder, trained_folder, training_file
 from tasks.identity.files import check, finish
 from tasks.identity.run import identity_tags, run_name, told

@@ -239,9 +239,10 @@ def traced(finished: Path) -> Iterator[tuple[str, str, str]]:
             yield stage.partition("@")[0], event, name
 
 
-#: What is imported by modules of `RUNTIME`: the check of the memory, and the record of the whole run.
+#: What is imported by modules of `RUNTIME`: the check of the memory, who watches an engine, the record of the run.
 BY_RUNTIME = (
-    *("pipeline_lib.memory", *(f"pipeline_lib.policies.{name}" for name in ("agents", "model_config", "policy"))),
+    *(f"pipeline_lib.{name}" for name in ("memory", "watching")),
+    *(f"pipeline_lib.policies.{name}" for name in ("agents", "model_config", "policy")),
     *(f"tasks.experiment.{name}" for name in ("costs", "verdict_text")),
 )
 

@@ -13,7 +13,7 @@ from scipy import stats
 from pipeline_lib.policies.policy import Policy
 from pipeline_lib.rollouts import Engine, EngineError, Request, Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
-from pipeline_lib.rollouts.watching import watched
+from pipeline_lib.watching import watched
 from tests.rollouts.tiny import CONFIGS, END, FAST, VOCABULARY, policy, reference_logits, reference_logprobs
 
 Make = Callable[..., Engine]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pipeline_lib.rollouts.watching import watched, watcher
+from pipeline_lib.watching import watched, watcher
 from tasks.runtime import progress
 from tasks.runtime.progress import Estimate, Progress, duration
 
