@@ -38,7 +38,7 @@ import psutil
 
 from pipeline_lib import storage
 from pipeline_lib.sandbox import Executor, Job, SandboxUnavailable, Status
-from pipeline_lib.sandbox.docker_daemon import DEFAULT_IMAGE, daemon
+from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE, daemon
 from pipeline_lib.sandbox.image import build_image
 from pipeline_lib.sandbox.worker import JailError
 

@@ -3,7 +3,7 @@
 from prefect import flow
 
 from pipeline_lib.problems.prepare import prepare as prepare_problems
-from pipeline_lib.sandbox.make import make_executor
+from pipeline_lib.sandbox.executor import make_executor
 from tasks.experiment.arms import PROBLEMS
 from tasks.identity.stages import settings_of
 from tasks.runtime.stage import main, stage

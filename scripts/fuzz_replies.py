@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 with atheris.instrument_imports():
     from pipeline_lib.sandbox import calls
     from pipeline_lib.sandbox.inside import messages, values
-    from pipeline_lib.sandbox.inside.plain import BadValue
+    from pipeline_lib.sandbox.inside.values import BadValue
 
 DEPTH = 8  # levels at which types are looked at
 

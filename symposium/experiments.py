@@ -121,7 +121,7 @@ class Experiment:
         folder = self.place("problems", environment=("kind",), problems=())
         if not (folder / MANIFEST).exists():
             from pipeline_lib.problems.prepare import prepare
-            from pipeline_lib.sandbox.make import make_executor
+            from pipeline_lib.sandbox.executor import make_executor
 
             sandbox = self.params.sandbox
             prepare(self.params.environment.kind, self.params.problems, folder, lambda: make_executor(sandbox))

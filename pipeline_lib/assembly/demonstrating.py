@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.registry import find
-from pipeline_lib.sandbox.make import make_executor
+from pipeline_lib.sandbox.executor import make_executor
 
 if TYPE_CHECKING:
     from pipeline_lib.policies.warm_start import LaterTurns

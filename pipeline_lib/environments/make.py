@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.sandbox import Executor
-from pipeline_lib.sandbox.make import make_executor
+from pipeline_lib.sandbox.executor import make_executor
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.sandbox import Sandbox as SandboxSettings

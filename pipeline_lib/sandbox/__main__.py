@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import fields
 
 from pipeline_lib.sandbox.backend import SandboxUnavailable
-from pipeline_lib.sandbox.docker_daemon import DEFAULT_IMAGE
+from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE
 from pipeline_lib.sandbox.executor import Executor
 from pipeline_lib.sandbox.image import build_image
 from pipeline_lib.sandbox.jails import LEVELS, STARTERS

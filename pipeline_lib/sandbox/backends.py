@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pipeline_lib.sandbox.backend import Backend, SandboxUnavailable
-from pipeline_lib.sandbox.docker_daemon import DEFAULT_IMAGE
+from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE
 from pipeline_lib.sandbox.jails import LEVELS, PROCESS_JAILS
 from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.local import LocalBackend

@@ -3,7 +3,7 @@
 Promises: every job leads to exactly one answer; a job whose worker died is tried on another one; a timeout is confirmed
 by a second run before it is final; when the client ends, everything ends.
 
-`entry` decides about jobs that lose several workers.
+`slots.Entry` decides about jobs that lose several workers.
 
 The broker is small, single-threaded and started as a new process (never forked from a trainer), so forking judges is
 cheap.
@@ -12,6 +12,7 @@ cheap.
 from __future__ import annotations
 
 import os
+import resource
 import selectors
 import shutil
 import signal
@@ -21,15 +22,75 @@ import time
 from collections import deque
 from typing import Any
 
-from pipeline_lib.sandbox import inherited, wire
-from pipeline_lib.sandbox.client import Client
+from pipeline_lib.sandbox import wire
 from pipeline_lib.sandbox.docker_jail import remove_containers
-from pipeline_lib.sandbox.entry import Entry
 from pipeline_lib.sandbox.inside import huge_pages
-from pipeline_lib.sandbox.orphans import make_run_folder
-from pipeline_lib.sandbox.slots import START_S, Slot
+from pipeline_lib.sandbox.runtime import make_run_folder
+from pipeline_lib.sandbox.slots import START_S, Entry, Slot
 
-_DRAIN_S = 10.0  # the longest time that a job that has to run alone waits for an empty queue
+_IGNORED_BY_PYTHON = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
+_STACK = 8 << 20  # bytes; also of the threads of all processes that are started later
+_LIMITS = ("AS", "CPU", "DATA", "FSIZE", "NOFILE", "NPROC")
+
+
+def reset() -> None:
+    """Give this process the usual umask and signal handling, and the soft limits that its hard limits allow."""
+    os.umask(0o022)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in signal.valid_signals() - _IGNORED_BY_PYTHON:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    for name in _LIMITS:
+        kind = getattr(resource, f"RLIMIT_{name}")
+        _, hard = resource.getrlimit(kind)
+        resource.setrlimit(kind, (hard, hard))
+    _, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (_STACK if hard < 0 else min(_STACK, hard), hard))
+
+
+class Client:
+    """Receives frames from the client and sends it others.
+
+    Attributes:
+        outgoing: bytes that the client has not taken yet.
+    """
+
+    def __init__(self, connection: socket.socket, selector: selectors.BaseSelector) -> None:
+        self.outgoing = bytearray()
+        self._connection = connection
+        self._selector = selector
+        self._frames = wire.Frames()
+        connection.setblocking(False)
+        selector.register(connection, selectors.EVENT_READ, None)
+
+    def receive(self) -> list[tuple[wire.Head, bytes]] | None:
+        """Return the frames that have arrived, None if the client has disconnected."""
+        try:
+            data = self._connection.recv(wire.READ_BYTES)
+        except BlockingIOError:
+            return []
+        except ConnectionError:
+            return None
+        return self._frames.feed(data) if data else None
+
+    def send(self, head: wire.Head, body: bytes = b"") -> None:
+        """Queue a frame for the client; `flush` sends it."""
+        self.outgoing += wire.pack(head, body)
+
+    def flush(self) -> None:
+        """Send as much as the client takes now, and have the selector report when it takes more."""
+        try:
+            while self.outgoing:
+                sent = self._connection.send(self.outgoing)
+                del self.outgoing[:sent]
+        except BlockingIOError:
+            pass
+        except ConnectionError:
+            self.outgoing.clear()
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.outgoing else 0)
+        self._selector.modify(self._connection, events, None)
+
+
 _BROKEN_S = 60.0  # seconds without any worker before giving up
 
 
@@ -40,11 +101,8 @@ class Broker:
         self.config = config
         self.selector = selectors.DefaultSelector()
         self.client = Client(client, self.selector)
-        # With one slot, a second one stands by while a job runs alone.
-        self.slots = [Slot(index) for index in range(max(2, config["slots"]))]
+        self.slots = [Slot(index) for index in range(config["slots"])]
         self.queue: deque[Entry] = deque()
-        self.suspects: deque[Entry] = deque()
-        self.alone: Entry | None = None  # the suspect that runs now
         self.killed_idle = float("-inf")  # when a worker without a program was last killed
         self.reason = ""
         self.restarts = 0
@@ -93,7 +151,6 @@ class Broker:
             elif "forget" in head:
                 unwanted = set(head["forget"])
                 self.queue = deque(entry for entry in self.queue if entry.number not in unwanted)
-                self.suspects = deque(entry for entry in self.suspects if entry.number not in unwanted)
             else:
                 self.queue.append(Entry(head["n"], body, head["wall_s"]))
         return True
@@ -103,7 +160,7 @@ class Broker:
             "slots": self.config["slots"],
             "running": sum(slot.pid != 0 for slot in self.slots),
             "busy": sum(slot.entry is not None for slot in self.slots),
-            "queued": len(self.queue) + len(self.suspects),
+            "queued": len(self.queue),
             "done": self.done,
             "restarts": self.restarts,
             "broker": os.getpid(),
@@ -115,17 +172,11 @@ class Broker:
     def _assign(self) -> float | None:
         """Assign waiting jobs to idle slots, start missing slots; return the seconds until the next call."""
         now = time.monotonic()
-        if self.alone is not None and any(slot.entry is self.alone for slot in self.slots):
-            return 0.2
-        self.alone = None
-        if self.suspects and (not self.queue or now > self.suspects[0].first_lost + _DRAIN_S):
-            return self._assign_alone(now)
-        usual = self.slots[: self.config["slots"]]
-        idle = [slot for slot in usual if slot.ready and slot.entry is None]
+        idle = [slot for slot in self.slots if slot.ready and slot.entry is None]
         while self.queue and idle:
             entry = self.queue.popleft()
             slot = next((slot for slot in idle if slot.index != entry.avoid), None)
-            others = (other for other in usual if other.index != entry.avoid)
+            others = (other for other in self.slots if other.index != entry.avoid)
             if slot is None and any(other.pid or other.start_at <= now for other in others):
                 self.queue.appendleft(entry)
                 break
@@ -134,26 +185,13 @@ class Broker:
             self._give(slot, entry)
         starting = sum(slot.pid != 0 and not slot.ready for slot in self.slots)
         if self.announced or starting == 0:
-            for slot in usual:
+            for slot in self.slots:
                 if starting >= len(self.queue):
                     break
                 if slot.pid == 0 and slot.start_at <= now:
                     slot.start(self.config, self.selector)
                     starting += 1
         return 0.2 if self.queue and not idle else 1.0
-
-    def _assign_alone(self, now: float) -> float:
-        """Assign the first suspect to a slot when no other job runs and another worker stands by."""
-        if not any(slot.entry is not None for slot in self.slots):
-            ready = [slot for slot in self.slots if slot.ready]
-            patient = now < self.suspects[0].first_lost + _BROKEN_S
-            if len(ready) >= (2 if patient else 1):
-                self.alone = self.suspects.popleft()
-                self._give(ready[0], self.alone)
-            for slot in self.slots[:2]:
-                if len(ready) < 2 and slot.pid == 0 and slot.start_at <= now:
-                    slot.start(self.config, self.selector)
-        return 0.2
 
     def _give(self, slot: Slot, entry: Entry) -> None:
         if not slot.give(entry):
@@ -166,14 +204,12 @@ class Broker:
         if fate is not None:
             self._end(entry, *fate)
         else:
-            (self.suspects if entry.is_suspect else self.queue).append(entry)
+            self.queue.append(entry)
 
-    def _retry_untouched(self, entry: Entry, slot: Slot, head: wire.Head) -> None:
-        """Retry a job whose program never reached a worker: it died before, or none could be started."""
+    def _retry_untouched(self, entry: Entry, slot: Slot, started: bool, reason: str) -> None:
+        """Retry a job whose program never reached a worker: it died before, or, not ``started``, none could be."""
         entry.avoid = slot.index
-        fate = entry.lost_untouched(head["jail"], head["died"])
-        if head["jail"]:
-            self._lost_idle(head["outside"])
+        fate = entry.lost_untouched(started, reason)
         if fate is not None:
             self._end(entry, *fate)
         else:
@@ -210,7 +246,9 @@ class Broker:
                         self.restarts += 1
                         self._retry(entry, slot, head["outside"], head["died"])
                     else:
-                        self._retry_untouched(entry, slot, head)
+                        self._retry_untouched(entry, slot, head["jail"], head["died"])
+                        if head["jail"]:
+                            self._lost_idle(head["outside"])
                 elif head["status"] == "timeout" and not (entry.late or head["final"]):
                     entry.late = True
                     self.queue.append(entry)
@@ -227,7 +265,9 @@ class Broker:
             self.client.send({"ready": head["ready"], "isolation": head["facts"]["isolation"]})
 
     def _broken(self, slot: Slot, reason: str) -> None:
-        """Handle a judge that cannot start its jail."""
+        """Handle a judge that cannot start its jail; it may have got a job before it noticed that it has none."""
+        if slot.entry is not None:
+            self._retry_untouched(slot.entry, slot, True, reason)
         slot.stop(self.selector)
         slot.broken += 1
         slot.start_at = time.monotonic() + min(0.05 * 2**slot.broken, 5.0)
@@ -249,27 +289,21 @@ class Broker:
             self._broken(slot, "the judge died while it started its jail")
 
     def _lost_idle(self, killed: bool) -> None:
-        """Handle the end of a worker without a program; if it was killed, no job is suspect any more."""
+        """Handle the end of a worker without a program."""
         self.restarts += 1
-        if not killed:
-            return
-        self.killed_idle = time.monotonic()
-        for entry in self.suspects:
-            entry.clear()
-        self.queue.extend(self.suspects)
-        self.suspects.clear()
+        if killed:
+            self.killed_idle = time.monotonic()
 
     def _watch(self) -> None:
         """Kill judges that are stuck; end all jobs as infra_error if no worker can be started for a minute."""
         now = time.monotonic()
-        if any(slot.ready for slot in self.slots[: self.config["slots"]]) or not (self.queue or self.suspects):
+        if any(slot.ready for slot in self.slots) or not self.queue:
             self.last_ready = now
         elif now > self.last_ready + _BROKEN_S:
             self.last_ready = now  # later jobs get the same time
-            for waiting in (self.queue, self.suspects):
-                while waiting:
-                    reason = f"no worker could be started for {_BROKEN_S:g} s: {self.reason or 'each was killed'}"
-                    self._end(waiting.popleft(), "infra_error", reason)
+            while self.queue:
+                reason = f"no worker could be started for {_BROKEN_S:g} s: {self.reason or 'each was killed'}"
+                self._end(self.queue.popleft(), "infra_error", reason)
         for slot in self.slots:
             if slot.pid and (slot.entry is not None or not slot.ready) and slot.is_stuck():
                 entry = slot.entry
@@ -282,7 +316,7 @@ class Broker:
 
 def main(descriptor: int) -> None:
     """Run the broker on a connected socket; the first frame is its configuration."""
-    inherited.reset()
+    reset()
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     connection = socket.socket(fileno=descriptor)

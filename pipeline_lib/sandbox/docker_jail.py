@@ -10,16 +10,53 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline_lib.sandbox import orphans
-from pipeline_lib.sandbox.docker_daemon import LABEL, PLACE, daemon
+from pipeline_lib.sandbox import runtime
 from pipeline_lib.sandbox.runtime import ENVIRONMENT, PACKAGES, SCRATCH, contents_digest, start
 from pipeline_lib.sandbox.worker import JailError, NoPackages, Worker
+
+DEFAULT_IMAGE = "symposium-sandbox"
+LABEL = "symposium-sandbox"  # on containers: their owner; on images: a digest of their contents
+PLACE = "/symposium"  # path of the fork server in an image, and of the socket in a container
+
+
+@contextmanager
+def daemon() -> Iterator[Any]:
+    """Yield a client of the Docker daemon.
+
+    Raises:
+        JailError: there is no SDK or no daemon, or it refuses; the message says what to do.
+    """
+    try:
+        import docker
+        import docker.errors
+        import requests
+    except ImportError as error:
+        raise JailError(f"the Docker SDK is not installed: pip install 'docker>=7.1' ({error})") from None
+    where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    client = None
+    try:
+        client = docker.DockerClient.from_env(timeout=30)
+        yield client
+    except docker.errors.ImageNotFound as error:
+        raise JailError(
+            f"the image does not exist: {error.explanation}; make it with `python -m pipeline_lib.sandbox build-image`"
+        ) from None
+    except docker.errors.APIError as error:
+        raise JailError(f"the Docker daemon at {where} refuses: {error.explanation or error}") from None
+    except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+        raise JailError(
+            f"no Docker daemon answers at {where}: start one, set DOCKER_HOST, or choose another backend ({error})"
+        ) from None
+    finally:
+        if client is not None:
+            client.close()
+
 
 _START_S = 60.0
 _CONTAINER_MB = 512  # beyond the limit of one program: fork server, temporary files
@@ -105,7 +142,7 @@ def remove_containers(mine: bool) -> None:
 
         for container in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
             host, _, owner = container.labels[LABEL].partition("/")
-            unwanted = owner == orphans.identity(os.getpid()) if mine else not orphans.alive(owner)
+            unwanted = owner == runtime.identity(os.getpid()) if mine else not runtime.alive(owner)
             if host == os.uname().nodename and unwanted:
                 with suppress(docker.errors.APIError):
                     container.remove(force=True, v=True)
@@ -149,7 +186,7 @@ def _options(config: dict[str, Any], folder: Path) -> dict[str, Any]:
         "command": [],
         "stop_signal": "SIGKILL",  # process 1 ignores others, and a daemon that shuts down would wait for it
         "auto_remove": True,
-        "labels": {LABEL: f"{os.uname().nodename}/{orphans.identity(os.getppid())}"},
+        "labels": {LABEL: f"{os.uname().nodename}/{runtime.identity(os.getppid())}"},
         "environment": {name: value for name, value in ENVIRONMENT.items() if name != "PATH"},
         "working_dir": SCRATCH,
         "user": f"{uid}:{uid}",

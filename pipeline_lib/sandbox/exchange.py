@@ -11,10 +11,10 @@ import signal
 import struct
 from typing import Any
 
+from pipeline_lib.sandbox.calls import NoAnswer
 from pipeline_lib.sandbox.inside import messages
-from pipeline_lib.sandbox.inside.plain import BadValue
+from pipeline_lib.sandbox.inside.values import BadValue
 from pipeline_lib.sandbox.jobs import Limits
-from pipeline_lib.sandbox.recorder import NoAnswer
 from pipeline_lib.sandbox.time_limits import Clocks, Watch
 from pipeline_lib.sandbox.worker import ProgramWorker, Usage
 

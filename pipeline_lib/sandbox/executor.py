@@ -14,13 +14,12 @@ from dataclasses import asdict, replace
 from functools import lru_cache
 from operator import attrgetter
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
-from pipeline_lib.sandbox.backend import Backend
+from pipeline_lib.sandbox.backend import Backend, Planner
 from pipeline_lib.sandbox.backends import open_backend
 from pipeline_lib.sandbox.jobs import Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.local import blank_verdict
-from pipeline_lib.sandbox.planning import Planner
 from pipeline_lib.sandbox.tests_source import Planned
 
 _CACHE_SIZE = 50_000
@@ -192,3 +191,29 @@ _determining = attrgetter(*(name for name in Job.__dataclass_fields__ if name no
 @lru_cache(maxsize=64)
 def _limits_text(limits: Limits) -> str:
     return repr(limits)
+
+
+class Section(Protocol):
+    """A ``sandbox`` section of the settings: its other keys are options of the backend."""
+
+    @property
+    def kind(self) -> str:
+        """Return the backend."""
+        ...
+
+    def model_dump(self) -> dict[str, Any]:
+        """Return all keys and values."""
+        ...
+
+
+def make_executor(section: Section) -> Executor:
+    """Start the sandbox that a ``sandbox`` section describes.
+
+    Raises:
+        ValueError: a value is not accepted.
+        SandboxUnavailable: it cannot run here; the message says why and what to do.
+    """
+    options = section.model_dump()
+    limits = Limits(**options.pop("limits"))
+    del options["infra_error_share"]  # used by the code that receives the verdicts
+    return Executor(options.pop("kind"), options.pop("slots"), limits, **options)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
-from pipeline_lib.sandbox.docker_daemon import DEFAULT_IMAGE, LABEL, PLACE, daemon
+from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE, LABEL, PLACE, daemon
 from pipeline_lib.sandbox.packages import DEFAULT_PACKAGES, Packages, find_packages
 from pipeline_lib.sandbox.runtime import HOME, INSIDE, PACKAGES, SCRATCH, VERSION, contents_digest, find_runtime
 from pipeline_lib.sandbox.worker import JailError

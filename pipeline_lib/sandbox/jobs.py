@@ -63,7 +63,7 @@ class Job:
         limits: overrides of the executor's limits.
         shown: the verdict is shown to those who write programs.  The program runs in a jail that only programs of such
             jobs have used, so nothing in the verdict comes from hidden tests of other jobs.
-        collect: run no program, but find the ``unittest`` tests; see `planning`.
+        collect: run no program, but find the ``unittest`` tests; see `backend.Planner`.
     """
 
     id: str

@@ -7,25 +7,154 @@ answer the program is restarted for the following calls, at most `RESTARTS` time
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from types import MethodType
+from typing import Any, Protocol
 
 from pipeline_lib.sandbox import calls
-from pipeline_lib.sandbox.candidate import Candidate
+from pipeline_lib.sandbox.calls import NoAnswer, same_arguments
 from pipeline_lib.sandbox.exchange import Exchange
-from pipeline_lib.sandbox.handle_classes import is_class, is_handle
-from pipeline_lib.sandbox.handle_exceptions import exception
-from pipeline_lib.sandbox.handles import Handles
 from pipeline_lib.sandbox.imports import is_well_known
-from pipeline_lib.sandbox.inside import graph, messages, values
-from pipeline_lib.sandbox.inside.folder import Folder
-from pipeline_lib.sandbox.inside.plain import BadValue
+from pipeline_lib.sandbox.inside import messages, shared, values
+from pipeline_lib.sandbox.inside.folders import Folder
+from pipeline_lib.sandbox.inside.values import BadValue
 from pipeline_lib.sandbox.jobs import Limits
-from pipeline_lib.sandbox.pipelined_calls import MAX_BYTES, PipelinedCalls
+from pipeline_lib.sandbox.objects import Handles, exception, is_class, is_handle
 from pipeline_lib.sandbox.randomness import seed_of_program
-from pipeline_lib.sandbox.recorder import NoAnswer
 from pipeline_lib.sandbox.tests_source import Planned
 from pipeline_lib.sandbox.worker import ProgramWorker, Usage
+
+_PROGRAM = "__symposium_program__"
+
+
+class Target(Protocol):
+    """The part of `proxy.Program` that a candidate uses."""
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the program's function."""
+        ...
+
+    def function(self) -> Any:
+        """Return a handle of the program's function."""
+        ...
+
+
+class Candidate:
+    """A proxy of the program's function.
+
+    Args:
+        program: answers the calls.
+        name: of the function.
+    """
+
+    __slots__ = (_PROGRAM, "__symposium_name__")
+    __module__ = "program"
+
+    def __init__(self, program: Target, name: str) -> None:
+        object.__setattr__(self, _PROGRAM, program)
+        object.__setattr__(self, "__symposium_name__", name)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the program's function and return a copy of its value.
+
+        Arguments are copied, too, but the program's changes to them are applied to the tests' objects: see `common`.
+
+        Raises:
+            Exception: the exception known to the tests that is nearest to the one that the program raised.
+            CallFailed: the program raised an exception that no test may expect.
+            NoAnswer: there is no answer.
+        """
+        return _program(self).call(args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_program(self).function(), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(_program(self).function(), name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(_program(self).function(), name)
+
+    def __get__(self, thing: Any, kind: Any = None) -> Any:
+        """Return a bound method, as for a function that is an attribute of a class."""
+        return self if thing is None else MethodType(self, thing)
+
+    def __copy__(self) -> Candidate:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Candidate:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<function {object.__getattribute__(self, '__symposium_name__')}>"
+
+    @property
+    def __signature__(self) -> Any:
+        """Raise ValueError, as ``inspect.signature`` does for builtins: the signature is not known here."""
+        raise ValueError("no signature found for a function that stays in the program")
+
+
+class _Documentation:
+    """Makes ``__doc__`` of a candidate the program's documentation and not that of `Candidate`."""
+
+    def __get__(self, thing: Any, kind: Any) -> Any:
+        return None if thing is None else _program(thing).function().__doc__
+
+
+type.__setattr__(Candidate, "__doc__", _Documentation())
+
+
+def _program(candidate: Candidate) -> Target:
+    program: Target = object.__getattribute__(candidate, _PROGRAM)
+    return program
+
+
+MAX_BYTES = 1 << 16  # sent with a program, its source included; every socket takes this much without blocking
+
+
+class PipelinedCalls:
+    """The calls that were sent to one program in advance.
+
+    The program answers them until the first answer that is more than a copy, and skips the others, which the tests then
+    make like any call.
+    """
+
+    def __init__(self, planned: Planned) -> None:
+        self._planned = planned
+        self._mispredicted = False
+        self._sent: deque[tuple[bytes, bytes]] = deque()  # arguments and frames
+
+    def requests(self, calls: int, max_bytes: int) -> bytes:
+        """Return the frames of the calls after the first ``calls``, at most ``max_bytes`` of them."""
+        plan = self._planned.plan
+        if self._mispredicted:
+            return b""
+        frames = []
+        for call in plan.foreseen[calls:]:
+            max_bytes -= len(call[1])
+            if max_bytes < 0:
+                break
+            frames.append(call[1])
+            self._sent.append(call)
+        return b"".join(frames)
+
+    def take_if_next(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether the call that the tests make is the next one sent; if so, remove it from the queue."""
+        if self._sent and not kwargs and same_arguments(args, self._sent[0][0]):
+            self._sent.popleft()
+            return True
+        return False
+
+    def mispredict(self) -> bool:
+        """Return whether the program was sent calls that the tests do not make; if so, send no more in advance."""
+        self._mispredicted = self._mispredicted or bool(self._sent)
+        return bool(self._sent)
+
+    def clear(self) -> None:
+        """Drop the calls: the program will not answer them, or its process has ended."""
+        self._sent.clear()
+
 
 RESTARTS = 3
 _MOST_OPERATIONS = 20_000  # on a program's objects
@@ -241,7 +370,9 @@ class Program(Exchange):
             if self._pipelined.mispredict():
                 self.end()
                 self._load_again()
-            if (self.handles is not None and self.handles.shares()) or not graph.is_immutable((args, *kwargs.values())):
+            if (self.handles is not None and self.handles.shares()) or not shared.is_immutable(
+                (args, *kwargs.values())
+            ):
                 return self._handles().do("call", None, args, tuple(kwargs.items()))
             data = messages.write_call(self._calls, list(args), kwargs, early=False)
         self.asked = True

@@ -12,10 +12,9 @@ from dataclasses import asdict
 from typing import Any
 
 from pipeline_lib.sandbox import wire
-from pipeline_lib.sandbox.backend import Backend, SandboxUnavailable
+from pipeline_lib.sandbox.backend import Backend, Planner, SandboxUnavailable
 from pipeline_lib.sandbox.jobs import Limits, Status, Verdict
 from pipeline_lib.sandbox.local import blank_verdict
-from pipeline_lib.sandbox.planning import Planner
 from pipeline_lib.sandbox.tests_source import Planned
 
 _TRIES = 3  # nodes that may die while they run a batch before its jobs end as infra_error

@@ -1,4 +1,4 @@
-"""The files of this machine that an interpreter inside a jail needs, and their paths there."""
+"""What jails need of this machine: an interpreter's files, users, folders, and the marks of who has made them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import shutil
 import socket
 import sys
 import sysconfig
+import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -158,3 +160,37 @@ def start(module: str, place: str = HOME) -> list[str]:
     """Return the interpreter's arguments that run ``main`` of a module of `inside` in the folder ``place``."""
     code = f"import sys; sys.path.insert(0, {place!r}); from inside.{module} import main; del sys.path[0]; main()"
     return [*FLAGS, "-c", code]
+
+
+PREFIX = "symposium-sandbox-"
+
+
+def identity(pid: int) -> str | None:
+    """Return process id and start time of a living process as ``pid-ticks``, None if there is none.
+
+    A process id may be reused; together with the start time it is unique.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else f"{pid}-{fields[19]}"
+
+
+def alive(owner: str) -> bool:
+    """Return whether the process with the identity ``owner`` is still alive."""
+    pid = owner.partition("-")[0]
+    return pid.isdigit() and identity(int(pid)) == owner
+
+
+def make_run_folder() -> Path:
+    """Return a new folder for this process's jails, after removing those of dead processes."""
+    base = Path(tempfile.gettempdir())
+    for folder in base.glob(f"{PREFIX}*"):
+        owner = folder.name.removeprefix(PREFIX).rpartition("-")[0]
+        with suppress(FileNotFoundError):  # another broker may remove it at the same time
+            if not alive(owner) and folder.stat().st_uid == os.geteuid():
+                shutil.rmtree(folder, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{identity(os.getpid())}-", dir=base))
+    folder.chmod(0o711)  # programs run as other users and must reach their own folder, but not list this one
+    return folder

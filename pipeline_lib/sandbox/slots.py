@@ -1,4 +1,8 @@
-"""A slot of the broker: a judge process, its start, messages and end, and its current job."""
+"""A slot of the broker: a judge process and its current job.
+
+No action of a program may look like a failure of the sandbox.  If a worker is killed, the cause is unknown, so its job
+is tried again.  If a job loses its worker again and again and no worker without a program is killed, it is the cause.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,78 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline_lib.sandbox import judge, wire
-from pipeline_lib.sandbox.entry import Entry
-from pipeline_lib.sandbox.starvation import runnable_s
+from pipeline_lib.sandbox.time_limits import runnable_s
+
+_DEATHS = 2  # workers a job may crash before its verdict is a crash
+_KILLS = 6  # workers a job may lose by a kill before its verdict is a crash, if idle ones live on
+_LOSSES = 100  # workers a job may lose while idle ones are killed, too, before it ends as an infra_error
+_STARTS = 8  # failed starts of a worker that a job needs before it ends as an infra_error
 
 START_S = 60.0  # a judge that takes longer to start its jail is stuck
 _OVERTIME, _LEAST_S = 10.0, 30.0  # a judge may be stuck after this many wall limits of the job plus these seconds
 _CHECK_S = 2.0  # it is stuck if it was runnable for less than half of this time
 _END_S = 3.0  # a judge that takes longer to end is killed
+
+
+@dataclass(slots=True)
+class Entry:
+    """A job in the broker.
+
+    Attributes:
+        number: the client's.
+        body: the job, not decoded.
+        wall_s: seconds it may take.
+        attempts: times it was given to a judge.
+        deaths: workers it crashed.
+        losses: workers it lost to a SIGKILL, which no known action of a program can cause.
+        kills: such losses while its program ran, since a worker without a program was last killed.
+        last_lost: when it last lost a worker, on the monotonic clock.
+        unstarted: failed starts of a worker for it.
+        late: it has timed out once; the next timeout is final.
+        avoid: the slot in which it last lost a worker.
+    """
+
+    number: int
+    body: bytes
+    wall_s: float
+    attempts: int = 0
+    deaths: int = 0
+    losses: int = 0
+    kills: int = 0
+    last_lost: float = 0.0
+    unstarted: int = 0
+    late: bool = False
+    avoid: int = -1
+
+    def lost(self, killed: bool, reason: str, killed_idle: float) -> tuple[str, str] | None:
+        """Count a worker that died with the job's program; return status and error if the job must end.
+
+        Args:
+            killed: no known action of a program can cause the death.
+            reason: how it died.
+            killed_idle: when a worker without a program was last killed, on the monotonic clock.
+        """
+        if not killed:
+            self.deaths += 1
+        else:
+            self.losses += 1
+            self.kills = 1 + (0 if killed_idle > self.last_lost else self.kills)
+            self.last_lost = time.monotonic()
+        if self.deaths >= _DEATHS:
+            return "crash", reason
+        if self.kills >= _KILLS:
+            return "crash", f"{reason}: {self.kills} times, and nothing else of the sandbox was killed"
+        if self.losses >= _LOSSES:
+            return "infra_error", f"{reason}: {self.losses} times, as were workers without a program"
+        return None
+
+    def lost_untouched(self, started: bool, reason: str) -> tuple[str, str] | None:
+        """Count a worker that died before it had the program, or, if not ``started``, could not be started."""
+        self.losses += 1
+        self.unstarted += not started
+        if self.losses >= _LOSSES or self.unstarted >= _STARTS:
+            return "infra_error", f"{reason}: {self.losses} times"
+        return None
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
-"""The judge's side of a `tests_process`: gives it jobs, operates the program for it, and bounds its time.
+"""The judge's side of the process of tests: gives it jobs, operates the program for it, and bounds its time.
 
-Tests run in a fork that has run no tests before, except those that leave nothing behind (`stateless`); a process that
-has run any others is never used again.
+Tests run in a fork that has run no tests before, except those that leave nothing behind (`Planned.stateless`); a
+process that has run any others is never used again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import asdict, astuple
 from typing import Any
 
-from pipeline_lib.sandbox import sealed
+from pipeline_lib.sandbox import wire
 from pipeline_lib.sandbox.jobs import Limits
 from pipeline_lib.sandbox.runner import Outcome
-from pipeline_lib.sandbox.starvation import leaf, runnable_s, waited_for_processor
 from pipeline_lib.sandbox.tests_source import Planned
+from pipeline_lib.sandbox.time_limits import leaf, runnable_s, waited_for_processor
 from pipeline_lib.sandbox.worker import Jail, Usage, Worker, WorkerDied
 
 LATE = "the tests took too long on the program's values"
@@ -78,8 +78,8 @@ class TestsProcess:
         try:
             outcome = job.run(body, limits.wall_s)
             clean = own is None and planned.stateless and not outcome.events
-        except (sealed.Broken, OSError) as error:
-            outcome = self._ended(planned, isinstance(error, sealed.Broken))
+        except (wire.Broken, OSError) as error:
+            outcome = self._ended(planned, isinstance(error, wire.Broken))
         finally:
             try:
                 job.finish()
@@ -136,7 +136,7 @@ class _Job:
         self.cpu_s = self.peak_mb = 0.0
         self._channel, self._interrupt, self._tests_jail = channel, interrupt, jail
         self._program, self._limits = program, limits
-        self._key = os.urandom(sealed.KEY_BYTES)
+        self._key = os.urandom(wire.KEY_BYTES)
         self._received = 0
         self._buffer = bytearray()
         self._running = False  # the program has a process
@@ -149,16 +149,16 @@ class _Job:
             sealed.Broken: it sent something else.
         """
         with self._start_program() as channel:
-            self._send(sealed.pack((self._key, body)), [channel.fileno()])
+            self._send(wire.pack_value((self._key, body)), [channel.fileno()])
         left, interrupted = _SHARE * wall_s, False
         excused = 0.0
         poll = select.poll()
         poll.register(self._channel, select.POLLIN)
         poll.register(self._program.control, 0)  # `select.poll` always reports its end
         while True:
-            frame = sealed.take(self._buffer)
+            frame = wire.take_value(self._buffer)
             if frame is not None:
-                command, *values = sealed.unseal(self._key, self._received, frame)
+                command, *values = wire.unseal(self._key, self._received, frame)
                 self._received += 1
                 if command == "done":
                     return Outcome(*values)
@@ -204,7 +204,7 @@ class _Job:
         """Do what the process asks for, and answer."""
         if command == "take" and not self._running:
             with self._start_program() as channel:
-                self._send(sealed.pack((number,)), [channel.fileno()])
+                self._send(wire.pack_value((number,)), [channel.fileno()])
             return
         if command == "load" and self._running:
             answer: tuple[Any, ...] = astuple(self._program.load())
@@ -215,8 +215,8 @@ class _Job:
         elif command == "waited":
             answer = (waited_for_processor(self._program.jail.host_pid),)
         else:
-            raise sealed.Broken
-        self._send(sealed.pack((number, *answer)), [])
+            raise wire.Broken
+        self._send(wire.pack_value((number, *answer)), [])
 
     def _send(self, data: bytes, descriptors: list[int]) -> None:
         sent = socket.send_fds(self._channel, [data], descriptors)

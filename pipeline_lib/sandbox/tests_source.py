@@ -1,4 +1,4 @@
-"""Transform the source of tests into separate cases.
+"""Transform the source of tests into separate cases, and find out what it shows before anything runs.
 
 Promises: every ``assert`` in the syntax tree of the tests is one case; a failed case does not stop the cases after it;
 an ``assert`` in a loop is one case that holds only if it never failed and the tests ran to their end; ``assert True``
@@ -11,14 +11,251 @@ Does not promise: support for test frameworks other than ``unittest``.  Tests ar
 from __future__ import annotations
 
 import ast
+import builtins
+import importlib
 import marshal
+import re
+import symtable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
-from pipeline_lib.sandbox.expressions import constant_truth, foresee
+from pipeline_lib.sandbox.inside import messages
+from pipeline_lib.sandbox.inside.values import BadValue
 from pipeline_lib.sandbox.jobs import Job
-from pipeline_lib.sandbox.stateless import leaves_nothing
-from pipeline_lib.sandbox.unittest_source import free_names, touches_files
+
+# The value of an expression with only these nodes does not depend on the candidate.
+_CONSTANT_NODES = (
+    ast.Constant,
+    ast.Tuple,
+    ast.List,
+    ast.Set,
+    ast.Dict,
+    ast.UnaryOp,
+    ast.BinOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.IfExp,
+    ast.expr_context,
+    ast.operator,
+    ast.unaryop,
+    ast.boolop,
+    ast.cmpop,
+)
+# An assert with one call of the candidate and otherwise only these nodes makes that call exactly once, in order.
+_STRAIGHT_NODES = (*_CONSTANT_NODES, ast.Call, ast.Name)
+_BRANCHING_NODES = (ast.BoolOp, ast.IfExp)
+_PURE = frozenset(
+    [
+        "abs",
+        "bool",
+        "dict",
+        "float",
+        "int",
+        "len",
+        "list",
+        "max",
+        "min",
+        "round",
+        "set",
+        "sorted",
+        "str",
+        "sum",
+        "tuple",
+    ]
+)
+
+
+def constant_truth(test: ast.expr) -> bool | None:
+    """Return the truth value of a constant expression, else None; False if evaluating it raises."""
+    if not all(isinstance(node, _CONSTANT_NODES) for node in ast.walk(test)):
+        return None
+    try:
+        return bool(eval(compile(ast.Expression(test), "<constant>", "eval"), {"__builtins__": {}}))
+    except Exception:
+        return False
+
+
+def foresee(
+    body: list[ast.stmt], check: ast.FunctionDef | None, names: frozenset[str]
+) -> tuple[tuple[bytes, bytes], ...]:
+    """Return arguments and frames of the candidate's first calls, up to the first one that is not certain."""
+    if check is not None:
+        around = [node for statement in body if statement is not check for node in ast.walk(statement)]
+        if check.decorator_list or any(isinstance(node, ast.Call | ast.Assert) for node in around):
+            return ()
+        body = check.body
+    requests: list[tuple[bytes, bytes]] = []
+    for statement in body:
+        if isinstance(statement, ast.Assert):
+            if constant_truth(statement.test) is not None:
+                continue
+            args = _only_call(statement.test, names)
+            if args is None:
+                break
+            try:
+                request = messages.write_call(len(requests) + 1, args, {}, early=True)
+            except BadValue:
+                break
+            requests.append((messages.write_request(*args), messages.framed(request)))
+        elif not isinstance(statement, ast.Pass | ast.Import | ast.ImportFrom) and not (
+            isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        ):
+            break
+    return tuple(requests)
+
+
+def _only_call(test: ast.expr, names: frozenset[str]) -> list[Any] | None:
+    """Return the arguments of the candidate's call in an expression that calls it exactly once, else None."""
+    nodes = list(ast.walk(test))
+    for node in nodes:
+        if not isinstance(node, _STRAIGHT_NODES) or isinstance(node, _BRANCHING_NODES):
+            return None
+        if isinstance(node, ast.Compare) and len(node.ops) > 1:
+            return None  # a chain of comparisons may stop early
+        if isinstance(node, ast.Name) and node.id not in names | _PURE:
+            return None
+        if isinstance(node, ast.Call) and (node.keywords or not isinstance(node.func, ast.Name)):
+            return None
+    found = [node for node in nodes if isinstance(node, ast.Name) and node.id in names]
+    called = [node for node in nodes if isinstance(node, ast.Call) and node.func in found]
+    if len(found) != 1 or len(called) != 1 or any(map(_is_ambiguous, ast.walk(called[0]))):
+        return None
+    try:
+        return [ast.literal_eval(argument) for argument in called[0].args]
+    except (ValueError, TypeError):
+        return None
+
+
+def _is_ambiguous(node: ast.AST) -> bool:
+    """Return whether ``marshal`` may write the literal in two ways, or in the same way as something else."""
+    # The order of a set differs between processes; bytes are written like a bytearray.
+    return isinstance(node, ast.Set) or (isinstance(node, ast.Constant) and isinstance(node.value, bytes))
+
+
+_UNITTEST = re.compile(r"unittest|TestCase|absltest|load_tests")
+_FILES = frozenset({"open", "os", "sqlite3", "pathlib", "shutil", "tempfile", "zipfile", "glob", "io"})
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def may_be_unittest(tests: str, prelude: str) -> bool:
+    """Return whether tests may hold ``unittest`` tests; only running them tells (`runner.find_tests`)."""
+    return _UNITTEST.search(tests) is not None or _UNITTEST.search(prelude) is not None
+
+
+def free_names(tree: ast.Module) -> frozenset[str]:
+    """Return the names that the module reads and binds in no scope, without builtins."""
+    read: set[str] = set()
+    bound = set(vars(builtins)) | {"__file__"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, _FUNCTIONS | ast.ClassDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            bound |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            bound.add(node.name)
+    return frozenset(read - bound)
+
+
+def touches_files(tree: ast.Module) -> bool:
+    """Return whether the module names ``open`` or a module for files."""
+    return any(
+        (isinstance(node, ast.Name) and node.id in _FILES)
+        or (isinstance(node, ast.alias) and node.name.partition(".")[0] in _FILES)
+        for node in ast.walk(tree)
+    )
+
+
+_BUILTINS = frozenset(
+    (
+        *("abs", "all", "any", "ascii", "bin", "bool", "bytearray", "bytes", "callable", "chr", "complex", "dict"),
+        *("divmod", "enumerate", "filter", "float", "format", "frozenset", "hash", "hex", "int", "isinstance"),
+        *("issubclass", "iter", "len", "list", "map", "max", "min", "next", "oct", "ord", "pow", "print", "range"),
+        *("repr", "reversed", "round", "set", "slice", "sorted", "str", "sum", "tuple", "zip"),
+    )
+) | {name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)}
+_MODULES = ("bisect", "collections", "copy", "heapq", "itertools", "math", "random", "string", "typing")
+_TYPES = (bool, bytearray, bytes, complex, dict, float, frozenset, int, list, range, set, str, tuple)
+_METHODS = frozenset(name for kind in _TYPES for name in dir(kind) if not name.startswith("_"))
+_NODES = (
+    *(ast.Module, ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Assert, ast.Pass, ast.Return, ast.Raise),
+    *(ast.If, ast.For, ast.While, ast.Break, ast.Continue, ast.Try, ast.ExceptHandler, ast.FunctionDef, ast.Lambda),
+    *(ast.arguments, ast.arg, ast.keyword, ast.Call, ast.Name, ast.Constant, ast.Subscript, ast.Slice, ast.Starred),
+    *(ast.Tuple, ast.List, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+    *(ast.comprehension, ast.IfExp, ast.NamedExpr, ast.JoinedStr, ast.FormattedValue, ast.Compare, ast.BoolOp),
+    *(ast.UnaryOp, ast.BinOp, ast.Attribute, ast.Import, ast.ImportFrom, ast.alias, ast.expr_context, ast.boolop),
+    *(ast.operator, ast.unaryop, ast.cmpop),
+)
+
+
+_FORBIDDEN = frozenset(dir(builtins)) - _BUILTINS
+
+
+@lru_cache(maxsize=4096)
+def leaves_nothing(prelude: str, tests: str, entry_point: str) -> bool:
+    """Return whether tests, with their prelude, can change nothing that outlives their namespace.
+
+    The list is of what is allowed.  Such tests consist of asserts, assignments, loops and functions; they use only
+    names that they define, builtins without side effects, methods of builtin types, and functions of a few modules that
+    change nothing but their arguments.  Seeds of random numbers are set anew for each job.
+    """
+    known = {entry_point, "candidate"} | _BUILTINS
+    nodes: list[ast.AST] = []
+    for source in (prelude, tests):
+        try:
+            nodes += ast.walk(ast.parse(source))
+            table = symtable.symtable(source, "<tests>", "exec")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+        known |= {name.get_name() for name in table.get_symbols() if name.is_assigned() or name.is_imported()}
+        if not known.issuperset(_global_names(table)):
+            return False
+    modules = {name for node in nodes if isinstance(node, ast.Import) for name in _modules(node)}
+    return all(_allowed(node, modules) for node in nodes)
+
+
+def _global_names(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the names that are looked up in the module or among the builtins, in any scope."""
+    inner = table.get_type() != "module"
+    for name in table.get_symbols():
+        if name.is_referenced() and (name.is_global() or not inner):
+            yield name.get_name()
+    for child in table.get_children():
+        yield from _global_names(child)
+
+
+def _modules(node: ast.Import) -> list[str]:
+    return [alias.asname or alias.name for alias in node.names]
+
+
+def _allowed(node: ast.AST, modules: set[str]) -> bool:
+    match node:
+        case ast.Import(names=names):
+            return all(alias.name in _MODULES for alias in names)
+        case ast.ImportFrom(module=str(module), names=names, level=0):
+            return module in _MODULES and all(alias.name in _public(module) for alias in names)
+        case ast.FunctionDef(decorator_list=decorators):
+            return not decorators
+        case ast.Name(id=name):
+            return name not in _FORBIDDEN and not name.startswith("__")
+        case ast.Attribute(value=ast.Name(id=module), attr=name, ctx=ast.Load()) if module in modules:
+            return module in _MODULES and name in _public(module)
+        case ast.Attribute(attr=name, ctx=ast.Load()):
+            return name in _METHODS
+    return isinstance(node, _NODES) and not isinstance(node, ast.Attribute | ast.ImportFrom)
+
+
+@lru_cache(maxsize=len(_MODULES))
+def _public(module: str) -> frozenset[str]:
+    found = importlib.import_module(module)
+    names = getattr(found, "__all__", [name for name in dir(found) if not name.startswith("_")])
+    return frozenset(name for name in names if module != "typing" or name[0].isupper())  # others evaluate text
+
 
 _ERROR = "__symposium_error__"
 CASES = "__symposium_cases__"  # the recorder's name inside the tests' namespace
@@ -88,7 +325,7 @@ def plan_job(job: Job, methods: tuple[str, ...] = ()) -> Planned:
 
     Args:
         job: the job.
-        methods: names of its ``unittest`` tests; see `planning`.
+        methods: names of its ``unittest`` tests; see `backend.Planner`.
 
     Raises:
         BadTests: as of `plan_tests`.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pipeline_lib.sandbox.inside import scratch
+from pipeline_lib.sandbox.inside import folders
 
 _PATIENCE_S = 20.0  # a fork server that does not answer for longer counts as dead
 
@@ -295,7 +295,7 @@ class ProcessJail:
         self.process.stderr.close()
         if self.scratch is not None:
             with suppress(OSError):
-                scratch.wipe(str(self.scratch))
+                folders.wipe(str(self.scratch))
                 self.scratch.rmdir()
         return text.strip()
 

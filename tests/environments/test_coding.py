@@ -14,7 +14,7 @@ from pipeline_lib.environments.coding.settings import CodingEnvironment as Setti
 from pipeline_lib.environments.coding.settings import PaperCodingReward, SoundCodingReward
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.sandbox import BadTests, Executor, Job, Limits, Status, Verdict
-from pipeline_lib.sandbox.make import make_executor
+from pipeline_lib.sandbox.executor import make_executor
 from pipeline_lib.settings.sandbox import ProcessSandbox
 
 LIMITS = Limits(cpu_s=0.5, call_cpu_s=0.2, wall_s=3.0)

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipeline_lib.sandbox import BadTests, Executor, Job, Limits, SandboxUnavailable, Status
 from pipeline_lib.sandbox.backends import BACKENDS
-from pipeline_lib.sandbox.make import make_executor
+from pipeline_lib.sandbox.executor import make_executor
 from pipeline_lib.settings.sandbox import (
     AutoSandbox,
     DockerSandbox,

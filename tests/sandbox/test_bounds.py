@@ -7,7 +7,7 @@ import sys
 
 _SCRIPT = """
 import resource, signal, time
-from pipeline_lib.sandbox.bounds import bounded
+from pipeline_lib.sandbox.time_limits import bounded
 from pipeline_lib.sandbox.jobs import Limits
 
 # As after hours of work in short turns: the kernel has counted more than the process's own clock.

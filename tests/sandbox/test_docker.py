@@ -26,7 +26,7 @@ import pytest
 import yaml
 
 from pipeline_lib.sandbox import Executor, Job, Limits, SandboxUnavailable, Status
-from pipeline_lib.sandbox.docker_daemon import DEFAULT_IMAGE, LABEL, daemon
+from pipeline_lib.sandbox.docker_jail import DEFAULT_IMAGE, LABEL, daemon
 from pipeline_lib.sandbox.image import build_image, write_tar
 from pipeline_lib.sandbox.jails import start_worker
 from pipeline_lib.sandbox.packages import Packages, find_packages

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status
-from pipeline_lib.sandbox.inside import confine, scratch
+from pipeline_lib.sandbox.inside import confine, folders
 
 TESTS = "def check(candidate):\n    assert candidate(1) == 2\n"
 GOOD = "def f(x):\n    return x + 1\n"
@@ -75,9 +75,9 @@ def test_every_limit_of_a_program_is_checked(kind: str, monkeypatch: pytest.Monk
 
 def test_a_scratch_folder_without_room_is_told(tmp_path: Path) -> None:
     free = os.statvfs(tmp_path)
-    scratch.check_room(str(tmp_path), 0.001)
+    folders.check_room(str(tmp_path), 0.001)
     with pytest.raises(OSError, match="MiB left"):
-        scratch.check_room(str(tmp_path), free.f_bavail * free.f_frsize / (1 << 20) + 1000)
+        folders.check_room(str(tmp_path), free.f_bavail * free.f_frsize / (1 << 20) + 1000)
 
 
 def test_an_executor_works_on_both_sides_of_a_fork() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Status, Verdict
 from pipeline_lib.sandbox.inside import packaged
-from pipeline_lib.sandbox.inside.plain import BROKEN, BadValue
+from pipeline_lib.sandbox.inside.values import BROKEN, BadValue
 from pipeline_lib.sandbox.packages import Packages, find_packages
 from tests.needs import JAILS
 

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline_lib.sandbox import time_limits
+from pipeline_lib.sandbox.calls import CallFailed
 from pipeline_lib.sandbox.inside import messages
 from pipeline_lib.sandbox.jobs import Job, Limits, Status, Verdict
 from pipeline_lib.sandbox.proxy import Program
-from pipeline_lib.sandbox.recorder import CallFailed
 from pipeline_lib.sandbox.runner import run_plan, verdict_of
 from pipeline_lib.sandbox.tests_source import Planned, plan_job
 from pipeline_lib.sandbox.worker import Load, Usage
@@ -217,6 +217,7 @@ class Clock:
     def __init__(self, still_before: int) -> None:
         self.still_before = still_before
         self.readings = 0
+        self.clock_gettime = time.clock_gettime
 
     def monotonic(self) -> float:
         self.readings += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import selectors
 import signal
 import socket
 import subprocess
@@ -18,12 +19,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline_lib.sandbox import Executor, Job, Limits, Status, backends, local, orphans, slots, wire
+from pipeline_lib.sandbox import Executor, Job, Limits, Status, backends, local, runtime, slots, wire
 from pipeline_lib.sandbox.broker import Broker
-from pipeline_lib.sandbox.entry import Entry
 from pipeline_lib.sandbox.runtime import claim_user
-from pipeline_lib.sandbox.slots import Slot
-from pipeline_lib.sandbox.starvation import runnable_s
+from pipeline_lib.sandbox.slots import Entry, Slot
+from pipeline_lib.sandbox.time_limits import runnable_s
 from tests.needs import JAILS
 from tests.sandbox.busy import HOLDER, stopped_holder
 from tests.sandbox.chaos import wrong_verdicts
@@ -65,12 +65,12 @@ def kill_when_busy(executor: Executor, victim: str) -> None:
 @pytest.mark.parametrize("jail", JAILS)
 def test_close_leaves_nothing(jail: str) -> None:
     executor = Executor(slots=2, limits=LIMITS, jail=jail)
-    before = set(Path(tempfile.gettempdir()).glob(f"{orphans.PREFIX}*"))
+    before = set(Path(tempfile.gettempdir()).glob(f"{runtime.PREFIX}*"))
     executor.run([Job("1", "def f(x): return x + 1", TESTS, "f")])
     broker = executor.health()["broker"]
     processes = [psutil.Process(broker), *descendants(broker)]
     assert len(processes) >= 3  # broker, judge and fork server of the first slot; the second may still be starting
-    own = [folder for folder in before if f"-{broker}-" in f"-{folder.name.removeprefix(orphans.PREFIX)}"]
+    own = [folder for folder in before if f"-{broker}-" in f"-{folder.name.removeprefix(runtime.PREFIX)}"]
     assert own
     executor.close()
     executor.close()
@@ -97,7 +97,7 @@ def test_the_end_of_the_trainer_leaves_nothing(end: signal.Signals, jail: str) -
     trainer.send_signal(end)
     trainer.wait()
     assert wait_until_gone(processes) == []
-    assert not list(Path(tempfile.gettempdir()).glob(f"{orphans.PREFIX}{broker}-*"))
+    assert not list(Path(tempfile.gettempdir()).glob(f"{runtime.PREFIX}{broker}-*"))
 
 
 _TRAINER = """
@@ -113,12 +113,12 @@ executor.run([Job(str(i), f"def f(x):\\n    while True: {i}", tests, "f") for i 
 def test_what_dead_brokers_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     base = tmp_path
     monkeypatch.setattr(tempfile, "tempdir", str(base))
-    dead = base / f"{orphans.PREFIX}999999-123-abc"
-    reused = base / f"{orphans.PREFIX}{os.getpid()}-1-abc"
-    living = base / f"{orphans.PREFIX}{orphans.identity(os.getpid())}-abc"
+    dead = base / f"{runtime.PREFIX}999999-123-abc"
+    reused = base / f"{runtime.PREFIX}{os.getpid()}-1-abc"
+    living = base / f"{runtime.PREFIX}{runtime.identity(os.getpid())}-abc"
     for folder in (dead, reused, living):
         (folder / "slot-0").mkdir(parents=True)
-    own = orphans.make_run_folder()
+    own = runtime.make_run_folder()
     assert [folder.exists() for folder in (dead, reused, living, own)] == [False, False, True, True]
 
 
@@ -140,9 +140,9 @@ def test_no_two_slots_of_a_machine_have_the_same_user() -> None:
 def test_brokers_that_start_together_remove_the_same_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for number in range(300):
-        (tmp_path / f"{orphans.PREFIX}999999-123-{number}" / "slot-0").mkdir(parents=True)
+        (tmp_path / f"{runtime.PREFIX}999999-123-{number}" / "slot-0").mkdir(parents=True)
     with ThreadPoolExecutor(8) as threads:
-        own = [made.result() for made in [threads.submit(orphans.make_run_folder) for _ in range(8)]]
+        own = [made.result() for made in [threads.submit(runtime.make_run_folder) for _ in range(8)]]
     assert set(tmp_path.iterdir()) == set(own) and len(own) == 8
 
 
@@ -251,39 +251,11 @@ def test_a_job_is_blamed_for_kills_only_if_nothing_else_is_killed(others: bool) 
             broker._retry(entry, broker.slots[0], True, "killed")
             if broker.client.outgoing:
                 break
-            assert (entry in broker.suspects) is (entry.suspicion >= 3)
             if others and lost % 5 == 0:
                 broker._lost_idle(True)
-                assert entry in broker.queue and entry not in broker.suspects
             broker.queue.clear()
-            broker.suspects.clear()
         ((head, _),) = answers.feed(bytes(broker.client.outgoing))
     assert (head["status"], lost) == (("infra_error", 100) if others else ("crash", 6))
-
-
-def test_a_suspect_runs_alone_while_another_worker_stands_by() -> None:
-    client, connection = socket.socketpair()
-    pairs = [socket.socketpair() for _ in range(2)]
-    with client, connection, contextlib.ExitStack() as stack:
-        broker = Broker(connection, {"slots": 2})
-        broker.selector.close()
-        for slot, (ours, theirs) in zip(broker.slots, pairs, strict=True):
-            stack.enter_context(ours), stack.enter_context(theirs)
-            slot.pid, slot.ready, slot.connection = os.getpid(), True, ours
-        usual, suspect, later = (Entry(number, b"", 1.0) for number in range(3))
-        broker.queue.append(usual)
-        broker._assign()
-        broker.suspects.append(suspect)
-        broker._assign()
-        assert [slot.entry for slot in broker.slots] == [usual, None], "it waits for the others"
-        broker.slots[0].entry = None
-        broker._assign()
-        broker.queue.append(later)
-        broker._assign()
-        assert [slot.entry for slot in broker.slots] == [suspect, None], "and the others for it"
-        broker.slots[0].entry = None
-        broker._assign()
-        assert broker.slots[0].entry is later
 
 
 def test_jobs_are_given_back_when_nothing_works_and_judged_when_it_does_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,6 +295,22 @@ def test_what_a_dead_broker_was_judging_is_sent_again_last() -> None:
     assert local.resent([], 2) == []
 
 
+def test_a_job_that_a_judge_got_when_its_worker_had_ended_goes_to_another() -> None:
+    client, connection = socket.socketpair()
+    ours, theirs = socket.socketpair()
+    with client, connection, theirs:
+        broker = Broker(connection, {"slots": 2})
+        slot, entry = broker.slots[0], Entry(1, b"", 1.0)
+        slot.ready, slot.connection = True, ours
+        broker.selector.register(ours, selectors.EVENT_READ, slot)
+        assert slot.give(entry)
+        theirs.sendall(wire.pack({"idle_death": True, "ready": False}) + wire.pack({"broken": "no daemon"}))
+        broker._receive_from_slot(slot)
+        broker.selector.close()
+    assert list(broker.queue) == [entry]
+    assert (slot.entry, entry.avoid) == (None, slot.index)
+
+
 @pytest.mark.parametrize(("jail", "tries"), [(True, 100), (False, 8)])
 def test_a_job_that_never_comes_to_a_worker_is_given_back(jail: bool, tries: int) -> None:
     client, connection = socket.socketpair()
@@ -332,6 +320,6 @@ def test_a_job_that_never_comes_to_a_worker_is_given_back(jail: bool, tries: int
         entry = Entry(1, b"", 1.0)
         for _ in range(tries):
             assert not broker.client.outgoing
-            broker._retry_untouched(entry, broker.slots[0], {"died": "none", "outside": True, "jail": jail})
+            broker._retry_untouched(entry, broker.slots[0], jail, "none")
         ((head, _),) = wire.Frames().feed(bytes(broker.client.outgoing))
     assert (head["status"], head["error"]) == ("infra_error", f"none: {tries} times")

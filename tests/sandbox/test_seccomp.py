@@ -10,20 +10,21 @@ import struct
 import pytest
 
 from pipeline_lib.sandbox import seccomp
-from pipeline_lib.sandbox.policy import (
+from pipeline_lib.sandbox.seccomp import (
     ALLOW,
+    ARCHITECTURES,
     ENOSYS,
     EPERM,
     FORK_SERVER,
     FORK_SERVER_CONNECTING,
     KILL,
+    NUMBERS,
     PROGRAM,
     PROGRAM_AMONG_FILES,
     PROGRAM_CONNECTED,
     Policy,
     error,
 )
-from pipeline_lib.sandbox.syscall_numbers import ARCHITECTURES, NUMBERS
 from tests.needs import needs
 
 MACHINE = platform.machine()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline_lib.sandbox import Executor, Job, Limits, Status, Verdict
-from pipeline_lib.sandbox.stateless import leaves_nothing
+from pipeline_lib.sandbox.tests_source import leaves_nothing
 from tests.needs import JAILS
 
 pytestmark = pytest.mark.sample("executor", "pipeline_lib/sandbox")  # one jail for each case

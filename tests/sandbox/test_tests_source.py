@@ -7,8 +7,8 @@ import marshal
 import pytest
 
 from pipeline_lib.sandbox import BadTests
+from pipeline_lib.sandbox.calls import CallFailed, Recorder
 from pipeline_lib.sandbox.inside import messages, values
-from pipeline_lib.sandbox.recorder import CallFailed, Recorder
 from pipeline_lib.sandbox.tests_source import CALL_FAILED, CASES, count_cases, plan_tests
 from tests.human_eval import human_eval_rows
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline_lib.sandbox.inside import messages, values
-from pipeline_lib.sandbox.inside.plain import BadValue
+from pipeline_lib.sandbox.inside.values import BadValue
 
 ATOMS = (
     st.none()

@@ -22,7 +22,7 @@ from pipeline_lib.play import Player
 from pipeline_lib.report.text import coloured
 from pipeline_lib.rollouts.engine import Action, Request
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
-from pipeline_lib.sandbox.make import make_executor
+from pipeline_lib.sandbox.executor import make_executor
 from pipeline_lib.settings.sandbox import ProcessSandbox
 from tasks.use.choosing import ChoiceError
 from tasks.use.page import EpisodeRequest, PageShow, SendEvent, make_page

@@ -29,7 +29,7 @@ from pipeline_lib.report.text import harmless
 from pipeline_lib.rollouts.engine import Action, Request
 from pipeline_lib.rollouts.streaming import TextStream
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
-from pipeline_lib.sandbox.make import make_executor
+from pipeline_lib.sandbox.executor import make_executor
 from pipeline_lib.settings.compose import validate_params
 from pipeline_lib.settings.params import Params
 from pipeline_lib.settings.sandbox import ProcessSandbox

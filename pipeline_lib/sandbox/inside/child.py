@@ -15,8 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from . import channel, graph, messages, objects, raised, values
-from .plain import ATOMS, BadValue
+from . import messages, objects, shared, values
+from .values import ATOMS, BadValue
 
 NAME = "program"  # not "__main__": a main guard must not fire
 _SLACK = 1 << 16  # bytes of a reply that is not a value
@@ -30,17 +30,17 @@ def serve(limits: dict[str, Any], probe: Callable[[int], dict[str, bool]]) -> No
         probe: tries forbidden operations; used by the first child of a fork server only.
     """
     try:
-        kind, job = messages.read_request(channel.receive())
+        kind, job = messages.read_request(messages.receive())
         if kind == "probe":
-            channel.write(channel.frame(_SLACK, 0, "probe", probe(job)))
+            messages.write(messages.frame(_SLACK, 0, "probe", probe(job)))
             os._exit(0)
         space, reply = load(job)
-        channel.write(reply)
+        messages.write(reply)
         if space is None:
             os._exit(0)
         program = Program(space, space[job["entry_point"]], limits["reply_kb"] << 10)
         while True:
-            channel.write(program.answer(messages.read_request(channel.receive())))
+            messages.write(program.answer(messages.read_request(messages.receive())))
     except EOFError:
         pass
     finally:
@@ -67,8 +67,8 @@ def load(job: dict[str, Any]) -> tuple[dict[str, Any] | None, bytes]:
         if not callable(space.get(job["entry_point"])):
             raise NameError("the program defines no function " + job["entry_point"])
     except BaseException as error:
-        return None, channel.frame(_SLACK, 0, "load_error", raised.describe(error))
-    return space, channel.frame(
+        return None, messages.frame(_SLACK, 0, "load_error", messages.describe(error))
+    return space, messages.frame(
         _SLACK, 0, "loaded", *(["class"] if isinstance(space[job["entry_point"]], type) else [])
     )
 
@@ -116,11 +116,11 @@ class Program:
         except BaseException as error:
             if self.host is not None or getattr(error, "__dict__", None):
                 return self._hosting().raised(number, error)  # tests may read its attributes
-            return channel.frame(_SLACK, number, "raised", raised.describe(error))
+            return messages.frame(_SLACK, number, "raised", messages.describe(error))
         del args, kwargs
-        if self.host is None and (type(holder[0]) in ATOMS or not graph.is_shared(holder)):
+        if self.host is None and (type(holder[0]) in ATOMS or not shared.is_shared(holder)):
             with suppress(BadValue):
-                return channel.frame(self.limit, number, "value", values.encode(holder[0]))
+                return messages.frame(self.limit, number, "value", values.encode(holder[0]))
         return self._hosting().reply(number, holder)
 
     def _hosting(self) -> objects.Host:
@@ -137,8 +137,8 @@ def warm_up() -> None:
     for number in range(_WARM_ROUNDS):
         space, reply = load(job | {"seed": number})
         assert space is not None
-        channel.write(reply, writer)
-        channel.receive(reader)
+        messages.write(reply, writer)
+        messages.receive(reader)
         for early in (True, False):
             request = messages.read_request(messages.write_request(number, early, True, [[1, 2]], {}))
             Program(space, space["f"], 1 << 10).answer(request)

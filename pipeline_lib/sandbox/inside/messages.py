@@ -1,4 +1,4 @@
-"""The messages between the judge and a program, as bytes.
+"""The messages between the judge and a program, as bytes, and the program's end of the channel.
 
 Requests to the program are ``marshal`` data, which are fast to read and come from the judge, who is trusted.  Replies
 are tagged JSON.  Promises: for any bytes from a program, `read_reply` returns JSON values or raises `BadValue`.
@@ -6,16 +6,18 @@ are tagged JSON.  Promises: for any bytes from a program, `read_reply` returns J
 
 from __future__ import annotations
 
+import builtins
 import itertools
 import json
 import marshal
+import os
 import re
 import struct
 import sys
 from typing import Any
 
 from . import values
-from .plain import BROKEN, BadValue
+from .values import BROKEN, BadValue
 
 _MOST_NESTED = 5 * values.MAX_DEPTH + 8  # nested brackets: a dict is a list of pairs, with a tag and a number
 _USUAL_DIGITS = 4300  # Python's default limit for a decimal integer; an encoded one has at most 19
@@ -105,3 +107,87 @@ _NO_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[^][{}"]+')
 def text(form: Any) -> str:
     """Return a form as text."""
     return "".join(_pieces(form, 0))
+
+
+CHANNEL = 3
+
+
+def frame(limit: int, *parts: Any) -> bytes:
+    """Return a reply with its length in four bytes before it."""
+    return framed(write_reply(limit, *parts))
+
+
+def ask(data: bytes) -> Any:
+    """Send a reply and return the next request."""
+    write(data)
+    return read_request(receive())
+
+
+def receive(channel: int = CHANNEL) -> bytes:
+    """Return the next frame from the judge; raises EOFError when the channel is closed."""
+    _fill(channel, 4)
+    end = 4 + struct.unpack_from("!I", _arrived)[0]
+    _fill(channel, end)
+    with memoryview(_arrived) as view:
+        data = bytes(view[4:end])  # a view, so that a large message is in memory twice, not three times
+    del _arrived[:end]
+    return data
+
+
+_arrived = bytearray()
+
+
+def _fill(channel: int, length: int) -> None:
+    """Read until the buffer has ``length`` bytes."""
+    while len(_arrived) < length:
+        part = os.read(channel, 1 << 15)
+        if not part:
+            raise EOFError
+        _arrived.extend(part)
+
+
+def write(data: bytes, channel: int = CHANNEL) -> None:
+    """Write all of ``data`` to the channel."""
+    while data:
+        data = data[os.write(channel, data) :]
+
+
+_MOST_BYTES = 1 << 15  # of its arguments
+
+
+def describe(error: BaseException) -> list[Any]:
+    """Return an exception's classes with their modules, its text, the program's line where it arose, its arguments."""
+    try:
+        text = str.__getitem__(str(error), slice(500))  # even of a subclass
+    except BaseException:
+        text = ""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<program>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError) and error.filename == "<program>":
+        text, line = str(error.msg), error.lineno or 0
+    names = [_full_name(kind) for kind in type(error).__mro__[:12]]
+    return [[name[:100] for name in names], text, line, _arguments(error)]
+
+
+def _full_name(kind: type) -> str:
+    """Return name and module of a class; the program's own, whatever they say, are of the module ``program``."""
+    if getattr(builtins, kind.__name__, None) is kind:
+        return kind.__name__
+    module = str(kind.__module__)
+    found = getattr(sys.modules.get(module), kind.__name__, None)
+    return f"{module if found is kind or module not in sys.stdlib_module_names else 'program'}.{kind.__name__}"
+
+
+def _arguments(error: BaseException) -> Any:
+    """Return the form of the exception's arguments, None if they have none or a long one."""
+    try:
+        args = list(error.args)
+        if isinstance(error, OSError) and len(args) == 2 and type(error.filename) is str:
+            args.append(error.filename)  # an argument that is not in ``args``
+        form = values.encode(args)
+        return form if len(write_reply(_MOST_BYTES, form)) else None
+    except BaseException:
+        return None

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-from . import channel, folder, graph, plain, raised, shared, values
-from .plain import BadValue
+from . import folders, messages, shared, values
+from .values import BadValue
 
 # Names of a class or its metaclass with which it would decide what tests see of its objects.
 _REFUSED = ("__class__", "__getattribute__")
@@ -47,7 +47,7 @@ class Objects(shared.Shared):
         self._classes: list[Any] = []  # descriptions that the next message carries
         self._gone: list[int] = []  # containers forgotten since the last message
         self._loop: Any = None  # the asyncio loop for everything that the tests await
-        self.folder: folder.Folder | None = None  # if the tests have one
+        self.folder: folders.Folder | None = None  # if the tests have one
 
     def message(self, *roots: Any) -> list[Any]:
         """Return the message that carries ``roots``, with descriptions of classes that are new to the tests."""
@@ -64,7 +64,7 @@ class Objects(shared.Shared):
         So it is if nothing else here refers to a container in it, none of those that both sides know has changed, and
         none is still referred to here; all are then forgotten.
         """
-        if graph.is_shared(holder):
+        if shared.is_shared(holder):
             return None
         try:
             form = values.encode(holder[0])
@@ -86,7 +86,7 @@ class Objects(shared.Shared):
         """Return the values of a message of the tests."""
         forms, states, forgotten, files = message
         if files is not None:
-            self.folder = self.folder or folder.Folder(1 << 40)
+            self.folder = self.folder or folders.Folder(1 << 40)
             self.folder.apply(files)
         roots = self.unpack([forms, states], forgotten)
         for number in forgotten:
@@ -162,9 +162,9 @@ class Objects(shared.Shared):
         if id(value) in self._callback_numbers:
             return {"callback": self._callback_numbers[id(value)]}
         kind = type(value)
-        number, base, content = self._class(kind), plain.base_of(kind), None
-        if base in plain.FIXED_BASES:
-            content = self.form(plain.flatten(value, base), depth)
+        number, base, content = self._class(kind), values.base_of(kind), None
+        if base in values.FIXED_BASES:
+            content = self.form(values.flatten(value, base), depth)
         elif base is not None:
             return {"ref": self.add(value)}
         return {"object": [self._known(value), number, content, _hash(value)]}
@@ -218,16 +218,16 @@ class Objects(shared.Shared):
         """
         if id(kind) in self._object_numbers:
             return self._object_numbers[id(kind)]
-        owners, base = plain.owners(kind), plain.base_of(kind)
-        above = plain.owners(type(kind))
+        owners, base = values.owners(kind), values.base_of(kind)
+        above = values.owners(type(kind))
         if any(_is_python(owners, name) for name in _REFUSED) or any(
-            _is_python(above, name) and plain.is_own(above[name]) for name in _REFUSED_OF_CLASSES
+            _is_python(above, name) and values.is_own(above[name]) for name in _REFUSED_OF_CLASSES
         ):
             raise BadValue(
                 "type", f"the class {kind.__name__} defines how its objects are recognised; it cannot be sent"
             )
         number = self._known(kind)
-        bases = [self._class(part) for part in kind.__bases__ if part is not object and part not in plain.BASES]
+        bases = [self._class(part) for part in kind.__bases__ if part is not object and part not in values.BASES]
         usual = (object, BaseException, Exception) if base is None else base.__mro__
         names = {name for name, owner in owners.items() if owner not in usual}
         special = sorted(name for name in shared.SPECIAL & names if getattr(kind, name, None) is not None)
@@ -325,7 +325,7 @@ class Host:
         try:
             copied = self.objects.copied(holder)
             if copied is not None:
-                reply: bytes = channel.frame(self.limit, number, "value", *copied)
+                reply: bytes = messages.frame(self.limit, number, "value", *copied)
                 return reply
             return self._message(number, "shared", holder.pop())
         except BaseException as error:
@@ -336,24 +336,24 @@ class Host:
         try:
             if isinstance(error, BadValue):
                 raise error
-            described = raised.describe(error)
+            described = messages.describe(error)
             known = getattr(builtins, type(error).__name__, None) is type(error) and not self.objects.is_thrown(error)
             if known and not vars(error) and self.objects.forgets_all():
-                reply: bytes = channel.frame(self.limit, number, "raised", described)
+                reply: bytes = messages.frame(self.limit, number, "raised", described)
                 return reply
             return self._message(number, "raised", None if known else error, described)
         except BadValue as fault:
-            refusal: bytes = channel.frame(1 << 12, number, "bad", fault.kind, str(fault)[:300])
+            refusal: bytes = messages.frame(1 << 12, number, "bad", fault.kind, str(fault)[:300])
             return refusal
 
     def _message(self, number: int, kind: str, value: Any, *before: Any) -> bytes:
-        reply: bytes = channel.frame(self.limit, number, kind, *before, self.objects.message(value))
+        reply: bytes = messages.frame(self.limit, number, kind, *before, self.objects.message(value))
         return reply
 
     def _ask(self, callback: int, parts: Any) -> Any:
-        request = channel.ask(self._message(0, "callback", tuple(parts), callback))
+        request = messages.ask(self._message(0, "callback", tuple(parts), callback))
         while not (len(request) == 3 and request[1] == "return"):
-            request = channel.ask(self.answer(request))
+            request = messages.ask(self.answer(request))
         value, failure, text = self.objects.receive(request[2])
         if failure is None:
             return value

@@ -4,7 +4,7 @@ C code accepts no handles, so tests that pass such a value to a function of its 
 and images can change, and are containers of `shared`.
 
 Promises, like `values`: for any form, `scalar` and `make` return an object built from plain numbers and bytes, or raise
-one of `plain.BROKEN` or `plain.BadValue`.
+one of `values.BROKEN` or `values.BadValue`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from . import values
-from .plain import BadValue
+from .values import BadValue
 
 KINDS = ("ndarray", "image")
 _NUMBERS = "?bBhHiIlLqQfdFD"  # characters of numpy's types that have plain items

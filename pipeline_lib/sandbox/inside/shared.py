@@ -4,7 +4,7 @@
 has no other reference to it.  Every message carries the content of those that its sender has changed, so two references
 to one list are one list on the other side, too, and each side sees the other's changes with the next message.  An
 object without a plain form stays in its process, and the other side gets a number: see `objects` for the program's
-side, ``handles`` for the tests'.
+side, ``objects.handles`` for the tests'.
 
 Promises, like `values`: for any message, `Shared.unpack` creates builtins, calls its own ``decode_reference`` and
 ``instance`` for the rest, or raises `BadValue`; code of the sender is never run.
@@ -20,9 +20,102 @@ import sys
 from abc import ABC, abstractmethod
 from typing import Any
 
-from . import packaged, plain, values
-from .graph import too_many_parts
-from .plain import BadValue
+from . import packaged, values
+from .values import CELLS, VIEWS, BadValue
+
+_MOST_PARTS = 1 << 20  # of a value; a part that it contains twice counts twice
+_DEEPEST = 100
+_SEQUENCES = (list, tuple, collections.deque)
+_ATOMS = frozenset({type(None), bool, int, float, str, complex, bytes, range})
+
+
+def is_shared(holder: list[Any]) -> bool:
+    """Return whether the value in ``holder`` has a container twice, or one with another reference to it.
+
+    Only such a container, or an iterator, can be told from a copy.  The caller must have no reference to the value
+    itself; tuples count if they contain something that can change.
+    """
+    found: list[Any] = []
+    counts: dict[int, int] = {}
+    fresh = _containers(holder)
+    container = inner = None
+    while fresh:
+        inner = []
+        for container in fresh:
+            count = counts.get(id(container), 0)
+            counts[id(container)] = count + 1
+            if count == 0:
+                found.append(container)
+                inner += _containers(_items(container))
+        fresh = inner
+    del fresh, inner, container
+    while found:
+        container = found.pop()
+        count = counts[id(container)]
+        if count > 1 or sys.getrefcount(container) > count + _OWN_NAMES:
+            if type(container) in CELLS or type(container) in VIEWS:
+                return True
+            if isinstance(container, tuple) and not is_immutable(container):
+                return True
+        if hasattr(type(container), "__next__"):
+            return True  # its items are not known yet
+    return False
+
+
+def is_immutable(value: Any, depth: int = 0) -> bool:
+    """Return whether a value is plain and nothing in it can change."""
+    if type(value) in _ATOMS or values.is_leaf(value):
+        return True
+    if depth > _DEEPEST or (type(value) not in (tuple, frozenset) and values.fields_of(type(value)) is None):
+        return False
+    return all(is_immutable(item, depth + 1) for item in value)
+
+
+def too_many_parts(value: Any) -> bool:
+    """Return whether a value has more than `_MOST_PARTS` parts, repeated ones counted each time."""
+    sizes: dict[int, int] = {}
+
+    def size(container: Any) -> int:
+        known = sizes.get(id(container))
+        if known is None:
+            sizes[id(container)] = 1  # for a container that contains itself
+            items = _items(container)
+            known = sizes[id(container)] = len(items) + sum(map(size, _containers(items)))
+        return known
+
+    try:
+        return sum(map(size, _containers([value]))) > _MOST_PARTS
+    except RecursionError:
+        return True
+
+
+def _items(container: Any) -> Any:
+    """Return the values directly in a container, without those that cannot contain a mutable one."""
+    if isinstance(container, dict):
+        return dict.values(container)
+    if type(container) in VIEWS:
+        return gc.get_referents(container)  # its dict
+    if isinstance(container, _SEQUENCES):
+        kind: Any = next(kind for kind in _SEQUENCES if isinstance(container, kind))
+        return [*kind.__iter__(container)]
+    return ()
+
+
+def _containers(items: Any) -> list[Any]:
+    return [] if _ATOMS.issuperset(map(type, items)) else [item for item in items if type(item) not in _ATOMS]
+
+
+def _own_names() -> int:
+    """Return the reference count that `is_shared` sees for an unshared container, apart from its holder."""
+    found: list[Any] = [[]]
+    while found:
+        container = found.pop()
+        return sys.getrefcount(container)
+    raise AssertionError
+
+
+_OWN_NAMES = _own_names()
+
 
 MOST = 1 << 17  # containers in the table
 _KINDS: dict[type, str] = {
@@ -129,7 +222,7 @@ class Shared(ABC):
             for number in gone:
                 self.forget(number)
             self.note()
-        except plain.BROKEN as error:
+        except values.BROKEN as error:
             raise BadValue("form", f"not a message: {type(error).__name__}") from None
         if states and too_many_parts([roots, *self.containers.values()]):
             raise BadValue("size", "a value that contains the same parts too often")
@@ -170,7 +263,7 @@ class Shared(ABC):
     @staticmethod
     def is_object(container: Any) -> bool:
         """Return whether a container is of a program's class."""
-        return not _is_builtin(container) and plain.base_of(type(container)) is not None
+        return not _is_builtin(container) and values.base_of(type(container)) is not None
 
     def has_changed(self) -> bool:
         """Return whether a container has changed since the last message."""
@@ -179,7 +272,7 @@ class Shared(ABC):
     def form(self, value: Any, depth: int = 0) -> Any:
         """Return the form of a value."""
         kind: type = type(value)
-        if kind in plain.ATOMS:
+        if kind in values.ATOMS:
             return values.encode(value)
         number = self._numbers.get(id(value))
         if number is not None:
@@ -188,17 +281,17 @@ class Shared(ABC):
             return self.encode_reference(value, depth)
         if kind in _KINDS:
             return {"ref": self.add(value)}
-        if plain.is_leaf(value):
+        if values.is_leaf(value):
             return values.encode(value)
         if depth >= values.MAX_DEPTH:
             raise BadValue("size", f"the value is nested more than {values.MAX_DEPTH} deep")
         if kind in _TUPLES:
             return {_TUPLES[kind]: [self.form(item, depth + 1) for item in value]}
-        fields = plain.fields_of(kind)
+        fields = values.fields_of(kind)
         if fields is not None:
             return {"namedtuple": [kind.__name__, fields, [self.form(item, depth + 1) for item in tuple(value)]]}
-        if kind in plain.VIEWS:
-            return {plain.VIEWS[kind]: self.form(gc.get_referents(value)[0], depth + 1)}
+        if kind in values.VIEWS:
+            return {values.VIEWS[kind]: self.form(gc.get_referents(value)[0], depth + 1)}
         found = packaged.kind_of(value, kind)
         if found is not None:
             return {"scalar": packaged.scalar_form(value)} if found == "scalar" else {"ref": self.add(value)}
@@ -213,14 +306,14 @@ class Shared(ABC):
         ((tag, body),) = form.items()
         if tag == "ref":
             return self.containers[body]
-        if tag in plain.LEAF_TAGS:
+        if tag in values.LEAF_TAGS:
             return values.decode(form)
         if tag in ("tuple", "frozenset"):
             items = [self.value(item, depth + 1) for item in body]
             return tuple(items) if tag == "tuple" else frozenset(items)
         if tag == "namedtuple":
             name, fields, items = body
-            return plain.namedtuple(name, tuple(fields))(*[self.value(item, depth + 1) for item in items])
+            return values.namedtuple(name, tuple(fields))(*[self.value(item, depth + 1) for item in items])
         if tag == "scalar":
             return packaged.scalar(*body)
         if tag in ("keys", "values", "items"):
@@ -265,7 +358,7 @@ class Shared(ABC):
         elif base in packaged.KINDS:
             self._keep(number, packaged.make(base, body))
         elif base == "array":
-            self._keep(number, plain.make_array(body[0], []))
+            self._keep(number, values.make_array(body[0], []))
         elif base == "deque":
             self._keep(number, collections.deque(maxlen=body[1]))
         elif base == "defaultdict":
@@ -300,7 +393,7 @@ class Shared(ABC):
         if base == "bytearray":
             return bytes.fromhex(body)
         if base == "array":
-            return plain.make_array(body[0], [self.value(item) for item in body[1]])
+            return values.make_array(body[0], [self.value(item) for item in body[1]])
         if base in ("defaultdict", "deque"):
             body = body[0]
         if issubclass(_CONTAINERS[base], dict):
@@ -310,7 +403,7 @@ class Shared(ABC):
             return pairs
         if type(body) is not list:
             raise BadValue("form", "not a list of items")
-        return body if plain.ATOMS.issuperset(map(type, body)) else [self.value(item) for item in body]
+        return body if values.ATOMS.issuperset(map(type, body)) else [self.value(item) for item in body]
 
 
 def _is_builtin(container: Any) -> bool:
@@ -322,7 +415,7 @@ def _base(container: Any) -> str:
     kind = type(container)
     base = _KINDS.get(kind)
     if base is None:
-        above = plain.base_of(kind)
+        above = values.base_of(kind)
         base = packaged.kind_of(container, kind) if above is None else above.__name__
     if base is None:
         raise BadValue("type", "an array or image that has changed its kind")
@@ -338,7 +431,7 @@ def _content(container: Any) -> Any:
         return packaged.content(container, base)
     kind = _CONTAINERS[base]
     if issubclass(kind, dict):
-        plain.refuse_attributes(container)
+        values.refuse_attributes(container)
         return [part for pair in kind.items(container) for part in pair]
     return bytes(memoryview(container)) if base in ("bytearray", "array") else [*kind.__iter__(container)]
 
@@ -377,7 +470,7 @@ def _fill(container: Any, base: str, items: Any) -> None:
 
 def _same_key(left: Any, right: Any) -> bool:
     """Return whether two keys are certainly equal, without calling the program."""
-    return left is right or (type(left) is type(right) and plain.is_leaf(left) and bool(left == right))
+    return left is right or (type(left) is type(right) and values.is_leaf(left) and bool(left == right))
 
 
 def _as_dict(value: Any) -> Any:

@@ -29,8 +29,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import child, confine, huge_pages, messages, probe, scratch
-from .channel import CHANNEL
+from . import child, confine, folders, huge_pages, messages
+from .messages import CHANNEL
 
 PRELOAD = (
     *("bisect", "collections", "copy", "functools", "heapq", "itertools", "math", "operator", "random", "re", "string"),
@@ -67,12 +67,12 @@ class ForkServer:
         self.usual: dict[str, Any] = config["limits"]
         self.run, self.check = run, check
         self.pid = 0
-        self.untouched = scratch.facts(self.scratch)
+        self.untouched = folders.facts(self.scratch)
 
     def offer(self, limits: dict[str, Any] | None = None) -> None:
         """Fork a child with ``limits`` (None: the usual ones) and pass its channel to the judge."""
         if self.check is not None:
-            if scratch.facts(self.scratch) != self.untouched:
+            if folders.facts(self.scratch) != self.untouched:
                 self.control.send(b"used")
                 return
             try:
@@ -123,7 +123,7 @@ class ForkServer:
                 self.control.send(self.reap(_EXIT_GRACE_S if command == b"gone" else 0.0))
                 if self.check is None:
                     try:
-                        scratch.wipe(self.scratch)
+                        folders.wipe(self.scratch)
                     except OSError:
                         self.control.send(b"spoilt")
                         return
@@ -161,10 +161,10 @@ class ForkServer:
             cpu = time.clock_gettime((~self.pid << 3) | 2)  # the CPU clock of another process
         except OSError:
             cpu = -1.0  # it has ended
-        used = scratch.facts(self.scratch) != self.untouched
-        content = scratch.content(self.scratch)
+        used = folders.facts(self.scratch) != self.untouched
+        content = folders.content(self.scratch)
         if not used:
-            self.untouched = scratch.facts(self.scratch)  # reading a folder changes its access time
+            self.untouched = folders.facts(self.scratch)  # reading a folder changes its access time
         return struct.pack("=did", cpu, *content)
 
     def reap(self, patience_s: float = 0.0) -> bytes:
@@ -211,13 +211,13 @@ def program_runner(config: dict[str, Any]) -> tuple[Callable[[dict[str, Any]], N
         except BaseException:
             os.kill(own, _SIGKILL)  # not the program's fault: it has not begun, and cannot end like this
         gc.enable()
-        child.serve(limits, probe.probe)
+        child.serve(limits, confine.probe)
 
     def check(limits: dict[str, Any]) -> None:
         if limits is not usual:
             resources(limits)
         if crowded:
-            scratch.check_room(config["scratch"], limits["file_mb"])
+            folders.check_room(config["scratch"], limits["file_mb"])
 
     return run, check
 

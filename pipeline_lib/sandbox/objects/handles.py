@@ -3,8 +3,8 @@
 An object without a plain form stays in the program's process, and the tests get a handle.  Reading an attribute,
 calling, iterating and operators are sent to the program as operations on the object's number, and their values are
 returned like any values.  A class of the program becomes a class here, with the same name and the same bases, including
-exceptions, so that ``isinstance``, ``except`` and ``assertRaises`` are decided here.  `handle_classes` creates both;
-this module keeps the numbers.
+exceptions, so that ``isinstance``, ``except`` and ``assertRaises`` are decided here.  `classes` creates both; this
+module keeps the numbers.  Mocks of the tests go the other way: the program uses them through a stand-in.
 """
 
 from __future__ import annotations
@@ -16,14 +16,56 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-from pipeline_lib.sandbox.handle_classes import Handle, Kind, make_class, make_object, note_hash, where
+from pipeline_lib.sandbox.calls import CallFailed, NoAnswer
 from pipeline_lib.sandbox.imports import find
 from pipeline_lib.sandbox.inside import values
-from pipeline_lib.sandbox.inside.folder import Folder
-from pipeline_lib.sandbox.inside.plain import BASES, BROKEN, FIXED_BASES, BadValue, base_of, flatten
+from pipeline_lib.sandbox.inside.folders import Folder
 from pipeline_lib.sandbox.inside.shared import HASH, SEARCHED, SPECIAL, UNHASHABLE, Shared
-from pipeline_lib.sandbox.mocks import is_mock, operations
-from pipeline_lib.sandbox.recorder import CallFailed, NoAnswer
+from pipeline_lib.sandbox.inside.values import BASES, BROKEN, FIXED_BASES, BadValue, base_of, flatten
+from pipeline_lib.sandbox.objects.classes import Handle, Kind, make_class, make_object, note_hash, where
+
+
+def is_mock(value: Any) -> bool:
+    """Return whether a value of the tests is a mock of `unittest.mock`."""
+    module = sys.modules.get("unittest.mock")
+    return module is not None and issubclass(type(value), module.NonCallableMock)
+
+
+def operations(mock: Any) -> Callable[..., Any]:
+    """Return the function that executes the program's operations on a mock, always the same one.
+
+    A program can read and set public attributes only, because others lead from a mock to code of this process; and
+    none of those with which tests ask a mock what it was called with.
+    """
+    found: Callable[..., Any] | None = mock.__dict__.get(_OPERATIONS)
+    if found is None:
+
+        def found(operation: str, name: str, *args: Any) -> Any:
+            if type(name) is not str or (name not in SPECIAL if operation == "special" else _is_closed(name)):
+                raise AttributeError(str(name)[:100])
+            if operation == "special":
+                return _special(mock, name, args)
+            return setattr(mock, name, *args) if operation == "set" else getattr(mock, name)
+
+        mock.__dict__[_OPERATIONS] = found
+    return found
+
+
+def _is_closed(name: str) -> bool:
+    return name.startswith(("_", "assert")) or hasattr(sys.modules["unittest.mock"].NonCallableMock, name)
+
+
+def _special(mock: Any, name: str, args: tuple[Any, ...]) -> Any:
+    if name == "__bool__":
+        return bool(mock)  # also without a method of this name
+    found = getattr(mock, name)(*args) if hasattr(mock, name) else NotImplemented
+    if found is NotImplemented:
+        raise TypeError(f"the mock has no {name} for these operands")
+    return found
+
+
+_OPERATIONS = "_symposium_operations"
+
 
 _MOST_CLASSES = 1000
 _BASES = {kind.__name__: kind for kind in BASES}

@@ -12,11 +12,30 @@ import builtins
 import types
 from typing import Any, Protocol
 
-from pipeline_lib.sandbox.handle_exceptions import was_raised
+from pipeline_lib.sandbox import calls
+from pipeline_lib.sandbox.calls import DESCRIPTION, CallFailed
 from pipeline_lib.sandbox.imports import find
-from pipeline_lib.sandbox.inside.plain import BASES, FIXED_BASES, BadValue, base_of
 from pipeline_lib.sandbox.inside.shared import HASH, OPERATORS, SEARCHED, SPECIAL, UNHASHABLE
-from pipeline_lib.sandbox.recorder import CallFailed
+from pipeline_lib.sandbox.inside.values import BASES, FIXED_BASES, BadValue, base_of
+
+
+def exception(handle: Any, raised: calls.Raised) -> BaseException:
+    """Return the exception to raise for one whose class the program defines."""
+    if not isinstance(handle, Exception):
+        return CallFailed("error", raised.describe())
+    args = (raised.text,) if raised.args is None else raised.args
+    BaseException.args.__set__(handle, args)  # type: ignore[attr-defined]
+    object.__setattr__(handle, DESCRIPTION, raised.describe())
+    return handle
+
+
+def was_raised(error: Any) -> bool:
+    """Return whether the program raised the exception; if not, it returned it as a value."""
+    try:
+        return bool(object.__getattribute__(error, DESCRIPTION))
+    except AttributeError:
+        return False
+
 
 _WHERE = "__symposium_object__"  # owner and number, in every handle
 _OWN = object()  # only code with this token may create classes
@@ -234,7 +253,7 @@ def make_object(kind: Kind, owner: Owner, number: int, content: Any = None, hash
 
     Args:
         kind, owner, number: its class, and the object that it stands for.
-        content: of an object whose class derives from one of `plain.FIXED_BASES`.
+        content: of an object whose class derives from one of `values.FIXED_BASES`.
         hashed: its hash, if its class defines that.
     """
     base = base_of(kind)

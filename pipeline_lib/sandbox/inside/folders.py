@@ -1,0 +1,217 @@
+"""Folders of programs and tests: how full they are, whether they were used, how they are emptied and copied.
+
+`Folder` is a folder of which tests and program have a copy each: messages carry the changes of one side to the other.
+So tests of files work in every jail, and neither side ever opens a file that the other one created.
+
+Promises: `wipe` needs constant memory, stack and descriptors for a tree of any depth and width, or raises OSError.  For
+any input, `Folder.apply` writes only below the folder, within its size, through no link, or raises `BadValue`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Any
+
+from .values import BROKEN, BadValue
+
+MOST_ENTRIES = 1024
+_DEEPEST = 32
+
+
+def facts(folder: str) -> tuple[int, ...]:
+    """Return what changes as soon as anything is made, removed, changed or listed in the folder."""
+    found = os.stat(folder)
+    return found.st_mode, found.st_nlink, found.st_atime_ns, found.st_mtime_ns, found.st_ctime_ns
+
+
+def check_room(folder: str, megabytes: float) -> None:
+    """Raise OSError if the folder's file system has less than this number of MiB left."""
+    left = os.statvfs(folder)
+    if left.f_bavail * left.f_frsize < megabytes * (1 << 20) or (left.f_files > 0 and left.f_favail < MOST_ENTRIES):
+        raise OSError(errno.ENOSPC, f"{folder} is on a file system with less than {megabytes:g} MiB left")
+
+
+def content(folder: str) -> tuple[int, float]:
+    """Return the number of entries and the MiB below ``folder``.
+
+    If the folder is a file system of its own, its statistics are used, which include deleted files that are still open.
+    Else counting stops at more than `MOST_ENTRIES` entries or more than 32 nested folders; the number is then greater
+    than `MOST_ENTRIES`.
+    """
+    if os.path.ismount(folder):
+        facts = os.statvfs(folder)
+        if facts.f_files:
+            return facts.f_files - facts.f_ffree - 1, (facts.f_blocks - facts.f_bfree) * facts.f_frsize / (1 << 20)
+    count, size, pending = 0, 0, [(folder, 0)]
+    while pending and count <= MOST_ENTRIES:
+        path, depth = pending.pop()
+        if depth > _DEEPEST:
+            return MOST_ENTRIES + 1, size / (1 << 20)
+        try:
+            with os.scandir(path) as found:
+                for entry in found:
+                    count += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append((entry.path, depth + 1))
+                    else:
+                        size += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if count > MOST_ENTRIES:
+                        break
+        except PermissionError:
+            return MOST_ENTRIES + 1, size / (1 << 20)  # an unreadable folder counts as too full
+        except OSError:
+            count += 1  # it was removed
+    return count, size / (1 << 20)
+
+
+def wipe(folder: str) -> None:
+    """Remove everything below ``folder``.
+
+    Folders are moved to the top before they are read, so paths stay short.
+    """
+    top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        lifted = 0
+        while True:
+            names = os.listdir(top)
+            if not names:
+                return
+            for name in names:
+                lifted = _remove(top, name, lifted)
+    finally:
+        os.close(top)
+
+
+def _remove(top: int, name: str, lifted: int) -> int:
+    """Remove one entry of the top folder; the folders in it are moved to the top first."""
+    if not stat.S_ISDIR(os.lstat(name, dir_fd=top).st_mode):
+        os.unlink(name, dir_fd=top)
+        return lifted
+    os.chmod(name, 0o700, dir_fd=top)
+    inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+    try:
+        for entry in os.listdir(inner):
+            if stat.S_ISDIR(os.lstat(entry, dir_fd=inner).st_mode):
+                os.chmod(entry, 0o700, dir_fd=inner)  # moving a folder needs the right to write in it
+                lifted = _lift(entry, inner, top, lifted)
+            else:
+                os.unlink(entry, dir_fd=inner)
+    finally:
+        os.close(inner)
+    os.rmdir(name, dir_fd=top)
+    return lifted
+
+
+def _lift(name: str, inner: int, top: int, lifted: int) -> int:
+    """Move the folder ``name`` from ``inner`` to ``top`` under a number that is free there."""
+    while True:
+        lifted += 1
+        try:
+            os.rename(name, "lifted-" + str(lifted), src_dir_fd=inner, dst_dir_fd=top)
+            return lifted
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTDIR, errno.ENOTEMPTY):
+                raise
+
+
+MOST_SENT = 256
+_DEEPEST_SENT = 8
+# Transient files of a SQLite database that is in use.
+_TRANSIENT = ("-journal", "-wal", "-shm")
+
+
+class Folder:
+    """One side's copy: the current working directory.
+
+    Args:
+        most: total size of its files, bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._known: dict[str, tuple[int, ...]] = {}
+
+    def changes(self) -> list[Any]:
+        """Return name, mode and content of what has changed since the last message; no content: it was removed."""
+        now = dict(_entries("", 0))
+        changed: list[Any] = [[name, 0, None] for name in self._known if name not in now]
+        for name, facts in now.items():
+            if self._known.get(name) != facts:
+                changed.append([name, facts[0], "" if stat.S_ISDIR(facts[0]) else _read(name)])
+        self._known = now
+        return changed
+
+    def apply(self, changed: Any) -> None:
+        """Apply the other side's changes; raises `BadValue` for input that `changes` does not return."""
+        try:
+            for name, mode, content in changed:
+                parts = name.split("/")
+                if (
+                    not all(part not in ("", ".", "..") and "\0" not in part for part in parts)
+                    or len(parts) > _DEEPEST_SENT
+                ):
+                    raise BadValue("form", "not a name below the folder")
+                if content is None:
+                    _remove_tree(name)
+                elif stat.S_ISDIR(mode):
+                    os.makedirs(name, exist_ok=True)
+                else:
+                    self._write(name, mode, _bytes(content))
+            self._known = dict(_entries("", 0))
+        except (*BROKEN, OSError) as error:
+            raise BadValue("form", f"not a change of files: {type(error).__name__}") from None
+
+    def _write(self, name: str, mode: int, content: bytes) -> None:
+        known = dict(_entries("", 0))
+        used = sum(facts[1] for other, facts in known.items() if other != name)
+        if used + len(content) > self.most or len(known) >= MOST_SENT:
+            raise BadValue("size", "more files than allowed")
+        if name in known:
+            os.chmod(name, 0o600)
+        # The same inode as before: a process may have a database open.
+        number = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(number, "wb") as file:
+            file.write(content)
+        os.chmod(name, mode & 0o777)
+
+
+def _entries(below: str, depth: int) -> Any:
+    """Yield path and facts of every regular file and folder: mode, size, and what changes with the content."""
+    with os.scandir(below or ".") as found:
+        for count, entry in enumerate(found):
+            facts = entry.stat(follow_symlinks=False)
+            if count >= MOST_SENT or depth >= _DEEPEST_SENT:
+                raise BadValue("size", "more files than can be sent")
+            path = below + entry.name
+            if stat.S_ISDIR(facts.st_mode):
+                yield path, (facts.st_mode, 0)
+                yield from _entries(path + "/", depth + 1)
+            elif stat.S_ISREG(facts.st_mode) and not entry.name.endswith(_TRANSIENT):
+                yield path, (facts.st_mode, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+
+
+def _bytes(content: str) -> bytes:
+    import binascii  # here, to keep the fork server small
+
+    return binascii.a2b_base64(content.encode("ascii"))
+
+
+def _read(name: str) -> str:
+    import binascii
+
+    with open(name, "rb") as file:
+        return binascii.b2a_base64(file.read(), newline=False).decode("ascii")
+
+
+def _remove_tree(name: str) -> None:
+    try:
+        if stat.S_ISDIR(os.lstat(name).st_mode):
+            for entry in os.listdir(name):
+                _remove_tree(name + "/" + entry)
+            os.rmdir(name)
+        else:
+            os.unlink(name)
+    except FileNotFoundError:
+        pass
