@@ -30,6 +30,8 @@ from pipeline_lib.settings import Params
 READ = 1024
 #: Seconds of a step of sampling or of a stretch, beside those of its products.
 REST = 1.7
+#: N threads are N to this power times as fast as one, as two were on that machine.
+GAIN = 0.75
 #: Times that a token of an update passes through the layers: forward, forward again (checkpointing), backward.
 PASSES = 3.0
 #: Actions that are sampled at the same time at most, for the pace.
@@ -60,9 +62,13 @@ class Pace:
 
 
 def measured_pace(sizes: Sizes, dtype: torch.dtype) -> Pace:
-    """Time the products of a model's shapes; takes about a second for 0.5 billion parameters."""
+    """Time the products of a model's shapes, which takes some seconds for 0.5 billion parameters.
+
+    One thread is timed: several that wait for each other on a busy machine would look ten times as slow.
+    """
     before = torch.get_num_threads()
-    torch.set_num_threads(len(os.sched_getaffinity(0)) if sizes.parameters > SMALL_MODEL else 1)
+    torch.set_num_threads(1)
+    threads = len(os.sched_getaffinity(0)) if sizes.parameters > SMALL_MODEL else 1
     try:
         layer = [torch.randn(shapes[0], dtype=dtype) for shapes in sizes.linear.values() if shapes]
         head = torch.randn(sizes.width, sizes.vocabulary, dtype=dtype)
@@ -75,8 +81,9 @@ def measured_pace(sizes: Sizes, dtype: torch.dtype) -> Pace:
             )
 
         with torch.inference_mode():
-            steps = {rows: REST * products(rows, rows) for rows in (1, 8, ROWS)}
-            return Pace(steps, REST * products(READ, READ // 4) / READ)
+            factor = REST / threads**GAIN
+            steps = {rows: factor * products(rows, rows) for rows in (1, 8, ROWS)}
+            return Pace(steps, factor * products(READ, READ // 4) / READ)
     finally:
         torch.set_num_threads(before)
 
@@ -98,7 +105,7 @@ def stage_seconds(params: Params, folder: Path, stage: str, pace: Pace) -> float
     Args:
         params: the settings.
         folder: of the prepared problems, which may not be there yet.
-        stage: name without seed: ``audit``, ``train``, ``train_single``, ``sweep``, ``sweep_single`` or ``test``.
+        stage: name without seed, such as ``warm_start``, ``audit``, ``train``, ``sweep_single`` or ``test``.
         pace: of the model.
     """
     agents = len(find(params.environment.kind).agent_names(params) or ("first", "second"))
@@ -110,6 +117,9 @@ def stage_seconds(params: Params, folder: Path, stage: str, pace: Pace) -> float
         """Return the seconds of so many prompts with ``each`` actions, in all turns."""
         return turns * (prompts * prompt * pace.token_s + pace.sampled(prompts * each, written))
 
+    if stage == "warm_start" and params.policy.warm_start is not None:
+        start = params.policy.warm_start
+        return START_S + start.steps * start.batch * (prompt + written) * PASSES * pace.token_s
     if stage == "audit":
         sides = 2 * agents + (1 if params.seeds.single_agent else 0)  # the team, each agent alone, a single agent
         return START_S + sides * played(params.audit.problems, params.audit.group_size)

@@ -61,20 +61,26 @@ def test_times_of_a_small_model_say_nothing_about_a_pretrained_one_which_is_meas
     for name in ("params.yaml", "dvc.yaml"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "conf", tmp_path / "conf")
-    names = ["prepare", "audit", "train@0", "test"]
+    names = ["prepare", "warm_start", "audit", "train@0", "test"]
     for name in names:
         chain.remember_seconds(tmp_path, name, 7.0)
     assert chain.expected_seconds(tmp_path, names) == dict.fromkeys(names, 7.0)
     sizes = {"hidden_size": 256, "intermediate_size": 768, "num_attention_heads": 4, "num_hidden_layers": 2}
     LlamaConfig(**sizes, vocab_size=2048).save_pretrained(tmp_path / "model")
-    change(tmp_path, {"policy": {"kind": "pretrained", "models": [str(tmp_path / "model")]}})
+    policy = {"kind": "pretrained", "models": [str(tmp_path / "model")]}
+    change(tmp_path, {"policy": policy})
     measured = chain.expected_seconds(tmp_path, names)
     assert measured["prepare"] == 16.0, "no model computes there: as in dvc.yaml"
     change(tmp_path, {"train": {"steps": 600}, "audit": {"group_size": 80}})
     longer = chain.expected_seconds(tmp_path, names)
     start = duration.START_S
+    assert measured["warm_start"] == 45.0, "none is set: as in dvc.yaml"
     assert (longer["train@0"] - start) / (measured["train@0"] - start) == pytest.approx(10, rel=0.7)
     assert (longer["audit"] - start) / (measured["audit"] - start) == pytest.approx(10, rel=0.7)
+    change(
+        tmp_path, {"policy": {"kind": "pretrained", "models": [str(tmp_path / "model")], "warm_start": {"steps": 400}}}
+    )
+    assert chain.expected_seconds(tmp_path, names)["warm_start"] > start
     chain.remember_seconds(tmp_path, "train@0", 50.0)
     assert chain.expected_seconds(tmp_path, names)["train@0"] == 50.0
 
