@@ -11,20 +11,24 @@ Plans are compared as JSON over all fields, so a new field of `Plan` is compared
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
 from pipeline_lib.evaluation.results import EvaluationError, Result
-from pipeline_lib.evaluation.table import problems_digest
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
 
 
 VERSION = 4
+
+
+def problems_digest(problems: Iterable[str]) -> str:
+    """Return the digest of the sorted ids of a split's problems."""
+    return storage.digest(sorted(set(problems)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,9 @@ from pipeline_lib.evaluation.clusters import Codes, cluster_totals, clustered_me
 from pipeline_lib.evaluation.effects import hedges_correction
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.metrics import Guarded, check_guards
+from pipeline_lib.evaluation.plan import problems_digest
 from pipeline_lib.evaluation.results import EvaluationError, Result
-from pipeline_lib.evaluation.table import Table, on_common_episodes, problem_means, problems_digest, tabulate
+from pipeline_lib.evaluation.table import Table, on_common_episodes, problem_means, tabulate
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings

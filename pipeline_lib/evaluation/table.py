@@ -7,7 +7,7 @@ weight; problems of a family form a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -18,7 +18,6 @@ from pipeline_lib.evaluation.clusters import Codes, encode
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.metrics import value_of
 from pipeline_lib.evaluation.results import EvaluationError
-from pipeline_lib.storage import digest
 
 Array = NDArray[np.float64]
 
@@ -206,11 +205,6 @@ def pair(a: Table, b: Table, names: tuple[str, str] = ("the first team", "the se
         episodes=(_episodes(x, a.trained), _episodes(y, b.trained)),
         notes=_left_out(a, b, len(common), kept.size, dropped, names),
     )
-
-
-def problems_digest(problems: Iterable[str]) -> str:
-    """Return the digest of the sorted ids of a split's problems."""
-    return digest(sorted(set(problems)))
 
 
 def _places(table: Table, problems: Sequence[str]) -> list[int]:

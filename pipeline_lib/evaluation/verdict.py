@@ -14,7 +14,7 @@ from pipeline_lib.evaluation.attempts import first_turns
 from pipeline_lib.evaluation.comparison import Comparison, measure
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.family import decide, identical
-from pipeline_lib.evaluation.plan import PlanCheck
+from pipeline_lib.evaluation.plan import PlanCheck, problems_digest
 from pipeline_lib.evaluation.results import EvaluationError, to_json
 from pipeline_lib.evaluation.sentences import (
     Caveat,
@@ -25,7 +25,7 @@ from pipeline_lib.evaluation.sentences import (
     of_plan_and_looks,
 )
 from pipeline_lib.evaluation.summary import by_problem, cost_of_last_checkpoint, faults, other_runs, shrinkage, team
-from pipeline_lib.evaluation.table import Episodes, problems_digest
+from pipeline_lib.evaluation.table import Episodes
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings

@@ -25,10 +25,8 @@ from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.looks import Look, looks_at
 from pipeline_lib.evaluation.metrics import value_of
 from pipeline_lib.evaluation.results import to_json
-from pipeline_lib.evaluation.study import cell_means, contrasts
 from pipeline_lib.locks import locked
 from pipeline_lib.monitors.history import alarms
-from pipeline_lib.report.study import StudyCell, StudyData, build_study
 from pipeline_lib.settings import Params
 from pipeline_lib.settings.base import result_settings
 from pipeline_lib.settings.study import StudySettings, cells_of, changes_of, reference_of
@@ -238,6 +236,10 @@ def write_page(
     metrics = tested_metrics(first.environment.kind, places[reference_of(study)] / "test")
     info = describe(metric, metrics)
     episodes = {cell: tested(place, study.seeds) for cell, place in places.items()}
+    # They load scipy, and the process that serves the forms lives without.
+    from pipeline_lib.evaluation.study import cell_means, contrasts
+    from pipeline_lib.report.study import StudyCell, StudyData, build_study
+
     means = cell_means(episodes, metric, info)
     levels = {cell: tuple(found.values()) for cell, found in cells_of(study).items()}
     found = contrasts(means, levels, reference_of(study), info, first.verdict)

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from pipeline_lib.evaluation.plan import problems_digest
 from pipeline_lib.evaluation.results import EvaluationError
-from pipeline_lib.evaluation.table import pair, problems_digest, tabulate
+from pipeline_lib.evaluation.table import pair, tabulate
 from tests.evaluation.build import episode, team
 
 
