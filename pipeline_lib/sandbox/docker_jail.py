@@ -184,6 +184,8 @@ def _options(config: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {
         "entrypoint": ["python3", *start("zygote", PLACE), f"{PLACE}/run/control"],
         "command": [],
+        # A pipe as standard input: runsc gives its container's user the device that is open there, /dev/null otherwise.
+        "stdin_open": True,
         "stop_signal": "SIGKILL",  # process 1 ignores others, and a daemon that shuts down would wait for it
         "auto_remove": True,
         "labels": {LABEL: f"{os.uname().nodename}/{runtime.identity(os.getppid())}"},

@@ -342,8 +342,10 @@ def gvisor(dockerd: Daemon) -> str:
 def test_a_container_with_a_kernel_of_its_own(gvisor: str) -> None:
     code = "import os\ndef f(x):\n    return os.uname().release\n"
     tests = "def check(candidate):\n    assert candidate(1) != RELEASE\n".replace("RELEASE", repr(os.uname().release))
+    owner = Path("/dev/null").stat().st_uid
     with Executor("docker", slots=2, runtime=gvisor) as executor:
         verdicts = executor.run([GOOD, Job("kernel", code, tests, "f"), Job("bad", "def f(x):\n    1/0\n", TESTS, "f")])
+    assert Path("/dev/null").stat().st_uid == owner, "runsc gave the machine's device to the user of the container"
     assert [verdict.status for verdict in verdicts] == [Status.PASSED, Status.PASSED, Status.FAILED]
 
 
