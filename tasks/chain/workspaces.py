@@ -78,6 +78,10 @@ def change_settings(file: Path, wanted: Params) -> dict[str, tuple[Any, Any]]:
     # A variant with other keys is written as a whole.
     changes = {key: value for key, (_, value) in _differences(present, new, lambda one, two: one.keys() == two.keys())}
     write_changes(file, changes, "this run")
+    # Another section may change a default, as a pretrained policy does; what is wanted there is written, too.
+    written = load_params(file, file.parent / "conf").model_dump(mode="json")
+    if moved := {key: value for key, (_, value) in _differences(written, new)}:
+        write_changes(file, moved, "this run")
     return dict(_differences(present, new))
 
 
