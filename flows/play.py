@@ -45,7 +45,8 @@ def main() -> None:
     with explained():
         # They load torch, which `--help` and a wrong argument can do without.
         from tasks.use.choosing import choose_problem, choose_team, opened
-        from tasks.use.playing import Show, as_json, play, typed_on_terminal
+        from tasks.use.episode import Show, as_json
+        from tasks.use.playing import play, typed_on_terminal
         from tasks.use.showing import TerminalShow, side_by_side
 
         params = load_params()

@@ -30,6 +30,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # Started in the background by a shell: our children would inherit deafness to Ctrl-C, which tests send.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+from tasks.identity.run import NOTE, TITLE  # noqa: E402
 from tasks.services.process_environment import prepare  # noqa: E402  (the variables come first)
 from tests.crashes import (  # noqa: E402, F401  (hooks)
     leave_out_passed,
@@ -56,3 +57,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):  # this is one of pytest-xdist's processes, which take whole files, in this order
         slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
         items.sort(key=lambda item: -slow[item.path])
+
+
+@pytest.fixture(autouse=True)
+def _a_run_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name and note that a test gives its run are not those of the next test's."""
+    for variable in (TITLE, NOTE):
+        monkeypatch.delenv(variable, raising=False)

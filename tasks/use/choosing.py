@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.assembly.players import opened as open_team
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.selected import NotSelectedError, selected_checkpoint
-from pipeline_lib.play import Player
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.tracking.championship import registered_name
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
@@ -27,6 +25,7 @@ from tasks.identity.dvc_record import refuse_false_records
 from tasks.runtime.arguments import ArgumentError, meant
 
 if TYPE_CHECKING:
+    from pipeline_lib.play import Player
     from pipeline_lib.settings import Params
 
 
@@ -201,6 +200,8 @@ def opened(params: Params, choice: Choice, problem: Any = None) -> Iterator[Play
         ProblemsError: no problems were prepared.
     """
     section, protocol = environment_section(params, choice.arm), protocol_of(params, choice.arm)
+    from pipeline_lib.assembly.players import opened as open_team  # torch: a page on which nobody plays has none
+
     with open_team(params, section, protocol, BASE, load_split(PROBLEMS, "train"), choice.folder) as player:
         team = player.team
         for agent in player.environment.agents(problem) if problem is not None else ():

@@ -25,12 +25,12 @@ from pydantic import BaseModel, ConfigDict
 
 from pipeline_lib.environment_api.metrics import Metrics, describe
 from pipeline_lib.report.text import STYLE, coloured, harmless
+from tasks.use.episode import AgentAnswer, PlayedTurn, Show, facts
 from tasks.use.local_server import address, event, guard, listen, refusal, run, status_and_message
-from tasks.use.playing import AgentAnswer, PlayedTurn, Show, facts
 
 if TYPE_CHECKING:
     from pipeline_lib.play.watching import Generation
-    from tasks.use.playing import Played
+    from tasks.use.episode import Played
 
 
 class PageShow(Show):

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from pipeline_lib.environment_api.metrics import Metrics, describe
 from pipeline_lib.report.text import harmless
-from tasks.use.playing import AgentAnswer, Played, PlayedTurn, Show, facts
+from tasks.use.episode import AgentAnswer, Played, PlayedTurn, Show, facts
 
 if TYPE_CHECKING:
     from pipeline_lib.play.watching import Generation

@@ -36,7 +36,8 @@ from pipeline_lib.settings.sandbox import ProcessSandbox
 from tasks.experiment.arms import PROBLEMS
 from tasks.use import choosing
 from tasks.use.choosing import untrusted_problem
-from tasks.use.playing import AgentAnswer, Played, PlayedTurn, Show, as_json, play
+from tasks.use.episode import AgentAnswer, Played, PlayedTurn, Show, as_json
+from tasks.use.playing import play
 from tasks.use.showing import TerminalShow, side_by_side
 from tests.play.engines import Scripted
 from tests.training.conftest import SAMPLING, TOYS, Agree, make_team
