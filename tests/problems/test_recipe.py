@@ -9,23 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline_lib.environments.coding.problems import recipe as concepts
+from pipeline_lib.environment_kit import vocabulary
+from pipeline_lib.environment_kit.vocabulary import substitute
 from pipeline_lib.environments.coding.problems.recipe import (
     FILTERS,
     KINDS,
     LEVELS,
     MAPS,
     REDUCTIONS,
-    Piece,
+    ListPiece,
     Recipe,
     draw,
-    substitute,
 )
 from tests.problems.running import load
 
 
 def test_examples_in_the_documentation_hold():
-    assert doctest.testmod(concepts).failed == 0
+    assert doctest.testmod(vocabulary).failed == 0
 
 
 def test_substitution_keeps_the_order_of_operations():
@@ -73,7 +73,7 @@ def test_the_reference_does_what_the_name_says(name: str, xs: list[int], answer:
 
 @pytest.mark.parametrize("name", ["over3/square", "over/square/sum", "even3/square/sum", "over99/square/sum", "x/y/z"])
 def test_other_names_are_refused(name: str):
-    with pytest.raises(ValueError, match=r"not a recipe|names no concept|accepted constants"):
+    with pytest.raises(ValueError, match=r"not a recipe|names no piece|accepted constants"):
         Recipe.parse(name)
 
 
@@ -101,7 +101,7 @@ def test_no_two_concepts_are_the_same():
     for kinds in (FILTERS, MAPS):
         for kind, definition in kinds.items():
             for k in definition.constants or (None,):
-                piece = Piece(kind, k)
+                piece = ListPiece(kind, k)
                 meaning = (kinds is MAPS, tuple(eval(piece.code, {"x": x}) for x in values))
                 assert meaning not in meanings, f"{piece.label} is {meanings.get(meaning)}"
                 meanings[meaning] = piece.label

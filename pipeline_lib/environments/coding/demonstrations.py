@@ -27,20 +27,18 @@ import contextlib
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pipeline_lib.environment_api.environment import Outcome
 from pipeline_lib.environment_api.task import Demonstration
+from pipeline_lib.environment_kit.vocabulary import misread, spoiled
 from pipeline_lib.environments.coding.problems.generated import draw_problems, recipe_of
 from pipeline_lib.environments.coding.problems.problem import AGENTS, CodingProblem
 from pipeline_lib.environments.coding.problems.recipe import (
     ENTRY_POINT,
     FILTERS,
     HELPER,
-    KINDS,
     MAPS,
     REDUCTIONS,
-    Piece,
     Recipe,
     helper_source,
     main_source,
@@ -138,14 +136,9 @@ def plant(mistake: str, recipe: Recipe, role: str, convention: str, rng: random.
         rng: draws the place of the mistake.
     """
     if mistake in ("concept", "constant"):
-        return _misread(recipe, role, convention, mistake == "constant", rng)
-    text = write(recipe, role, convention)
-    if mistake == "bracket":
-        place = rng.choice([place for place, letter in enumerate(text) if letter in "()[]:"])
-        return text[:place] + text[place + 1 :]
-    lost, instead = ("return ", "") if mistake == "return" else (HELPER, "helper")
-    place = rng.choice([place for place in range(len(text)) if text.startswith(lost, place)])
-    return text[:place] + instead + text[place + len(lost) :]
+        fields, tables = ("filters", "maps", "reductions"), (FILTERS, MAPS, REDUCTIONS)
+        return misread(recipe, fields, tables, lambda other: write(other, role, convention), mistake == "constant", rng)
+    return spoiled(write(recipe, role, convention), mistake, HELPER, "helper", rng)
 
 
 def _draw(problem: CodingProblem, recipe: Recipe, mistakes: float, rng: random.Random) -> CodingDemonstration:
@@ -161,37 +154,6 @@ def write(recipe: Recipe, role: str, convention: str) -> str:
     if role == "single":
         return "\n\n".join(functions.values())
     return functions[HELPER if role == "helper" else ENTRY_POINT]
-
-
-def _misread(recipe: Recipe, role: str, convention: str, by_one: bool, rng: random.Random) -> str:
-    """Return the action for the recipe with one piece replaced, or its constant off by one, if that changes the action.
-
-    If no constant occurs in the action (the main function of convention ``list``), a piece is replaced.
-    """
-    right = write(recipe, role, convention)
-    fields = ("filters", "maps", "reductions")
-    places = [(field, number) for field in fields for number in range(len(getattr(recipe, field)))]
-    rng.shuffle(places)
-    for one in (True, False) if by_one else (False,):
-        for field, number in places:
-            pieces: tuple[Piece, ...] = getattr(recipe, field)
-            old = pieces[number]
-            if one and old.k is None:
-                continue
-            new = Piece(old.kind, (old.k or 0) + rng.choice((-1, 1))) if one else _another(old, rng)
-            changed: dict[str, Any] = {field: (*pieces[:number], new, *pieces[number + 1 :])}
-            action = write(replace(recipe, **changed), role, convention)
-            if action != right:
-                return action
-    raise AssertionError(f"no piece of {recipe.name} shows in the action of {role}")
-
-
-def _another(piece: Piece, rng: random.Random) -> Piece:
-    """Return a random piece of another kind of the same sort."""
-    table = next(kinds for kinds in (FILTERS, MAPS, REDUCTIONS) if piece.kind in kinds)
-    kind = rng.choice([kind for kind in table if kind != piece.kind])
-    constants = KINDS[kind].constants
-    return Piece(kind, rng.choice(constants) if constants else None)
 
 
 def weighted(table: dict[str, float], rng: random.Random) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from pipeline_lib.environment_api.task import Demonstration
+from pipeline_lib.environment_kit.vocabulary import misread, spoiled
 from pipeline_lib.environments.modules.problems.design import (
     CHANGES,
     CONDITIONS,
@@ -21,8 +21,6 @@ from pipeline_lib.environments.modules.problems.design import (
     LATE,
     REDUCTIONS,
     Design,
-    Piece,
-    draw_piece,
 )
 from pipeline_lib.environments.modules.problems.generated import SOURCE, design_of
 from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
@@ -89,14 +87,9 @@ def plant(mistake: str, design: Design, role: str, way: str, rng: random.Random)
         rng: draws the place of the mistake.
     """
     if mistake in ("piece", "constant"):
-        return _misread(design, role, way, mistake == "constant", rng)
-    text = _action(design, role, way)
-    if mistake == "bracket":
-        place = rng.choice([place for place, letter in enumerate(text) if letter in "()[]:"])
-        return text[:place] + text[place + 1 :]
-    lost, instead = ("return ", "") if mistake == "return" else (FUNCTION, "start")
-    place = rng.choice([place for place in range(len(text)) if text.startswith(lost, place)])
-    return text[:place] + instead + text[place + len(lost) :]
+        fields, tables = ("own", "steps", "end"), (CONDITIONS, CHANGES, REDUCTIONS)
+        return misread(design, fields, tables, lambda other: _action(other, role, way), mistake == "constant", rng)
+    return spoiled(_action(design, role, way), mistake, FUNCTION, "start", rng)
 
 
 def _draw(problem: ModulesProblem, design: Design, mistakes: float, rng: random.Random) -> ModulesDemonstration:
@@ -111,28 +104,3 @@ def _draw(problem: ModulesProblem, design: Design, mistakes: float, rng: random.
 
 def _action(design: Design, role: str, way: str) -> str:
     return join_single(design.solution(way)) if role == SINGLE else design.source(role, way)
-
-
-def _misread(design: Design, role: str, way: str, by_one: bool, rng: random.Random) -> str:
-    """Return the action for the design with one piece replaced, or its constant off by one, if that changes the action.
-
-    If no constant occurs in the action, a piece is replaced.
-    """
-    right = _action(design, role, way)
-    places = (
-        [("own", n) for n in range(len(design.own))] + [("steps", n) for n in range(len(design.steps))] + [("end", 0)]
-    )
-    rng.shuffle(places)
-    for one in (True, False) if by_one else (False,):
-        for field, number in places:
-            pieces: tuple[Piece, ...] = (design.end,) if field == "end" else getattr(design, field)
-            old = pieces[number]
-            if one and old.k is None:
-                continue
-            kinds = next(table for table in (CONDITIONS, CHANGES, REDUCTIONS) if old.kind in table)
-            new = Piece(old.kind, (old.k or 0) + rng.choice((-1, 1))) if one else draw_piece(kinds, rng, but=old.kind)
-            changed: dict[str, Any] = {field: new if field == "end" else (*pieces[:number], new, *pieces[number + 1 :])}
-            action = _action(replace(design, **changed), role, way)
-            if action != right:
-                return action
-    raise AssertionError(f"no piece of {design.name} shows in the action of {role}")

@@ -20,13 +20,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from pipeline_lib.environment_kit.vocabulary import PROGRAM_ERRORS, Test, check_source, choose_tests, fails
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.problems.recipe import (
     ENTRY_POINT,
     FILTERS,
     HELPER,
     REDUCTIONS,
-    Piece,
+    ListPiece,
     Recipe,
     draw,
     pieces,
@@ -36,50 +37,36 @@ from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_distinct, split_of
 from pipeline_lib.settings.problems import Prompt
 from pipeline_lib.storage import digest
 
-#: Exceptions that a wrong program made of this project's concepts may raise: its list can be empty.
-PROGRAM_ERRORS = (ArithmeticError, IndexError, ValueError)
-
 _VALUES = range(-30, 31)
 _CANDIDATES = 16
 
 _Program = Callable[[list[int]], int]
-_Test = tuple[list[int], int]  # input, right answer
 
 
 def choose_inputs(recipe: Recipe, hidden: int, visible: int) -> list[list[int]] | None:
     """Return inputs for the hidden and, after them, the visible tests, or None when the recipe is degenerate.
 
-    Greedy: the next input is the one that detects the wrong programs detected least so far; inputs with an answer that
-    already occurred come last.  So the hidden inputs are the more informative ones.
+    The hidden inputs are the more informative ones (`choose_tests`).
     """
     candidates = _candidates(recipe, max(_CANDIDATES, 2 * (hidden + visible)))
     if candidates is None:
         return None
     parts = [_program(part) for part in recipe.parts()]
-    if any(2 * sum(_differs(part, test) for test in candidates) < hidden for part in parts):
+    if any(2 * sum(fails(part, test) for test in candidates) < hidden for part in parts):
         return None
     others = [*recipe.neighbours()]
     if recipe.switch is None:
         # the result if both helper and main function map
         others.append(replace(recipe, maps=recipe.maps * 2))
     near_misses = [*parts, *(_program(other) for other in others)]
-    caught = [[n for n, program in enumerate(near_misses) if _differs(program, test)] for test in candidates]
-    weights = [1.0] * len(near_misses)
-    answers: set[int] = set()
-    chosen: list[int] = []
-    while len(chosen) < min(hidden + visible, len(candidates)):
-        left = [number for number in range(len(candidates)) if number not in chosen]
-        best = max(left, key=lambda c: (candidates[c][1] not in answers, sum(weights[n] for n in caught[c])))
-        for n in caught[best]:
-            weights[n] /= 2
-        answers.add(candidates[best][1])
-        chosen.append(best)
+    found_by = [[fails(program, test) for test in candidates] for program in near_misses]
+    chosen = choose_tests(candidates, found_by, hidden + visible)
     if _too_easy(recipe, [candidates[number] for number in chosen[:hidden]]):
         return None
     return [candidates[number][0] for number in chosen]
 
 
-def _candidates(recipe: Recipe, count: int) -> list[_Test] | None:
+def _candidates(recipe: Recipe, count: int) -> list[Test] | None:
     """Return random inputs with a few items inside the filter and a few outside, or None if values are too few."""
     rng = random.Random(digest(["inputs", recipe.name]))
     kept = _kept(recipe)
@@ -111,7 +98,7 @@ def _pick(values: list[int], edges: set[int], count: int, rng: random.Random) ->
     return first + rng.sample(rest, min(len(rest), count - len(first)))
 
 
-def _too_easy(recipe: Recipe, tests: Sequence[_Test]) -> bool:
+def _too_easy(recipe: Recipe, tests: Sequence[Test]) -> bool:
     """Return whether a program that ignores a part of the recipe passes too many tests.
 
     A constant, or a program without the filters or without the maps, must fail most; one that leaves out a single
@@ -120,21 +107,13 @@ def _too_easy(recipe: Recipe, tests: Sequence[_Test]) -> bool:
 
     def passes(other: Recipe) -> int:
         program = _program(other)
-        return sum(not _differs(program, test) for test in tests)
+        return sum(not fails(program, test) for test in tests)
 
     if len(tests) == 1:
         return False
     constant = Counter(answer for _, answer in tests).most_common(1)[0][1]
     ignorant = max(constant, passes(replace(recipe, filters=())), passes(replace(recipe, maps=(), switch=None)))
     return 2 * ignorant >= max(len(tests), 3) or any(2 * passes(part) > len(tests) for part in recipe.parts())
-
-
-def _differs(program: _Program, test: _Test) -> bool:
-    xs, answer = test
-    try:
-        return program(xs) != answer
-    except PROGRAM_ERRORS:
-        return True
 
 
 def _program(recipe: Recipe) -> _Program:
@@ -301,8 +280,8 @@ def make_problem(recipe: Recipe, visible: int, hidden: int, prompt: Prompt = "co
         entry_point=ENTRY_POINT,
         observations=observations(recipe, prompt),
         prelude="",
-        visible_tests=_check_source(tests[hidden:]),
-        hidden_tests=_check_source(tests[:hidden]),
+        visible_tests=check_source(tests[hidden:]),
+        hidden_tests=check_source(tests[:hidden]),
         reference=reference,
     )
 
@@ -315,7 +294,7 @@ def _leaves_open(role: str, recipe: Recipe, problem: CodingProblem, known: dict[
     observation = problem.observations[role]
     if observation not in known:
         field, kinds = _HIDDEN_PARTS[role]
-        rest: tuple[Piece, ...] = getattr(recipe, field)[1:]
+        rest: tuple[ListPiece, ...] = getattr(recipe, field)[1:]
         visible, hidden = (tests.count("assert") for tests in (problem.visible_tests, problem.hidden_tests))
         changes: list[dict[str, Any]] = [{field: (piece, *rest)} for piece in pieces(kinds)]
         twins = (make_problem(replace(recipe, **change), visible, hidden) for change in changes)
@@ -382,10 +361,3 @@ def _run_reference(reference: Mapping[str, str]) -> Callable[[list[int]], int]:
         exec(source, namespace)
     program: Callable[[list[int]], int] = namespace[ENTRY_POINT]
     return program
-
-
-def _check_source(tests: Sequence[tuple[list[int], int]]) -> str:
-    if not tests:
-        return ""
-    lines = [f"    assert candidate({xs}) == {answer}" for xs, answer in tests]
-    return "\n".join(["def check(candidate):", *lines, ""])

@@ -8,40 +8,19 @@ into the recipe, so files need not store it twice.  It does not define inputs.
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-#: Constants are single digits, so that each is one token and its neighbours exist too.
-_DIGITS = tuple(range(2, 10))
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A family of filters, maps or reductions.
-
-    Attributes:
-        phrase: how an observation names it, ``{k}`` stands for the constant.
-        code: Python expression over ``x`` (filter, map) or ``ys`` (reduction).
-        constants: values ``k`` may take; empty when there is no constant.
-        plain: how a prompt in plain English names it.
-    """
-
-    phrase: str
-    code: str
-    plain: str
-    constants: tuple[int, ...] = ()
-
+from pipeline_lib.environment_kit.vocabulary import DIGITS, Kind, Piece, neighbours_of, substitute
 
 FILTERS: Mapping[str, Kind] = {
     "even": Kind("even", "x % 2 == 0", "even"),
     "odd": Kind("odd", "x % 2 == 1", "odd"),
-    "over": Kind("over {k}", "x > {k}", "greater than {k}", _DIGITS),
-    "under": Kind("under {k}", "x < {k}", "less than {k}", _DIGITS),
+    "over": Kind("over {k}", "x > {k}", "greater than {k}", DIGITS),
+    "under": Kind("under {k}", "x < {k}", "less than {k}", DIGITS),
     # 2 would be "even" in other words, and the same problem could then lie in two splits.
     "divisible": Kind("divisible by {k}", "x % {k} == 0", "divisible by {k}", tuple(range(3, 10))),
-    "beyond": Kind("beyond {k}", "abs(x) > {k}", "greater than {k} in absolute value", _DIGITS),
+    "beyond": Kind("beyond {k}", "abs(x) > {k}", "greater than {k} in absolute value", DIGITS),
     "within": Kind("within {k}", "abs(x) < {k}", "less than {k} in absolute value", tuple(range(3, 10))),
     "ending": Kind("ending over {k}", "x % 10 > {k}", "greater than {k} modulo 10", tuple(range(2, 8))),
 }
@@ -50,11 +29,11 @@ MAPS: Mapping[str, Kind] = {
     "square": Kind("squared", "x * x", "square it"),
     "unsigned": Kind("unsigned", "abs(x)", "take its absolute value"),
     "negate": Kind("negated", "-x", "negate it"),
-    "plus": Kind("plus {k}", "x + {k}", "add {k}", _DIGITS),
-    "minus": Kind("minus {k}", "x - {k}", "subtract {k}", _DIGITS),
-    "times": Kind("times {k}", "x * {k}", "multiply it by {k}", _DIGITS),
-    "modulo": Kind("modulo {k}", "x % {k}", "take it modulo {k}", _DIGITS),
-    "divide": Kind("divided by {k}", "x // {k}", "divide it by {k}, rounding down", _DIGITS),
+    "plus": Kind("plus {k}", "x + {k}", "add {k}", DIGITS),
+    "minus": Kind("minus {k}", "x - {k}", "subtract {k}", DIGITS),
+    "times": Kind("times {k}", "x * {k}", "multiply it by {k}", DIGITS),
+    "modulo": Kind("modulo {k}", "x % {k}", "take it modulo {k}", DIGITS),
+    "divide": Kind("divided by {k}", "x // {k}", "divide it by {k}, rounding down", DIGITS),
 }
 
 REDUCTIONS: Mapping[str, Kind] = {
@@ -71,70 +50,15 @@ REDUCTIONS: Mapping[str, Kind] = {
 KINDS: Mapping[str, Kind] = {**FILTERS, **MAPS, **REDUCTIONS}
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One filter, map or reduction with its constant, for example ``over 3``."""
+class ListPiece(Piece):
+    """One filter, map or reduction; filters and maps are expressions over ``x``, reductions over ``ys``."""
 
-    kind: str
-    k: int | None = None
-
-    @property
-    def phrase(self) -> str:
-        """Return its name in observations."""
-        return KINDS[self.kind].phrase.format(k=self.k)
-
-    @property
-    def plain(self) -> str:
-        """Return its name in prompts in plain English."""
-        return KINDS[self.kind].plain.format(k=self.k)
-
-    @property
-    def code(self) -> str:
-        """Return its expression over ``x`` or ``ys``."""
-        return KINDS[self.kind].code.format(k=self.k)
-
-    @property
-    def label(self) -> str:
-        """Return its part of a problem's id, for example ``over3``."""
-        return self.kind if self.k is None else f"{self.kind}{self.k}"
-
-    @classmethod
-    def parse(cls, label: str) -> Piece:
-        """Rebuild a piece from `label`.
-
-        Raises:
-            ValueError: there is no such kind, or the constant is missing, superfluous or out of range.
-        """
-        match = re.fullmatch(r"([a-z]+)(\d*)", label)
-        if match is None or match[1] not in KINDS:
-            raise ValueError(f"{label!r} names no concept; known kinds: {', '.join(KINDS)}")
-        k = int(match[2]) if match[2] else None
-        accepted = KINDS[match[1]].constants
-        if (k is None) != (not accepted) or (k is not None and k not in accepted):
-            raise ValueError(f"{label!r}: accepted constants of {match[1]}: {list(accepted) or 'none'}")
-        return cls(match[1], k)
+    kinds = KINDS
 
 
-def pieces(kinds: Mapping[str, Kind]) -> list[Piece]:
+def pieces(kinds: Mapping[str, Kind]) -> list[ListPiece]:
     """Return every piece of some kinds, one per constant."""
-    return [Piece(kind, k) for kind, definition in kinds.items() for k in definition.constants or (None,)]
-
-
-def substitute(code: str, variable: str, value: str) -> str:
-    """Return ``code`` with every use of ``variable`` replaced by ``value``, in brackets where needed.
-
-    Examples:
-        >>> substitute("x + 4", "x", "x * x")
-        '(x * x) + 4'
-        >>> substitute("abs(x)", "x", "x * x")
-        'abs(x * x)'
-        >>> substitute("ys[0]", "ys", "aux(xs)")
-        'aux(xs)[0]'
-    """
-    atom = re.fullmatch(r"\w+|\w+\([^()]*\)|\[[^\[\]]*\]", value) is not None
-    # the only argument of a call needs no brackets of its own
-    pattern = rf"((?<=\w\(){variable}(?=\)))|\b{variable}\b"
-    return re.sub(pattern, lambda match: value if atom or match[1] else f"({value})", code)
+    return [ListPiece(kind, k) for kind, definition in kinds.items() for k in definition.constants or (None,)]
 
 
 ENTRY_POINT = "main"
@@ -153,10 +77,10 @@ class Recipe:
         switch: the condition between two maps, if any.
     """
 
-    filters: tuple[Piece, ...]
-    maps: tuple[Piece, ...]
-    reductions: tuple[Piece, ...]
-    switch: Piece | None = None
+    filters: tuple[ListPiece, ...]
+    maps: tuple[ListPiece, ...]
+    reductions: tuple[ListPiece, ...]
+    switch: ListPiece | None = None
 
     @property
     def level(self) -> int:
@@ -248,10 +172,10 @@ class Recipe:
         filters, maps, reductions = parts
         switch, _, branches = maps.rpartition(":")
         return cls(
-            filters=tuple(Piece.parse(label) for label in filters.split("+")),
-            maps=tuple(Piece.parse(label) for label in branches.split("+")),
-            reductions=tuple(Piece.parse(label) for label in reductions.split("+")),
-            switch=Piece.parse(switch) if switch else None,
+            filters=tuple(ListPiece.parse(label) for label in filters.split("+")),
+            maps=tuple(ListPiece.parse(label) for label in branches.split("+")),
+            reductions=tuple(ListPiece.parse(label) for label in reductions.split("+")),
+            switch=ListPiece.parse(switch) if switch else None,
         )
 
     def reference(self) -> dict[str, str]:
@@ -274,20 +198,11 @@ class Recipe:
                 yield replace(self, reductions=_without(self.reductions, number))
 
     def neighbours(self) -> Iterator[Recipe]:
-        """Yield recipes that differ from this one in one constant by one, or in one reduction."""
-        for field, pieces in (("filters", self.filters), ("maps", self.maps), ("reductions", self.reductions)):
-            for number, piece in enumerate(pieces):
-                others: list[Piece] = []
-                if piece.k is not None:
-                    others += [Piece(piece.kind, piece.k - 1), Piece(piece.kind, piece.k + 1)]
-                if piece.kind in REDUCTIONS:
-                    others += [Piece(kind) for kind in REDUCTIONS if kind != piece.kind]
-                for other in others:
-                    changed: dict[str, Any] = {field: (*pieces[:number], other, *pieces[number + 1 :])}
-                    yield replace(self, **changed)
+        """Return recipes that differ from this one in one constant by one, or in one reduction."""
+        return neighbours_of(self, ("filters", "maps", "reductions"), REDUCTIONS)
 
 
-def _without(pieces: tuple[Piece, ...], number: int) -> tuple[Piece, ...]:
+def _without(pieces: tuple[ListPiece, ...], number: int) -> tuple[ListPiece, ...]:
     return (*pieces[:number], *pieces[number + 1 :])
 
 
@@ -316,23 +231,18 @@ def draw(level: int, rng: random.Random) -> Recipe:
     two_filters = level >= 3 or (level == 2 and rng.random() < 0.5)
     two_maps = level >= 3 or (level == 2 and not two_filters)
     kinds = rng.sample(list(FILTERS), 1 + two_filters + (level == 4))
-    switch = _draw_constant(kinds.pop(), rng) if level == 4 else None
+    switch = ListPiece.draw(kinds.pop(), rng) if level == 4 else None
     return Recipe(
         # "over 3 and even" and "even and over 3" are one problem, so filters have one order
-        filters=tuple(_draw_constant(kind, rng) for kind in sorted(kinds, key=list(FILTERS).index)),
-        maps=tuple(_draw_constant(kind, rng) for kind in rng.sample(list(MAPS), 1 + two_maps)),
-        reductions=tuple(Piece(kind) for kind in rng.sample(list(REDUCTIONS), 2 if level == 4 else 1)),
+        filters=tuple(ListPiece.draw(kind, rng) for kind in sorted(kinds, key=list(FILTERS).index)),
+        maps=tuple(ListPiece.draw(kind, rng) for kind in rng.sample(list(MAPS), 1 + two_maps)),
+        reductions=tuple(ListPiece(kind) for kind in rng.sample(list(REDUCTIONS), 2 if level == 4 else 1)),
         switch=switch,
     )
 
 
-def _draw_constant(kind: str, rng: random.Random) -> Piece:
-    constants = KINDS[kind].constants
-    return Piece(kind, rng.choice(constants) if constants else None)
-
-
 def _name(recipe: Recipe, constants: bool) -> str:
-    def join(pieces: Sequence[Piece]) -> str:
+    def join(pieces: Sequence[ListPiece]) -> str:
         return "+".join(piece.label if constants else piece.kind for piece in pieces)
 
     maps = join(recipe.maps) if recipe.switch is None else f"{join([recipe.switch])}:{join(recipe.maps)}"

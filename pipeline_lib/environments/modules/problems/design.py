@@ -13,49 +13,29 @@ right if all modules follow the same one.
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from pipeline_lib.environment_kit.vocabulary import DIGITS, Kind, Piece, neighbours_of, substitute
 from pipeline_lib.environments.modules.problems.problem import PACKAGE
-
-_DIGITS = tuple(range(2, 10))
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A family of conditions, changes or reductions.
-
-    Attributes:
-        phrase: how an observation names it; ``{k}`` stands for the constant.
-        code: expression over ``x`` or ``ys``.
-        plain: how a prompt in plain English names it.
-        constants: values that ``k`` may have; empty if there is no constant.
-    """
-
-    phrase: str
-    code: str
-    plain: str
-    constants: tuple[int, ...] = ()
-
 
 CONDITIONS: Mapping[str, Kind] = {
     "even": Kind("even", "x % 2 == 0", "even"),
     "odd": Kind("odd", "x % 2 == 1", "odd"),
-    "over": Kind("over {k}", "x > {k}", "greater than {k}", _DIGITS),
-    "under": Kind("under {k}", "x < {k}", "less than {k}", _DIGITS),
-    "beyond": Kind("beyond {k}", "abs(x) > {k}", "greater than {k} in absolute value", _DIGITS),
+    "over": Kind("over {k}", "x > {k}", "greater than {k}", DIGITS),
+    "under": Kind("under {k}", "x < {k}", "less than {k}", DIGITS),
+    "beyond": Kind("beyond {k}", "abs(x) > {k}", "greater than {k} in absolute value", DIGITS),
     "within": Kind("within {k}", "abs(x) < {k}", "less than {k} in absolute value", tuple(range(4, 10))),
 }
 
 CHANGES: Mapping[str, Kind] = {
     "squared": Kind("squared", "x * x", "square it"),
     "negated": Kind("negated", "-x", "negate it"),
-    "plus": Kind("plus {k}", "x + {k}", "add {k}", _DIGITS),
-    "minus": Kind("minus {k}", "x - {k}", "subtract {k}", _DIGITS),
-    "times": Kind("times {k}", "x * {k}", "multiply it by {k}", _DIGITS),
+    "plus": Kind("plus {k}", "x + {k}", "add {k}", DIGITS),
+    "minus": Kind("minus {k}", "x - {k}", "subtract {k}", DIGITS),
+    "times": Kind("times {k}", "x * {k}", "multiply it by {k}", DIGITS),
     "modulo": Kind("modulo {k}", "x % {k}", "take it modulo {k}", tuple(range(3, 10))),
 }
 
@@ -73,68 +53,10 @@ REDUCTIONS: Mapping[str, Kind] = {
 KINDS: Mapping[str, Kind] = {**CONDITIONS, **CHANGES, **REDUCTIONS}
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One condition, change or reduction with its constant, for example ``over 3``."""
+class ModulePiece(Piece):
+    """One condition, change or reduction; the first two are expressions over ``x``, reductions over ``ys``."""
 
-    kind: str
-    k: int | None = None
-
-    @property
-    def phrase(self) -> str:
-        """Return its name in observations."""
-        return KINDS[self.kind].phrase.format(k=self.k)
-
-    @property
-    def plain(self) -> str:
-        """Return its name in prompts in plain English."""
-        return KINDS[self.kind].plain.format(k=self.k)
-
-    @property
-    def code(self) -> str:
-        """Return its expression."""
-        return KINDS[self.kind].code.format(k=self.k)
-
-    @property
-    def label(self) -> str:
-        """Return its part of a problem's id, for example ``over3``."""
-        return self.kind if self.k is None else f"{self.kind}{self.k}"
-
-    @classmethod
-    def parse(cls, label: str) -> Piece:
-        """Rebuild a piece from `label`.
-
-        Raises:
-            ValueError: the label names no kind.
-        """
-        match = re.fullmatch(r"([a-z]+)(\d*)", label)
-        if match is None or match[1] not in KINDS:
-            raise ValueError(f"{label!r} names no piece of a program; known kinds: {', '.join(KINDS)}")
-        return cls(match[1], int(match[2]) if match[2] else None)
-
-
-def draw_piece(kinds: Mapping[str, Kind], rng: random.Random, but: str = "") -> Piece:
-    """Return a random piece: the kind is uniform among all except ``but``, then the constant."""
-    kind = rng.choice([kind for kind in kinds if kind != but])
-    constants = kinds[kind].constants
-    return Piece(kind, rng.choice(constants) if constants else None)
-
-
-def put(code: str, variable: str, value: str) -> str:
-    """Return ``code`` with ``variable`` replaced by ``value``, in brackets where needed.
-
-    Examples:
-        >>> put("x + 4", "x", "x * x")
-        '(x * x) + 4'
-        >>> put("sum(ys)", "ys", "one.run(xs) + two.run(xs)")
-        'sum(one.run(xs) + two.run(xs))'
-        >>> put("sum(ys[1:])", "ys", "one.run(xs)")
-        'sum(one.run(xs)[1:])'
-    """
-    atom = re.fullmatch(r"[\w.]+(\(\w*\))?|\[[^\[\]]*\]", value) is not None
-    # The only argument of a call needs no brackets of its own.
-    pattern = rf"((?<=\w\(){variable}(?=\)))|\b{variable}\b"
-    return re.sub(pattern, lambda match: value if atom or match[1] else f"({value})", code)
+    kinds = KINDS
 
 
 #: The modules that hand a list on, and the last one.
@@ -177,9 +99,9 @@ class Design:
     """
 
     depth: int
-    own: tuple[Piece, ...]
-    steps: tuple[Piece, ...]
-    end: Piece
+    own: tuple[ModulePiece, ...]
+    steps: tuple[ModulePiece, ...]
+    end: ModulePiece
 
     @property
     def needs(self) -> dict[str, tuple[str, ...]]:
@@ -196,7 +118,7 @@ class Design:
         """Return the name without constants: the unit that splits keep apart."""
         return self._join(lambda piece: piece.kind)
 
-    def _join(self, said: Callable[[Piece], str]) -> str:
+    def _join(self, said: Callable[[ModulePiece], str]) -> str:
         fields = (self.own, self.steps, (self.end,))
         return "/".join([str(self.depth), *("+".join(map(said, pieces)) for pieces in fields)])
 
@@ -210,14 +132,14 @@ class Design:
         depth, *fields = name.split("/")
         if len(fields) != 3 or not depth.isdigit():
             raise ValueError(f"{name!r} is no design; expected depth/pieces/steps/end, such as 2/even/plus3/sum")
-        own, steps, (end,) = (tuple(map(Piece.parse, field.split("+"))) for field in fields)
+        own, steps, (end,) = (tuple(map(ModulePiece.parse, field.split("+"))) for field in fields)
         return cls(int(depth), own, steps, end)
 
-    def piece(self, module: str) -> Piece:
+    def piece(self, module: str) -> ModulePiece:
         """Return the condition or change of a module other than the last."""
         return self.own[LOWER.index(module)]
 
-    def step(self, module: str) -> Piece:
+    def step(self, module: str) -> ModulePiece:
         """Return the step on the way from a module to those that import it."""
         layer = 0
         while below := self.needs[module]:
@@ -270,11 +192,11 @@ class Design:
         items = " + ".join(f"{below}.{FUNCTION}(xs)" for below in needs) or "xs"
         taken = self.step(needs[0]).code if needs and way == LATE else "x"
         if module == TOP:
-            value = put(self.end.code, "ys", items if taken == "x" else f"[{taken} for x in {items}]")
+            value = substitute(self.end.code, "ys", items if taken == "x" else f"[{taken} for x in {items}]")
         else:
             piece, step = self.piece(module).code, self.step(module).code
-            item = put(piece, "x", taken) if needs else "x"
-            item = put(step, "x", item) if way == EARLY else item
+            item = substitute(piece, "x", taken) if needs else "x"
+            item = substitute(step, "x", item) if way == EARLY else item
             value = f"[{item} for x in {items}]" if needs else f"[{item} for x in xs if {piece}]"
         return f"{imports}def {FUNCTION}(xs):\n    return {value}\n"
 
@@ -311,23 +233,20 @@ class Design:
         return int(_compiled("ys", self.end.code)(items))
 
     def neighbours(self) -> Iterator[Design]:
-        """Yield designs with a constant that differs by one, or with another reduction."""
-        for field in ("own", "steps"):
-            pieces: tuple[Piece, ...] = getattr(self, field)
-            for number, piece in enumerate(pieces):
-                for other in [Piece(piece.kind, piece.k + by) for by in (-1, 1)] if piece.k is not None else []:
-                    changed: dict[str, Any] = {field: (*pieces[:number], other, *pieces[number + 1 :])}
-                    yield replace(self, **changed)
-        yield from (replace(self, end=Piece(kind)) for kind in REDUCTIONS if kind != self.end.kind)
+        """Return the designs with a constant that differs by one, or with another reduction."""
+        return neighbours_of(self, ("own", "steps", "end"), REDUCTIONS)
 
 
 def draw_design(modules: int, level: int, rng: random.Random) -> Design:
     """Return a random design; a level has one layer more than its number."""
     depth = level + 1
     needs = graph(modules, depth)
-    own = tuple(draw_piece(CHANGES if needs[module] else CONDITIONS, rng) for module in needs if module != TOP)
-    steps = tuple(draw_piece(CHANGES, rng) for _ in range(level))
-    return Design(depth, own, steps, draw_piece(REDUCTIONS, rng))
+
+    def drawn(kinds: Mapping[str, Kind]) -> ModulePiece:
+        return ModulePiece.draw(rng.choice(list(kinds)), rng)
+
+    own = tuple(drawn(CHANGES if needs[module] else CONDITIONS) for module in needs if module != TOP)
+    return Design(depth, own, tuple(drawn(CHANGES) for _ in range(level)), drawn(REDUCTIONS))
 
 
 @lru_cache(maxsize=256)

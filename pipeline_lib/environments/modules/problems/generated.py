@@ -14,8 +14,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pipeline_lib.environment_kit.vocabulary import Test, check_source, choose_tests, fails
 from pipeline_lib.environments.modules.problems.design import EARLY, FUNCTION, LATE, TOP, Design, draw_design
 from pipeline_lib.environments.modules.problems.problem import PACKAGE, SINGLE, ModulesProblem
 from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_distinct, split_of
@@ -31,8 +32,6 @@ SOURCE = "module_graphs"
 _VALUES, _CANDIDATES = range(-20, 21), 24
 #: Items that every list of the right program must have, so that every reduction has a value.
 _FEWEST = 2
-
-_Test = tuple[list[int], Any]  # input, right value
 
 
 def generate(settings: GeneratedModules) -> dict[str, list[ModulesProblem]]:
@@ -92,8 +91,8 @@ def make_problem(design: Design, unit: int, system: int, prompt: Prompt = "compa
         needs=design.needs,
         defines=dict.fromkeys(design.needs, (FUNCTION,)),
         observations=observations(design, prompt),
-        unit_tests={module: _check_source(tests) for module, tests in units.items()},
-        system_tests=_check_source(chosen),
+        unit_tests={module: check_source(tests) for module, tests in units.items()},
+        system_tests=check_source(chosen),
         references=(design.solution(EARLY), design.solution(LATE)),
     )
 
@@ -125,7 +124,7 @@ def _inputs(design: Design) -> list[list[int]] | None:
     return None
 
 
-def _system_tests(design: Design, inputs: Sequence[list[int]], count: int) -> list[_Test] | None:
+def _system_tests(design: Design, inputs: Sequence[list[int]], count: int) -> list[Test] | None:
     tests = [(xs, design.answer(xs)) for xs in inputs]
     wrong: list[Callable[[list[int]], int]] = []
     for module in design.needs:
@@ -134,11 +133,11 @@ def _system_tests(design: Design, inputs: Sequence[list[int]], count: int) -> li
             wrong.append(partial(design.answer, idle=module))
     for layer in _layers(design):
         wrong += [partial(design.answer, times=dict.fromkeys(layer, times)) for times in (0, 2)]
-    found = [[_differs(program, test) for test in tests] for program in wrong]
+    found = [[fails(program, test) for test in tests] for program in wrong]
     if any(2 * sum(one) < len(tests) for one in found):
         return None
-    found += [[_differs(neighbour.answer, test) for test in tests] for neighbour in design.neighbours()]
-    chosen = _choose(tests, found, count)
+    found += [[fails(neighbour.answer, test) for test in tests] for neighbour in design.neighbours()]
+    chosen = choose_tests(tests, found, count)
     if any(2 * sum(one[n] for n in chosen) < len(chosen) for one in found[: len(wrong)]):
         return None
     return [tests[n] for n in chosen]
@@ -149,44 +148,8 @@ def _layers(design: Design) -> list[tuple[str, ...]]:
     return [needs for needs in dict.fromkeys(design.needs.values()) if len(needs) > 1]
 
 
-def _unit_tests(design: Design, module: str, inputs: Sequence[list[int]], count: int) -> list[_Test]:
+def _unit_tests(design: Design, module: str, inputs: Sequence[list[int]], count: int) -> list[Test]:
     """Return tests of a module; of one that hands on, the right value is a tuple of the two that are allowed."""
     if module == TOP:
         return [(xs, design.answer(xs)) for xs in inputs[:count]]
     return [(xs, tuple(lists[module] for lists in design.lists(xs))) for xs in inputs[:count]]
-
-
-def _choose(tests: Sequence[_Test], found: Sequence[Sequence[bool]], count: int) -> list[int]:
-    """Return the numbers of tests that find the most wrong programs, those with new answers first.
-
-    Greedy: the next test is the one that finds the programs found least so far.
-
-    Args:
-        tests: to choose from.
-        found: for each wrong program, which tests find it.
-        count: number of tests to choose.
-    """
-    weights = [1.0] * len(found)
-    by_test = [[program for program, one in enumerate(found) if one[n]] for n in range(len(tests))]
-    left, answers = set(range(len(tests))), set()
-    chosen: list[int] = []
-    while left and len(chosen) < count:
-        best = max(sorted(left), key=lambda n: (tests[n][1] not in answers, sum(weights[i] for i in by_test[n])))
-        for program in by_test[best]:
-            weights[program] /= 2
-        answers.add(tests[best][1])
-        chosen.append(best)
-        left.remove(best)
-    return chosen
-
-
-def _differs(program: Callable[[list[int]], int], test: _Test) -> bool:
-    try:
-        return program(test[0]) != test[1]
-    except (IndexError, ValueError, ZeroDivisionError):
-        return True
-
-
-def _check_source(tests: Sequence[_Test]) -> str:
-    lines = [f"    assert candidate({xs}) {'in' if isinstance(right, tuple) else '=='} {right}" for xs, right in tests]
-    return "\n".join(["def check(candidate):", *lines, ""])
