@@ -23,7 +23,7 @@ import torch
 from pipeline_lib.memory import PREFILL_TOKENS
 from pipeline_lib.rollouts.distribution import draw
 from pipeline_lib.rollouts.rollout_model import Ints, Prefill, RolloutModel
-from pipeline_lib.watching import watcher
+from pipeline_lib.sampling_progress import receiver
 
 if TYPE_CHECKING:
     from pipeline_lib.rollouts.engine import Sampling
@@ -131,14 +131,14 @@ class Batch:
         groups: _Groups | None = None
         if not self._single:
             self.model.reserve(min(self.rows, len(self.lengths)), int((self._prompt_lengths + self._limits).max()))
-        watching = watcher()
+        on_sampled = receiver()
         while True:
             in_flight = len(groups.members) if groups is not None else 0
-            if watching is not None:
+            if on_sampled is not None:
                 done = np.where(self.stopped, self._limits, self.lengths)
                 finished = int(np.count_nonzero(done >= self._limits))
                 share = float(done.sum() / max(1, int(self._limits.sum())))
-                watching(finished, len(done), int(self.lengths.sum()), share)
+                on_sampled(finished, len(done), int(self.lengths.sum()), share)
             while not waiting and (in_flight < self.rows) and (wave := next(waves, None)) is not None:
                 waiting.extend(wave)
             admitted = self._admit(waiting, in_flight)

@@ -138,7 +138,7 @@ class Progress:
             self._post.latest = (100.0 * share, description)
 
     def sampling(self, finished: int, actions: int, tokens: int, share: float) -> None:
-        """Show how far a call of an engine is (`pipeline_lib.watching`), if it takes longer than `_LONG_S`."""
+        """Show how far a call of an engine is (`pipeline_lib.sampling_progress`), if it takes longer than `_LONG_S`."""
         now = time.monotonic()
         if (left := self._call.left_s(share, now)) is None:
             return

@@ -27,10 +27,10 @@ from pipeline_lib import storage
 from pipeline_lib.assembly.memory import STAGES
 from pipeline_lib.assembly.memory_check import check_memory, counts_in, prepared
 from pipeline_lib.locks import locked
+from pipeline_lib.sampling_progress import sampling_shown_by
 from pipeline_lib.settings import SettingsError, load_params
 from pipeline_lib.storage import digest
 from pipeline_lib.tracking import TrackedRun, Tracker
-from pipeline_lib.watching import watched
 from tasks.experiment.arms import PROBLEMS, TEAM, compute_file, seeds_of, sweep_folder, trained_folder, training_file
 from tasks.identity.files import check, finish
 from tasks.identity.run import identity_tags, run_name, told
@@ -129,7 +129,7 @@ def stage(name: str, params: Params, seed: int | None = None, identity: str = ""
     key = artifact_key(title)
     status: Status = "FAILED"
     try:
-        with Progress(title, artifact_key(key, "progress")) as progress, watched(progress.sampling):
+        with Progress(title, artifact_key(key, "progress")) as progress, sampling_shown_by(progress.sampling):
             run = StageRun(run_of_all, key, tracked, tracker.whole, progress)
             began = time.monotonic()
             yield run

@@ -239,9 +239,9 @@ def traced(finished: Path) -> Iterator[tuple[str, str, str]]:
             yield stage.partition("@")[0], event, name
 
 
-#: What is imported by modules of `RUNTIME`: the check of the memory, who watches an engine, the record of the run.
+#: What is imported by modules of `RUNTIME`: the check of the memory, the progress of sampling, the record of the run.
 BY_RUNTIME = (
-    *(f"pipeline_lib.{name}" for name in ("memory", "watching")),
+    *(f"pipeline_lib.{name}" for name in ("memory", "sampling_progress")),
     *(f"pipeline_lib.policies.{name}" for name in ("agents", "model_config", "policy")),
     *(f"tasks.experiment.{name}" for name in ("costs", "verdict_text")),
 )

@@ -13,7 +13,7 @@ from scipy import stats
 from pipeline_lib.policies.policy import Policy
 from pipeline_lib.rollouts import Engine, EngineError, Request, Sampling
 from pipeline_lib.rollouts.transformers_engine import TransformersEngine
-from pipeline_lib.watching import watched
+from pipeline_lib.sampling_progress import sampling_shown_by
 from tests.rollouts.tiny import CONFIGS, END, FAST, VOCABULARY, policy, reference_logits, reference_logprobs
 
 Make = Callable[..., Engine]
@@ -64,7 +64,7 @@ def test_log_probabilities_are_those_of_a_teacher_forced_pass(case: tuple[str, b
 @pytest.mark.parametrize("case", BOTH)
 def test_who_watches_a_call_is_told_after_each_step_how_far_it_is(case: tuple[str, bool], make: Make) -> None:
     engine, told = make(case[1], policy("qwen3"), rows=4), []
-    with watched(lambda *seen: told.append(seen)):
+    with sampling_shown_by(lambda *seen: told.append(seen)):
         found = [action for actions in engine.generate(requests(3), Sampling(max_new_tokens=6)) for action in actions]
     finished, actions, tokens, shares = zip(*told, strict=True)
     assert set(actions) == {12} and finished[-1] == 12 and tokens[-1] == sum(len(action.ids) for action in found)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pipeline_lib.watching import watched, watcher
+from pipeline_lib.sampling_progress import receiver, sampling_shown_by
 from tasks.runtime import progress
 from tasks.runtime.progress import Estimate, Progress, duration
 
@@ -40,15 +40,15 @@ def test_a_long_call_of_an_engine_shows_its_tokens_and_what_is_left(monkeypatch:
     now = 1000.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)
     console = Console(file=io.StringIO(), width=200)
-    with Progress("audit", console=console) as shown, watched(shown.sampling):
+    with Progress("audit", console=console) as shown, sampling_shown_by(shown.sampling):
         for share in (0.0, 0.1, 0.5):  # at once: nothing is shown of a short call
-            watcher()(0, 32, 7, share)
+            receiver()(0, 32, 7, share)
         assert console.file.getvalue() == ""
         now += 20.0
-        watcher()(8, 32, 400, 0.75)
-        watcher()(0, 16, 0, 0.0)  # another call
+        receiver()(8, 32, 400, 0.75)
+        receiver()(0, 16, 0, 0.0)  # another call
     assert console.file.getvalue() == ("audit: 0/1    0%  sampling: 8 of 32 actions, 400 tokens  at most 7 s left\n")
-    assert watcher() is None
+    assert receiver() is None
 
 
 def test_a_total_that_is_an_estimate_is_told_in_per_cent_only() -> None:
