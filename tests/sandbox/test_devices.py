@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.needs import needs
+from tests.needs import JAILS, needs
 
 _USER = 54321
 _SANDBOX = Path(__file__).parents[2] / "pipeline_lib/sandbox"
@@ -92,7 +92,7 @@ def test_root_gives_programs_no_user_that_owns_a_device(library: Path) -> None:
 
 @needs("root")
 @needs("python of the system")
-@pytest.mark.parametrize("jail", ["bwrap", "unshare", "bare"])
+@pytest.mark.parametrize("jail", JAILS)
 def test_a_file_in_the_place_of_a_device_is_refused(library: Path, jail: str) -> None:
     (told,) = with_devices(library, "touch /dev/null && chmod 666 /dev/null", 0, _RUN, jail)
     assert "/dev/null is not the device of that name" in str(told)
