@@ -117,6 +117,8 @@ _SOCKET_OPTIONS = (3, 4, 7, 8, 38, 39)
 _F_GETLK, _F_OFD_GETLK = 5, 36
 _LOCKS = (6, 7, 37, 38)  # F_SETLK, F_SETLKW, and those of open files
 
+_TIMES_OF_FILES = tuple(Rule(name, error(0)) for name in _names("utime utimes futimesat utimensat"))
+
 # What a program could leave in the kernel for a later one, or share with one that runs at the same time, as far as the
 # fork server does not need it either; see docs/sandbox.md.
 _NO_TRACES = (
@@ -131,7 +133,7 @@ _NO_TRACES = (
     *(Rule("fcntl", error(0), (Argument(1, command),)) for command in _LOCKS),
     *(Rule("fcntl", error(EINVAL), (Argument(1, command),)) for command in (_F_GETLK, _F_OFD_GETLK)),
     # Times of files: everybody who may write to a device of the machine may set its times.
-    *(Rule(name, error(0)) for name in _names("utime utimes futimesat utimensat")),
+    *_TIMES_OF_FILES,
     *(Rule("getsockopt", ALLOW, (Argument(1, _SOL_SOCKET), Argument(2, option))) for option in _SOCKET_OPTIONS),
     Rule("getsockopt", error(EPERM)),
     # No out-of-band data on the channel.
@@ -189,8 +191,8 @@ PROGRAM = Policy(default=ALLOW, rules=_PROGRAM_RULES)
 
 PROGRAM_CONNECTED = Policy(default=ALLOW, rules=(*_PROGRAM_RULES, *(Rule(name, error(EPERM)) for name in _CONNECTING)))
 
-# Landlock guards the content of files, not their modes, nor (before version 3) their length.  If a program sees the
-# machine's own files and may own some, changing modes reports success and does nothing.
+# Landlock guards the content of files, not their modes and times, nor (before version 3) their length.  If a program
+# sees the machine's own files and may own some, changing modes reports success and does nothing.
 PROGRAM_AMONG_FILES = Policy(
     default=ALLOW,
     rules=(
@@ -206,6 +208,7 @@ TESTS_AMONG_FILES = Policy(
     default=ALLOW,
     rules=(
         *(rule for rule in PROGRAM_AMONG_FILES.rules if rule not in _PROGRAM_RULES),
+        *_TIMES_OF_FILES,
         *(Rule(name, error(EPERM)) for name in _names("socket kill tkill pidfd_send_signal mknod mknodat")),
     ),
 )
