@@ -1,7 +1,8 @@
 """Reads requests in the form of OpenAI's API.
 
 What clients send by default is accepted, also where it changes nothing: ``user``, ``store``, penalties of 0, content in
-parts of text.  A field that asks for something else than this server does is refused, never ignored.
+parts of text, and null for any field that may be left out.  A field that asks for something else than this server
+does is refused, never ignored.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from pipeline_lib.play import Player
 from pipeline_lib.rollouts.engine import Sampling
@@ -46,6 +47,12 @@ Text = Annotated[str, AfterValidator(_encodable)]
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, fields: Any) -> Any:
+        """Leave out what is null: clients that send every field they know ask for nothing by it."""
+        return {name: value for name, value in fields.items() if value is not None} if isinstance(fields, dict) else fields
 
 
 class TextPart(_Strict):
@@ -87,12 +94,12 @@ class CompletionRequest(_Strict):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     metadata: dict[str, str] | None = None
-    store: _neutral(False, None) = None  # type: ignore[valid-type]
-    service_tier: _neutral("auto", "default", None) = None  # type: ignore[valid-type]
-    presence_penalty: _neutral(0, None) = None  # type: ignore[valid-type]
-    frequency_penalty: _neutral(0, None) = None  # type: ignore[valid-type]
-    logit_bias: _neutral({}, None) = None  # type: ignore[valid-type]
-    logprobs: _neutral(False, None, 0) = None  # type: ignore[valid-type]
+    store: _neutral(False) = None  # type: ignore[valid-type]
+    service_tier: _neutral("auto", "default") = None  # type: ignore[valid-type]
+    presence_penalty: _neutral(0) = None  # type: ignore[valid-type]
+    frequency_penalty: _neutral(0) = None  # type: ignore[valid-type]
+    logit_bias: _neutral({}) = None  # type: ignore[valid-type]
+    logprobs: _neutral(False, 0) = None  # type: ignore[valid-type]
     stop: Stop | None = None
 
     model: str
@@ -111,6 +118,8 @@ class Message(_Strict):
     role: Literal["system", "developer", "user", "assistant"]
     content: Text | list[TextPart]
     name: str | None = None
+    annotations: _neutral([]) = None  # type: ignore[valid-type]
+    tool_calls: _neutral([]) = None  # type: ignore[valid-type]
 
     @property
     def text(self) -> str:
@@ -123,20 +132,23 @@ class ChatRequest(CompletionRequest):
 
     messages: Annotated[list[Message], Field(min_length=1)]
     max_completion_tokens: int | None = Field(None, ge=1)
-    top_logprobs: _neutral(0, None) = None  # type: ignore[valid-type]
-    response_format: _neutral({"type": "text"}, None) = None  # type: ignore[valid-type]
-    tools: _neutral([], None) = None  # type: ignore[valid-type]
-    tool_choice: _neutral("none", "auto", None) = None  # type: ignore[valid-type]
-    parallel_tool_calls: _neutral(True, False, None) = None  # type: ignore[valid-type]
+    top_logprobs: _neutral(0) = None  # type: ignore[valid-type]
+    response_format: _neutral({"type": "text"}) = None  # type: ignore[valid-type]
+    modalities: _neutral(["text"]) = None  # type: ignore[valid-type]
+    functions: _neutral([]) = None  # type: ignore[valid-type]
+    function_call: _neutral("none", "auto") = None  # type: ignore[valid-type]
+    tools: _neutral([]) = None  # type: ignore[valid-type]
+    tool_choice: _neutral("none", "auto") = None  # type: ignore[valid-type]
+    parallel_tool_calls: _neutral(True, False) = None  # type: ignore[valid-type]
 
 
 class TextRequest(CompletionRequest):
     """Body of ``/v1/completions``."""
 
-    prompt: Text
-    best_of: _neutral(1, None) = None  # type: ignore[valid-type]
-    echo: _neutral(False, None) = None  # type: ignore[valid-type]
-    suffix: _neutral("", None) = None  # type: ignore[valid-type]
+    prompt: Annotated[list[Text], BeforeValidator(_as_list), Field(min_length=1, max_length=1)]
+    best_of: _neutral(1) = None  # type: ignore[valid-type]
+    echo: _neutral(False) = None  # type: ignore[valid-type]
+    suffix: _neutral("") = None  # type: ignore[valid-type]
 
 
 class RequestReader:
@@ -185,7 +197,7 @@ class RequestReader:
         if request.model == TEAM_MODEL:
             raise RefusedError(400, "the team answers /v1/chat/completions only", "model")
         policy = self._policy(request.model)
-        ids = policy.tokenizer(request.prompt)["input_ids"]
+        ids = policy.tokenizer(request.prompt[0])["input_ids"]
         return self._agent_question(request, tuple(int(i) for i in ids), request.max_tokens)
 
     def check_model(self, name: str) -> None:

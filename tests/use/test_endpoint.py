@@ -12,6 +12,7 @@ from typing import Any
 
 import openai
 import pytest
+from openai.types.chat import ChatCompletion
 
 from pipeline_lib.play import Player
 from pipeline_lib.play.roots import PairedChance, Root
@@ -166,9 +167,23 @@ def test_what_clients_send_by_default_is_taken(served: Served):
         assert full.choices == plain.choices
     plain = served.client.completions.create(model="one", prompt="pick red right", seed=3)
     full = served.client.completions.create(
-        model="one", prompt="pick red right", seed=3, best_of=1, echo=False, suffix="", user="u"
+        model="one", prompt=["pick red right"], seed=3, best_of=1, echo=False, suffix="", user="u"
     )
     assert full.choices == plain.choices
+
+
+def test_null_asks_for_nothing(served: Served):
+    """As clients send it that send every field they know, and a reply of theirs as the next message."""
+    unset = dict.fromkeys(
+        ("n", "stream", "stream_options", "temperature", "top_p", "max_tokens", "max_completion_tokens", "logit_bias",
+         "reasoning_effort", "tools", "tool_choice", "functions", "audio", "metadata", "modalities")
+    )  # fmt: skip
+    plain = chat(served, "one", "pick red right", seed=3)
+    message = {"role": "user", "content": "pick red right", "name": None, "tool_calls": None, "refusal": None}
+    body = {"model": "one", "messages": [message], "seed": 3, **unset}
+    assert served.client.post("/chat/completions", body=body, cast_to=ChatCompletion).choices == plain.choices
+    again: Any = {**plain.choices[0].message.model_dump(), "role": "user", "content": "pick red right"}
+    assert served.client.chat.completions.create(model="one", messages=[again], seed=3).choices == plain.choices
 
 
 @pytest.mark.parametrize("stream", [False, True])
