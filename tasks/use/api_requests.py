@@ -52,7 +52,9 @@ class _Strict(BaseModel):
     @classmethod
     def _without_nulls(cls, fields: Any) -> Any:
         """Leave out what is null: clients that send every field they know ask for nothing by it."""
-        return {name: value for name, value in fields.items() if value is not None} if isinstance(fields, dict) else fields
+        return (
+            {name: value for name, value in fields.items() if value is not None} if isinstance(fields, dict) else fields
+        )
 
 
 class TextPart(_Strict):

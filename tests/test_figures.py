@@ -1,0 +1,204 @@
+"""Figures of docs: quoted measurements are in the file that the passage links to, limits and defaults in the code."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from importlib.metadata import version
+from math import prod
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from pipeline_lib.audit.structure import MARGIN
+from pipeline_lib.credit.fidelity import CLEAR
+from pipeline_lib.credit.plan import MAX_CELLS
+from pipeline_lib.environments.coding.feedback import MAX_CODE, MAX_CRITIC, MAX_EDITS, MAX_OWN_TEXT
+from pipeline_lib.environments.coding.settings import FineCodingReward
+from pipeline_lib.environments.modules.settings import SoundModulesReward
+from pipeline_lib.environments.writing.settings import SoundWritingReward
+from pipeline_lib.evaluation.evidence import FEW_CARRYING
+from pipeline_lib.evaluation.run import MOST_AGENTS
+from pipeline_lib.evaluation.training_runs import MIN_RUNS
+from pipeline_lib.monitors.judge import AT_BEST, FOLLOWS, GAP, IDLE, LEAST_PAIRS, TREND
+from pipeline_lib.settings import load_params
+from pipeline_lib.settings.study import MIN_SEEDS
+from pipeline_lib.training.advantages import EQUAL
+from pipeline_lib.training.budget import MOST_TIMES
+from pipeline_lib.training.optimiser import MAX_REFUSED
+from tasks.services.servers import PAGE_PORT
+from tasks.use.api_requests import Limits as ServerLimits
+from tests.test_claims import COUNTS
+
+ROOT = Path(__file__).parents[1]
+WORDS = {number: word for word, number in COUNTS.items()}
+FIGURE = re.compile(r"(?<![\w.:])[-+]?\d*\.\d+(?![\w.])")
+
+QUOTED = [
+    ("studies.md", "### Group size", ["docs/studies/group-size.json"]),
+    ("studies.md", "### Shared or separate weights", ["docs/studies/sharing.json"]),
+    ("studies.md", "### KL penalty", ["docs/studies/kl.json"]),
+    (
+        "studies.md",
+        "### Credit plans",
+        ["docs/studies/credit-equal-tokens.json", "docs/studies/credit-equal-executions.json"],
+    ),
+    ("studies.md", "### The first experiments", ["docs/studies/first-experiments.json"]),
+    ("studies.md", "### A large and a small agent", ["docs/studies/pairs.json"]),
+    ("studies.md", "### Three rewards", ["docs/studies/reward.json"]),
+    ("studies.md", "### Turns and feedback", ["docs/studies/turns.json"]),
+    ("feedback.md", "Seen, with `environment=coding-two-turns`", ["docs/runs/two-turns.json"]),
+    ("modules.md", "**The whole chain**", ["docs/runs/modules.json"]),
+    ("modules.md", "| modules | system tests, base", ["benchmarks/results/modules.md"]),
+    ("rewards.md", "The whole chain, three training runs", ["docs/runs/fine-reward.json"]),
+    ("writing.md", "> **IMPROVED**", ["benchmarks/results/writing-summary.md"]),
+    ("writing.md", "The team is **IMPROVED**", ["benchmarks/results/writing-summary.md"]),
+    ("writing.md", "**Introductions**", ["benchmarks/results/writing-introduction.md"]),
+    ("writing.md", "**The published reward** does", ["benchmarks/results/writing-paper.md"]),
+    (
+        "writing.md",
+        "Rewarding 10,000 pairs",
+        ["benchmarks/results/writing.json", "benchmarks/results/training-writing.md"],
+    ),
+    ("credit.md", "| | executed (2 agents)", ["benchmarks/results/credit.md"]),
+    ("credit.md", "- **No plan is biased**", ["benchmarks/results/credit.md"]),
+    ("monitors.md", "`python -m benchmarks.monitors` simulates", ["benchmarks/results/monitors.json"]),
+    ("statistics.md", "`python -m benchmarks.calibration` simulates", ["benchmarks/results/calibration.md"]),
+    ("statistics.md", "`python -m benchmarks.calibration_grid`", ["benchmarks/results/calibration-grid.md"]),
+]
+
+
+def passage(page: str, start: str) -> str:
+    """Return a section if ``start`` is a heading, else the block that begins with it."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert text.count(f"\n{start}") == 1, f"{page} has no one passage that begins with {start!r}"
+    rest = text[text.index(f"\n{start}") + 1 :]
+    return re.split(r"\n#+ ", rest)[0] if start.startswith("#") else rest.split("\n\n")[0]
+
+
+def numbers(value: Any) -> Iterator[float]:
+    """Yield all numbers of a value of JSON, those in its texts too, and the mean of a list of numbers."""
+    if isinstance(value, bool) or value is None:
+        return
+    if isinstance(value, int | float):
+        yield float(value)
+    elif isinstance(value, str):
+        yield from (float(found) for found in re.findall(r"[-+]?\d+(?:\.\d+)?", value))
+    else:
+        if isinstance(value, list) and value and all(isinstance(inner, int | float) for inner in value):
+            yield fmean(value)
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from numbers(inner)
+
+
+def missing(text: str, files: list[str]) -> list[str]:
+    """Return the figures of a text that no number of the files is when it is rounded as they are, as a share or not."""
+    there: list[float] = []
+    for name in files:
+        content = (ROOT / name).read_text(encoding="utf-8")
+        there += numbers(json.loads(content) if name.endswith(".json") else content)
+    found = []
+    for figure in FIGURE.findall(re.sub(r"\([^)]*\.(?:md|json|svg|png)\)", "", text)):
+        decimals, value = len(figure.partition(".")[2]), abs(float(figure))
+        step = 10.0**-decimals
+        if not any(abs(abs(number) * unit - value) <= 0.5001 * step for number in there for unit in (1, 100)):
+            found.append(figure)
+    return found
+
+
+@pytest.mark.parametrize(("page", "start", "files"), QUOTED, ids=[f"{page}: {start}" for page, start, _ in QUOTED])
+def test_a_figure_that_a_page_quotes_is_that_of_the_measurement(page: str, start: str, files: list[str]) -> None:
+    text = passage(page, start)
+    assert FIGURE.search(text)
+    assert missing(text, files) == []
+
+
+def test_the_cost_of_monitors_is_the_measured_one() -> None:
+    runs = json.loads((ROOT / "benchmarks/results/monitors_cost.json").read_text())["runs"]
+    shares = {what: 100 * sum(run[what] for run in runs) / sum(run["training"] for run in runs) for what in runs[0]}
+    told = FIGURE.findall(passage("monitors.md", "On the embedded default monitors"))
+    assert told == [f"{shares['together']:.1f}", f"{shares['episodes without an agent']:.1f}"]
+
+
+def test_meals_on_larger_tables_are_the_measured_ones() -> None:
+    rows = json.loads((ROOT / "benchmarks/results/philosophers_curriculum.json").read_text())
+
+    def of(philosophers: int, arm: str, metric: str = "meals_share") -> list[float]:
+        return [100 * row[metric] for row in rows if (row["philosophers"], row["arm"]) == (philosophers, arm)]
+
+    five, more = of(10, "five"), of(15, "five")
+    told = [of(10, "base", "deadlock")[0], of(15, "base", "deadlock")[0], of(10, "base")[0], of(15, "base")[0]]
+    told += [min(five), max(five), min(more), max(more)]
+    told += [fmean(of(size, arm)) for size in (10, 15) for arm in ("curriculum", "direct")]
+    assert FIGURE.findall(passage("philosophers.md", "The base has deadlocks")) == [f"{value:.1f}" for value in told]
+
+
+def test_the_rewards_of_the_table_of_the_audit_are_counted_right() -> None:
+    rows = json.loads((ROOT / "benchmarks/results/audit.json").read_text())
+    refused = [row["label"] for row in rows if row["audit"] == "FAIL"]
+    told = passage("rewards.md", "**Error rates.**")
+    counts = [int(count) for count in re.findall(r"\b(\d+)\b", told)[:4]]
+    labels = [row["label"] for row in rows]
+    assert counts == [len(rows), labels.count("bad"), labels.count("sound"), labels.count("arguable")]
+    assert refused.count("bad") == labels.count("bad") and "sound" not in refused
+
+
+def weights(reward: type[BaseModel], *names: str) -> str:
+    """Return the defaults of some settings as a pattern of a table's cells writes them."""
+    return "; ".join(f"{reward.model_fields[name].default:g}" for name in names)
+
+
+LIMITS = [
+    ("credit.md", r"More than ([\d,]+) cells", f"{MAX_CELLS:,}"),
+    ("credit.md", r"Up to (\w+) agents only", WORDS[MOST_AGENTS]),
+    ("credit.md", r"true advantage is beyond ([\d.]+)", str(CLEAR)),
+    ("statistics.md", r"at most (\w+) times `train.steps`", WORDS[MOST_TIMES]),
+    ("statistics.md", r"needs at least (\w+) runs", WORDS[MIN_RUNS]),
+    ("statistics.md", r"Below (\d+) the sentence describes how reliable", f"{FEW_CARRYING:g}"),
+    ("studies.md", r"at least (\w+)\n```", WORDS[MIN_SEEDS]),
+    ("training.md", r"the (\w+) one in a row ends training", {3: "third"}[MAX_REFUSED]),
+    ("training.md", r"equal \(to (\S+) of their size\)", "1e-9" if EQUAL == 1e-9 else ""),
+    ("feedback.md", r"its own text, cut to ([\d,]+) characters", f"{MAX_OWN_TEXT:,}"),
+    ("feedback.md", r"at most (\w+) edits are used", WORDS[MAX_EDITS]),
+    ("feedback.md", r"the new code, at most (\d+) characters", str(MAX_CODE)),
+    ("feedback.md", r"would write in its place, cut to (\d+) characters", str(MAX_CRITIC)),
+    ("monitors.md", r"the last five of these and at least (\d+) pairs", str(LEAST_PAIRS)),
+    ("monitors.md", r"empty in more than (\d+) %", f"{100 * IDLE:g}"),
+    ("monitors.md", r"not within (\d+) % of its best", f"{100 * AT_BEST:g}"),
+    ("monitors.md", r"rank correlation is below ([\d.]+)", str(FOLLOWS)),
+    ("monitors.md", r"exceeds that of hidden ones by more than ([\d.]+)", str(GAP)),
+    ("monitors.md", r"is above -([\d.]+) of the metric's range", str(MARGIN)),
+    ("monitors.md", r"Over the last (\d+) updates \(at least 15", str(TREND)),
+    ("using.md", r"`n` \| up to (\d+) actions", str(ServerLimits(1).answers)),
+    ("using.md", r"`--port` the port \((\d+)\)", str(PAGE_PORT)),
+    ("writing.md", r"`coverage` \| ([\d.]+)", weights(SoundWritingReward, "coverage")),
+    ("modules.md", r"`system` \| ([\d.]+)", f"{SoundModulesReward.model_fields['system'].default}"),
+    ("rewards.md", r"all ([\d,]+) pairs of memoryless policies", f"{432**2:,}"),
+    ("rewards.md", r"up to `mutants` \((\d+)\)", weights(FineCodingReward, "mutants")),
+    ("orchestration.md", r"MLflow ([\d.]+) shows no runs", ".".join(version("mlflow").split(".")[:2])),
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "pattern", "value"), LIMITS, ids=[f"{page}: {pattern}" for page, pattern, _ in LIMITS]
+)
+def test_a_limit_or_default_that_a_page_names_is_that_of_the_code(page: str, pattern: str, value: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    found = [match[1] for match in re.finditer(pattern.replace(" ", r"\s+"), text) if match[1]]
+    assert found == [value], f"{page} says {found}, the code {value}"
+
+
+def test_the_number_of_actions_of_the_default_run_is_computed_right() -> None:
+    params = load_params(ROOT / "params.yaml", ROOT / "conf")
+    factors = [params.train.steps, params.train.problems_per_step, params.train.group_size, 2, len(params.seeds.train)]
+    text = " ".join((ROOT / "docs/using.md").read_text(encoding="utf-8").split())
+    assert f"{' x '.join(map(str, factors))} = {prod(factors):,}" in text
+
+
+def test_a_figure_that_is_not_in_a_file_is_found() -> None:
+    text = passage("studies.md", "### KL penalty")
+    assert missing(text.replace("85.2 %", "85.7 %"), ["docs/studies/kl.json"]) == ["85.7"]
