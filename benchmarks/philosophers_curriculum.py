@@ -99,7 +99,7 @@ def arm(
                 validation=validation,
                 seed=seed,
                 scratch=scratch,
-                compute=compute_dtype(params),
+                compute=compute_dtype(params, base),
                 on_step=note,
             )
         seconds = round(time.perf_counter() - began, 1)

@@ -22,6 +22,7 @@ from pipeline_lib.assembly.memory import longest_prompt, policy_names
 from pipeline_lib.assembly.memory_check import prepared
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.memory import SMALL_MODEL
+from pipeline_lib.policies.compute_type import faster_type
 from pipeline_lib.policies.sizes import Sizes, known_sizes
 from pipeline_lib.problems.splits import load_split
 from pipeline_lib.settings import Params
@@ -167,6 +168,7 @@ def seconds_of_stages(params: Params, folder: Path, stages: set[str]) -> dict[st
     if sizes is None:
         return {}
     largest = max(sizes.values(), key=lambda one: one.parameters)
-    pace = measured_pace(largest, torch.float32 if params.policy.dtype == "float32" else torch.bfloat16)
+    dtype = faster_type(largest) if params.policy.dtype == "auto" else params.policy.dtype
+    pace = measured_pace(largest, getattr(torch, dtype))
     found = {stage: stage_seconds(params, folder, stage, pace) for stage in stages}
     return {stage: seconds for stage, seconds in found.items() if seconds is not None}

@@ -179,7 +179,7 @@ def need(
         return _warm_start(params, found, policies, prompt, on_gpu)
     if not policies:
         return found
-    width = 4 if params.policy.kind == "embedded" or params.policy.dtype == "float32" else 2
+    width = 4 if params.policy.kind == "embedded" or not _narrow(params.policy, on_gpu) else 2
     own = params.rollouts.kind == "transformers"
     rolled = {"auto": width, "float32": 4, "bfloat16": 2}[params.rollouts.dtype]
     whole = [held for held in policies if held.kind == "whole"]
@@ -332,6 +332,11 @@ def _update(params: Params, policies: Sequence[_Held], tokens: int, width: int, 
     return worst
 
 
+def _narrow(policy: PretrainedPolicy, on_gpu: bool) -> bool:
+    """Return whether the model computes in bfloat16; ``auto`` counts as float32 on a CPU, where it is not known yet."""
+    return policy.dtype == "bfloat16" or (policy.dtype == "auto" and on_gpu)
+
+
 def _gaps(sizes: Sizes, layer: float, reused: float) -> float:
     """Return what is free and not given back: a layer begins below the limit, and passes it by less than it needs."""
     return min(GAPS * sizes.depth * layer, max(0.0, HELD_AT_MOST + BACKWARD * layer - reused))
@@ -342,7 +347,7 @@ def _imitation(policy: PretrainedPolicy, found: Need, sizes: Sizes, prompt: int,
     held = _held(policy.model_copy(update={"agents": {}}), "base", sizes)
     assert held is not None
     whole = held.kind == "whole"
-    width = 4 if whole or policy.dtype == "float32" else 2
+    width = 4 if whole or not _narrow(policy, on_gpu) else 2
     found.tokens = min(prompt + written, sizes.context)
     assert policy.warm_start is not None
     rows = policy.warm_start.batch
@@ -350,7 +355,7 @@ def _imitation(policy: PretrainedPolicy, found: Need, sizes: Sizes, prompt: int,
         rows = min(rows, max(1, WARM_START_TOKENS // max(1, found.tokens)))
     tokens, counted = rows * found.tokens, rows * min(written, found.tokens)
     layer = tokens * (4 * sizes.inner + (5.5 if whole else 4) * sizes.width + 4 * sizes.query)
-    layer *= 4 if policy.dtype == "float32" else 2.8
+    layer *= 2.8 if _narrow(policy, on_gpu) else 4
     if policy.attention == "eager":
         layer += 4 * tokens * found.tokens * sizes.heads
     kept = sizes.depth * tokens * sizes.width * width if policy.gradient_checkpointing else (sizes.depth - 1) * layer

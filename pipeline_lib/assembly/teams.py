@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pipeline_lib.policies.base import check_base
+from pipeline_lib.policies.compute_type import compute_type
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.rollouts.engine import Sampling
 
@@ -42,8 +44,8 @@ def sampling_of(params: Params) -> Sampling:
     return Sampling(rollouts.temperature, rollouts.top_p, rollouts.top_k, rollouts.max_new_tokens, own)
 
 
-def compute_dtype(params: Params) -> torch.dtype:
-    """Return the dtype of the update's forward pass; trained weights are always float32."""
-    if params.policy.kind == "pretrained" and params.policy.dtype == "bfloat16":
-        return torch.bfloat16
+def compute_dtype(params: Params, base: Path) -> torch.dtype:
+    """Return the dtype of the update's forward pass for a base; trained weights are always float32."""
+    if params.policy.kind == "pretrained":
+        return compute_type(params.policy, check_base(params.policy, base))
     return torch.float32

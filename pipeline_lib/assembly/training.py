@@ -75,7 +75,7 @@ def train_team(
             seed=seed,
             scratch=scratch,
             base=base_team(params, base, environment, learned) if compared else None,
-            compute=compute_dtype(params),
+            compute=compute_dtype(params, base),
             infra_error_share=params.sandbox.infra_error_share,
             end=End(task.primary, primary.low, primary.high),
             budget=budget,

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 
 from pipeline_lib.policies.agents import check_agents, is_frozen, section_of
 from pipeline_lib.policies.base import base_folder, check_base
+from pipeline_lib.policies.compute_type import compute_type
 from pipeline_lib.policies.embedded import ATTENTION
 from pipeline_lib.policies.policy import Policy, PolicyError, Team
 from pipeline_lib.policies.pretrained import (
@@ -141,7 +142,7 @@ def _load(
         revision = "main" if settings.warm_start is not None else recorded_revision(path, facts)
         attention = settings.attention
         # weights that are trained stay float32: an update of bfloat16 weights is mostly rounded away
-        dtype = torch.float32 if in_full else getattr(torch, settings.dtype)
+        dtype = torch.float32 if in_full else compute_type(settings, facts)
     tokenizer = load_tokenizer(path, revision)
     key = (path, revision, attention, str(dtype), str(device), digest(facts))
     shared = settings.kind == "pretrained" and not in_full

@@ -16,6 +16,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.lora import Linear
 from torch import Tensor, nn
 
+from pipeline_lib.policies.adapted_linear import AdaptedLinear
 from pipeline_lib.policies.policy import Policy, PolicyError
 from pipeline_lib.storage import digest
 
@@ -65,6 +66,9 @@ def attach(base: PreTrainedModel, settings: LoraAdapter, name: str, seed: int) -
         torch.manual_seed(int(digest(["adapter", name, seed])[:15], 16))
         model = get_peft_model(_twin(base), config, adapter_name=ADAPTER)
     assert isinstance(model, PeftModel)
+    for module in model.modules():
+        if type(module) is Linear:
+            module.__class__ = AdaptedLinear
     return model
 
 

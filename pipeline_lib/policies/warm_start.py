@@ -18,9 +18,12 @@ import torch
 
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.policies.base import BASE_FILE, base_digest, own_bases
+from pipeline_lib.policies.compute_type import compute_type, faster_type
 from pipeline_lib.policies.embedded import make_model, single_core_numerics
 from pipeline_lib.policies.imitation import OnStep, Progress, encode, imitate
+from pipeline_lib.policies.model_config import load_config
 from pipeline_lib.policies.policy import Policy, Team
+from pipeline_lib.policies.sizes import sizes_of
 from pipeline_lib.policies.threads import right_threads
 from pipeline_lib.policies.tokenizer import train_tokenizer
 from pipeline_lib.problems.content import ProblemsError
@@ -72,6 +75,9 @@ def build_base(
             from pipeline_lib.policies.pretrained import describe_models
 
             facts["models"] = describe_models(settings, progress)
+            if settings.dtype == "auto":
+                sizes = [sizes_of(load_config(model, settings.revision) or {}) for model in settings.models]
+                facts["dtype"] = faster_type(max(sizes, key=lambda one: one.parameters))
             if settings.warm_start is not None:
                 facts |= _build_pretrained(settings, facts, problems_folder, folder, state, progress, later, on_step)
         else:
@@ -149,7 +155,7 @@ def _build_pretrained(
     demonstrations = _demonstrations(environment, problems, warm, warm.seed, later)
     path = settings.models[0]
     revision = recorded_revision(path, facts)
-    compute: torch.dtype = getattr(torch, settings.dtype)
+    compute = compute_type(settings, facts)
     tokenizer = load_tokenizer(path, revision)
     # weights that are trained stay float32: an update of bfloat16 weights is mostly rounded away
     whole = settings.adapter.kind == "none"

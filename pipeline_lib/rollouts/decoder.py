@@ -162,11 +162,16 @@ class FusedDecoder(RolloutModel):
         """Run a step on the device, attending over the first ``length`` positions of the slots."""
         shape, cache, active, share = self.shape, self._cache, len(ids), self.shape.heads // self.shape.kv_heads
         places, mask, scale = cache.places(where), cache.mask(where, length), shape.head_size**-0.5
+        fused = self.device.type == "cpu" and not cache.turned
+        rows = (active, shape.kv_heads)
 
         def attend(layer: int, states: Tensor) -> Tensor:
             cache.write(layer, places, states[:, shape.heads :])
             keys, values = cache.read(layer, active, length)
             query = states[:, : shape.heads].reshape(-1, share, shape.head_size)
+            if fused:  # the heads that share keys are the tokens of one query
+                parts = (part.unflatten(0, rows) for part in (query, keys.transpose(1, 2), values, mask))
+                return functional.scaled_dot_product_attention(*parts).reshape(active, -1)
             weights = torch.baddbmm(mask, query, keys, alpha=scale)  # [rows * kv heads, share, length]
             weights = weights.softmax(-1, dtype=torch.float32).to(self.dtype)
             return torch.bmm(weights, values).view(active, -1)

@@ -1,9 +1,10 @@
 """Keys and values of all slots of a `decoder.FusedDecoder`.
 
-On the CPU slots are only as long as needed (rounded up), and keys are stored transposed, ``[head size, length]``:
-batched products of small contiguous matrices without transposition are up to four times as fast.  Lengthening
-alternates between two blocks of memory, because new memory costs page faults.  Large caches, and those on other
-devices, get their full length at once and are sliced, so that there is one block.
+On the CPU slots are only as long as needed (rounded up), and float32 keys are stored transposed,
+``[head size, length]``: batched products of small contiguous matrices without transposition are up to four times as
+fast.  Products of bfloat16 would copy every slice, so there torch's fused attention reads keys as they come.
+Lengthening alternates between two blocks of memory, because new memory costs page faults.  Large caches, and those on
+other devices, get their full length at once and are sliced, so that there is one block.
 
 An unused position holds zeros or old values, never NaN, so that a hidden position (probability 0) adds nothing.
 """
@@ -29,18 +30,20 @@ DEVICE_GRAIN = 128
 
 
 class SlotCache:
-    """``[layers, 2 (keys, values), slots, kv heads, length, head size]``; on the CPU keys end with the length.
+    """``[layers, 2 (keys, values), slots, kv heads, length, head size]``; transposed keys end with the length.
 
     Attributes:
         slots: number of slots.
         longest: maximum number of tokens in a slot.
         capacity: number of tokens for which slots have memory now.
+        turned: keys are stored transposed.
     """
 
     def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
         """Create an empty cache; call `reserve` next."""
         self._shape, self._device, self._dtype = shape, device, dtype
         self._on_cpu = device.type == "cpu"
+        self.turned = self._on_cpu and dtype == torch.float32
         self._whole = not self._on_cpu
         self.slots = self.longest = 0
         self.free()
@@ -95,13 +98,13 @@ class SlotCache:
         self._bytes = self._all.view(torch.uint8).numpy() if self._on_cpu else None
         cells = self._all.view(shape.depth, 2, self.slots, shape.kv_heads, length, shape.head_size)
         self._keys, self._values = cells.unbind(1)
-        if self._on_cpu:  # viewed as [layers, slots, kv heads, length, head size]
+        if self.turned:  # viewed as [layers, slots, kv heads, length, head size]
             turned = (shape.depth, self.slots, shape.kv_heads, shape.head_size, length)
             self._keys = self._all[:, 0].view(turned).transpose(-1, -2)
         self._layer_values = list(self._values.flatten(1, 2))
         self._layer_keys = list(self._keys.transpose(-1, -2).flatten(1, 2))  # [slots * kv heads, head size, length]
         heads = torch.arange(self.slots * shape.kv_heads, device=self._device).view(self.slots, 1, -1)
-        if self._on_cpu:
+        if self.turned:
             self._value_vectors = [values.view(-1, shape.head_size) for values in self._layer_values]
             self._key_numbers = [keys.view(-1) for keys in self._layer_keys]
             self._value_starts = heads[:, 0] * length
@@ -153,12 +156,12 @@ class SlotCache:
     def places(self, positions: Tensor) -> tuple[Tensor, ...]:
         """Return the indices at which `write` stores the new vectors of slots 0.."""
         active, where = len(positions), positions[:, None]
-        starts = (self._key_starts, self._value_starts) if self._on_cpu else (self._starts,)
+        starts = (self._key_starts, self._value_starts) if self.turned else (self._starts,)
         return tuple((start[:active] + where).view(-1) for start in starts)
 
     def write(self, layer: int, places: tuple[Tensor, ...], vectors: Tensor) -> None:
         """Store ``[active, 2 * kv heads, head size]``: keys before values."""
-        if self._on_cpu:
+        if self.turned:
             keys, values = vectors.chunk(2, dim=1)
             self._key_numbers[layer].index_copy_(0, places[0], keys.reshape(-1))
             self._value_vectors[layer].index_copy_(0, places[1], values.reshape(-1, values.shape[2]))

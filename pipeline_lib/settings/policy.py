@@ -166,7 +166,10 @@ class PretrainedPolicy(Section):
     parameters: Literal["separate", "shared"] = Field(
         "separate", description="one set of weights per agent, or one for all"
     )
-    dtype: Literal["float32", "bfloat16"] = Field("bfloat16", description="compute type; trained weights stay fp32")
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+        "bfloat16",
+        description="compute type; trained weights stay fp32; auto: the faster one where the base is made",
+    )
     attention: Literal["eager", "sdpa", "flash_attention_2"] = Field("sdpa", description="attention implementation")
     chat: Literal["auto", "never"] = Field("auto", description="use the tokenizer's chat template if it has one")
     stop_strings: tuple[str, ...] = Field((), description="texts that end an action, for base models")

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from peft.tuners.lora import Linear
 from transformers import AutoModelForCausalLM
 
+from pipeline_lib.policies.adapted_linear import AdaptedLinear
 from pipeline_lib.policies.load import load_team
 from pipeline_lib.policies.lora import attach, merged_state
 from pipeline_lib.policies.policy import Policy, PolicyError, Team
@@ -124,3 +126,42 @@ def test_a_target_that_is_no_linear_layer_is_named(base: Path, target: str):
         PolicyError, match=rf"policy.adapter.targets: .* has no linear layer '{target}' of its own; it has down_proj"
     ):
         load_team(settings, base, ("main",))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_logits_and_gradients_are_those_of_peft(base: Path, dtype: torch.dtype, checkpointing: bool):
+    def computed(plain_peft: bool) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        plain = AutoModelForCausalLM.from_pretrained(base, dtype=dtype)
+        adapted: Any = attach(plain, LoraAdapter(rank=4), "main", 0)
+        policy = Policy("main", adapted, tokenizer=None)  # type: ignore[arg-type]
+        _stir(policy)
+        kinds = {type(module) for module in adapted.modules() if isinstance(module, Linear)}
+        assert kinds == {AdaptedLinear}
+        if plain_peft:
+            for module in adapted.modules():
+                if isinstance(module, AdaptedLinear):
+                    module.__class__ = Linear
+        if checkpointing:
+            adapted.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            adapted.train()
+        with torch.autocast("cpu", dtype=dtype, enabled=dtype == torch.bfloat16):
+            logits = adapted(IDS.repeat(2, 1)).logits.float()
+        logits.log_softmax(-1)[:, -1, 5].sum().backward()
+        return logits.detach(), [parameter.grad for _, parameter in policy.trainable() if parameter.grad is not None]
+
+    (ours, gradients), (theirs, expected) = computed(False), computed(True)
+    near = {"atol": 1e-5, "rtol": 1e-4} if dtype == torch.float32 else {"atol": 0.05, "rtol": 0.05}
+    torch.testing.assert_close(ours, theirs, **near)
+    assert len(gradients) == len(expected) > 0
+    for gradient, other in zip(gradients, expected, strict=True):
+        assert gradient.dtype == torch.float32
+        torch.testing.assert_close(gradient, other, **near)
+
+
+def test_without_its_adapter_the_model_is_the_base(team: Team, base: Path):
+    policy: Any = team.policy_of("main")
+    _stir(policy)
+    with policy.model.disable_adapter():
+        plain = AutoModelForCausalLM.from_pretrained(base, attn_implementation="eager")
+        assert torch.equal(_logits(policy.model), _logits(plain))
