@@ -10,11 +10,20 @@ latter) and the mean reward.  Nothing here imports the project, which pins other
 import sys
 import time
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
+from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback, set_seed
+
+
+def most_memory() -> int:
+    """Return the most bytes that this process held; `getrusage` would count its parent's, too."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    line = next(line for line in lines if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
 
 
 class Referee:
@@ -43,17 +52,20 @@ class Referee:
         """Note that an update is done."""
         wall = time.perf_counter() - self.wall - self.waited
         mean = sum(self.rewards) / len(self.rewards)
-        self.rows.append({"cpu": time.process_time() - self.cpu, "wall": wall, "reward": mean})
+        row = {"cpu": time.process_time() - self.cpu, "wall": wall, "reward": mean}
+        self.rows.append(row | {"memory": most_memory()})
         self.rewards.clear()
 
 
 def load(task: dict[str, Any]) -> tuple[Any, Any]:
     """Return a fresh model and tokenizer, which must encode prompts as the project does."""
-    model = AutoModelForCausalLM.from_pretrained(task["base"], dtype=torch.float32, attn_implementation="sdpa")
+    model: Any = AutoModelForCausalLM.from_pretrained(task["base"], dtype=torch.float32, attn_implementation="sdpa")
     tokenizer = AutoTokenizer.from_pretrained(task["base"], padding_side="left")
     for prompts, ids in zip(task["prompts"], task["ids"], strict=True):
         if [tuple(tokenizer(prompt)["input_ids"]) for prompt in prompts] != ids:
             raise SystemExit("the tokenizer gives other ids here than in the project")
+    if "lora" in task:
+        model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **task["lora"]))
     return model, tokenizer
 
 
@@ -116,6 +128,8 @@ def trl(task: dict[str, Any], referee: Referee) -> None:
         return referee.judge(problem, [[completion] for completion in completions])
 
     model, tokenizer = load(task)
+    actions = task["problems"] * task["group"]
+    micro_batch = task.get("micro_batch", actions)
     items = [{"problem": number, "prompt": prompts[0]} for number, prompts in enumerate(task["prompts"])]
     arguments = GRPOConfig(
         output_dir=task["folder"],
@@ -123,7 +137,8 @@ def trl(task: dict[str, Any], referee: Referee) -> None:
         lr_scheduler_type="constant",
         adam_beta2=0.98,
         max_steps=task["updates"],
-        per_device_train_batch_size=task["problems"] * task["group"],
+        per_device_train_batch_size=micro_batch,
+        gradient_accumulation_steps=actions // micro_batch,
         num_generations=task["group"],
         max_completion_length=task["longest"],
         temperature=1.0,
@@ -152,7 +167,7 @@ def trl(task: dict[str, Any], referee: Referee) -> None:
 if __name__ == "__main__":
     connection = Connection(int(sys.argv[2]))
     task = connection.recv()
-    torch.set_num_threads(1)
+    torch.set_num_threads(task["threads"])
     set_seed(task["seed"])
     referee = Referee(connection)
     {"comlrl": comlrl, "trl": trl}[sys.argv[1]](task, referee)

@@ -26,7 +26,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -190,18 +190,35 @@ def peer_run(
     starts = [environment.start(problem) for problem in problems]
     prompts = [[environment.observe(state, agent) for agent in range(len(agents))] for state in starts]
     ids = [[team.policy_of(agent).encode(text) for agent, text in zip(agents, texts, strict=True)] for texts in prompts]
-    task = {
+    task: dict[str, Any] = {
         "prompts": prompts,
         "ids": ids,
         "problems": PROBLEMS,
         "group": GROUP,
         "longest": params.rollouts.max_new_tokens,
     }
+    task |= {"updates": updates, "learning_rate": rate, "seed": seed, "base": str(base)}
+
+    def judge(numbers: list[int], joint_actions: list[list[str]]) -> list[float | None]:
+        outcomes = environment.step([starts[number] for number in numbers], joint_actions)
+        return [outcome.reward for outcome in outcomes]
+
+    return ask_peer(peer, task, 1, judge)
+
+
+def ask_peer(peer: str, task: dict[str, Any], threads: int, judge: Callable[[list[int], list[list[str]]], Any]) -> Rows:
+    """Let a peer train in a process of its own, and return its rows.
+
+    Args:
+        peer: ``comlrl`` or ``trl``.
+        task: what `benchmarks.peers` reads.
+        threads: of its products.
+        judge: from numbers of problems and joint actions to rewards.
+    """
     own, theirs = socket.socketpair()
     with tempfile.TemporaryDirectory() as folder, Connection(own.detach()) as connection:
-        task |= {"updates": updates, "learning_rate": rate, "seed": seed, "base": str(base), "folder": folder}
         command = [str(PEERS), "-P", "-W", "ignore", str(ROOT / "benchmarks" / "peers.py"), peer, str(theirs.fileno())]
-        settings = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled"}
+        settings = os.environ | {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1", "WANDB_MODE": "disabled"}
         with (
             Path(folder, "log").open("w+") as log,
             subprocess.Popen(
@@ -210,14 +227,12 @@ def peer_run(
         ):
             theirs.close()
             try:
-                connection.send(task)
+                connection.send(task | {"folder": folder, "threads": threads})
                 while True:
                     message = connection.recv()
                     if isinstance(message, list):
                         return message
-                    numbers, joint_actions = message
-                    outcomes = environment.step([starts[number] for number in numbers], joint_actions)
-                    connection.send([outcome.reward for outcome in outcomes])
+                    connection.send(judge(*message))
             except (EOFError, OSError):
                 process.wait()
                 raise SystemExit(f"{peer} failed:\n{Path(folder, 'log').read_text()[-4000:]}") from None

