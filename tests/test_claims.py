@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -97,3 +98,14 @@ symposium.train, symposium.sweep, symposium.compare, symposium.audit, symposium.
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_verdict_of_the_real_model_is_that_of_its_kept_run() -> None:
+    kept = json.loads((ROOT / "docs/runs/coding-smollm2.json").read_text())
+    page = " ".join((ROOT / "docs/real-models.md").read_text().split())
+    against_the_base = kept["verdict"][0]
+    assert against_the_base in README.replace(" > ", " ") and against_the_base in page.replace(" > ", " ")
+    assert kept["command"] in README and kept["command"] in page
+    minutes = kept["cost"]["wall clock of the command"].partition(" min")[0]
+    assert f"in {minutes} minutes" in README and f"took {minutes} minutes" in page
+    assert kept["cost"]["most memory of a process"] in page
