@@ -65,11 +65,15 @@ class VllmHost:
         import vllm
         from vllm.platforms import current_platform
 
+        chunks: dict[str, bool] = {}
         if current_platform.is_cpu():
             _take_cores(replica, replicas, int(arguments["tensor_parallel_size"]))
+            # When the prompts of a step exceed its budget, vLLM 0.32 reads one in two steps and sets its generator back
+            # by an offset, which generators on a CPU do not have.
+            chunks = {"enable_chunked_prefill": False}
         # a CPU has no device memory to free; there, sleep only clears caches
         sleep = bool(arguments["enable_sleep_mode"]) and current_platform.is_sleep_mode_available()
-        self._llm = vllm.LLM(**{**arguments, "enable_sleep_mode": sleep})
+        self._llm = vllm.LLM(**{**arguments, **chunks, "enable_sleep_mode": sleep})
         self._files = _shared_files()
         return {"version": vllm.__version__, "context": int(self._llm.llm_engine.model_config.max_model_len)}
 

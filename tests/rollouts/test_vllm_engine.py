@@ -92,6 +92,13 @@ def test_seeds_fix_actions_whatever_the_order(engine: Engine) -> None:
     assert len(set(first[0])) == 3
 
 
+def test_more_prompt_tokens_than_one_step_reads(engine: Engine, team: Policy) -> None:
+    """vLLM would divide a prompt between two steps, and its seeded generators on a CPU cannot be set back."""
+    many = [Request("team", tuple(40 + (seed + at) % 50 for at in range(90)), 1, seed) for seed in range(150)]
+    sampling = Sampling(max_new_tokens=4)
+    assert_exact({"team": team}, many, engine.generate(many, sampling), sampling)
+
+
 def test_end_token_is_included_and_nothing_follows_it(engine: Engine) -> None:
     actions = engine.generate([Request("team", PROMPTS[1], 200, 3)], Sampling(max_new_tokens=40))[0]
     ended = [a for a in actions if a.finish == "stop"]
