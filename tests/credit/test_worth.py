@@ -208,27 +208,36 @@ def test_replay_is_unbiased_for_agents_that_read_each_other(fan_out: tuple[int, 
         chance = np.prod([policies[i][joint[: i + 1]] for i in range(agents)])
         for i, a in enumerate(joint):
             exact[i][joint[:i]] += chance * game[joint] * (np.eye(2)[a] - policies[i][joint[:i]])
-    found = [np.zeros_like(policy) for policy in policies]
     nodes = [int(np.prod(fan_out[: i + 1])) for i in range(agents)]  # actions that each agent samples
+    drawn = np.array(list(itertools.product(range(2), repeat=sum(nodes))))
+    parts = np.split(drawn, np.cumsum(nodes)[:-1], axis=1)
+    sampled = np.stack([np.repeat(part, size // part.shape[1], axis=1) for part in parts], axis=-1)  # (draw, g, agent)
+    before = [np.zeros(sampled.shape[:2], dtype=int)]  # place of the actions before agent i's
+    for i in range(agents):
+        before.append(2 * before[i] + sampled[:, :, i])
+    chance = np.ones(len(drawn))
+    for i, count in enumerate(nodes):
+        chance *= policies[i].reshape(-1)[before[i + 1][:, :: size // count]].prod(axis=1)
     cells = plan.cells(agents, size)
-    for drawn in itertools.product(range(2), repeat=sum(nodes)):
-        sampled, start = np.empty((size, agents), dtype=int), 0
-        for i, count in enumerate(nodes):
-            sampled[:, i] = np.repeat(drawn[start : start + count], size // count)
-            start += count
-        chance = 1.0
-        for i, count in enumerate(nodes):
-            for g in range(0, size, size // count):
-                chance *= policies[i][tuple(sampled[g, : i + 1])]
-        table = plan.compare(cells, game[tuple(sampled.T)], size)
+
+    def credited(rewards: Floats) -> Floats:
+        table, found = plan.compare(cells, rewards, size), np.empty((agents, size))
         for i, g in itertools.product(range(agents), range(size)):
             known = ~np.isnan(table[i, g])
-            place = int(known[:g].sum())
-            advantage = group_advantages(table[i, g][known], LEAVE_ONE_OUT)[place]
-            before = tuple(sampled[g, :i])
-            found[i][before] += chance * advantage * (np.eye(2)[sampled[g, i]] - policies[i][before]) / size
+            found[i, g] = group_advantages(table[i, g][known], LEAVE_ONE_OUT)[int(known[:g].sum())]
+        return found
+
+    # Credit is linear in the rewards, so that of every draw follows from that of one reward at a time.
+    rewards = game[tuple(np.moveaxis(sampled, -1, 0))]
+    given = np.einsum("dk,kig->dig", rewards, np.stack([credited(unit) for unit in np.eye(size)]))
+    for draw in rng.choice(len(drawn), 30):
+        assert given[draw] == pytest.approx(credited(rewards[draw]))
+    found = [np.zeros((2**i, 2)) for i in range(agents)]
     for i in range(agents):
-        assert found[i] == pytest.approx(exact[i], abs=1e-12), i
+        ahead = np.eye(2)[sampled[:, :, i]] - policies[i].reshape(-1, 2)[before[i]]
+        np.add.at(found[i], before[i], chance[:, None, None] * given[:, i, :, None] * ahead / size)
+    for i in range(agents):
+        assert found[i] == pytest.approx(exact[i].reshape(-1, 2), abs=1e-12), i
 
 
 def test_a_lost_cell_is_left_out_of_the_means_it_belongs_to() -> None:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from pipeline_lib.environments.coding.schemes import SCHEMES, schemes
-from tests.environments.held_out_programs import HELD_OUT
-from tests.environments.labelled_programs import LABELLED
 
 AUX = "def aux(*args, **kwargs):\n    return args\n\n\n"
 DOC = Path(__file__).parents[2] / "docs/credit.md"
+
+
+def read(name: str) -> list[tuple[frozenset[str], str]]:
+    """Return labels and source of each program in a file of this folder; lines with ``---`` say why it has them."""
+    _, *entries = re.split(r"^=== ", (Path(__file__).parent / name).read_text(encoding="utf-8"), flags=re.M)
+    found = []
+    for entry in entries:
+        labels, _, source = entry.partition("\n")
+        source = re.sub(r"^---.*\n", "", source, flags=re.M)
+        found.append((frozenset(labels.split(", ")) - {"none"}, source))
+    return found
+
+
+LABELLED, HELD_OUT = read("labelled_programs.txt"), read("held_out_programs.txt")
 
 
 def agreement(programs: Sequence[tuple[frozenset[str], str]], scheme: str) -> tuple[int, float, float]:

@@ -19,7 +19,7 @@ from pipeline_lib.environments.coding.settings import DatasetProblems
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.problems.splits import load_split
-from pipeline_lib.sandbox import Executor, Job, Status
+from pipeline_lib.sandbox import Executor, Job, Limits, Status
 from pipeline_lib.sandbox.tests_source import count_cases
 from tests.human_eval import HUMAN_EVAL
 
@@ -314,7 +314,8 @@ def test_humaneval_goes_through_prepare(humaneval: list[CodingProblem], tmp_path
 
 def _checked(path: Path, kind: str = "humaneval", **settings: object) -> None:
     section = DatasetProblems.model_validate({"kind": kind, "source": str(path), **settings})
-    prepare("coding", section, path.parent / "out", lambda: Executor(slots=2))
+    limits = Limits(cpu_s=1.0, call_cpu_s=0.5)  # for solutions that never end
+    prepare("coding", section, path.parent / "out", lambda: Executor(slots=2, limits=limits))
 
 
 def _incrementing(number: int, **changes: Any) -> dict[str, Any]:

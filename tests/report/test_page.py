@@ -194,13 +194,14 @@ def test_guards_and_deviations_are_shown_and_text_is_escaped(tmp_path: Path) -> 
     assert "Training seed 0: no checkpoint passes the guards." in document.text
 
 
-def test_the_page_says_which_monitors_fired_and_which_runs_they_ended(tmp_path: Path) -> None:
+def test_the_page_says_which_monitors_fired_and_which_runs_they_ended(
+    built: tuple[str, Document], tmp_path: Path
+) -> None:
     data = experiment()
     quiet = {seed: [{**row, "monitors/reward_hacking": 0.0} for row in rows] for seed, rows in data.train.items()}
     fired = {seed: [dict(row) for row in rows] for seed, rows in quiet.items()}
     fired[1][-1] |= {"monitors/reward_hacking": 1.0, "monitors/ended/reward_hacking": 1.0}
-    _, plain = build(data, tmp_path)
-    assert "onitor of training" not in plain.text
+    assert "onitor of training" not in built[1].text
     _, silent = build(dataclasses.replace(data, train=quiet), tmp_path)
     assert "No monitor of training fired." in silent.text
     _, loud = build(dataclasses.replace(data, train=fired), tmp_path)

@@ -10,6 +10,7 @@ import pytest
 from prefect.exceptions import PrefectException
 from safetensors import SafetensorError
 
+from pipeline_lib.storage import CorruptFileError
 from tasks.runtime.exit_status import Terminated, explained, explanation, is_explained, sigterm_interrupts
 
 
@@ -19,6 +20,16 @@ def test_a_full_disk_needs_no_traceback_whoever_reports_it():
         assert explanation(OSError(explanation(error))) == explanation(error)
         assert is_explained(error) and explanation(error).startswith(f"{words}; the disk is full: free some space")
     assert not is_explained(SafetensorError("header too large"))
+
+
+def test_a_damaged_file_is_a_sentence(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended, explained():
+        raise CorruptFileError("data/train.jsonl: damaged; delete it and run the same command again")
+    told = capsys.readouterr().err
+    assert (ended.value.code, told) == (
+        1,
+        "error: data/train.jsonl: damaged; delete it and run the same command again\n",
+    )
 
 
 def test_sigterm_ends_a_program_as_ctrl_c_does(capsys: pytest.CaptureFixture[str]):
