@@ -1,10 +1,11 @@
-"""A sample of the audit's table (`python -m benchmarks.audit` runs all of it): every answer as expected."""
+"""Rewards of the audit's table (`python -m benchmarks.audit` runs all of it): every answer as expected."""
 
 from __future__ import annotations
 
 import pytest
 
 from benchmarks.audit import audit_all, every_entry, row
+from tests.sampling import sampled
 
 SAMPLE = (
     ("philosophers", "meals and 2 times released"),
@@ -24,7 +25,7 @@ def test_there_are_enough_rewards_of_each_kind_and_their_names_differ():
         assert sum(entry.label == label for _, entry in entries) >= 25
 
 
-@pytest.mark.parametrize(("task", "name"), SAMPLE)
+@pytest.mark.parametrize(("task", "name"), sampled(SAMPLE, 4, "the audit's table", "pipeline_lib"))
 def test_the_audit_answers_as_expected(task, name):
     chosen = [(other, entry) for other, entry in every_entry() if (other, entry.name) == (task, name)]
     [(_, entry, checks)] = audit_all(chosen)

@@ -298,15 +298,15 @@ def wrong_with_own_tests(programs: list[OwnTests], runtime: str | None) -> list[
 @pytest.mark.slow
 def test_samples_of_both_corpora(dockerd: Daemon) -> None:
     """Every child of a runtime that is named, here the daemon's own, is given a connection."""
-    assert wrong_in_corpus(some_of_corpus("docker", each=2), None) == []
+    assert wrong_in_corpus(some_of_corpus("docker", each=1), None) == []
     assert wrong_in_corpus(some_of_corpus("runc", each=1), "runc") == []
-    assert wrong_with_own_tests(some_own_tests("docker", 10), None) == []
+    assert wrong_with_own_tests(some_own_tests("docker", 5), None) == []
 
 
 @pytest.mark.slow
 def test_samples_of_both_corpora_with_a_kernel_of_its_own(gvisor: str) -> None:
     assert wrong_with_gvisor(some_of_corpus("gvisor", each=1), gvisor) == []
-    assert wrong_with_own_tests(some_own_tests("gvisor", 10), gvisor) == []
+    assert wrong_with_own_tests(some_own_tests("gvisor", 5), gvisor) == []
 
 
 @pytest.mark.exhaustive

@@ -20,6 +20,7 @@ from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.sandbox import Executor, Limits
 from pipeline_lib.settings import load_params
 from tests.needs import CLASS_EVAL, ROOT, needs
+from tests.sampling import sampled
 
 #: Their solutions fail where only the standard library is at hand, or depend on the clock or on files of other tests.
 NOT_HERE = {17, 20, 25, 28, 34, 38, 44, 45, 48, 51, 52}
@@ -333,7 +334,7 @@ def test_a_single_agent_writes_the_whole_class(executor):
     assert "Secret of add" in single.observe(state, 0) and "Secret of mean" in single.observe(state, 0)
 
 
-@pytest.mark.parametrize("team", ["modules", "single"])
+@pytest.mark.parametrize("team", sampled(("modules", "single"), 1, "the audit of classes", "pipeline_lib"))
 def test_the_audit_passes(executor, team: str):
     settings = Settings(team=team)
     text = json.dumps(task(1))

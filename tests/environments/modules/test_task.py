@@ -22,6 +22,7 @@ from pipeline_lib.settings import load_params
 from pipeline_lib.settings.environment import CustomReward
 from pipeline_lib.settings.load import SettingsError
 from tests.environments.modules.help import generated
+from tests.sampling import sampled
 
 ROOT = Path(__file__).parents[3]
 
@@ -101,7 +102,11 @@ def audited(executor, modules: int, **settings):
     return audit(made, ModulesEnvironment(made, lambda: executor), generated(modules)["train"][:4])
 
 
-@pytest.mark.parametrize(("modules", "team"), [(2, "modules"), (3, "modules"), (4, "modules"), (3, "single")])
+#: Number of modules, and who writes them.
+TEAMS = ((2, "modules"), (3, "modules"), (4, "modules"), (3, "single"))
+
+
+@pytest.mark.parametrize(("modules", "team"), sampled(TEAMS, 2, "the audit of modules", "pipeline_lib"))
 def test_the_sound_reward_passes_the_audit(executor, modules: int, team: str):
     found = audited(executor, modules, team=team)
     assert found.status is Status.PASS, found.summary
