@@ -13,11 +13,13 @@ import time
 from pathlib import Path
 
 from pipeline_lib.settings import load_params
+from pipeline_lib.settings.changes import changed_params
 from pipeline_lib.storage import read_json
 from tasks.chain.form import requested_changes
 from tasks.chain.graph import chain_and_stale, check_targets
 from tasks.chain.workspaces import write_changes
 from tasks.experiment.arms import REPORT, RESULTS
+from tasks.experiment.check_run import check_reasons
 from tasks.experiment.costs import costs
 from tasks.identity.run import call, checked_name, run_name
 from tasks.runtime.arguments import add_jobs, program_parser
@@ -74,9 +76,11 @@ def change(overrides: list[str]) -> None:
     """Write overrides into the project's ``params.yaml``, presets first, and print what they change.
 
     Raises:
-        SettingsError: an override is wrong; nothing is written.
+        SettingsError: an override is wrong, or a run with them could not end well; nothing is written.
     """
-    for key, (old, new) in write_changes(Path("params.yaml"), requested_changes({}, {}, overrides), "-S").items():
+    file, changes = Path("params.yaml"), requested_changes({}, {}, overrides)
+    check_reasons(changed_params(changes, file, Path("conf"), "-S"))
+    for key, (old, new) in write_changes(file, changes, "-S").items():
         print(f"params.yaml: {key}: {old} -> {new}")
 
 

@@ -8,6 +8,7 @@ symposium models get folder/name.gguf    # converted
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -44,6 +45,8 @@ def _get(model: str) -> None:
         raise ArgumentError(
             f"{model}: there is nothing of this name to fetch{near} (the hub's models need no fetching)"
         )
+    if model not in NAMED and not Path(model).is_file():
+        raise ArgumentError(f"{model}: there is no such file; give the path of a GGUF file that exists")
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     with Progress(*columns, TimeRemainingColumn(), console=console) as bars:

@@ -114,7 +114,7 @@ def requested_changes(presets: Mapping[str, str], settings: Mapping[str, Any], o
     changes |= {name: value for name, value in settings.items() if value not in (None, "", [])}
     for text in overrides:
         name, equals, value = text.partition("=")
-        if not equals:
+        if not equals or not name.strip():
             raise SettingsError(f"override {text!r}: expected section.key=value, such as train.learning_rate=5e-4")
         try:
             changes[name.strip()] = read_yaml(value)

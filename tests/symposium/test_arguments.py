@@ -35,6 +35,7 @@ ODD = (
     "=",
 )
 RANGES = [
+    ("models", ["get", "nowhere.gguf"], "nowhere.gguf: there is no such file"),
     ("plan", ["--samples", "0"], "a whole number from 1 to 1000000"),
     ("plan", ["--seeds", "-1"], "a whole number from 1 to 1000000"),
     ("plan", ["--seeds", "1.5"], "a whole number from 1 to 1000000"),
