@@ -20,17 +20,11 @@ Teams = Mapping[str, tuple[str, Sequence[str]]]
 
 
 class Examiner(ABC):
-    """Audits rewards of one environment; each audit uses a new one.
+    """Audits rewards of one environment; each audit uses a new one."""
 
-    Attributes:
-        wanted: the metric that the reward should increase.
-        words: that metric in words.
-        idle: metrics that measure doing nothing.
-    """
-
-    wanted: ClassVar[str]
-    words: ClassVar[str]
-    idle: ClassVar[tuple[str, ...]] = ()
+    wanted: ClassVar[str]  #: the metric that the reward should increase
+    words: ClassVar[str]  #: that metric in words
+    idle: ClassVar[tuple[str, ...]] = ()  #: metrics that measure doing nothing
 
     def watched(self, environment: Any, problems: Sequence[Any]) -> Environment[Any, Any]:
         """Return the environment for the base policy: ``environment``, or a wrapper that records its episodes."""
@@ -44,13 +38,9 @@ class Examiner(ABC):
 
 
 class ScriptedExaminer(Examiner):
-    """Plays scripted teams, which write the same in every turn, and checks the order of their rewards.
+    """Plays scripted teams, which write the same in every turn, and checks the order of their rewards."""
 
-    Attributes:
-        turns: maximum number of turns; None plays episodes to the end.
-    """
-
-    turns: ClassVar[int | None] = None
+    turns: ClassVar[int | None] = None  #: maximum number of turns; None plays episodes to the end
 
     @abstractmethod
     def teams(self, environment: Any, problem: Any, other: Any) -> Teams:

@@ -37,21 +37,13 @@ def form(share: float) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class BestPolicy:
-    """The candidate with the best reward; of ties, the one with the lowest outcome.
+    """The candidate with the best reward; of ties, the one with the lowest outcome."""
 
-    Attributes:
-        index: index of the candidate.
-        reward: its reward.
-        share: its outcome relative to the greatest outcome of any candidate, in [0, 1]; 0 if no candidate has any.
-        best: the greatest reward of any candidate.
-        most: the greatest outcome of any candidate.
-    """
-
-    index: int
-    reward: float
-    share: float
-    best: float
-    most: float
+    index: int  #: index of the candidate
+    reward: float  #: its reward
+    share: float  #: its outcome relative to the greatest outcome of any candidate, in [0, 1]; 0 if no candidate has any
+    best: float  #: the greatest reward of any candidate
+    most: float  #: the greatest outcome of any candidate
 
     @property
     def status(self) -> Status:

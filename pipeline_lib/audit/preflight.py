@@ -20,15 +20,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Episodes of the base policy; arrays of shape (groups, G), NaN where an episode got no reward.
+    """Episodes of the base policy; arrays of shape (groups, G), NaN where an episode got no reward."""
 
-    Attributes:
-        rewards: reward of each whole episode.
-        metrics: the last turn's metrics by name.
-    """
-
-    rewards: Floats
-    metrics: dict[str, Floats]
+    rewards: Floats  #: reward of each whole episode
+    metrics: dict[str, Floats]  #: the last turn's metrics by name
 
     @classmethod
     def of(cls, experience: Experience, group_size: int) -> Played:

@@ -40,72 +40,43 @@ def worst(statuses: Sequence[Status]) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question and its answer.
+    """One question and its answer."""
 
-    Attributes:
-        name: short and stable, for example ``ladder``.
-        status: PASS, WARN or FAIL.
-        sentence: the answer in words, with the offending policy if there is one.
-        numbers: JSON-like facts behind the answer.
-        mend: how to correct the reward; empty if nothing is wrong.
-    """
-
-    name: str
-    status: Status
-    sentence: str
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    mend: str = ""
+    name: str  #: short and stable, for example ``ladder``
+    status: Status  #: PASS, WARN or FAIL
+    sentence: str  #: the answer in words, with the offending policy if there is one
+    numbers: Mapping[str, Any] = field(default_factory=dict)  #: JSON-like facts behind the answer
+    mend: str = ""  #: how to correct the reward; empty if nothing is wrong
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A scripted team on the ladder.
+    """A scripted team on the ladder."""
 
-    Attributes:
-        name: its behaviour, for example ``wait``.
-        role: ``degenerate`` (must not pay), ``working`` (must pay) or ``other`` (shown for comparison).
-        episodes: episodes played that got a reward.
-        reward: mean reward of an episode.
-        error: standard error of that mean; 0 for a single episode.
-        outcome: mean of the wanted metric (share of tests passed, meals relative to the optimum).
-        terms: mean of every reward term.
-        metrics: means of further quantities.
-    """
-
-    name: str
-    role: str
-    episodes: int
-    reward: float
-    error: float
-    outcome: float
-    terms: Mapping[str, float] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    name: str  #: its behaviour, for example ``wait``
+    role: str  #: ``degenerate`` (must not pay), ``working`` (must pay) or ``other`` (shown for comparison)
+    episodes: int  #: episodes played that got a reward
+    reward: float  #: mean reward of an episode
+    error: float  #: standard error of that mean; 0 for a single episode
+    outcome: float  #: mean of the wanted metric (share of tests passed, meals relative to the optimum)
+    terms: Mapping[str, float] = field(default_factory=dict)  #: mean of every reward term
+    metrics: Mapping[str, float] = field(default_factory=dict)  #: means of further quantities
 
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """The audit of one reward in one environment.
+    """The audit of one reward in one environment."""
 
-    Attributes:
-        status: the worst status of any check.
-        environment: kind of environment.
-        reward: kind, class and settings of the reward, in words.
-        summary: the result in one sentence.
-        checks: all checks, in the order in which they were run.
-        ladder: the scripted teams, best reward first.
-        identity: digests of settings, of the reward (its source and settings, see `reward_identity`) and of the
-            problems, and the seed.
-        seconds: wall time of the audit.
-    """
-
-    status: Status
-    environment: str
-    reward: str
-    summary: str
-    checks: tuple[Check, ...]
-    ladder: tuple[Rung, ...]
+    status: Status  #: the worst status of any check
+    environment: str  #: kind of environment
+    reward: str  #: kind, class and settings of the reward, in words
+    summary: str  #: the result in one sentence
+    checks: tuple[Check, ...]  #: all checks, in the order in which they were run
+    ladder: tuple[Rung, ...]  #: the scripted teams, best reward first
+    #: Digests of settings, of the reward (its source and settings, see `reward_identity`) and of the problems, and the
+    #: seed.
     identity: Mapping[str, Any]
-    seconds: float
+    seconds: float  #: wall time of the audit
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as a JSON object."""

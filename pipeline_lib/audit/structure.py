@@ -24,17 +24,12 @@ _NAME = "cooperative_structure"
 
 @dataclass(frozen=True, slots=True)
 class OneAgent:
-    """Groups of one untrained agent instead of the team, on the same problems as the team.
+    """Groups of one untrained agent instead of the team, on the same problems as the team."""
 
-    Attributes:
-        alone: of each agent of the team alone, by name.
-        single: of the single agent.
-        divided: the agents of the team are told different things (`Environment.divided`), so the single agent is told
-            more than any of them.
-    """
-
-    alone: Mapping[str, Played]
-    single: Played
+    alone: Mapping[str, Played]  #: of each agent of the team alone, by name
+    single: Played  #: of the single agent
+    #: The agents of the team are told different things (`Environment.divided`), so the single agent is told more than
+    #: any of them.
     divided: bool
 
 

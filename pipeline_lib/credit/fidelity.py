@@ -15,18 +15,13 @@ CLEAR = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Estimated and true advantages of one agent's actions in one state.
+    """Estimated and true advantages of one agent's actions in one state."""
 
-    Attributes:
-        correlation: Pearson's; 0 if the estimates are all equal, None if the true advantages are.
-        sign: share of the actions with a clear true advantage (`CLEAR`) whose estimate has the same sign; None without
-            such actions.
-        error: mean squared difference.
-    """
-
-    correlation: float | None
+    correlation: float | None  #: Pearson's; 0 if the estimates are all equal, None if the true advantages are
+    #: Share of the actions with a clear true advantage (`CLEAR`) whose estimate has the same sign; None without such
+    #: actions.
     sign: float | None
-    error: float
+    error: float  #: mean squared difference
 
 
 def agreement(estimated: Floats, true: Floats) -> Agreement:

@@ -53,14 +53,11 @@ class Plan(ABC):
 
     Equal plans (immutable dataclasses) have equal cells.  The actions of an agent are independent draws from one
     distribution, so the cells need not be drawn anew for every group.
-
-    Attributes:
-        name: its kind in the settings.
-        nested: whether agents act one after the other, and several joint actions share the actions of earlier agents
-            (`block`).  Otherwise the agents act without seeing each other.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str]  #: its kind in the settings
+    #: Whether agents act one after the other, and several joint actions share the actions of earlier agents (`block`).
+    #: Otherwise the agents act without seeing each other.
     nested: ClassVar[bool] = False
 
     def refuse(self, agents: int, size: int) -> str:

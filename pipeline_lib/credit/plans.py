@@ -132,12 +132,9 @@ class Pairings(Plan):
 
     If a balanced array exists, the classes are taken from it, so that no two agents' actions meet twice; otherwise
     they are cyclic shifts in every part of G.  Incomplete U-statistics: Blom 1976; Lee 1990.
-
-    Attributes:
-        per_action: cells per action (k), the sampled joint action included; > 1.
     """
 
-    per_action: int = 2
+    per_action: int = 2  #: cells per action (k), the sampled joint action included; > 1
     name: ClassVar[str] = "pairings"
 
     def refuse(self, agents: int, size: int) -> str:
@@ -313,12 +310,9 @@ class Replay(Plan):
     answers a good text is credited for that text.  Here the context is fixed, so the noise of what came before
     cancels.  Later agents continue with their current policies, hence unbiased given the context.  Source: C3, arXiv
     2603.06859.
-
-    Attributes:
-        fan_out: alternatives per context, by the agent's place in the acting order; each > 1.
     """
 
-    fan_out: tuple[int, ...] = (2, 4)
+    fan_out: tuple[int, ...] = (2, 4)  #: alternatives per context, by the agent's place in the acting order; each > 1
     name: ClassVar[str] = "replay"
     nested: ClassVar[bool] = True
 

@@ -16,26 +16,17 @@ from pipeline_lib.evaluation.results import Estimate
 
 @dataclass(frozen=True, slots=True)
 class TurnGain:
-    """One turn, from the second on, over the episodes that reached it.
+    """One turn, from the second on, over the episodes that reached it."""
 
-    Attributes:
-        turn: its number, from 2.
-        episodes: number of episodes that reached it.
-        before: mean of the metric in the turn before, over the same episodes.
-        gain: mean difference to the turn before, with an interval over problems, clustered by family.
-        reward: mean difference of the reward.
-        repaired: share of the episodes that failed in the turn before and succeed in this one; None if none failed, or
-            no metric says what success is.
-        broken: share of the episodes that succeeded in the turn before and fail in this one; None likewise.
-    """
-
-    turn: int
-    episodes: int
-    before: float
-    gain: Estimate
-    reward: float
+    turn: int  #: its number, from 2
+    episodes: int  #: number of episodes that reached it
+    before: float  #: mean of the metric in the turn before, over the same episodes
+    gain: Estimate  #: mean difference to the turn before, with an interval over problems, clustered by family
+    reward: float  #: mean difference of the reward
+    #: Share of the episodes that failed in the turn before and succeed in this one; None if none failed, or no metric
+    #: says what success is.
     repaired: float | None
-    broken: float | None
+    broken: float | None  #: share of the episodes that succeeded in the turn before and fail in this one; None likewise
 
 
 def turn_gains(episodes: Sequence[EpisodeRecord], metric: str, metrics: Metrics, level: float) -> tuple[TurnGain, ...]:

@@ -40,26 +40,18 @@ def encode(labels: Sequence[str]) -> Codes:
 
 @dataclass(frozen=True, slots=True)
 class ClusteredMean:
-    """A mean and its cluster-robust standard error.
+    """A mean and its cluster-robust standard error."""
 
-    Attributes:
-        mean: mean over observations.
-        se: standard error (CR2); 0 if the clusters do not vary, NaN if there is only one cluster.
-        clusters: number of clusters G.
-        n: number of observations.
-        df: degrees of freedom of the standard error, in [1, G - 1]; 0 if there is only one cluster.
-        carrying: effective number of clusters that carry the variation, (sum of r^2)^2 / sum of r^4 over their residual
-            totals r, in [1, G]: about G / 3 for normal residuals, near 1 if a single cluster dominates.
-        skewness: of the mean, corrected for the bias of a sample's skewness: positive if few clusters lie far above
-            the mean; it falls with 1 / sqrt(G); 0 below three clusters.
-    """
-
-    mean: float
-    se: float
-    clusters: int
-    n: int
-    df: float
+    mean: float  #: mean over observations
+    se: float  #: standard error (CR2); 0 if the clusters do not vary, NaN if there is only one cluster
+    clusters: int  #: number of clusters G
+    n: int  #: number of observations
+    df: float  #: degrees of freedom of the standard error, in [1, G - 1]; 0 if there is only one cluster
+    #: Effective number of clusters that carry the variation, (sum of r^2)^2 / sum of r^4 over their residual totals r,
+    #: in [1, G]: about G / 3 for normal residuals, near 1 if a single cluster dominates.
     carrying: float
+    #: Of the mean, corrected for the bias of a sample's skewness: positive if few clusters lie far above the mean; it
+    #: falls with 1 / sqrt(G); 0 below three clusters.
     skewness: float = 0.0
 
     @property

@@ -48,93 +48,54 @@ UNTESTED = "UNTESTED"
 
 @dataclass(frozen=True, slots=True)
 class SeedResult(Result):
-    """One training seed's result.
+    """One training seed's result."""
 
-    Attributes:
-        seed: training seed.
-        mean_a: mean of the first team over problems.
-        mean_b: mean of the second.
-        difference: primary test of this seed alone.
-        p_adjusted: its p corrected for the training runs of the comparison and for the family, or None.
-    """
-
-    seed: int
-    mean_a: float
-    mean_b: float
-    difference: TestResult
+    seed: int  #: training seed
+    mean_a: float  #: mean of the first team over problems
+    mean_b: float  #: mean of the second
+    difference: TestResult  #: primary test of this seed alone
+    #: Its p corrected for the training runs of the comparison and for the family, or None.
     p_adjusted: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Result):
-    """Two teams, the evidence, and the verdict, which `family.decide` adds.
+    """Two teams, the evidence, and the verdict, which `family.decide` adds."""
 
-    Attributes:
-        names: the first team and the second; differences are first minus second.
-        metric: primary metric.
-        info: its name and format; not part of the JSON.
-        where: description of the problems, for example ``held-out``; not part of the JSON.
-        problems: number of problems compared.
-        families: number of clusters, the unit of analysis.
-        evidence: the families as evidence.
-        runs: training runs of each team; 0 for a team without training seeds.
-        episodes: episodes of each team.
-        means: mean of each team, with clustered intervals.
-        difference: the primary test: paired, clustered, over the training seeds at hand.
-        effect: Hedges' g in units of the spread over problems, interval for dependent groups.
-        improvement: probability that a random episode of the first beats one of the second on the same problem.
-        equivalence: whether the interval lies within the margin.
-        new_runs: the wider claim, about other training runs.
-        per_seed: each training seed alone; empty when neither team was trained.
-        margin: smallest difference that would matter.
-        alpha: family-wise error rate.
-        power: power for the next two numbers, which hold after the correction for the family.
-        detectable: true difference that this design detects with that power, or None.
-        problems_for_margin: problems needed to detect a difference of the margin, or None.
-        faults: guards that the first team fails.
-        degenerate: why these data are no evidence; empty if they are.
-        one_observation: they count as a single observation (identical episodes, or one family), so there is no verdict.
-        losses: episodes that the infrastructure lost and what they could change, or None.  Means, the difference,
-            equivalence, new runs and single runs hold whatever the lost episodes would have shown.
-        notes: episodes that were left out, and other caveats.
-        family_size: number of comparisons corrected for; 0 outside the family.
-        p_adjusted: Holm's p of the difference, or None.
-        equivalence_p_adjusted: Holm's p of equivalence, or None.
-        verdict: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE; UNTESTED outside the family.
-        sentence: summary that can be quoted.
-    """
-
-    names: Names
-    metric: str
-    info: Metric
-    problems: int
-    families: int
-    evidence: Families
-    runs: tuple[int, int]
-    episodes: tuple[int, int]
-    means: tuple[Estimate, Estimate]
-    difference: TestResult
-    effect: Effect
-    improvement: Estimate
-    equivalence: TestResult
-    new_runs: TestResult
-    per_seed: tuple[SeedResult, ...]
-    margin: float
-    alpha: float
-    power: float
-    faults: tuple[str, ...]
-    degenerate: str
+    names: Names  #: the first team and the second; differences are first minus second
+    metric: str  #: primary metric
+    info: Metric  #: its name and format; not part of the JSON
+    problems: int  #: number of problems compared
+    families: int  #: number of clusters, the unit of analysis
+    evidence: Families  #: the families as evidence
+    runs: tuple[int, int]  #: training runs of each team; 0 for a team without training seeds
+    episodes: tuple[int, int]  #: episodes of each team
+    means: tuple[Estimate, Estimate]  #: mean of each team, with clustered intervals
+    difference: TestResult  #: the primary test: paired, clustered, over the training seeds at hand
+    effect: Effect  #: Hedges' g in units of the spread over problems, interval for dependent groups
+    improvement: Estimate  #: probability that a random episode of the first beats one of the second on the same problem
+    equivalence: TestResult  #: whether the interval lies within the margin
+    new_runs: TestResult  #: the wider claim, about other training runs
+    per_seed: tuple[SeedResult, ...]  #: each training seed alone; empty when neither team was trained
+    margin: float  #: smallest difference that would matter
+    alpha: float  #: family-wise error rate
+    power: float  #: power for the next two numbers, which hold after the correction for the family
+    faults: tuple[str, ...]  #: guards that the first team fails
+    degenerate: str  #: why these data are no evidence; empty if they are
+    #: They count as a single observation (identical episodes, or one family), so there is no verdict.
     one_observation: bool
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  #: episodes that were left out, and other caveats
+    #: Episodes that the infrastructure lost and what they could change, or None.  Means, the difference, equivalence,
+    #: new runs and single runs hold whatever the lost episodes would have shown.
     losses: Losses | None = None
-    family_size: int = 1
-    detectable: float | None = None
-    problems_for_margin: int | None = None
-    p_adjusted: float | None = None
-    equivalence_p_adjusted: float | None = None
-    verdict: str = ""
-    sentence: str = ""
-    where: str = "held-out"
+    family_size: int = 1  #: number of comparisons corrected for; 0 outside the family
+    detectable: float | None = None  #: true difference that this design detects with that power, or None
+    problems_for_margin: int | None = None  #: problems needed to detect a difference of the margin, or None
+    p_adjusted: float | None = None  #: Holm's p of the difference, or None
+    equivalence_p_adjusted: float | None = None  #: Holm's p of equivalence, or None
+    verdict: str = ""  #: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE; UNTESTED outside the family
+    sentence: str = ""  #: summary that can be quoted
+    where: str = "held-out"  #: description of the problems, for example ``held-out``; not part of the JSON
 
     @property
     def constant(self) -> bool:

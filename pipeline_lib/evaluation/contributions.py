@@ -30,19 +30,13 @@ Subteam = frozenset[str]
 
 @dataclass(frozen=True, slots=True)
 class Contribution(Result):
-    """What one agent contributes.
+    """What one agent contributes."""
 
-    Attributes:
-        agent: its name.
-        problems: number of problems in which it acts.
-        shapley: mean Shapley value over problems with its interval, or None where not all subteams were played.
-        removal: mean loss when the agent is removed, with its interval.
-    """
-
-    agent: str
-    problems: int
+    agent: str  #: its name
+    problems: int  #: number of problems in which it acts
+    #: Mean Shapley value over problems with its interval, or None where not all subteams were played.
     shapley: Estimate | None
-    removal: Estimate
+    removal: Estimate  #: mean loss when the agent is removed, with its interval
 
 
 def contributions(

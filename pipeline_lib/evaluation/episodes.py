@@ -10,35 +10,22 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRecord:
-    """The record of one episode.
+    """The record of one episode."""
 
-    Attributes:
-        problem: id of the problem.
-        family: cluster of the problem (the unit that is resampled).
-        sample: number of the episode among those of its problem, from 0; with the same sampling seed, sample j of a
-            problem is paired between any two teams.
-        reward: undiscounted sum of the turns' rewards, or None when the infrastructure failed.
-        turns: turns played.
-        terms: reward terms summed over turns.
-        metrics: the last turn's metrics (``tests_passed``, ``all_passed``, ``cooperation``, ...).
-        tokens: tokens sampled by all agents.
-        details: JSON-like facts for the report (scheme, status).
-        attempts: reward and metrics of every turn, where turns are attempts at the same thing and there were several;
-            else empty.
-        shown: transcript of the episode (`pipeline_lib.evaluation.transcripts`), kept on request; else
-            None.
-    """
-
-    problem: str
-    family: str
+    problem: str  #: id of the problem
+    family: str  #: cluster of the problem (the unit that is resampled)
+    #: Number of the episode among those of its problem, from 0; with the same sampling seed, sample j of a problem is
+    #: paired between any two teams.
     sample: int
-    reward: float | None
-    turns: int
-    terms: Mapping[str, float]
-    metrics: Mapping[str, float]
-    tokens: int
-    details: Mapping[str, Any] = field(default_factory=dict)
+    reward: float | None  #: undiscounted sum of the turns' rewards, or None when the infrastructure failed
+    turns: int  #: turns played
+    terms: Mapping[str, float]  #: reward terms summed over turns
+    metrics: Mapping[str, float]  #: the last turn's metrics (``tests_passed``, ``all_passed``, ``cooperation``, ...)
+    tokens: int  #: tokens sampled by all agents
+    details: Mapping[str, Any] = field(default_factory=dict)  #: JSON-like facts for the report (scheme, status)
+    #: Reward and metrics of every turn, where turns are attempts at the same thing and there were several; else empty.
     attempts: Sequence[Mapping[str, float]] = ()
+    #: Transcript of the episode (`pipeline_lib.evaluation.transcripts`), kept on request; else None.
     shown: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -143,17 +143,11 @@ FEW_CARRYING = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Rule(Result):
-    """What a t test needs (calibrated).
+    """What a t test needs (calibrated)."""
 
-    Attributes:
-        least: minimum effective number of families that carry the variation of a difference.
-        caution: factor by which the shift of a limit for the skewness is multiplied.
-        bias: how much a sample's skewness is below the true one: by the factor 1 + bias / df.
-    """
-
-    least: float
-    caution: float
-    bias: float
+    least: float  #: minimum effective number of families that carry the variation of a difference
+    caution: float  #: factor by which the shift of a limit for the skewness is multiplied
+    bias: float  #: how much a sample's skewness is below the true one: by the factor 1 + bias / df
 
     def outwards(self, df: float) -> float:
         """Return the factor for the observed skewness, given the degrees of freedom ``df`` >= 1 of the mean."""
@@ -172,25 +166,15 @@ def rule_of(info: Metric) -> Rule:
 
 @dataclass(frozen=True, slots=True)
 class Families(Result):
-    """The families of problems as evidence on a mean difference.
+    """The families of problems as evidence on a mean difference."""
 
-    Attributes:
-        count: number of families.
-        carrying: how many carry the variation, in [1, count] (see `clusters.ClusteredMean`).
-        skewness: of the mean difference: positive if few families gain much more than the others.
-        largest: share of the largest family in all problems, in (0, 1].
-        gain: mean over problems of the family differences above 0, in units of the metric.
-        loss: mean over problems of those below 0, as a positive number.
-        rule: what a t test of the metric needs.
-    """
-
-    count: int
-    carrying: float
-    skewness: float
-    largest: float
-    gain: float
-    loss: float
-    rule: Rule
+    count: int  #: number of families
+    carrying: float  #: how many carry the variation, in [1, count] (see `clusters.ClusteredMean`)
+    skewness: float  #: of the mean difference: positive if few families gain much more than the others
+    largest: float  #: share of the largest family in all problems, in (0, 1]
+    gain: float  #: mean over problems of the family differences above 0, in units of the metric
+    loss: float  #: mean over problems of those below 0, as a positive number
+    rule: Rule  #: what a t test of the metric needs
 
 
 def families(differences: ArrayLike, clusters: Codes, rule: Rule = SHARES) -> Families:

@@ -19,25 +19,15 @@ from pipeline_lib.evaluation.results import Result
 
 @dataclass(frozen=True, slots=True)
 class Look(Result):
-    """One look at a test split.
+    """One look at a test split."""
 
-    Attributes:
-        plan: the plan under which it was made, as JSON.
-        weights: digest of every checkpoint tested, by training run and role.
-        problems: content hash of each test problem.
-        episodes: digest of all episodes; empty if the test began and did not end.
-        run: name of the run.
-        commit: commit of the code.
-        time: when it was recorded, ISO 8601 in UTC.
-    """
-
-    plan: Mapping[str, Any]
-    weights: Mapping[str, Any]
-    problems: tuple[str, ...]
-    episodes: str
-    run: str
-    commit: str
-    time: str
+    plan: Mapping[str, Any]  #: the plan under which it was made, as JSON
+    weights: Mapping[str, Any]  #: digest of every checkpoint tested, by training run and role
+    problems: tuple[str, ...]  #: content hash of each test problem
+    episodes: str  #: digest of all episodes; empty if the test began and did not end
+    run: str  #: name of the run
+    commit: str  #: commit of the code
+    time: str  #: when it was recorded, ISO 8601 in UTC
 
     @property
     def begun(self) -> str:
@@ -52,23 +42,14 @@ class Look(Result):
 
 @dataclass(frozen=True, slots=True)
 class Sweep(Result):
-    """One sweep of a training run's checkpoints on the validation split, after which the plan may not change.
+    """One sweep of a training run's checkpoints on the validation split, after which the plan may not change."""
 
-    Attributes:
-        plan: the plan under which it was made, as JSON.
-        name: which training run.
-        checkpoints: digests of the weights swept, without those of step 0.
-        run: name of the run.
-        time: when it was recorded, ISO 8601 in UTC.
-        problems: content hash of each validation problem.
-    """
-
-    plan: Mapping[str, Any]
-    name: str
-    checkpoints: tuple[str, ...]
-    run: str
-    time: str
-    problems: tuple[str, ...] = ()
+    plan: Mapping[str, Any]  #: the plan under which it was made, as JSON
+    name: str  #: which training run
+    checkpoints: tuple[str, ...]  #: digests of the weights swept, without those of step 0
+    run: str  #: name of the run
+    time: str  #: when it was recorded, ISO 8601 in UTC
+    problems: tuple[str, ...] = ()  #: content hash of each validation problem
 
     @property
     def identity(self) -> str:

@@ -21,21 +21,13 @@ from pipeline_lib.evaluation.table import Pairing, Table, pair
 
 @dataclass(frozen=True, slots=True)
 class Losses(Result):
-    """Lost episodes of a comparison.
+    """Lost episodes of a comparison."""
 
-    Attributes:
-        lost: lost episodes of the first team and of the second.
-        played: all episodes of the first team and of the second.
-        low: least mean difference that is possible, whatever the lost episodes would have shown.
-        high: greatest one.
-        assumed: the metric has no range, so lost episodes are taken to lie within the values that were seen.
-    """
-
-    lost: tuple[int, int]
-    played: tuple[int, int]
-    low: float
-    high: float
-    assumed: bool
+    lost: tuple[int, int]  #: lost episodes of the first team and of the second
+    played: tuple[int, int]  #: all episodes of the first team and of the second
+    low: float  #: least mean difference that is possible, whatever the lost episodes would have shown
+    high: float  #: greatest one
+    assumed: bool  #: the metric has no range, so lost episodes are taken to lie within the values that were seen
 
 
 def extremes(a: Table, b: Table, names: tuple[str, str], info: Metric) -> tuple[Pairing, ...]:

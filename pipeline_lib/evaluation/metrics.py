@@ -226,17 +226,11 @@ def _is_number(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Guarded(Result):
-    """Result of the guards for one team.
+    """Result of the guards for one team."""
 
-    Attributes:
-        failures: one sentence per guard that failed; empty when all passed.
-        not_measured: metrics of guards that the environment does not report.
-        identical: greatest share of episodes that are the same in every recorded respect, in [0, 1].
-    """
-
-    failures: tuple[str, ...]
-    not_measured: tuple[str, ...]
-    identical: float
+    failures: tuple[str, ...]  #: one sentence per guard that failed; empty when all passed
+    not_measured: tuple[str, ...]  #: metrics of guards that the environment does not report
+    identical: float  #: greatest share of episodes that are the same in every recorded respect, in [0, 1]
 
     @property
     def passed(self) -> bool:

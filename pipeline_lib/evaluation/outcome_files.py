@@ -37,38 +37,23 @@ class OutcomesError(EvaluationError):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One row.
+    """One row."""
 
-    Attributes:
-        problem: id of the problem.
-        system: what produced it.
-        value: the metric, greater is better; None if it is missing or not a number.
-        sample: number among the samples of the problem, or None if the rows have none.
-        seed: training seed, or None for a system without.
-        family: cluster of the problem; empty: the problem is its own.
-        place: file and row, for messages.
-    """
-
-    problem: str
-    system: str
-    value: float | None
-    sample: int | None = None
-    seed: int | None = None
-    family: str = ""
-    place: str = ""
+    problem: str  #: id of the problem
+    system: str  #: what produced it
+    value: float | None  #: the metric, greater is better; None if it is missing or not a number
+    sample: int | None = None  #: number among the samples of the problem, or None if the rows have none
+    seed: int | None = None  #: training seed, or None for a system without
+    family: str = ""  #: cluster of the problem; empty: the problem is its own
+    place: str = ""  #: file and row, for messages
 
 
 @dataclass(frozen=True, slots=True)
 class Arranged:
-    """The outcomes of all systems.
+    """The outcomes of all systems."""
 
-    Attributes:
-        tables: of each system, in the order of the rows.
-        notes: what the rows do not support, a sentence each.
-    """
-
-    tables: Mapping[str, Table]
-    notes: tuple[str, ...]
+    tables: Mapping[str, Table]  #: of each system, in the order of the rows
+    notes: tuple[str, ...]  #: what the rows do not support, a sentence each
 
 
 def describe_values(name: str, outcomes: Iterable[Outcome], given: tuple[float, float] | None = None) -> Metric:
@@ -208,42 +193,25 @@ SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".eval", ".json")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a table; None: the column of the same name, if there is one.
+    """The columns of a table; None: the column of the same name, if there is one."""
 
-    Attributes:
-        problem: id of the problem.
-        system: name of the system.
-        value: the metric; None also stands for the only metric of a log.
-        sample: number of the sample.
-        seed: training seed.
-        family: cluster of the problem.
-    """
-
-    problem: str | None = None
-    system: str | None = None
-    value: str | None = None
-    sample: str | None = None
-    seed: str | None = None
-    family: str | None = None
+    problem: str | None = None  #: id of the problem
+    system: str | None = None  #: name of the system
+    value: str | None = None  #: the metric; None also stands for the only metric of a log
+    sample: str | None = None  #: number of the sample
+    seed: str | None = None  #: training seed
+    family: str | None = None  #: cluster of the problem
 
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows of a file.
+    """Rows of a file."""
 
-    Attributes:
-        file: its name in messages.
-        rows: place and cells.
-        known: what stands in for columns that the user did not name.
-        metrics: names of the metrics, where the program that wrote the file says so.
-        notes: what a reader of the verdict must know about the file.
-    """
-
-    file: str
-    rows: Sequence[tuple[str, Mapping[str, Any]]]
-    known: dict[str, str] = field(default_factory=dict)
-    metrics: Sequence[str] | None = None
-    notes: list[str] = field(default_factory=list)
+    file: str  #: its name in messages
+    rows: Sequence[tuple[str, Mapping[str, Any]]]  #: place and cells
+    known: dict[str, str] = field(default_factory=dict)  #: what stands in for columns that the user did not name
+    metrics: Sequence[str] | None = None  #: names of the metrics, where the program that wrote the file says so
+    notes: list[str] = field(default_factory=list)  #: what a reader of the verdict must know about the file
 
 
 def read_outcomes(files: Sequence[str], columns: Columns) -> tuple[list[Outcome], str, list[str]]:

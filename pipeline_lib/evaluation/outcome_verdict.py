@@ -42,37 +42,21 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class OutcomePlan(Result):
-    """What is fixed before the first outcome is seen.
+    """What is fixed before the first outcome is seen."""
 
-    Attributes:
-        metric: name of the metric.
-        low: its least value, or None if it has no range.
-        high: its greatest value, or None.
-        baseline: the system that all others are compared with.
-        systems: the others.
-        problems: number of problems, the same for all systems.
-        samples: outcomes per problem, system and training seed.
-        seeds: training seeds of each system that has any; 0 if none has.
-        alpha: family-wise error rate.
-        margin: smallest difference that would matter.
-        power: power for which detectable differences are computed.
-        written: time (UTC, ISO 8601) at which the plan was written.
-        version: version of this format.
-    """
-
-    metric: str
-    low: float | None
-    high: float | None
-    baseline: str
-    systems: tuple[str, ...]
-    problems: int
-    samples: int
-    seeds: int
-    alpha: float
-    margin: float
-    power: float
-    written: str
-    version: int = VERSION
+    metric: str  #: name of the metric
+    low: float | None  #: its least value, or None if it has no range
+    high: float | None  #: its greatest value, or None
+    baseline: str  #: the system that all others are compared with
+    systems: tuple[str, ...]  #: the others
+    problems: int  #: number of problems, the same for all systems
+    samples: int  #: outcomes per problem, system and training seed
+    seeds: int  #: training seeds of each system that has any; 0 if none has
+    alpha: float  #: family-wise error rate
+    margin: float  #: smallest difference that would matter
+    power: float  #: power for which detectable differences are computed
+    written: str  #: time (UTC, ISO 8601) at which the plan was written
+    version: int = VERSION  #: version of this format
 
     @property
     def digest(self) -> str:
@@ -134,35 +118,21 @@ NO_PLAN = (
 
 @dataclass(frozen=True, slots=True)
 class OutcomeVerdict(Result):
-    """All systems against the baseline, as one family of comparisons.
+    """All systems against the baseline, as one family of comparisons."""
 
-    Attributes:
-        metric: name of the metric.
-        info: its format and range.
-        baseline: the system that all others are compared with.
-        comparisons: by name of the other system.
-        lines: one per comparison, and one that counts the caveats.
-        caveats: what else a reader must know.
-        could_detect: by system, what the design could have found, a sentence.
-        other_runs: by system, a sentence about training it again.
-        systems: by name, problems, outcomes, lost outcomes, training seeds and mean over problems.
-        problems: mean of the metric by problem and system.
-        design: what was done, in the words of a plan.
-        plan: whether the plan was kept; None without a plan.
-    """
-
-    metric: str
-    info: Metric
-    baseline: str
-    comparisons: Mapping[str, Comparison]
-    lines: tuple[str, ...]
-    caveats: tuple[Caveat, ...]
-    could_detect: Mapping[str, str]
-    other_runs: Mapping[str, str]
+    metric: str  #: name of the metric
+    info: Metric  #: its format and range
+    baseline: str  #: the system that all others are compared with
+    comparisons: Mapping[str, Comparison]  #: by name of the other system
+    lines: tuple[str, ...]  #: one per comparison, and one that counts the caveats
+    caveats: tuple[Caveat, ...]  #: what else a reader must know
+    could_detect: Mapping[str, str]  #: by system, what the design could have found, a sentence
+    other_runs: Mapping[str, str]  #: by system, a sentence about training it again
+    #: By name, problems, outcomes, lost outcomes, training seeds and mean over problems.
     systems: Mapping[str, Mapping[str, Any]]
-    problems: Mapping[str, Mapping[str, float]]
-    design: Mapping[str, Any]
-    plan: PlanCheck | None
+    problems: Mapping[str, Mapping[str, float]]  #: mean of the metric by problem and system
+    design: Mapping[str, Any]  #: what was done, in the words of a plan
+    plan: PlanCheck | None  #: whether the plan was kept; None without a plan
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -372,23 +342,15 @@ BASELINES = ("baseline", "base")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the user asks for; None: what the plan says, else the default.
+    """What the user asks for; None: what the plan says, else the default."""
 
-    Attributes:
-        baseline: the system that all others are compared with.
-        systems: the others; None also stands for all that are in the rows.
-        margin: smallest difference that would matter; for a share 0.05 by default, else it has to be given.
-        metric_range: least and greatest possible value of the metric.
-        alpha: family-wise error rate.
-        power: power for which detectable differences are computed.
-    """
-
-    baseline: str | None = None
-    systems: Sequence[str] | None = None
+    baseline: str | None = None  #: the system that all others are compared with
+    systems: Sequence[str] | None = None  #: the others; None also stands for all that are in the rows
+    #: Smallest difference that would matter; for a share 0.05 by default, else it has to be given.
     margin: float | None = None
-    metric_range: tuple[float, float] | None = None
-    alpha: float | None = None
-    power: float | None = None
+    metric_range: tuple[float, float] | None = None  #: least and greatest possible value of the metric
+    alpha: float | None = None  #: family-wise error rate
+    power: float | None = None  #: power for which detectable differences are computed
 
 
 def verdict_on(

@@ -33,74 +33,43 @@ def problems_digest(problems: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan(Result):
-    """Everything that is fixed before the first checkpoint is evaluated.
+    """Everything that is fixed before the first checkpoint is evaluated."""
 
-    Attributes:
-        metric: the one primary metric.
-        select: rule of selection.
-        guards: guards of selection, as JSON objects.
-        identical_share: largest share of identical episodes accepted.
-        training_seeds: one training run each.
-        single_agent_seeds: training runs of the single-agent baseline; empty without one.
-        single_agent_budget: what the single agent is given as much of as the team; empty without one.
-        checkpoints: steps evaluated, by training seed.
-        play: how teams play in sweep and test, as JSON: environment with reward, sampling distribution, and limits of
-            programs.
-        validation_problems: digest of the validation problems' ids.
-        validation_content: digest of the validation problems, tests included.
-        validation_size: their number.
-        validation_samples: episodes per problem.
-        validation_seed: sampling seed.
-        test_problems: digest of the test problems' ids.
-        test_content: digest of the test problems, tests included.
-        test_size: their number.
-        test_samples: episodes per problem.
-        test_seed: sampling seed.
-        comparisons: the teams with which the selected team is compared on the test split, the primary one first.
-        outside: comparisons outside the family, and why; decided before the test.
-        alpha: family-wise error rate.
-        margin: smallest difference that would matter.
-        correction: correction for the family of comparisons.
-        power: power for which detectable effects are computed.
-        resamples: bootstrap resamples.
-        resampling_seed: their seed.
-        statistics: digest of the code that selects and tests.
-        stop_rule: ``fixed``: a fixed number of episodes.
-        stop_training_when: monitors that may end a training run, which then has the first of the checkpoints only.
-        version: version of this format.
-    """
-
-    metric: str
-    select: str
-    guards: tuple[Mapping[str, Any], ...]
-    identical_share: float
-    training_seeds: tuple[int, ...]
-    single_agent_seeds: tuple[int, ...]
-    single_agent_budget: str
-    checkpoints: Mapping[str, Sequence[int]]
+    metric: str  #: the one primary metric
+    select: str  #: rule of selection
+    guards: tuple[Mapping[str, Any], ...]  #: guards of selection, as JSON objects
+    identical_share: float  #: largest share of identical episodes accepted
+    training_seeds: tuple[int, ...]  #: one training run each
+    single_agent_seeds: tuple[int, ...]  #: training runs of the single-agent baseline; empty without one
+    single_agent_budget: str  #: what the single agent is given as much of as the team; empty without one
+    checkpoints: Mapping[str, Sequence[int]]  #: steps evaluated, by training seed
+    #: How teams play in sweep and test, as JSON: environment with reward, sampling distribution, and limits of
+    #: programs.
     play: Mapping[str, Any]
-    validation_problems: str
-    validation_content: str
-    validation_size: int
-    validation_samples: int
-    validation_seed: int
-    test_problems: str
-    test_content: str
-    test_size: int
-    test_samples: int
-    test_seed: int
+    validation_problems: str  #: digest of the validation problems' ids
+    validation_content: str  #: digest of the validation problems, tests included
+    validation_size: int  #: their number
+    validation_samples: int  #: episodes per problem
+    validation_seed: int  #: sampling seed
+    test_problems: str  #: digest of the test problems' ids
+    test_content: str  #: digest of the test problems, tests included
+    test_size: int  #: their number
+    test_samples: int  #: episodes per problem
+    test_seed: int  #: sampling seed
+    #: The teams with which the selected team is compared on the test split, the primary one first.
     comparisons: tuple[str, ...]
-    outside: Mapping[str, str]
-    alpha: float
-    margin: float
-    power: float
-    resamples: int
-    resampling_seed: int
-    statistics: str = ""
-    correction: str = "holm"
-    stop_rule: str = "fixed"
+    outside: Mapping[str, str]  #: comparisons outside the family, and why; decided before the test
+    alpha: float  #: family-wise error rate
+    margin: float  #: smallest difference that would matter
+    power: float  #: power for which detectable effects are computed
+    resamples: int  #: bootstrap resamples
+    resampling_seed: int  #: their seed
+    statistics: str = ""  #: digest of the code that selects and tests
+    correction: str = "holm"  #: correction for the family of comparisons
+    stop_rule: str = "fixed"  #: ``fixed``: a fixed number of episodes
+    #: Monitors that may end a training run, which then has the first of the checkpoints only.
     stop_training_when: tuple[str, ...] = ()
-    version: int = VERSION
+    version: int = VERSION  #: version of this format
 
     @property
     def digest(self) -> str:
@@ -228,17 +197,11 @@ def read_plan(path: Path) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Change(Result):
-    """One difference between two plans.
+    """One difference between two plans."""
 
-    Attributes:
-        key: name of the field, dotted for nested objects, for example ``play.sampling.temperature``.
-        before: its value in the first plan, as JSON; None if that plan does not have it.
-        after: its value in the second.
-    """
-
-    key: str
-    before: Any
-    after: Any
+    key: str  #: name of the field, dotted for nested objects, for example ``play.sampling.temperature``
+    before: Any  #: its value in the first plan, as JSON; None if that plan does not have it
+    after: Any  #: its value in the second
 
     def words(self, pattern: str = "{key} from {before} to {after}") -> str:
         """Return the change in words; of lists of objects, only the items that differ."""
@@ -266,19 +229,13 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "
 
 @dataclass(frozen=True, slots=True)
 class PlanCheck(Result):
-    """Whether a result followed its plan, and whether the plan was fixed in advance.
+    """Whether a result followed its plan, and whether the plan was fixed in advance."""
 
-    Attributes:
-        followed: whether there are neither deviations nor changes.
-        deviations: one sentence per deviation from the plan.
-        changed: one sentence per change of the plan after checkpoints were swept or the test split was looked at.
-        plan: digest of the plan.
-    """
-
-    followed: bool
-    deviations: tuple[str, ...]
+    followed: bool  #: whether there are neither deviations nor changes
+    deviations: tuple[str, ...]  #: one sentence per deviation from the plan
+    #: One sentence per change of the plan after checkpoints were swept or the test split was looked at.
     changed: tuple[str, ...]
-    plan: str
+    plan: str  #: digest of the plan
 
 
 def check_plan(

@@ -173,25 +173,16 @@ MAX_PROBLEMS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Variances(Result):
-    """Components of the variance of differences between two teams, in squared natural units.
+    """Components of the variance of differences between two teams, in squared natural units."""
 
-    Attributes:
-        between: omega^2, over problems, of the true difference; ``clustering`` corrects for families.
-        within_a: s_a^2, of the first team's episodes on one problem.
-        within_b: s_b^2, of the second's.
-        runs: over training runs, of the mean difference; 0 if the pilot had only one run.
-        clustering: factor by which families inflate the variance of a mean over problems; 1 without families.
-        problems: problems of the pilot.
-        training_runs: training runs of the pilot.
-    """
-
-    between: float
-    within_a: float
-    within_b: float
-    runs: float = 0.0
+    between: float  #: omega^2, over problems, of the true difference; ``clustering`` corrects for families
+    within_a: float  #: s_a^2, of the first team's episodes on one problem
+    within_b: float  #: s_b^2, of the second's
+    runs: float = 0.0  #: over training runs, of the mean difference; 0 if the pilot had only one run
+    #: Factor by which families inflate the variance of a mean over problems; 1 without families.
     clustering: float = 1.0
-    problems: int = 0
-    training_runs: int = 1
+    problems: int = 0  #: problems of the pilot
+    training_runs: int = 1  #: training runs of the pilot
 
 
 def variances(a: Episodes, b: Episodes, metric: str) -> Variances:

@@ -61,88 +61,52 @@ def to_json(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Estimate(Result):
-    """A number with an interval.
+    """A number with an interval."""
 
-    Attributes:
-        value: the estimate, or None if there is none.
-        low: lower limit of the interval, or None.
-        high: upper limit, or None.
-        level: confidence level of the interval, in (0, 1).
-        method: method of the interval.
-        n: number of independent units (clusters).
-        degenerate: why there is no number or no interval; else empty.
-    """
-
-    value: float | None
-    low: float | None
-    high: float | None
-    level: float
-    method: str
-    n: int
-    degenerate: str = ""
+    value: float | None  #: the estimate, or None if there is none
+    low: float | None  #: lower limit of the interval, or None
+    high: float | None  #: upper limit, or None
+    level: float  #: confidence level of the interval, in (0, 1)
+    method: str  #: method of the interval
+    n: int  #: number of independent units (clusters)
+    degenerate: str = ""  #: why there is no number or no interval; else empty
 
 
 @dataclass(frozen=True, slots=True)
 class TestResult(Result):
-    """A test of "no difference", or of "a difference as large as the margin".
-
-    Attributes:
-        method: which test, on what.
-        estimate: the difference tested (first minus second), or None.
-        low: lower limit of its confidence interval, or None.
-        high: upper limit, or None.
-        level: confidence level of the interval.
-        statistic: the test statistic, or None.
-        df: its degrees of freedom, or None.
-        p: two-sided p value (for equivalence: the greater of the two one-sided ones, twice it in `evidence.within`), or
-            None.
-        se: standard error of the estimate, or None.
-        n: independent units (pairs, clusters) per arm.
-        degenerate: why there is no p value; else empty.
-    """
+    """A test of "no difference", or of "a difference as large as the margin"."""
 
     __test__ = False  # pytest would collect it by its name
 
-    method: str
-    estimate: float | None
-    low: float | None
-    high: float | None
-    level: float
-    statistic: float | None
-    df: float | None
+    method: str  #: which test, on what
+    estimate: float | None  #: the difference tested (first minus second), or None
+    low: float | None  #: lower limit of its confidence interval, or None
+    high: float | None  #: upper limit, or None
+    level: float  #: confidence level of the interval
+    statistic: float | None  #: the test statistic, or None
+    df: float | None  #: its degrees of freedom, or None
+    #: Two-sided p value (for equivalence: the greater of the two one-sided ones, twice it in `evidence.within`), or
+    #: None.
     p: float | None
-    se: float | None
-    n: tuple[int, ...]
-    degenerate: str = ""
+    se: float | None  #: standard error of the estimate, or None
+    n: tuple[int, ...]  #: independent units (pairs, clusters) per arm
+    degenerate: str = ""  #: why there is no p value; else empty
 
 
 @dataclass(frozen=True, slots=True)
 class Effect(Result):
-    """A standardised mean difference.
+    """A standardised mean difference."""
 
-    Attributes:
-        g: Hedges' g (first minus second, small-sample factor applied), or None.
-        low: lower limit of g's interval, or None.
-        high: upper limit, or None.
-        level: confidence level.
-        d: Cohen's d, before the factor.
-        correction: the factor J.
-        sd: standard deviation used as the unit (pooled).
-        df: degrees of freedom of the factor.
-        method: method of the interval.
-        degenerate: why there is no effect size; else empty.
-    """
-
-    g: float | None
-    low: float | None
-    high: float | None
-    level: float
-    d: float | None
-    correction: float | None
-    sd: float | None
-    df: float | None
-    method: str
-    degenerate: str = ""
+    g: float | None  #: Hedges' g (first minus second, small-sample factor applied), or None
+    low: float | None  #: lower limit of g's interval, or None
+    high: float | None  #: upper limit, or None
+    level: float  #: confidence level
+    d: float | None  #: Cohen's d, before the factor
+    correction: float | None  #: the factor J
+    sd: float | None  #: standard deviation used as the unit (pooled)
+    df: float | None  #: degrees of freedom of the factor
+    method: str  #: method of the interval
+    degenerate: str = ""  #: why there is no effect size; else empty
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

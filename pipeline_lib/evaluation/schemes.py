@@ -33,45 +33,31 @@ _SHARE = Metric("share of episodes", share=True)
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """How much more often episodes with a scheme succeed than others of the same team on the same problem.
+    """How much more often episodes with a scheme succeed than others of the same team on the same problem."""
 
-    Attributes:
-        scheme: its name.
-        problems: number of problems with episodes of both kinds.
-        test: mean difference of the metric over these problems, in [-1, 1] for a share; clustered by family.
-        p_adjusted: p value corrected for all schemes (Holm), or None.
-    """
-
-    scheme: str
-    problems: int
-    test: TestResult
-    p_adjusted: float | None = None
+    scheme: str  #: its name
+    problems: int  #: number of problems with episodes of both kinds
+    test: TestResult  #: mean difference of the metric over these problems, in [-1, 1] for a share; clustered by family
+    p_adjusted: float | None = None  #: p value corrected for all schemes (Holm), or None
 
 
 @dataclass(frozen=True, slots=True)
 class SchemeUse:
-    """The cooperation schemes of the teams of an experiment.
+    """The cooperation schemes of the teams of an experiment."""
 
-    Attributes:
-        names: the schemes that any episode shows.
-        teams: share of test episodes by team (``base``, ``selected``, ``seed 0``, ...) and scheme, with intervals.
-        families: the same of the selected teams by family of problems, at most `MOST_FAMILIES`.
-        further_families: number of families that were left out.
-        checkpoints: share of validation episodes by training step and scheme, all training runs together; step 0 is
-            the base if it was evaluated.
-        runs: the same by training seed, without intervals.
-        success: of each scheme that some problems show with and without.
-        moves: share of test episodes by what the base and the selected team show on the same problem and draw; several
-            schemes are joined by " + ".
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  #: the schemes that any episode shows
+    #: Share of test episodes by team (``base``, ``selected``, ``seed 0``, ...) and scheme, with intervals.
     teams: Mapping[str, Mapping[str, Estimate]]
+    #: The same of the selected teams by family of problems, at most `MOST_FAMILIES`.
     families: Mapping[str, Mapping[str, Estimate]]
-    further_families: int
+    further_families: int  #: number of families that were left out
+    #: Share of validation episodes by training step and scheme, all training runs together; step 0 is the base if it
+    #: was evaluated.
     checkpoints: Mapping[int, Mapping[str, Estimate]]
-    runs: Mapping[int, Mapping[int, Mapping[str, float]]]
-    success: tuple[Success, ...]
+    runs: Mapping[int, Mapping[int, Mapping[str, float]]]  #: the same by training seed, without intervals
+    success: tuple[Success, ...]  #: of each scheme that some problems show with and without
+    #: Share of test episodes by what the base and the selected team show on the same problem and draw; several schemes
+    #: are joined by " + ".
     moves: Mapping[tuple[str, str], float]
 
 

@@ -41,27 +41,16 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Point(Result):
-    """One checkpoint on the validation curve.
+    """One checkpoint on the validation curve."""
 
-    Attributes:
-        step: training step; 0 is the base.
-        mean: mean of the primary metric over problems.
-        se: clustered standard error, or None.
-        low: lower limit of the pointwise interval, or None.
-        high: its upper limit, or None.
-        band_low: lower limit of the band that covers all checkpoints at once, or None.
-        band_high: its upper limit, or None.
-        faults: guards it fails, in words; with any, it is not selected.
-    """
-
-    step: int
-    mean: float
-    se: float | None
-    low: float | None
-    high: float | None
-    band_low: float | None
-    band_high: float | None
-    faults: tuple[str, ...] = ()
+    step: int  #: training step; 0 is the base
+    mean: float  #: mean of the primary metric over problems
+    se: float | None  #: clustered standard error, or None
+    low: float | None  #: lower limit of the pointwise interval, or None
+    high: float | None  #: its upper limit, or None
+    band_low: float | None  #: lower limit of the band that covers all checkpoints at once, or None
+    band_high: float | None  #: its upper limit, or None
+    faults: tuple[str, ...] = ()  #: guards it fails, in words; with any, it is not selected
 
 
 def common_means(tables: Sequence[Table], owner: str) -> tuple[Array, Codes, list[str]]:
@@ -174,58 +163,34 @@ def base_point(base: Table, verdict: VerdictSettings) -> Point:
 
 @dataclass(frozen=True, slots=True)
 class SeedSelection(Result):
-    """The choice for one training run.
+    """The choice for one training run."""
 
-    Attributes:
-        seed: training seed.
-        step: the step selected.
-        mean: its validation mean, too high by about ``optimism``; not to be reported as the result.
-        last: the last step.
-        guarded: whether the step passes all guards; False only if no checkpoint does.
-        optimism: expected excess of the selected mean over its true value, or None with fewer than three families.
-        optimism_if_equal: the same if all checkpoints were equally good: the maximum due to chance alone.
-        repeats: share of resamples that select each step.
-        curve: all checkpoints.
-        notes: caveats.
-    """
-
-    seed: int
-    step: int
-    mean: float
-    last: int
-    guarded: bool
+    seed: int  #: training seed
+    step: int  #: the step selected
+    mean: float  #: its validation mean, too high by about ``optimism``; not to be reported as the result
+    last: int  #: the last step
+    guarded: bool  #: whether the step passes all guards; False only if no checkpoint does
+    #: Expected excess of the selected mean over its true value, or None with fewer than three families.
     optimism: float | None
-    optimism_if_equal: float | None
-    repeats: Mapping[int, float]
-    curve: tuple[Point, ...]
-    notes: tuple[str, ...]
+    optimism_if_equal: float | None  #: the same if all checkpoints were equally good: the maximum due to chance alone
+    repeats: Mapping[int, float]  #: share of resamples that select each step
+    curve: tuple[Point, ...]  #: all checkpoints
+    notes: tuple[str, ...]  #: caveats
 
 
 @dataclass(frozen=True, slots=True)
 class Selection(Result):
-    """The outcome of the sweep.
+    """The outcome of the sweep."""
 
-    Attributes:
-        metric: primary metric.
-        rule: rule of selection.
-        seeds: the choice for each training seed.
-        champion_seed: training seed whose selected checkpoint has the best validation mean.
-        champion_step: its step.
-        base: the base on the validation split, or None if it was not evaluated.
-        curve: means over all training seeds, at the steps that all have.
-        notes: caveats.
-        design: the actual design, for comparison with the plan.
-    """
-
-    metric: str
-    rule: str
-    seeds: Mapping[int, SeedSelection]
-    champion_seed: int
-    champion_step: int
-    base: Point | None
-    curve: tuple[Point, ...]
-    notes: tuple[str, ...]
-    design: Mapping[str, Any]
+    metric: str  #: primary metric
+    rule: str  #: rule of selection
+    seeds: Mapping[int, SeedSelection]  #: the choice for each training seed
+    champion_seed: int  #: training seed whose selected checkpoint has the best validation mean
+    champion_step: int  #: its step
+    base: Point | None  #: the base on the validation split, or None if it was not evaluated
+    curve: tuple[Point, ...]  #: means over all training seeds, at the steps that all have
+    notes: tuple[str, ...]  #: caveats
+    design: Mapping[str, Any]  #: the actual design, for comparison with the plan
 
 
 def select(

@@ -193,15 +193,10 @@ NO_SINGLE_AGENT = "Against a single agent: none was trained, so it is open wheth
 
 @dataclass(frozen=True, slots=True)
 class Caveat(Result):
-    """What a reader must know besides the verdict.
+    """What a reader must know besides the verdict."""
 
-    Attributes:
-        what: kind and number, for example ``2 changes of the plan``.
-        details: a sentence for each.
-    """
-
-    what: str
-    details: tuple[str, ...]
+    what: str  #: kind and number, for example ``2 changes of the plan``
+    details: tuple[str, ...]  #: a sentence for each
 
 
 def counted(details: Iterable[str], one: str, several: str) -> list[Caveat]:

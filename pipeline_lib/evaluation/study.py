@@ -37,44 +37,29 @@ Runs = Mapping[int, Sequence[EpisodeRecord]]
 
 @dataclass(frozen=True, slots=True)
 class Contrast(Result):
-    """One comparison of the family.
+    """One comparison of the family."""
 
-    Attributes:
-        name: what is compared, in words.
-        cells: the cells whose means are added, then those whose means are subtracted.
-        test: difference over training runs and problems.
-        p_adjusted: Holm's p of the difference, or None.
-        equivalence_p_adjusted: Holm's p of equivalence, or None.
-        verdict: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE, of the first cell.
-        sentence: summary that can be quoted; with the lost episodes, if there are any.
-    """
-
-    name: str
+    name: str  #: what is compared, in words
+    #: The cells whose means are added, then those whose means are subtracted.
     cells: tuple[tuple[str, ...], tuple[str, ...]]
-    test: TestResult
-    p_adjusted: float | None = None
-    equivalence_p_adjusted: float | None = None
-    verdict: str = INCONCLUSIVE
-    sentence: str = ""
+    test: TestResult  #: difference over training runs and problems
+    p_adjusted: float | None = None  #: Holm's p of the difference, or None
+    equivalence_p_adjusted: float | None = None  #: Holm's p of equivalence, or None
+    verdict: str = INCONCLUSIVE  #: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE, of the first cell
+    sentence: str = ""  #: summary that can be quoted; with the lost episodes, if there are any
 
 
 @dataclass(frozen=True, slots=True)
 class CellMeans:
-    """Means of the cells of a study, on the problems with episodes in every cell and training run.
+    """Means of the cells of a study, on the problems with episodes in every cell and training run."""
 
-    Attributes:
-        seeds: training seeds, the same in every cell.
-        clusters: (problems,) family code of each.
-        values: by cell, (seeds, problems) means over samples.
-        lost: by cell with losses, how many of its episodes the infrastructure lost, and how many were played.
-        ends: with losses, the same means of all problems with every lost episode at the least, and at the greatest
-            value that it may have had (`losses`); else empty.
-    """
-
-    seeds: tuple[int, ...]
-    clusters: Codes
-    values: Mapping[str, Array]
+    seeds: tuple[int, ...]  #: training seeds, the same in every cell
+    clusters: Codes  #: (problems,) family code of each
+    values: Mapping[str, Array]  #: by cell, (seeds, problems) means over samples
+    #: By cell with losses, how many of its episodes the infrastructure lost, and how many were played.
     lost: Mapping[str, tuple[int, int]]
+    #: With losses, the same means of all problems with every lost episode at the least, and at the greatest value that
+    #: it may have had (`losses`); else empty.
     ends: tuple[CellMeans, ...] = ()
 
     def mean(self, cell: str, info: Metric, level: float) -> Estimate:

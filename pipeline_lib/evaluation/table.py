@@ -27,21 +27,13 @@ Episodes: TypeAlias = Mapping[int, Sequence[EpisodeRecord]] | Sequence[EpisodeRe
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """All values of one metric of one team.
+    """All values of one metric of one team."""
 
-    Attributes:
-        seeds: training seeds, or ``(None,)`` for a team without.
-        problems: problem ids, sorted.
-        families: family of each problem.
-        values: (seeds, problems, samples); NaN where an episode is missing or was lost.
-        gone: which episodes the infrastructure lost, as ``values``.
-    """
-
-    seeds: tuple[int | None, ...]
-    problems: tuple[str, ...]
-    families: tuple[str, ...]
-    values: Array
-    gone: NDArray[np.bool_]
+    seeds: tuple[int | None, ...]  #: training seeds, or ``(None,)`` for a team without
+    problems: tuple[str, ...]  #: problem ids, sorted
+    families: tuple[str, ...]  #: family of each problem
+    values: Array  #: (seeds, problems, samples); NaN where an episode is missing or was lost
+    gone: NDArray[np.bool_]  #: which episodes the infrastructure lost, as ``values``
 
     @property
     def lost(self) -> int:
@@ -122,30 +114,20 @@ def on_common_episodes(tables: Sequence[Table]) -> list[Table]:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Two teams on the same problems.
+    """Two teams on the same problems."""
 
-    Attributes:
-        problems: ids of the common problems, sorted.
-        clusters: (problems,) family code of each.
-        a: (rows, problems, samples) values of the first team, NaN where left out; a row is a training seed.
-        b: (rows, problems, samples) values of the second.
-        aligned: row i of ``a`` is paired with row i of ``b``: they have the same training seed, or one team has no
-            seeds and is repeated.
-        seeds: training seeds of the aligned rows (or of ``a`` if not aligned); ``(None,)`` if neither has any.
-        trained: whether the first, and the second, team has training seeds.
-        episodes: episodes used, of the first and the second team.
-        notes: numbers of episodes and problems left out, in words.
-    """
-
-    problems: tuple[str, ...]
-    clusters: Codes
-    a: Array
-    b: Array
+    problems: tuple[str, ...]  #: ids of the common problems, sorted
+    clusters: Codes  #: (problems,) family code of each
+    a: Array  #: (rows, problems, samples) values of the first team, NaN where left out; a row is a training seed
+    b: Array  #: (rows, problems, samples) values of the second
+    #: Row i of ``a`` is paired with row i of ``b``: they have the same training seed, or one team has no seeds and is
+    #: repeated.
     aligned: bool
+    #: Training seeds of the aligned rows (or of ``a`` if not aligned); ``(None,)`` if neither has any.
     seeds: tuple[int | None, ...]
-    trained: tuple[bool, bool]
-    episodes: tuple[int, int]
-    notes: tuple[str, ...]
+    trained: tuple[bool, bool]  #: whether the first, and the second, team has training seeds
+    episodes: tuple[int, int]  #: episodes used, of the first and the second team
+    notes: tuple[str, ...]  #: numbers of episodes and problems left out, in words
 
     @property
     def a_means(self) -> Array:

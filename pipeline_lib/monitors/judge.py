@@ -37,17 +37,11 @@ MOST, FAILING = 0.5, 0.1
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The metric that the reward should stand for; higher is better.
+    """The metric that the reward should stand for; higher is better."""
 
-    Attributes:
-        name: of the metric.
-        low: its smallest value, or None if unknown.
-        high: its greatest value, or None if unknown.
-    """
-
-    name: str
-    low: float | None = None
-    high: float | None = None
+    name: str  #: of the metric
+    low: float | None = None  #: its smallest value, or None if unknown
+    high: float | None = None  #: its greatest value, or None if unknown
 
     def range(self, typical: float) -> float:
         """Return the width of its range; a typical value where that is unknown."""
@@ -58,18 +52,12 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Monitor:
-    """A monitor.
+    """A monitor."""
 
-    Attributes:
-        read: from the rows of a run up to an update to what it says, one reading per subject; none without enough
-            evidence.
-        about: what it finds, as a clause.
-        advice: what to do, as a sentence.
-    """
-
+    #: From the rows of a run up to an update to what it says, one reading per subject; none without enough evidence.
     read: Callable[[Sequence[Row], End], list[Reading]]
-    about: str
-    advice: str
+    about: str  #: what it finds, as a clause
+    advice: str  #: what to do, as a sentence
 
 
 def trivial_cooperation(rows: Sequence[Row], end: End) -> list[Reading]:

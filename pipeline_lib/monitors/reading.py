@@ -18,19 +18,12 @@ Z = 1.96
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a monitor says after an update.
+    """What a monitor says after an update."""
 
-    Attributes:
-        monitor: its name, one of `judge.MONITORS`.
-        subject: the agent or turn concerned; empty if there is only one.
-        fires: whether something is wrong.
-        sentence: what was found, with numbers.
-    """
-
-    monitor: str
-    subject: str
-    fires: bool
-    sentence: str
+    monitor: str  #: its name, one of `judge.MONITORS`
+    subject: str  #: the agent or turn concerned; empty if there is only one
+    fires: bool  #: whether something is wrong
+    sentence: str  #: what was found, with numbers
 
     @property
     def key(self) -> str:

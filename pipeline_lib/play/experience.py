@@ -23,48 +23,33 @@ class Decision:
 
     A protocol may let agents write several times before the joint action is executed (`pipeline_lib.protocols`).  Each
     text is an action here, including drafts, because each was sampled from a policy and led to the reward.
-
-    Attributes:
-        problem: id of the problem.
-        turn: number of the turn, from 0.
-        group: decisions with the same number share a baseline.
-        parent: index (in `Experience.decisions`) of the decision this one followed; None in the first turn.
-        weight: > 0, weight of this decision in the sum over its turn; 1 / G**turn in a tree, so that every turn of an
-            episode has the same weight although each turn has G times more decisions than the one before.
-        policies: name of the policy of each action.
-        prompts: token ids of the prompt of each action.
-        actions: the sampled texts, in the order of ``policies``.
-        reward: joint reward of the turn, None if the infrastructure failed.
-        terms: weighted reward terms.
-        metrics: unweighted quantities of the turn.
-        last: whether the episode ended with this turn.
-        details: JSON-like facts for the report.
-        rounds: number of the round within the turn in which each action was sampled, from 0; those of one round are
-            sampled at the same time.
-        unread: number of prompts that quoted so much text that no space was left for an action; nothing was sampled.
-        agents: name of the agent of each action.
-        shared: places of the actions that were sampled once for several joint actions, and are counted with another.
-        cut_turns, cut_tokens: what was cut from the observations of all agents, because earlier turns did not fit into
-            a policy's context.
     """
 
-    problem: str
-    turn: int
-    group: int
-    parent: int | None
+    problem: str  #: id of the problem
+    turn: int  #: number of the turn, from 0
+    group: int  #: decisions with the same number share a baseline
+    parent: int | None  #: index (in `Experience.decisions`) of the decision this one followed; None in the first turn
+    #: > 0, weight of this decision in the sum over its turn; 1 / G**turn in a tree, so that every turn of an episode
+    #: has the same weight although each turn has G times more decisions than the one before.
     weight: float
-    policies: tuple[str, ...]
-    prompts: tuple[tuple[int, ...], ...]
-    actions: tuple[Action, ...]
-    reward: float | None = None
-    terms: Mapping[str, float] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    last: bool = True
-    details: Mapping[str, Any] = field(default_factory=dict)
+    policies: tuple[str, ...]  #: name of the policy of each action
+    prompts: tuple[tuple[int, ...], ...]  #: token ids of the prompt of each action
+    actions: tuple[Action, ...]  #: the sampled texts, in the order of ``policies``
+    reward: float | None = None  #: joint reward of the turn, None if the infrastructure failed
+    terms: Mapping[str, float] = field(default_factory=dict)  #: weighted reward terms
+    metrics: Mapping[str, float] = field(default_factory=dict)  #: unweighted quantities of the turn
+    last: bool = True  #: whether the episode ended with this turn
+    details: Mapping[str, Any] = field(default_factory=dict)  #: JSON-like facts for the report
+    #: Number of the round within the turn in which each action was sampled, from 0; those of one round are sampled at
+    #: the same time.
     rounds: tuple[int, ...] = ()
+    #: Number of prompts that quoted so much text that no space was left for an action; nothing was sampled.
     unread: int = 0
-    agents: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()  #: name of the agent of each action
+    #: Places of the actions that were sampled once for several joint actions, and are counted with another.
     shared: tuple[int, ...] = ()
+    #: cut_turns, cut_tokens: what was cut from the observations of all agents, because earlier turns did not fit into a
+    #: policy's context.
     cut_turns: int = 0
     cut_tokens: int = 0
 
@@ -79,17 +64,13 @@ class Cells:
     """The rewards of the combinations of one group's actions (`pipeline_lib.credit`).
 
     Nothing is sampled for combinations, and no episode continues from one that is not a sampled joint action.
-
-    Attributes:
-        first: index (in `Experience.decisions`) of the group's first decision; the others follow it.
-        chosen: shape (cells, agents): whose action each acting agent takes, as a number in the group, or `NOTHING`; the
-            sampled joint actions (g, ..., g) are among them.
-        rewards: shape (cells,), of this turn only; NaN if the infrastructure failed.
     """
 
-    first: int
+    first: int  #: index (in `Experience.decisions`) of the group's first decision; the others follow it
+    #: Shape (cells, agents): whose action each acting agent takes, as a number in the group, or `NOTHING`; the sampled
+    #: joint actions (g, ..., g) are among them.
     chosen: NDArray[np.int64]
-    rewards: NDArray[np.float64]
+    rewards: NDArray[np.float64]  #: shape (cells,), of this turn only; NaN if the infrastructure failed
 
     @property
     def size(self) -> int:
@@ -99,28 +80,20 @@ class Cells:
 
 @dataclass(slots=True)
 class Experience:
-    """All decisions, in the order they were made (a parent before its children).
+    """All decisions, in the order they were made (a parent before its children)."""
 
-    Attributes:
-        decisions: see `Decision`; those of the first turn are ordered by root.
-        versions: number of optimiser steps each policy had when it was sampled from.
-        generation_s: wall seconds in the engine.
-        execution_s: wall seconds in the environment.
-        waiting_s: wall seconds in which nothing was sampled because the environment was still executing.
-        cells: combinations that were executed for credit, one table per group with combinations.
-        executed: joint actions that the environment executed; equal texts in one state count once.
-        lost: the number of these that the infrastructure lost.
-        costs: what executing and criticising them cost, by name (`Outcome.details`); each amount a sum.
-    """
-
+    #: See `Decision`; those of the first turn are ordered by root.
     decisions: list[Decision] = field(default_factory=list)
+    #: Number of optimiser steps each policy had when it was sampled from.
     versions: dict[str, int] = field(default_factory=dict)
-    generation_s: float = 0.0
-    execution_s: float = 0.0
-    waiting_s: float = 0.0
+    generation_s: float = 0.0  #: wall seconds in the engine
+    execution_s: float = 0.0  #: wall seconds in the environment
+    waiting_s: float = 0.0  #: wall seconds in which nothing was sampled because the environment was still executing
+    #: Combinations that were executed for credit, one table per group with combinations.
     cells: list[Cells] = field(default_factory=list)
-    executed: int = 0
-    lost: int = 0
+    executed: int = 0  #: joint actions that the environment executed; equal texts in one state count once
+    lost: int = 0  #: the number of these that the infrastructure lost
+    #: What executing and criticising them cost, by name (`Outcome.details`); each amount a sum.
     costs: dict[str, float] = field(default_factory=dict)
 
     def episodes(self) -> list[list[Decision]]:

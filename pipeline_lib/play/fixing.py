@@ -18,19 +18,13 @@ from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A problem with fixed actions.
+    """A problem with fixed actions."""
 
-    Attributes:
-        problem: the problem.
-        absent: numbers of the agents that are absent.
-        right: numbers of the agents that do what is right; the environment must know it for this problem.
-        given: by number of the agent, its action in the first turn.
-    """
-
-    problem: Any
-    absent: frozenset[int] = frozenset()
+    problem: Any  #: the problem
+    absent: frozenset[int] = frozenset()  #: numbers of the agents that are absent
+    #: Numbers of the agents that do what is right; the environment must know it for this problem.
     right: frozenset[int] = frozenset()
-    given: Mapping[int, str] = field(default_factory=dict)
+    given: Mapping[int, str] = field(default_factory=dict)  #: by number of the agent, its action in the first turn
 
     @property
     def id(self) -> str:

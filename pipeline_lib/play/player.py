@@ -44,19 +44,13 @@ from pipeline_lib.rollouts.engine import Engine, Sampling
 
 @dataclass(slots=True)
 class Execution:
-    """The joint actions that the environment executes: first the sampled ones, then combinations.
+    """The joint actions that the environment executes: first the sampled ones, then combinations."""
 
-    Attributes:
-        states: a state per joint action.
-        joint_actions: one text per agent, for each of ``states``.
-        sampled: how many of them were sampled; the rest are combinations.
-        tables: for each group with combinations, the index of its first joint action, its cells (shape (cells,
-            agents), see `Cells.chosen`), and which of ``joint_actions`` each cell is.
-    """
-
-    states: list[Any]
-    joint_actions: list[Sequence[str]]
-    sampled: int
+    states: list[Any]  #: a state per joint action
+    joint_actions: list[Sequence[str]]  #: one text per agent, for each of ``states``
+    sampled: int  #: how many of them were sampled; the rest are combinations
+    #: For each group with combinations, the index of its first joint action, its cells (shape (cells, agents), see
+    #: `Cells.chosen`), and which of ``joint_actions`` each cell is.
     tables: list[tuple[int, NDArray[np.int64], list[int]]]
 
     def cells(self, outcomes: Sequence[Outcome[Any]], first: int) -> list[Cells]:
@@ -127,35 +121,24 @@ def _places(
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """A team in its environment.
+    """A team in its environment."""
 
-    Attributes:
-        environment: the task.
-        team: the policies; they encode prompts, and the engine samples.
-        engine: holds up-to-date rollout copies of the team's policies (`Engine.load`, `Engine.update`).
-        sampling: the distribution from which actions are sampled.
-        protocol: how the team produces a joint action.
-        tree: sample a new group below every joint action; otherwise continue episodes.
-        plan: which combinations of a group's actions are executed; beyond ``aligned`` it needs a protocol in which
-            agents act independently of each other, or (``nested``) one in which they act one after the other.
-        check: called between turns and parts; it raises an error to stop.
-        overlap: number of parts of a turn; with more than one, the next part is sampled in a separate thread while the
-            environment executes the last one.
-        turns: turns after which every episode ends; None: when the environment or the protocol ends it.
-        watcher: receives prompts, tokens, actions and outcomes.
-    """
-
-    environment: Environment[Any, Any]
-    team: Team
-    engine: Engine
-    sampling: Sampling
-    protocol: Protocol = field(default_factory=Decentralised)
-    tree: bool = False
+    environment: Environment[Any, Any]  #: the task
+    team: Team  #: the policies; they encode prompts, and the engine samples
+    engine: Engine  #: holds up-to-date rollout copies of the team's policies (`Engine.load`, `Engine.update`)
+    sampling: Sampling  #: the distribution from which actions are sampled
+    protocol: Protocol = field(default_factory=Decentralised)  #: how the team produces a joint action
+    tree: bool = False  #: sample a new group below every joint action; otherwise continue episodes
+    #: Which combinations of a group's actions are executed; beyond ``aligned`` it needs a protocol in which agents act
+    #: independently of each other, or (``nested``) one in which they act one after the other.
     plan: Plan = field(default_factory=Aligned)
-    check: Callable[[], None] = lambda: None
+    check: Callable[[], None] = lambda: None  #: called between turns and parts; it raises an error to stop
+    #: Number of parts of a turn; with more than one, the next part is sampled in a separate thread while the
+    #: environment executes the last one.
     overlap: int = 1
+    #: turns after which every episode ends; None: when the environment or the protocol ends it.
     turns: int | None = None
-    watcher: Watcher | None = None
+    watcher: Watcher | None = None  #: receives prompts, tokens, actions and outcomes
     _prompts: Prompts = field(default_factory=Prompts)
 
     def play(self, roots: Sequence[Root]) -> Experience:

@@ -40,32 +40,20 @@ class Chance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A first state.
+    """A first state."""
 
-    Attributes:
-        problem: the problem.
-        n: number of joint actions sampled in it, > 0.
-        chance: the seeds of its random draws.
-    """
-
-    problem: Any
-    n: int
-    chance: Chance
+    problem: Any  #: the problem
+    n: int  #: number of joint actions sampled in it, > 0
+    chance: Chance  #: the seeds of its random draws
 
 
 @dataclass(frozen=True, slots=True)
 class GroupChance:
-    """Seeds of a group; they depend only on the run's seed, the step, the problem and its position in the step.
+    """Seeds of a group; they depend only on the run's seed, the step, the problem and its position in the step."""
 
-    Attributes:
-        seed: seed of the run.
-        step: number of the update.
-        name: position and id of the problem.
-    """
-
-    seed: int
-    step: int
-    name: str
+    seed: int  #: seed of the run
+    step: int  #: number of the update
+    name: str  #: position and id of the problem
 
     def start(self) -> int:
         """Return the seed of the environment's chance."""
@@ -78,17 +66,11 @@ class GroupChance:
 
 @dataclass(frozen=True, slots=True)
 class PairedChance:
-    """Seeds of one episode; they depend only on the seed, the problem and the episode's number.
+    """Seeds of one episode; they depend only on the seed, the problem and the episode's number."""
 
-    Attributes:
-        seed: seed of the evaluation.
-        problem: id of the problem.
-        sample: number of the episode among those of its problem, from 0.
-    """
-
-    seed: int
-    problem: str
-    sample: int
+    seed: int  #: seed of the evaluation
+    problem: str  #: id of the problem
+    sample: int  #: number of the episode among those of its problem, from 0
 
     def start(self) -> int:
         """Return the seed of the environment's chance."""

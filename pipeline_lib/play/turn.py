@@ -145,26 +145,18 @@ def _questions(
 
 @dataclass(slots=True)
 class Node:
-    """A state in which ``n`` joint actions are sampled.
+    """A state in which ``n`` joint actions are sampled."""
 
-    Attributes:
-        root: first state of its episodes.
-        slot: index of the root.
-        agents: names of the agents, in acting order.
-        state: the environment's state.
-        n, group, parent, weight: see `Decision`.
-        path: numbers of the joint actions that led to this state.
-    """
-
-    root: Root
-    slot: int
-    agents: tuple[str, ...]
-    state: Any
+    root: Root  #: first state of its episodes
+    slot: int  #: index of the root
+    agents: tuple[str, ...]  #: names of the agents, in acting order
+    state: Any  #: the environment's state
+    #: n, group, parent, weight: see `Decision`.
     n: int
     group: int
     parent: int | None = None
     weight: float = 1.0
-    path: tuple[int, ...] = ()
+    path: tuple[int, ...] = ()  #: numbers of the joint actions that led to this state
 
 
 #: The record of one action: policy, prompt, action, round, agent.

@@ -20,30 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What an agent writes for one prompt.
+    """What an agent writes for one prompt."""
 
-    Attributes:
-        root: first state of the episode.
-        turn: number of the turn, from 0.
-        round: number of the round within the turn, from 0.
-        agent: name of the agent.
-        prompt: text of the prompt, before any chat template.
-    """
-
-    root: Root
-    turn: int
-    round: int
-    agent: str
-    prompt: str
+    root: Root  #: first state of the episode
+    turn: int  #: number of the turn, from 0
+    round: int  #: number of the round within the turn, from 0
+    agent: str  #: name of the agent
+    prompt: str  #: text of the prompt, before any chat template
 
 
 class Watcher:
-    """Receives events; each method does nothing unless it is overridden.
+    """Receives events; each method does nothing unless it is overridden."""
 
-    Attributes:
-        listens: whether it receives prompts and texts, in the thread that samples; otherwise it receives only `judged`.
-    """
-
+    #: Whether it receives prompts and texts, in the thread that samples; otherwise it receives only `judged`.
     listens: ClassVar[bool] = True
 
     def prompted(self, generation: Generation) -> None:

@@ -16,31 +16,19 @@ MAX_QUOTE = 4000
 
 
 class TurnInput(NamedTuple):
-    """The agents' view of one turn of an episode.
+    """The agents' view of one turn of an episode."""
 
-    Attributes:
-        agents: names of the agents, in acting order.
-        acting: numbers of the agents that act in this turn; the texts of the others are empty.
-        observations: the observation of each agent; empty for agents that do not act.
-    """
-
-    agents: tuple[str, ...]
-    acting: tuple[int, ...]
-    observations: tuple[str, ...]
+    agents: tuple[str, ...]  #: names of the agents, in acting order
+    acting: tuple[int, ...]  #: numbers of the agents that act in this turn; the texts of the others are empty
+    observations: tuple[str, ...]  #: the observation of each agent; empty for agents that do not act
 
 
 class PromptRequest(NamedTuple):
-    """A prompt for one agent.
+    """A prompt for one agent."""
 
-    Attributes:
-        turn: index of the agent's `TurnInput`.
-        agent: number of the agent.
-        prompt: text of the prompt.
-    """
-
-    turn: int
-    agent: int
-    prompt: str
+    turn: int  #: index of the agent's `TurnInput`
+    agent: int  #: number of the agent
+    prompt: str  #: text of the prompt
 
 
 #: Samples one text per prompt, in input order.  All prompts of one call are sampled together.
@@ -48,15 +36,10 @@ Sample = Callable[[Sequence[PromptRequest]], list[str]]
 
 
 class Protocol(ABC):
-    """A way for a team to produce joint actions.
+    """A way for a team to produce joint actions."""
 
-    Attributes:
-        name: name in reports.
-        turns: largest number of turns that it plays; None for all turns of the environment.
-    """
-
-    name: ClassVar[str]
-    turns: ClassVar[int | None] = None
+    name: ClassVar[str]  #: name in reports
+    turns: ClassVar[int | None] = None  #: largest number of turns that it plays; None for all turns of the environment
 
     def check(self, agents: Sequence[str]) -> None:
         """Raise ValueError if the protocol cannot be played by these agents."""

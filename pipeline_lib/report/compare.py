@@ -28,43 +28,24 @@ COLOURS = {"IMPROVED": BLUE, "WORSE": RED, "EQUIVALENT": GREEN, "INCONCLUSIVE": 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One experiment, as its tracked parent run describes it.
+    """One experiment, as its tracked parent run describes it."""
 
-    Attributes:
-        name: name of the run.
-        verdict: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE.
-        lines: the verdict in three lines.
-        metric: primary metric.
-        base: its mean before training, on the test split.
-        selected: its mean after.
-        difference: selected minus base.
-        low: lower limit of the difference, or None.
-        high: upper limit, or None.
-        p: p value of the difference, or None.
-        plan: digest of the evaluation plan.
-        problems: digest of the problems.
-        plan_faults: deviations from its plan, in words; empty if it was fixed before and followed.
-        looks: number of looks at its test split, its own included; None if they were not counted.
-        settings: flat settings, ``section.key`` and value.
-        identity: further names and ids.
-    """
-
-    name: str
-    verdict: str
-    lines: Sequence[str]
-    metric: str
-    base: float
-    selected: float
-    difference: float
-    low: float | None
-    high: float | None
-    p: float | None
-    plan: str = ""
-    problems: str = ""
-    plan_faults: str = ""
-    looks: int | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    identity: Mapping[str, str] = field(default_factory=dict)
+    name: str  #: name of the run
+    verdict: str  #: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE
+    lines: Sequence[str]  #: the verdict in three lines
+    metric: str  #: primary metric
+    base: float  #: its mean before training, on the test split
+    selected: float  #: its mean after
+    difference: float  #: selected minus base
+    low: float | None  #: lower limit of the difference, or None
+    high: float | None  #: upper limit, or None
+    p: float | None  #: p value of the difference, or None
+    plan: str = ""  #: digest of the evaluation plan
+    problems: str = ""  #: digest of the problems
+    plan_faults: str = ""  #: deviations from its plan, in words; empty if it was fixed before and followed
+    looks: int | None = None  #: number of looks at its test split, its own included; None if they were not counted
+    settings: Mapping[str, Any] = field(default_factory=dict)  #: flat settings, ``section.key`` and value
+    identity: Mapping[str, str] = field(default_factory=dict)  #: further names and ids
 
 
 def build_comparison(rows: Sequence[RunRow], output: Path, metrics: Metrics = NO_METRICS) -> None:

@@ -20,21 +20,13 @@ EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The subject of the page, in words.
+    """The subject of the page, in words."""
 
-    Attributes:
-        task: kind of the environment.
-        model: the model of the agents.
-        problems: their source, and the size of each split.
-        tested: day of the test (UTC), ``2026-01-31``; empty if unknown.
-        machine: description of the machine that made the page.
-    """
-
-    task: str
-    model: str
-    problems: str
-    tested: str
-    machine: str
+    task: str  #: kind of the environment
+    model: str  #: the model of the agents
+    problems: str  #: their source, and the size of each split
+    tested: str  #: day of the test (UTC), ``2026-01-31``; empty if unknown
+    machine: str  #: description of the machine that made the page
 
     def sentence(self) -> str:
         """Return all attributes in one sentence."""
@@ -47,63 +39,45 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
-    """The stage outputs of one experiment.
+    """The stage outputs of one experiment."""
 
-    Attributes:
-        name: name of the run, as DVC, Prefect and MLflow know it.
-        train: metrics of each training step, by training seed: rows with ``step`` and slash-grouped names
-            (``reward/mean``, ``terms/...``, ``metrics/...``, ``actions/...``, ``time/...``).
-        selection: outcome of the sweep (`Selection.to_json`).
-        verdict: outcome of the test (`summarise_test`).
-        sweep: all metrics of each checkpoint on the validation split, by training seed and step.
-        baseline_train: training metrics of trained baselines, by name and seed.
-        costs: cost of each part, by name: ``seconds`` and ``tokens`` where known.
-        plan: the evaluation plan (`Plan.to_json`), or None.
-        audit: the reward audit (``status``, ``summary``, ``checks``, ``ladder``), or None.
-        identity: names and ids of the run (commit, digests, ids in MLflow and Prefect, versions).
-        settings: all settings, as JSON.
-        notes: notes on the compared teams, a paragraph each.
-        metrics: the environment's metrics, with labels and units.
-        about: task, model, data, date and machine, or None.
-        tested: every team that was tested, with all of its episodes; named as in ``verdict["teams"]``.
-        terms: meaning of each reward term, a clause each.
-        team_terms: terms that the reward never pays to a single agent.
-        schemes: meaning of each cooperation scheme, a clause each.
-        cooperation: how often the schemes are used, or None if no episode shows one.
-        turn_gains: what each turn adds, by team (``base``, ``selected``), where turns are attempts.
-        contributions: what each agent of the selected teams contributes (`contributions` of evaluation); empty if that
-            was not measured.
-        subteams: mean of the primary metric of each subteam, by the names of the agents that are present.
-        contribution_episodes: number of episodes per problem of each subteam; 0 if that was not measured.
-        called: name that a person gave the run; empty: none.
-        note: what the run is for, as that person wrote it.
-    """
-
-    name: str
+    name: str  #: name of the run, as DVC, Prefect and MLflow know it
+    #: Metrics of each training step, by training seed: rows with ``step`` and slash-grouped names (``reward/mean``,
+    #: ``terms/...``, ``metrics/...``, ``actions/...``, ``time/...``).
     train: Mapping[int, Sequence[Mapping[str, float]]]
-    selection: Mapping[str, Any]
-    verdict: Mapping[str, Any]
+    selection: Mapping[str, Any]  #: outcome of the sweep (`Selection.to_json`)
+    verdict: Mapping[str, Any]  #: outcome of the test (`summarise_test`)
+    #: All metrics of each checkpoint on the validation split, by training seed and step.
     sweep: Mapping[int, Mapping[int, Mapping[str, float]]] = field(default_factory=dict)
+    #: Training metrics of trained baselines, by name and seed.
     baseline_train: Mapping[str, Mapping[int, Sequence[Mapping[str, float]]]] = field(default_factory=dict)
+    #: Cost of each part, by name: ``seconds`` and ``tokens`` where known.
     costs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    plan: Mapping[str, Any] | None = None
+    plan: Mapping[str, Any] | None = None  #: the evaluation plan (`Plan.to_json`), or None
+    #: The reward audit (``status``, ``summary``, ``checks``, ``ladder``), or None.
     audit: Mapping[str, Any] | None = None
+    #: Names and ids of the run (commit, digests, ids in MLflow and Prefect, versions).
     identity: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    metrics: Metrics = field(default_factory=dict)
-    about: About | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)  #: all settings, as JSON
+    notes: Sequence[str] = ()  #: notes on the compared teams, a paragraph each
+    metrics: Metrics = field(default_factory=dict)  #: the environment's metrics, with labels and units
+    about: About | None = None  #: task, model, data, date and machine, or None
+    #: Every team that was tested, with all of its episodes; named as in ``verdict["teams"]``.
     tested: Sequence[TestedTeam] = ()
-    terms: Mapping[str, str] = field(default_factory=dict)
-    team_terms: Sequence[str] = ()
-    schemes: Mapping[str, str] = field(default_factory=dict)
-    cooperation: SchemeUse | None = None
+    terms: Mapping[str, str] = field(default_factory=dict)  #: meaning of each reward term, a clause each
+    team_terms: Sequence[str] = ()  #: terms that the reward never pays to a single agent
+    schemes: Mapping[str, str] = field(default_factory=dict)  #: meaning of each cooperation scheme, a clause each
+    cooperation: SchemeUse | None = None  #: how often the schemes are used, or None if no episode shows one
+    #: What each turn adds, by team (``base``, ``selected``), where turns are attempts.
     turn_gains: Mapping[str, Sequence[TurnGain]] = field(default_factory=dict)
+    #: What each agent of the selected teams contributes (`contributions` of evaluation); empty if that was not
+    #: measured.
     contributions: Sequence[Contribution] = ()
+    #: Mean of the primary metric of each subteam, by the names of the agents that are present.
     subteams: Mapping[tuple[str, ...], float] = field(default_factory=dict)
-    contribution_episodes: int = 0
-    called: str = ""
-    note: str = ""
+    contribution_episodes: int = 0  #: number of episodes per problem of each subteam; 0 if that was not measured
+    called: str = ""  #: name that a person gave the run; empty: none
+    note: str = ""  #: what the run is for, as that person wrote it
 
     @property
     def examples(self) -> dict[str, Sequence[Mapping[str, Any]]]:

@@ -14,29 +14,17 @@ from pipeline_lib.report.page import TEMPLATES
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """An exported team.
+    """An exported team."""
 
-    Attributes:
-        task: kind of environment.
-        seed: training seed.
-        step: number of updates.
-        holds: by agent, the content of its folder (`pipeline_lib.policies.export`).
-        prompts: by agent, its observation of one problem.
-        base_model: name of the pretrained model, empty for the embedded one.
-        snippet: a program that loads the agents.
-        tested: whether this is a checkpoint that the verdict is about.
-        figure: its own mean of the primary metric in the test; None if it was not tested.
-    """
-
-    task: str
-    seed: int
-    step: int
-    holds: Mapping[str, str]
-    prompts: Mapping[str, str]
-    base_model: str
-    snippet: str
-    tested: bool
-    figure: float | None = None
+    task: str  #: kind of environment
+    seed: int  #: training seed
+    step: int  #: number of updates
+    holds: Mapping[str, str]  #: by agent, the content of its folder (`pipeline_lib.policies.export`)
+    prompts: Mapping[str, str]  #: by agent, its observation of one problem
+    base_model: str  #: name of the pretrained model, empty for the embedded one
+    snippet: str  #: a program that loads the agents
+    tested: bool  #: whether this is a checkpoint that the verdict is about
+    figure: float | None = None  #: its own mean of the primary metric in the test; None if it was not tested
 
 
 def model_card(team: Exported, verdict: Mapping[str, Any], manifest: Mapping[str, Any], info: Metric) -> str:

@@ -39,58 +39,33 @@ _CAUTION = {"seconds": " Seconds include what else the machine did; compare cell
 
 @dataclass(frozen=True, slots=True)
 class StudyCell:
-    """One cell, as it came out.
+    """One cell, as it came out."""
 
-    Attributes:
-        name: its levels.
-        base: mean of the base on the test problems.
-        mean: mean of the selected teams there, with its interval.
-        by_seed: mean of each training run.
-        train: metrics of each update, by training seed.
-        run: name of its experiment.
-        further: means of the other metrics of the selected teams on the test problems.
-        alarms: sentences about the monitors that fired in its training runs.
-    """
-
-    name: str
-    base: float
-    mean: Estimate
-    by_seed: Sequence[float]
-    train: Mapping[int, Rows]
-    run: str
-    further: Mapping[str, float]
-    alarms: Sequence[str]
+    name: str  #: its levels
+    base: float  #: mean of the base on the test problems
+    mean: Estimate  #: mean of the selected teams there, with its interval
+    by_seed: Sequence[float]  #: mean of each training run
+    train: Mapping[int, Rows]  #: metrics of each update, by training seed
+    run: str  #: name of its experiment
+    further: Mapping[str, float]  #: means of the other metrics of the selected teams on the test problems
+    alarms: Sequence[str]  #: sentences about the monitors that fired in its training runs
 
 
 @dataclass(frozen=True, slots=True)
 class StudyData:
-    """A finished study.
+    """A finished study."""
 
-    Attributes:
-        name: of the study.
-        question: what it asks.
-        reference: the cell that all others are compared with.
-        cells: in the order of the file.
-        contrasts: the family of comparisons.
-        info: the primary metric.
-        metric: its name.
-        metrics: name and format of the other metrics.
-        settings: by cell, the settings that make it.
-        plan: a sentence that says when the plan was fixed.
-        design: further facts: name and value.
-    """
-
-    name: str
-    question: str
-    reference: str
-    cells: Sequence[StudyCell]
-    contrasts: Sequence[Contrast]
-    info: Metric
-    metric: str
-    metrics: Metrics
-    settings: Mapping[str, Mapping[str, Any]]
-    plan: str
-    design: Mapping[str, str]
+    name: str  #: of the study
+    question: str  #: what it asks
+    reference: str  #: the cell that all others are compared with
+    cells: Sequence[StudyCell]  #: in the order of the file
+    contrasts: Sequence[Contrast]  #: the family of comparisons
+    info: Metric  #: the primary metric
+    metric: str  #: its name
+    metrics: Metrics  #: name and format of the other metrics
+    settings: Mapping[str, Mapping[str, Any]]  #: by cell, the settings that make it
+    plan: str  #: a sentence that says when the plan was fixed
+    design: Mapping[str, str]  #: further facts: name and value
 
 
 def build_study(data: StudyData, output: Path) -> None:

@@ -63,49 +63,30 @@ Painter = Callable[["Canvas", bool], None]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A table cell that leads to what is behind its number.
+    """A table cell that leads to what is behind its number."""
 
-    Attributes:
-        value: what the cell shows.
-        target: address, for example ``#id`` of an element of the page.
-    """
-
-    value: Any
-    target: str
+    value: Any  #: what the cell shows
+    target: str  #: address, for example ``#id`` of an element of the page
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The numbers behind a figure.
+    """The numbers behind a figure."""
 
-    Attributes:
-        columns: headings, with units.
-        rows: cells, or a `Link` each; numbers are formatted by the page.
-    """
-
-    columns: tuple[str, ...]
-    rows: Sequence[Sequence[Any]]
+    columns: tuple[str, ...]  #: headings, with units
+    rows: Sequence[Sequence[Any]]  #: cells, or a `Link` each; numbers are formatted by the page
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure ready for the page.
+    """A figure ready for the page."""
 
-    Attributes:
-        id: short name, unique on the page.
-        title: what it shows, as a heading.
-        caption: how to read it.
-        wide: SVG for screens and paper.
-        narrow: SVG for phones.
-        table: the numbers behind it.
-    """
-
-    id: str
-    title: str
-    caption: str
-    wide: str
-    narrow: str
-    table: Table
+    id: str  #: short name, unique on the page
+    title: str  #: what it shows, as a heading
+    caption: str  #: how to read it
+    wide: str  #: SVG for screens and paper
+    narrow: str  #: SVG for phones
+    table: Table  #: the numbers behind it
 
     def _repr_svg_(self) -> str:
         """Return what a notebook shows."""

@@ -29,21 +29,14 @@ MOST_TEXT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class TestedTeam:
-    """Test episodes of one team with one set of weights.
-
-    Attributes:
-        name: the team, as the verdict names it.
-        seed: training seed, or None if it was not trained.
-        step: number of updates, or None.
-        episodes: all of them.
-    """
+    """Test episodes of one team with one set of weights."""
 
     __test__ = False  # pytest would collect it by its name
 
-    name: str
-    seed: int | None
-    step: int | None
-    episodes: Sequence[EpisodeRecord]
+    name: str  #: the team, as the verdict names it
+    seed: int | None  #: training seed, or None if it was not trained
+    step: int | None  #: number of updates, or None
+    episodes: Sequence[EpisodeRecord]  #: all of them
 
 
 def link(team: str) -> str:

@@ -24,17 +24,11 @@ TEAM_MODEL = "team"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a request.
+    """Limits of a request."""
 
-    Attributes:
-        max_tokens: largest number of tokens of one action.
-        body_kb: largest body, kibibytes.
-        answers: largest number of answers.
-    """
-
-    max_tokens: int
-    body_kb: int = 256
-    answers: int = 16
+    max_tokens: int  #: largest number of tokens of one action
+    body_kb: int = 256  #: largest body, kibibytes
+    answers: int = 16  #: largest number of answers
 
 
 def _encodable(text: str) -> str:

@@ -42,17 +42,11 @@ class UnknownChoiceError(ChoiceError, ArgumentError):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A chosen team.
+    """A chosen team."""
 
-    Attributes:
-        title: name of the team in sentences.
-        arm: arm whose environment it acts in.
-        folder: folder of its checkpoint; None for the base.
-    """
-
-    title: str
-    arm: str
-    folder: Path | None
+    title: str  #: name of the team in sentences
+    arm: str  #: arm whose environment it acts in
+    folder: Path | None  #: folder of its checkpoint; None for the base
 
 
 def choose_team(params: Params, words: str) -> Choice:

@@ -37,17 +37,11 @@ class PlayedTurn:
 
 @dataclass(slots=True)
 class Played:
-    """An episode.
+    """An episode."""
 
-    Attributes:
-        team: display name of the team.
-        problem: id of the problem.
-        turns: in order.
-    """
-
-    team: str
-    problem: str
-    turns: list[PlayedTurn] = field(default_factory=list)
+    team: str  #: display name of the team
+    problem: str  #: id of the problem
+    turns: list[PlayedTurn] = field(default_factory=list)  #: in order
 
     @property
     def reward(self) -> float | None:

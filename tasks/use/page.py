@@ -92,22 +92,14 @@ StopFlag = threading.Event
 
 
 class EpisodeRequest(BaseModel):
-    """A request to play an episode.
-
-    Attributes:
-        team: as in `symposium play --team`.
-        beside: another team that plays the same problem afterwards; empty: none.
-        problem: id of a prepared problem; empty: the first validation problem.
-        typed: the problem itself instead of an id, in the environment's text form or as JSON.
-        seed: of all draws.
-    """
+    """A request to play an episode."""
 
     model_config = ConfigDict(extra="forbid")
-    team: str = "selected"
-    beside: str = ""
-    problem: str = ""
-    typed: str = ""
-    seed: int = 0
+    team: str = "selected"  #: as in `symposium play --team`
+    beside: str = ""  #: another team that plays the same problem afterwards; empty: none
+    problem: str = ""  #: id of a prepared problem; empty: the first validation problem
+    typed: str = ""  #: the problem itself instead of an id, in the environment's text form or as JSON
+    seed: int = 0  #: of all draws
 
 
 class DisconnectedError(Exception):

@@ -41,33 +41,20 @@ class Answer:
 
 @dataclass(eq=False, slots=True)
 class Question:
-    """A question to an agent or the team.
+    """A question to an agent or the team."""
 
-    Attributes:
-        sampling: the sampling settings.
-        seed: of its draws.
-        agent: name of the agent; empty: the team.
-        prompt: token ids for an agent.
-        problem: for the team.
-        n: number of answers of an agent.
-        stop: texts before which an answer ends.
-        notices: what the client asked for and does not get, in sentences.
-        wrote: called with the number of an answer and each new piece of its text, in the serving thread.
-        done: called with the answer or the error, in the serving thread.
-        gone: the client has disconnected.
-    """
-
-    sampling: Sampling
-    seed: int
-    done: Callable[[Answer | BaseException], None]
-    agent: str = ""
-    prompt: tuple[int, ...] = ()
-    problem: Any = None
-    n: int = 1
-    stop: tuple[str, ...] = ()
-    notices: tuple[str, ...] = ()
+    sampling: Sampling  #: the sampling settings
+    seed: int  #: of its draws
+    done: Callable[[Answer | BaseException], None]  #: called with the answer or the error, in the serving thread
+    agent: str = ""  #: name of the agent; empty: the team
+    prompt: tuple[int, ...] = ()  #: token ids for an agent
+    problem: Any = None  #: for the team
+    n: int = 1  #: number of answers of an agent
+    stop: tuple[str, ...] = ()  #: texts before which an answer ends
+    notices: tuple[str, ...] = ()  #: what the client asked for and does not get, in sentences
+    #: Called with the number of an answer and each new piece of its text, in the serving thread.
     wrote: Callable[[int, str], None] = lambda number, text: None
-    gone: bool = False
+    gone: bool = False  #: the client has disconnected
     begun: bool = field(default=False, init=False)
 
 
