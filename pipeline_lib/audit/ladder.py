@@ -86,16 +86,7 @@ def make_rung(
     terms: Sequence[Mapping[str, float]],
     metrics: Sequence[Mapping[str, float]] = (),
 ) -> Rung:
-    """Average the episodes of one team.
-
-    Args:
-        name: what the team does.
-        role: ``degenerate``, ``working`` or ``other``.
-        rewards: reward per episode, at least one.
-        outcomes: value of the wanted metric per episode.
-        terms: reward terms per episode.
-        metrics: further quantities per episode.
-    """
+    """Average the episodes of one team: reward, value of the wanted metric, reward terms, further metrics."""
     values = np.asarray(rewards, dtype=np.float64)
     spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     return Rung(

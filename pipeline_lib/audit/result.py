@@ -93,12 +93,7 @@ class AuditResult:
 
 
 def conclude(checks: Sequence[Check], reward: str) -> tuple[Status, str]:
-    """Return the status of all checks together, and a summary.
-
-    Args:
-        checks: all checks; the summary quotes the first one with the worst status.
-        reward: the reward in words, for the summary.
-    """
+    """Return the status of all checks together, and a summary that quotes the first check with the worst status."""
     status = worst([check.status for check in checks])
     failed = [check for check in checks if check.status is Status.FAIL]
     warned = [check for check in checks if check.status is Status.WARN]
@@ -137,11 +132,8 @@ def _reward(section: Any) -> Any:
 def permit(audit: Mapping[str, Any], section: Any, override: str, where: str) -> bool:
     """Return whether training needs the override, which the run must then record.
 
-    Args:
-        audit: result of the audit as JSON (`AuditResult.to_json`).
-        section: the ``environment`` section of the training run.
-        override: the reason to train although the audit failed; empty for none.
-        where: path of the audit's result, for messages.
+    ``audit`` is the audit's result as JSON, kept at the path ``where``; ``section`` the ``environment`` section of the
+    training run; ``override`` the reason to train although the audit failed, or empty.
 
     Raises:
         SettingsError: the audit is of another reward, or it failed and there is no override.

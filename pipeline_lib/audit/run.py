@@ -25,19 +25,12 @@ def audit(
     seed: int = 0,
     play_one: Callable[[], OneAgent] | None = None,
 ) -> AuditResult:
-    """Audit a reward before training.
+    """Audit a reward on some training problems, before training.
 
-    Args:
-        environment_section: the settings of the environment, for the record.
-        environment: the environment with this reward.
-        problems: some training problems, at least one.
-        play_base: plays the base policy in an environment; None leaves out the checks of the base policy.
-        progress: called as ``progress(done, total, text)``.
-        seed: seed of all draws.
-        play_one: plays one agent instead of the base team on the same problems; None if there is no such form.
-
-    Raises:
-        ValueError: there are no problems.
+    ``environment_section`` is for the record.  ``play_base`` plays the base policy in an environment; None leaves out
+    the checks of the base policy.  ``play_one`` plays one agent instead of the base team on the same problems; None if
+    there is no such form.  ``progress`` is called as ``progress(done, total, text)``.  ValueError if there are no
+    problems.
     """
     if not problems:
         raise ValueError("the audit needs at least one training problem")

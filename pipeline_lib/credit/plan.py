@@ -22,15 +22,10 @@ from numpy.typing import NDArray
 
 
 def row_means(cells: NDArray[np.int64], rewards: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Return Q_i(g), or NaN if every cell of a row is lost.
+    """Return Q_i(g), shape (agents, 1, G), or NaN if every cell of a row is lost.
 
-    Args:
-        cells: shape (cells, agents).
-        rewards: shape (cells,), NaN where lost.
-        size: actions per agent (G).
-
-    Returns:
-        Shape (agents, 1, G).
+    ``cells`` has shape (cells, agents), ``rewards`` (cells,), NaN where lost; ``size`` is the number of actions per
+    agent (G).
     """
     known = ~np.isnan(rewards)
     found = []
@@ -71,17 +66,9 @@ class Plan(ABC):
     def cells(self, agents: int, size: int) -> NDArray[np.int64]:
         """Return the cells to execute, the sampled joint actions (g, ..., g) among them.
 
-        Args:
-            agents: number of agents that act in this state, > 0.
-            size: actions per agent (G), > 0.
-
-        Returns:
-            Shape (cells, agents), int64 in [0, size) or `NOTHING`, rows distinct; row c holds the number of each
-            agent's action.
-            With one agent or one action, every plan is `Aligned`.
-
-        Raises:
-            ValueError: see `refuse`.
+        They have the shape (cells, agents) for the ``agents`` > 0 that act in this state with ``size`` > 0 actions each
+        (G): int64 in [0, size) or `NOTHING`, rows distinct; row c holds the number of each agent's action.  With one
+        agent or one action, every plan is `Aligned`.  ValueError: see `refuse`.
         """
         return _cells(self, agents, size)
 
@@ -90,16 +77,12 @@ class Plan(ABC):
         """Return the cells for more than one agent and more than one action; see `cells`."""
 
     def compare(self, cells: NDArray[np.int64], rewards: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-        """Return the value of every action in each of its comparisons (the reducer).
-
-        Args:
-            cells: shape (cells, agents), as `cells` returned them.
-            rewards: shape (cells,), NaN where the infrastructure failed.
-            size: actions per agent (G).
+        """Return the value of every action in each of its comparisons (the reducer); arguments as in `row_means`.
 
         Returns:
             Shape (agents, 1, G) if all actions of an agent are compared with each other.  Shape (agents, G, G) if each
-            has its own comparison: [i, g] holds the values with which action g of agent i is compared.  NaN: unknown.
+                has its own comparison: [i, g] holds the values with which action g of agent i is compared.  NaN:
+                unknown.
         """
         return row_means(cells, rewards, size)
 

@@ -37,12 +37,10 @@ def prime_powers(size: int) -> tuple[int, ...]:
 
 
 def pairing_classes(agents: int, size: int) -> NDArray[np.int64]:
-    """Return ``size`` classes of ``size`` cells; each contains every action of every agent once; the first is aligned.
+    """Return (size, size, agents): class, cell, agent.  Each class has every action of every agent once; the first is
+    aligned.
 
     All classes together are balanced for every pair of agents if no prime power of ``size`` is below ``agents``.
-
-    Returns:
-        Shape (size, size, agents): class, cell, agent.
     """
     powers = prime_powers(size)
     digits = np.stack(np.unravel_index(np.arange(size), powers))  # (parts, size)
@@ -59,12 +57,10 @@ def pairing_classes(agents: int, size: int) -> NDArray[np.int64]:
 
 @functools.lru_cache(maxsize=64)
 def field_tables(order: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the tables of addition and multiplication of the field with ``order`` (a prime power) elements.
+    """Return the tables (order, order) of addition and multiplication of the field with ``order`` (a prime power)
+    elements.
 
     Elements are polynomials over the prime field, numbered by their coefficients as digits, so 0 and 1 are 0 and 1.
-
-    Returns:
-        Two arrays of shape (order, order).
     """
     prime = next(p for p in range(2, order + 1) if order % p == 0)
     degree = round(np.log(order) / np.log(prime))

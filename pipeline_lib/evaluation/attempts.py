@@ -33,13 +33,8 @@ def turn_gains(episodes: Sequence[EpisodeRecord], metric: str, metrics: Metrics,
     """Return what each turn adds to the one before, averaged over episodes of a problem, then over problems.
 
     An episode ends early when nothing more can be gained, so later turns are of harder cases only; each turn is
-    compared with the turn before in the same episodes.
-
-    Args:
-        episodes: of one or more teams; those without recorded attempts ended in their first turn.
-        metric: a metric's name, or ``reward``.
-        metrics: the environment's; the first one that ``solves`` defines success.
-        level: coverage of the intervals, in (0, 1).
+    compared with the turn before in the same episodes.  Success is what the first of ``metrics`` that ``solves`` says;
+    ``level`` is the coverage of the intervals, in (0, 1).
     """
     solves = next((name for name, info in metrics.items() if info.solves), None)
     unbounded = Metric("gain", low=None, high=None)

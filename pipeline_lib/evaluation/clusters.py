@@ -122,15 +122,7 @@ def _degrees_of_freedom(sizes: Array, correlation: float) -> float:
 
 
 def cluster_totals(values: ArrayLike, clusters: Codes) -> tuple[Array, Array]:
-    """Return sums and sizes per cluster of several paired rows.
-
-    Args:
-        values: (rows, n); a row is a checkpoint or an arm.
-        clusters: (n,) cluster of each column.
-
-    Returns:
-        sums (rows, G) and sizes (G,).
-    """
+    """Return sums (rows, G) and sizes (G,) per cluster of paired rows ``values`` (rows, n) in ``clusters`` (n,)."""
     x = np.atleast_2d(np.asarray(values, float))
     groups = int(clusters.max()) + 1
     membership = np.zeros((x.shape[1], groups))

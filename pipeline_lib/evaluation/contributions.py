@@ -44,11 +44,8 @@ def contributions(
 ) -> tuple[Contribution, ...]:
     """Return the contribution of every agent, averaged over episodes and training runs, then over problems.
 
-    Args:
-        runs: records of `evaluate_subteams`, one list per training run.
-        metric: name of the metric, or ``reward``.
-        info: how the metric is shown; a difference has no bounds of its own, so its range is not used.
-        level: coverage of the intervals over problems, clustered by family.
+    ``runs`` has the records of `evaluate_subteams` of each training run.  Intervals have the coverage ``level`` over
+    problems, clustered by family; a difference has no bounds of its own, so the range of the metric is not used.
     """
     shares: dict[str, dict[str, list[tuple[float | None, float]]]] = {}
     families: dict[str, str] = {}
@@ -83,12 +80,7 @@ def contributions(
 
 
 def shapley(agents: Sequence[str], values: Mapping[Subteam, float]) -> dict[str, float]:
-    """Return the Shapley value of every agent.
-
-    Args:
-        agents: names of all agents.
-        values: v of each of the 2^N subteams.
-    """
+    """Return the Shapley value of every agent, from v of each of the 2^N subteams."""
     count = len(agents)
     found = dict.fromkeys(agents, 0.0)
     for subteam, value in values.items():

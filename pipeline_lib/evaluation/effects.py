@@ -29,16 +29,9 @@ def hedges_correction(df: float) -> float:
 def paired_hedges_g(left: ArrayLike, right: ArrayLike, clusters: Codes, t_df: float, level: float) -> Effect:
     """Return Hedges' g of two teams on the same problems, in units of their pooled spread over problems.
 
-    The interval is Student's t with the jackknife error over families.  Difference and spread come from the same
-    families, so neither the noncentral t distribution nor an error of the difference alone is valid (with ten families
-    of equal size the noncentral t covers 99.9 % for large effects).
-
-    Args:
-        left: (problems,) means of the first team.
-        right: (problems,) of the second.
-        clusters: (problems,) family of each.
-        t_df: degrees of freedom of the difference.
-        level: confidence level.
+    ``left``, ``right`` and ``clusters`` are (problems,).  The interval is Student's t with the jackknife error over
+    families.  Difference and spread come from the same families, so neither the noncentral t distribution nor an error
+    of the difference alone is valid (with ten families of equal size the noncentral t covers 99.9 % for large effects).
     """
     a, b = np.asarray(left, float), np.asarray(right, float)
     groups = int(clusters.max()) + 1
@@ -74,12 +67,8 @@ def interquartile_mean(values: ArrayLike) -> float:
 def probability_of_improvement(a: ArrayLike, b: ArrayLike) -> Array:
     """Return, per task, the probability that a random run of ``a`` beats one of ``b``; ties count one half.
 
-    Args:
-        a: (runs, tasks); NaN marks a missing run.
-        b: (other runs, the same tasks).
-
-    Returns:
-        (tasks,) Mann-Whitney U / (n m); their mean is rliable's probability of improvement.
+    ``a`` is (runs, tasks), ``b`` (other runs, the same tasks); NaN marks a missing run.  The result, (tasks,), is
+    Mann-Whitney U / (n m); its mean is rliable's probability of improvement.
     """
     x, y = np.asarray(a, float), np.asarray(b, float)
     result = np.empty(x.shape[1])

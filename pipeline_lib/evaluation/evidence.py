@@ -56,12 +56,10 @@ def paired(differences: ArrayLike, clusters: Codes, level: float = 0.95) -> Test
 
 
 def equivalence(test: TestResult, margin: float, alpha: float) -> TestResult:
-    """Test that a difference is smaller than ``margin`` either way (TOST, Schuirmann 1987).
+    """Test that a difference is smaller than ``margin`` > 0 either way (TOST, Schuirmann 1987).
 
-    Args:
-        test: a t test of the difference (`paired`, ...); uses its estimate, se and df.
-        margin: smallest difference that would matter, > 0.
-        alpha: level; the interval has level 1 - 2 alpha, and lies inside the margin exactly if p <= alpha.
+    It uses estimate, se and df of ``test``, a t test of the difference.  The interval has level 1 - 2 alpha, and lies
+    inside the margin exactly if p <= alpha.
     """
     if margin <= 0:
         raise EvaluationError(f"the margin is the smallest difference that would matter; got {margin}, need > 0")
@@ -104,13 +102,10 @@ _MIN_P = 1e-300
 
 
 def upper_critical(q: float, df: float, skewness: float, caution: float) -> float:
-    """Return the critical t for the one-sided level ``q``, in (0, 0.5].
+    """Return the critical t: the probability of a greater one, if there is no difference, is ``q``, in (0, 0.5].
 
-    Args:
-        q: maximum probability of a greater t if there is no difference.
-        df: degrees of freedom of the standard error, at least 1.
-        skewness: of the mean (see `clusters.ClusteredMean`).  For the lower limit, change its sign.
-        caution: factor by which the shift for the observed skewness is multiplied.
+    ``df`` is at least 1.  For the lower limit change the sign of ``skewness``, which is that of the mean.  The shift
+    for it is multiplied by ``caution``.
     """
     return -float(special.stdtrit(df, q)) + _outwards(q, -skewness, caution)
 
@@ -223,21 +218,12 @@ def primary(differences: ArrayLike, clusters: Codes, level: float, rule: Rule = 
 
 
 def within(test: TestResult, found: Families, margin: float, alpha: float) -> TestResult:
-    """Test whether the difference is smaller than ``margin``: whether its whole 1 - alpha interval lies within.
+    """Test whether the difference is smaller than ``margin`` > 0: whether its whole 1 - alpha interval lies within.
 
     These are two one-sided tests (Schuirmann 1987) at alpha / 2 each.  At alpha each they would be exact for symmetric
     differences, but at a ceiling, where few families show the tail, up to 10 % of the verdicts EQUIVALENT were wrong
-    (benchmarks/results/calibration-grid.md).
-
-    Args:
-        test: result of `primary`.
-        found: its families.
-        margin: smallest difference that would matter, > 0.
-        alpha: level.
-
-    Returns:
-        The interval, and p: twice the greater of the two one-sided p values.  p <= alpha exactly if the interval lies
-        within the margin.
+    (benchmarks/results/calibration-grid.md).  ``test`` is the result of `primary`.  The p value is twice the greater of
+    the two one-sided ones: p <= alpha exactly if the interval lies within the margin.
     """
     plain = equivalence(test, margin, alpha)
     if test.estimate is None or test.se is None or test.df is None:
@@ -263,19 +249,13 @@ def critical(df: float, found: Families, alpha: float) -> float:
 
 
 def mean_interval(values: ArrayLike, clusters: Codes, level: float, info: Metric) -> Estimate:
-    """Return a team's own mean with its interval.
+    """Return the mean of a team's ``values`` (problems,) with its interval of coverage ``level``.
 
-    A share is treated as a proportion: the interval is the exact binomial one, with the number of
-    trials that has the variance of the clustered mean (Korn & Graubard 1998).  At a ceiling few families fail, and the
-    observed variance is too small, so one family is added, with the greatest variance possible at this mean.  If no
-    family varies, the families are the trials.  A metric that is no share, and so may be skewed without limit, has
-    Student's interval, widened for skewness, within its range if it has one.
-
-    Args:
-        values: (problems,) in the metric's unit.
-        clusters: (problems,) code of the family of each.
-        level: coverage, in (0, 1).
-        info: the metric, for its range.
+    A share is treated as a proportion: the interval is the exact binomial one, with the number of trials that has the
+    variance of the clustered mean (Korn & Graubard 1998).  At a ceiling few families fail, and the observed variance is
+    too small, so one family is added, with the greatest variance possible at this mean.  If no family varies, the
+    families are the trials.  A metric that is no share, and so may be skewed without limit, has Student's interval,
+    widened for skewness, within its range if it has one.
     """
     plain, known = t_interval(values, clusters, level), clustered_mean(values, clusters)
     tail = (1 - level) / 2
@@ -351,12 +331,7 @@ def distribution_free(found: Families, alpha: float, reach: float) -> tuple[floa
     Hoeffding's (1963) bound in its relative-entropy form, which for a mean of 0 is the rule of three.  It is computed
     for the difference itself (sharp if all families gain) and for the losses or gains alone (sharp if most families
     show no difference), each at alpha / 4 per side; the tighter limit is used.  The sample size is the inverse share of
-    the largest family.
-
-    Args:
-        found: the families.
-        alpha: maximum probability that the mean lies outside.
-        reach: greatest possible difference, the width of the metric's range.
+    the largest family.  The mean lies outside with probability ``alpha`` at most.
     """
     n, chance = 1 / found.largest, alpha / 4
     middle = (found.gain - found.loss) / (2 * reach) + 0.5

@@ -36,12 +36,7 @@ from pipeline_lib.evaluation.sentences import guards, outside_family, sentence
 def decide(measured: Mapping[str, Comparison], outside: Mapping[str, str] | None = None) -> dict[str, Comparison]:
     """Correct a family of comparisons for their number and give each its verdict and sentence.
 
-    Args:
-        measured: all comparisons by name.
-        outside: comparisons outside the family, and why; unknown names are ignored.
-
-    Returns:
-        All of them, in the order given.
+    ``outside`` has the comparisons outside the family, and why; unknown names are ignored.
     """
     outside = outside or {}
     family = {name: found for name, found in measured.items() if name not in outside}

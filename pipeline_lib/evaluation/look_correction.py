@@ -19,20 +19,16 @@ from pipeline_lib.evaluation.sentences import p_text
 def correct_for_looks(
     known: Iterable[Look], this: Look, result: Mapping[str, Any], alpha: float, since: str = ""
 ) -> dict[str, Any]:
-    """Return the report on looks for a test's result, as a JSON object.
+    """Return the report on looks for the ``result`` of `summarise_test`, as a JSON object.
 
-    Args:
-        known: all recorded looks, including this one.
-        this: the look on which the result is based.
-        result: of `summarise_test`: the verdict and the p values of its comparisons.
-        alpha: family-wise error rate.
-        since: since when looks are counted, and what other repositories are known to have, as a sentence.
+    ``known`` are all recorded looks, ``this`` one included.  ``since`` says, as a sentence, since when looks are
+    counted, and what other repositories are known to have.
 
     Returns:
         ``number`` of this look and ``count`` of all, their ``history``, ``p`` (by comparison: the plain p value of its
-        verdict, after the correction for the family, and the same corrected for looks, or None), ``unsupported``
-        (comparisons whose verdict is significant before and not after that), ``sentence`` (empty if this look is the
-        only one), ``since`` and ``not_counted`` (empty).
+            verdict, after the correction for the family, and the same corrected for looks, or None), ``unsupported``
+            (comparisons whose verdict is significant before and not after that), ``sentence`` (empty if this look is
+            the only one), ``since`` and ``not_counted`` (empty).
     """
     known = list(known)
     order = looks_at(this.problems, known)

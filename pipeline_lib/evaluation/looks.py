@@ -108,11 +108,8 @@ def history(problems: Sequence[str], known: Iterable[Look]) -> list[dict[str, An
 def changed_plans(known: Iterable[Look], sweeps: Iterable[Sweep], this: Look, swept: Collection[str]) -> list[str]:
     """Describe changes of the plan after looks or sweeps, each as a sentence without a full stop.
 
-    Args:
-        known: all looks recorded.
-        sweeps: all sweeps recorded.
-        this: the look on which the result is based.
-        swept: digests of the present checkpoints, without those of step 0.
+    ``known`` looks and ``sweeps`` are all that were recorded; the result is based on the look ``this``.  ``swept`` are
+    the digests of the present checkpoints, without those of step 0.
     """
     order = looks_at(this.problems, known)
     found = [

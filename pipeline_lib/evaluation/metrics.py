@@ -33,10 +33,7 @@ _ROUNDING = 1e-9
 
 
 def value_of(record: EpisodeRecord, metric: str) -> float | None:
-    """Return a metric of one episode; ``reward`` is the episode's reward, others come from its metrics.
-
-    Returns:
-        None if the infrastructure failed (the record's reward is None).
+    """Return a metric of one episode, ``reward`` among them; None if the infrastructure lost it (its reward is None).
 
     Raises:
         EvaluationError: the value is NaN or infinite, or the episode has no such metric.
@@ -83,13 +80,10 @@ def pass_power_k(n: int, c: int, k: int) -> float:
 
 
 def accuracy_at_k(values: Sequence[float], k: int) -> float:
-    """Expected best value among k of the given episodes, drawn without replacement.
+    """Expected best value among k of the given episodes, drawn without replacement; pass@k for values 0 and 1.
 
-    With values 0 and 1 this is pass@k.  Order statistic i of n (from 1) is the greatest of k drawn with probability
-    C(i-1, k-1) / C(n, k).
-
-    Raises:
-        EvaluationError: not 1 <= k <= number of values.
+    Order statistic i of n (from 1) is the greatest of k drawn with probability C(i-1, k-1) / C(n, k).  EvaluationError
+    unless 1 <= k <= n.
     """
     ordered = sorted(values)
     n = len(ordered)
@@ -138,18 +132,15 @@ def summarise_team(
 ) -> dict[str, Any]:
     """Return all metrics of one team on one split.
 
-    Args:
-        records: its episodes.
-        ks: values of k for pass@k, pass^k and accuracy@k; values above the lowest number of episodes of any problem are
-            left out.
-        metrics: the environment's; they define success for pass@k, and the name of the best of k.
+    Values of ``ks`` (for pass@k, pass^k and accuracy@k) above the lowest number of episodes of any problem are left
+    out.  ``metrics`` define success for pass@k, and the name of the best of k.
 
     Returns:
         ``overall`` (metric: mean over problems), ``problems`` (problem: metric: mean over its episodes), ``episodes``
-        and ``lost`` (counts), ``tokens`` (sampled per episode), ``schemes`` and ``status`` (share of episodes by
-        cooperation scheme and by status), ``details`` (mean per episode of numeric details, such as prompt tokens).
-        Metrics are ``reward``, every metric that all episodes have, and, if a metric defines them, ``pass@k``,
-        ``pass^k`` and the expected best of k, such as ``accuracy@k``.
+            and ``lost`` (counts), ``tokens`` (sampled per episode), ``schemes`` and ``status`` (share of episodes by
+            cooperation scheme and by status), ``details`` (mean per episode of numeric details, such as prompt tokens).
+            Metrics are ``reward``, every metric that all episodes have, and, if a metric defines them, ``pass@k``,
+            ``pass^k`` and the expected best of k, such as ``accuracy@k``.
 
     Raises:
         EvaluationError: there is no episode, or a value is not a number.

@@ -215,14 +215,10 @@ class _Rows:
 
 
 def read_outcomes(files: Sequence[str], columns: Columns) -> tuple[list[Outcome], str, list[str]]:
-    """Read all files.
+    """Return the outcomes in files, the name of the metric, and notes about the files.
 
-    Args:
-        files: paths, or ``NAME=PATH`` for a file of one system that does not say which.
-        columns: of tables, and of logs where they differ from what the program writes.
-
-    Returns:
-        The outcomes, the name of the metric, and notes about the files.
+    ``NAME=PATH`` names the system of a file that does not say which.  ``columns`` are those of tables, and of logs
+    where they differ from what the program writes.
 
     Raises:
         OutcomesError: a file or a row is wrong; the message names file, row and column.
@@ -460,12 +456,8 @@ def _list(place: str, row: Mapping[str, Any], name: str) -> Sequence[Any]:
 
 
 def _outcomes(rows: _Rows, columns: Columns, name: str) -> tuple[list[Outcome], str]:
-    """Return the outcomes of a file, and the name of its metric.
-
-    Args:
-        rows: of the file.
-        columns: as the user named them.
-        name: the system, if the user named it; else empty.
+    """Return the outcomes of a file, and the name of its metric; ``name`` is the system if the user named it, else
+    empty.
     """
     if not rows.rows:
         raise OutcomesError(f"{rows.file}: there are no rows of outcomes")

@@ -97,13 +97,7 @@ def read_outcome_plan(path: Path) -> OutcomePlan:
 
 
 def check_outcome_plan(plan: OutcomePlan, design: Mapping[str, Any], older: Sequence[str]) -> PlanCheck:
-    """Compare what was done with the plan.
-
-    Args:
-        plan: the plan.
-        design: what was done, with the plan's fields.
-        older: files of outcomes that were there before the plan.
-    """
+    """Compare the plan with the ``design`` of what was done; ``older`` are files of outcomes that are older than it."""
     planned = {key: value for key, value in plan.to_json().items() if key not in ("written", "version")}
     deviations = [change.words("{key}: planned {before}, done {after}") for change in changes(planned, design)]
     changed = [f"{file} is older than the plan, so the plan may have been made to fit it" for file in older]
@@ -157,14 +151,7 @@ def judge_outcomes(
 ) -> OutcomeVerdict:
     """Compare every system with the baseline and correct for their number (Holm).
 
-    Args:
-        tables: the outcomes of every system, the baseline's included.
-        baseline: one of them.
-        settings: alpha, margin and power.
-        info: the metric; its label is its name.
-        notes: what the rows do not support.
-        plan: what was fixed before.
-        older: files of outcomes that are older than the plan.
+    ``notes`` say what the rows do not support.  ``older`` are files of outcomes that are older than the plan.
 
     Raises:
         OutcomesError: a system has no value at all.
@@ -395,15 +382,10 @@ def verdict_on(
 def plan_outcomes(
     path: Path, asked: Asked, metric: str | None, problems: int | None, samples: int = 1, seeds: int = 0
 ) -> OutcomePlan:
-    """Write a plan.
+    """Write a plan to ``path``, which must not exist.
 
-    Args:
-        path: its file, which must not exist.
-        asked: baseline and systems are needed; the margin, too, if the metric is no share.
-        metric: name of the metric: the column of the values.
-        problems: number of problems.
-        samples: outcomes per problem, system and training seed.
-        seeds: training seeds of each trained system; 0 without training.
+    Baseline and systems are needed; the margin, too, if the metric (the column of the values) is no share.  ``samples``
+    counts the outcomes per problem, system and training seed; ``seeds`` is 0 without training.
 
     Raises:
         OutcomesError: something is missing or wrong, or the file exists.

@@ -247,13 +247,9 @@ def check_plan(
 ) -> PlanCheck:
     """Compare a result with its plan.
 
-    Args:
-        done: the actual design as a plan, from the present settings and the results.
-        plan: the plan.
-        selected: step tested, by training seed.
-        carried: by name of an input of the result (for example ``the test``), the plan (as JSON) under which that input
-            was made.
-        changed: further changes of the plan, in words; see `looks`.
+    ``done`` is the actual design, from the present settings and the results; ``selected`` the step tested, by training
+    seed; ``carried`` the plan (as JSON) under which each input of the result (for example ``the test``) was made;
+    ``changed`` has further changes of the plan, in words (`looks`).
     """
     planned = plan.to_json()
     deviations = [

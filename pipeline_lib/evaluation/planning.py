@@ -75,14 +75,9 @@ def _power_beyond(critical: float, noncentrality: float, df: float) -> float:
 def detectable(se: float, df: float, alpha: float, power: float, critical: float | None = None) -> float:
     """Return the true difference that a two-sided t test with this standard error detects with probability ``power``.
 
-    For large df this is (z_{1-alpha/2} + z_power) se: 2.80 se at 5 % and 80 %.
-
-    Args:
-        se: standard error, known or estimated without bias (see `unbiased`), > 0.
-        df: its degrees of freedom, at least 1.
-        alpha: two-sided level.
-        power: wanted power.
-        critical: critical value of the test; None for Student's at ``alpha``.
+    For large df this is (z_{1-alpha/2} + z_power) se: 2.80 se at 5 % and 80 %.  ``se`` > 0 is known or estimated
+    without bias (`unbiased`), ``df`` at least 1; ``critical`` is the test's critical value, None for Student's at
+    ``alpha``.
     """
     _check(alpha, power)
     if se <= 0 or df < 1:
@@ -111,13 +106,9 @@ def _noncentrality(critical: float, df: float, power: float) -> float:
 def questions_needed(difference: float, variance: float, alpha: float = 0.05, power: float = 0.8) -> float:
     """Return how many problems a paired comparison needs (Miller 2024, eq. 9; not rounded up).
 
-    n = (z_{alpha/2} + z_beta)^2 variance / difference^2
-
-    Args:
-        difference: true mean difference to be found, in natural units, not 0.
-        variance: of a problem's measured difference: omega^2 between problems, and s^2 / K of each team's K episodes.
-        alpha: two-sided level.
-        power: wanted power.
+    n = (z_{alpha/2} + z_beta)^2 variance / difference^2, for a true mean ``difference`` (not 0) in natural units and
+    the ``variance`` of a problem's measured difference: omega^2 between problems, and s^2 / K of each team's K
+    episodes.
     """
     _check(alpha, power)
     if difference == 0:
@@ -135,17 +126,9 @@ def problems_needed(
 ) -> int:
     """Return the fewest problems at which the paired t test over problems finds ``difference``.
 
-    The search starts from `questions_needed`, which uses the normal distribution and gives about two problems fewer.
-
-    Args:
-        difference: true mean difference to be found, in natural units, not 0.
-        variance: of a problem's measured difference, its episodes' share included.
-        alpha: two-sided level.
-        power: wanted power.
-        per_family: problems per independent family; n problems have n / per_family - 1 degrees of freedom.
-
-    Raises:
-        EvaluationError: no number of problems is enough, or none that could be had.
+    The search starts from `questions_needed` (which see for the arguments): the normal distribution gives about two
+    problems fewer.  With ``per_family`` problems in an independent family, n problems have n / per_family - 1 degrees
+    of freedom.  EvaluationError if no number of problems is enough, or none that could be had.
     """
     normal = questions_needed(difference, variance, alpha=alpha, power=power)
     if normal > _MOST_PROBLEMS:
@@ -232,21 +215,15 @@ def requirements(
 ) -> list[dict[str, Any]]:
     """Return the needed sample sizes, one row per difference, samples per problem and number of training runs.
 
-    Args:
-        pilot: variances, from `variances` or by hand.
-        differences: wanted true differences in natural units, for example (0.02, 0.05, 0.1).
-        samples: episodes per problem and team to consider.
-        runs: training runs to consider.
-        alpha: two-sided level.
-        power: wanted power.
-        checkpoints: checkpoints of a run among which one is selected.
+    ``differences`` are wanted true differences in natural units, for example (0.02, 0.05, 0.1); ``samples`` are
+    episodes per problem and team; of ``checkpoints`` of a run one is selected.
 
     Returns:
         Rows with ``difference``, ``samples``, ``runs``, ``problems`` (for a statement about the teams trained),
-        ``problems_new_runs`` (for one about other training runs; None if no number of problems is enough, or with
-        fewer than three runs), ``test_episodes`` (all teams: the runs and one base), ``sweep_episodes`` (all
-        checkpoints of all runs and the base, on as many problems) and ``optimism`` (expected excess of the best of
-        ``checkpoints`` equal ones on as many problems, in natural units).
+            ``problems_new_runs`` (for one about other training runs; None if no number of problems is enough, or with
+            fewer than three runs), ``test_episodes`` (all teams: the runs and one base), ``sweep_episodes`` (all
+            checkpoints of all runs and the base, on as many problems) and ``optimism`` (expected excess of the best of
+            ``checkpoints`` equal ones on as many problems, in natural units).
     """
     rows = []
     for difference in differences:

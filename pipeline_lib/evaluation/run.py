@@ -31,22 +31,17 @@ from pipeline_lib.play.fixing import Fixed, FixedActions, SampledOnce
 def evaluate_team(
     player: Player, problems: Sequence[Problem], samples: int, seed: int, keep_texts: bool = False
 ) -> list[EpisodeRecord]:
-    """Play ``samples`` episodes on every problem.
-
-    Args:
-        player: the team with its environment and protocol.
-        problems: problems with distinct ids.
-        samples: episodes per problem, > 0.
-        seed: seed of all random draws.
-        keep_texts: keep the transcript of every episode (`pipeline_lib.evaluation.transcripts`).
+    """Play ``samples`` > 0 episodes on every problem, all draws from ``seed``; keep their transcripts if
+    ``keep_texts``.
 
     Returns:
         One record per episode, grouped by problem in the order of ``problems``.  ``details`` contains, in addition to
-        those of the environment: ``prompt_tokens`` and ``requests`` (over all agents and rounds),
-        ``critical_path_tokens`` (the latency of the team in tokens: of each round, the longest action), ``cut_off``
-        (actions that reached the length limit), ``unread`` (prompts that a protocol made too long for the policy's
-        context; the agent then writes nothing), ``cut_turns`` and ``cut_tokens`` (what was cut from observations
-        because earlier turns did not fit into a context), and each of the environment's ``costs``, summed over turns.
+            those of the environment: ``prompt_tokens`` and ``requests`` (over all agents and rounds),
+            ``critical_path_tokens`` (the latency of the team in tokens: of each round, the longest action), ``cut_off``
+            (actions that reached the length limit), ``unread`` (prompts that a protocol made too long for the policy's
+            context; the agent then writes nothing), ``cut_turns`` and ``cut_tokens`` (what was cut from observations
+            because earlier turns did not fit into a context), and each of the environment's ``costs``, summed over
+            turns.
 
     Raises:
         ValueError: ids repeat, ``samples`` is not positive, or the protocol cannot be played by the agents.
@@ -70,13 +65,7 @@ def evaluate_team(
 
 
 def refuse_losses(records: Sequence[EpisodeRecord], share: float, who: str) -> None:
-    """Raise EvaluationError if a greater share than ``share`` of a team's episodes was lost.
-
-    Args:
-        records: episodes of one evaluation.
-        share: ``sandbox.infra_error_share``, in [0, 1].
-        who: the team, for the message.
-    """
+    """Raise EvaluationError if a greater share than ``share``, in [0, 1], of the episodes of ``who`` was lost."""
     lost = sum(record.reward is None for record in records)
     if lost > share * len(records):
         raise EvaluationError(
@@ -142,17 +131,11 @@ def subsets(agents: int) -> list[tuple[int, ...]]:
 
 
 def evaluate_subteams(player: Player, problems: Sequence[Problem], samples: int, seed: int) -> list[EpisodeRecord]:
-    """Play the subteams of a team.
+    """Play ``samples`` > 0 episodes per problem and subteam; the whole team's are those of `evaluate_team` with
+    ``seed``.
 
-    Args:
-        player: the team, in its environment, by its protocol.
-        problems: problems with distinct ids.
-        samples: episodes per problem and subteam, > 0.
-        seed: of everything drawn; the whole team's episodes are those of `evaluate_team` with this seed.
-
-    Returns:
-        One record per episode; ``details`` has ``agents`` (the names of all) and ``present`` (of those in the
-        subteam), in addition to what `evaluate_team` records.
+    Each record's ``details`` has ``agents`` (the names of all) and ``present`` (of those in the subteam), in addition
+    to what `evaluate_team` records.
     """
     known = {problem.id: problem for problem in problems}
     roots: list[Root] = []

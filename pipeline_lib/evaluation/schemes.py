@@ -70,12 +70,8 @@ def scheme_use(
 ) -> SchemeUse | None:
     """Return the use of schemes, or None if no episode shows one.
 
-    Args:
-        base: test episodes of the base.
-        selected: test episodes of the selected teams, by training seed.
-        sweep: validation episodes by training seed and step.
-        metric: what success means: a metric's name, or ``reward``.
-        level: coverage of the intervals, in (0, 1).
+    ``base`` and ``selected`` (by training seed) are test episodes, ``sweep`` has validation episodes by training seed
+    and step.  ``metric`` says what success means; ``level`` is the coverage of the intervals, in (0, 1).
     """
     swept = [episodes for steps in sweep.values() for episodes in steps.values()]
     names = _names([base, *selected.values(), *swept])
@@ -109,13 +105,9 @@ def scheme_use(
 
 
 def rates(episodes: Episodes, names: Sequence[str], level: float, by_family: bool = True) -> dict[str, Estimate]:
-    """Return the share of episodes with each scheme: mean over problems with an interval.
+    """Return the share of episodes with each scheme: mean over problems with an interval of coverage ``level``.
 
-    Args:
-        episodes: of one or more teams; those lost to the infrastructure are left out.
-        names: the schemes.
-        level: coverage, in (0, 1).
-        by_family: families vary independently; otherwise (within a family) problems do.
+    Lost episodes are left out.  If ``by_family``, families vary independently; otherwise (within a family) problems do.
     """
     groups = by_problem(episodes)
     if not groups:
@@ -128,14 +120,7 @@ def rates(episodes: Episodes, names: Sequence[str], level: float, by_family: boo
 
 
 def success(teams: Iterable[Episodes], names: Sequence[str], metric: str, level: float) -> tuple[Success, ...]:
-    """Compare episodes with a scheme and without it, within problems and teams; only where some show both.
-
-    Args:
-        teams: episodes of each team.
-        names: the schemes.
-        metric: a metric's name, or ``reward``.
-        level: coverage of the intervals, in (0, 1).
-    """
+    """Compare episodes with a scheme and without it, within problems and teams; only where some show both."""
     differences: dict[str, dict[str, list[float]]] = {name: {} for name in names}
     families: dict[str, str] = {}
     for episodes in teams:

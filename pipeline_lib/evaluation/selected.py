@@ -15,13 +15,7 @@ def selected_checkpoint(project: Path = Path(), arm: str = "team") -> tuple[int,
 
     It is the selected checkpoint with the best validation mean among those that pass the guards (among all if none
     does).  Everything that uses, shows, exports or tracks one team asks here, so that it is the team of the verdict.
-
-    Args:
-        project: folder with ``params.yaml``.
-        arm: ``team`` or ``single``.
-
-    Raises:
-        NotSelectedError: nothing was selected yet, or nothing of this arm.
+    ``arm`` is ``team`` or ``single``.  NotSelectedError if nothing of this arm was selected yet.
     """
     path = project / RESULTS / "selection.json"
     if not path.exists():

@@ -56,12 +56,7 @@ class Point(Result):
 def common_means(tables: Sequence[Table], owner: str) -> tuple[Array, Codes, list[str]]:
     """Return (tables, problems) means on the episodes that no table lost, their clusters, and notes.
 
-    Args:
-        tables: one per checkpoint.
-        owner: description of the tables, for messages.
-
-    Raises:
-        EvaluationError: the tables have no common problem.
+    There is a table per checkpoint; messages call them ``owner``.  EvaluationError if they have no common problem.
     """
     rows = []
     for table in on_common_episodes(tables):
@@ -125,12 +120,8 @@ def simultaneous_factor(draws: Array, level: float, df: float) -> float:
     """Return c such that mean +- c standard errors covers all rows at once with probability ``level``.
 
     The max-|t| method: the ``level`` quantile over resamples of the greatest standardised deviation among the rows,
-    multiplied by the ratio of t and normal quantiles for few clusters.
-
-    Args:
-        draws: (resamples, rows) resampled means with common draws.
-        level: simultaneous confidence level.
-        df: lowest degrees of freedom of the rows' standard errors.
+    multiplied by the ratio of t and normal quantiles for few clusters.  ``draws`` are (resamples, rows) resampled means
+    with common draws; ``df`` the lowest degrees of freedom of the rows' standard errors.
     """
     deviation = draws - draws.mean(axis=0)
     sd = deviation.std(axis=0)
@@ -202,12 +193,8 @@ def select(
 ) -> Selection:
     """Select a checkpoint for each training seed from its episodes on the validation split.
 
-    Args:
-        checkpoints: episodes by training seed and step.
-        base: episodes of the base on the same problems; may be empty.
-        evaluate: metric, rule and guards.
-        verdict: alpha (intervals have level 1 - alpha), resamples and seed of the resampling.
-        metrics: the environment's, for messages about guards.
+    ``checkpoints`` has episodes by training seed and step; ``base`` may be empty.  Intervals have the level 1 -
+    ``verdict.alpha``.
 
     Raises:
         EvaluationError: there are no checkpoints, or no problem was evaluated for all of them.
@@ -266,17 +253,11 @@ def select(
 
 
 def choose(means: Array, se: Array, eligible: NDArray[np.bool_], rule: str) -> NDArray[np.intp]:
-    """Apply the rule of selection to many sets of means at once.
+    """Apply the rule of selection to many sets of means at once; return the place of each chosen checkpoint, (...).
 
-    Args:
-        means: (..., checkpoints) in order of step.
-        se: (checkpoints,) standard error of each mean, for ``one_standard_error``.
-        eligible: (checkpoints,) bool, which may be chosen; at least one.
-        rule: ``best_mean`` (ties: the earliest) or ``one_standard_error`` (the earliest whose mean is at most one
-            standard error below the best).
-
-    Returns:
-        (...) position of the chosen checkpoint.
+    ``means`` is (..., checkpoints) in order of step, ``se`` (checkpoints,) their standard errors, ``eligible``
+    (checkpoints,) bool, at least one.  ``best_mean`` chooses the earliest of ties, ``one_standard_error`` the earliest
+    whose mean is at most one standard error below the best.
     """
     masked = np.where(eligible, means, -np.inf)
     best = masked.argmax(axis=-1)

@@ -255,12 +255,9 @@ def of_comparisons(comparisons: Iterable[Comparison | None]) -> list[Caveat]:
 
 
 def of_plan_and_looks(check: PlanCheck, looks: Mapping[str, Any], names: Mapping[str, str]) -> list[Caveat]:
-    """Return the caveats of the plan and of the looks at the test split.
+    """Return the caveats of the plan ``check`` and of the ``looks`` (`correct_for_looks`) at the test split.
 
-    Args:
-        check: whether the plan was followed, and whether it was fixed in advance.
-        looks: of `correct_for_looks`.
-        names: of the teams in the headline, by the name of their comparison.
+    ``names`` are those of the teams in the headline, by the name of their comparison.
     """
     found = []
     if looks["not_counted"]:

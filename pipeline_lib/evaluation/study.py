@@ -109,15 +109,8 @@ def contrasts(
 ) -> list[Contrast]:
     """Compare every cell with the reference, add the interactions of two factors, and decide the whole family.
 
-    Args:
-        means: of `cell_means`.
-        levels: by cell, its level of each factor.
-        reference: the cell that all others are compared with.
-        info: the primary metric.
-        settings: alpha and margin.
-
-    Returns:
-        The comparisons, in the order of the cells, then the interactions.
+    ``levels`` has, by cell, its level of each factor.  The comparisons come in the order of the cells, then the
+    interactions.
     """
     found = [
         Contrast(f"{cell} against {reference}", ((cell,), (reference,)), _test(means, (cell,), (reference,), settings))

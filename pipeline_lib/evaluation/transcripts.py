@@ -68,11 +68,8 @@ class TranscriptRecorder(Watcher):
 
         ``seen`` has a list per turn with an object per prompt: ``agent``, ``prompt`` (pairs of source and text) and
         ``answer``.  It is left out if there was one turn in which every agent read its first observation only.
-
-        Args:
-            place: number of the episode.
-            decisions: its turns.
-            team: its policies, which decode prompts; tokens of a chat template that have no text are left out.
+        ``decisions`` are the turns of the episode number ``place``.  Tokens of a chat template that have no text are
+        left out.
         """
         transcript = self.transcripts[place]
         seen = []

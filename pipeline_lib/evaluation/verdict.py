@@ -46,15 +46,9 @@ def compare(
 ) -> Comparison:
     """Compare two teams on the same problems, as a family of one comparison.
 
-    Args:
-        a: the first team's episodes by training seed, or a plain list for a team that no training seed belongs to.
-        b: those of the second team.
-        settings: alpha, margin, power, resamples and seed.
-        metric: primary metric; greater is better.
-        names: names of the teams in the sentence.
-        faults: guards that the first team fails; with any, the verdict is never IMPROVED.
-        metrics: the environment's metrics, with name, format and bounds.
-        where: description of the problems in the sentence.
+    ``a`` and ``b`` hold episodes by training seed, or a plain list for a team that no training seed belongs to.  A
+    greater ``metric`` is better.  With any ``faults`` (guards that the first team fails) the verdict is never IMPROVED.
+    ``names`` and ``where`` (which problems) are words of the sentence.
 
     Raises:
         EvaluationError: no common problems, a value that is not a number, or an episode twice.
@@ -174,16 +168,10 @@ def summarise_test(
 def add_plan_and_looks(
     result: Mapping[str, Any], check: PlanCheck, looks: Mapping[str, Any], further: Sequence[Caveat] = ()
 ) -> dict[str, Any]:
-    """Add the plan check and the looks to a test's result, and their caveats to its headline.
+    """Add the plan check and the looks to the ``result`` of `summarise_test`, and all caveats to its headline.
 
-    Args:
-        result: result of `summarise_test`.
-        check: whether the plan was followed, and whether it was fixed in advance.
-        looks: result of `looks.correct_for_looks` or `looks.not_counted`.
-        further: other caveats, for example training runs that a monitor ended.
-
-    Returns:
-        The result with ``plan`` and ``looks``, and with all caveats in ``caveats`` and counted in ``lines``.
+    ``looks`` are of `correct_for_looks` or `not_counted`; ``further`` are other caveats, for example training runs that
+    a monitor ended.
     """
     names = {name: found["names"][1] for name, found in result["comparisons"].items() if name in (BASE, SINGLE_AGENT)}
     caveats = [*to_json(of_plan_and_looks(check, looks, names)), *result["caveats"], *to_json(list(further))]

@@ -17,15 +17,11 @@ LEAST_EFFECTIVE = 5.0
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
-    """Return Spearman's correlation and its 95 % interval.
+    """Return Spearman's correlation and its 95 % interval, of two series of n >= 5 values in order of time.
 
     Fisher's interval with the effective number of pairs n (1 - r s) / (1 + r s), where r and s are the lag-1
     autocorrelations of the ranks, not below 0 (Bayley & Hammersley 1946); between `LEAST_EFFECTIVE` and n.  A series
     that never changes has correlation 0 with any other.
-
-    Args:
-        first: n values in order of time, n at least 5.
-        second: as many.
     """
     a, b = _ranks(first), _ranks(second)
     size = len(a)

@@ -225,11 +225,8 @@ MONITORS: Mapping[str, Monitor] = {
 
 
 def judge(rows: Sequence[Row], end: End | None) -> list[Reading]:
-    """Return what all monitors say after the last of the rows; nothing without a metric that reward should stand for.
-
-    Args:
-        rows: metrics of the updates of a run, in order.
-        end: the metric that the reward should stand for.
+    """Return what all monitors say after the last update; nothing without a metric (``end``) that reward should stand
+    for.
     """
     if not rows or end is None:
         return []

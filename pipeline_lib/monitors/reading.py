@@ -53,12 +53,10 @@ class Estimate:
 
 
 def pooled(rows: Sequence[Row], name: str, error: str) -> Estimate | None:
-    """Return the mean over updates of an estimate, or None if no row has it.
+    """Return the mean over updates of an estimate, or None if no row has it; ``error`` is the name of its standard
+    error.
 
-    Args:
-        rows: updates; those without the estimate are left out.
-        name: of the estimate.
-        error: of its standard error; those of different updates are independent, given the weights.
+    Errors of different updates are independent, given the weights.
     """
     found = [(row[name], row[error]) for row in rows if name in row and error in row]
     if not found:

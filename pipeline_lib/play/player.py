@@ -66,17 +66,11 @@ def combine(
     inputs: Sequence[TurnInput],
     joint_actions: Sequence[Sequence[str]],
 ) -> Execution:
-    """Return all joint actions to execute.
+    """Return all joint actions to execute: the sampled ones (one text per agent, for each input), and the plan's
+    combinations.
 
-    Args:
-        plan: the plan of credit, which selects the combinations.
-        environment: knows the action that contributes nothing.
-        nodes: the states, each with its number of joint actions.
-        inputs: one for each joint action, node by node.
-        joint_actions: one text per agent, for each input.
-
-    Raises:
-        ValueError: the plan does not exist for the agents and actions of a node.
+    There is an input for each joint action, node by node.  ValueError if the plan does not exist for the agents and
+    actions of a node.
     """
     states = [node.state for node in nodes for _ in range(node.n)]
     found = Execution(states, list(joint_actions), len(states), [])

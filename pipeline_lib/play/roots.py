@@ -84,14 +84,10 @@ class PairedChance:
 def groups(
     problems: Sequence[Problem], size: int, seed: int, step: int = 0, slots: Sequence[int] | None = None
 ) -> list[Root]:
-    """Return one group per problem.
+    """Return one group of ``size`` joint actions per problem of update ``step``.
 
-    Args:
-        problems: a problem may occur twice; its groups have different random draws.
-        size: joint actions per group.
-        seed: seed of the run.
-        step: number of the update.
-        slots: position of each problem in the whole step; by default 0, 1, ...
+    A problem may occur twice; its groups have different random draws.  ``slots`` is the position of each problem in the
+    whole step; by default 0, 1, ...
     """
     places = range(len(problems)) if slots is None else slots
     return [

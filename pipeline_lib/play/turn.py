@@ -88,16 +88,8 @@ def criticise(
 ) -> list[Outcome[Any]]:
     """Return the outcomes with the critic's answers in their states, where the episode goes on; all count the costs.
 
-    Args:
-        environment: has a critic.
-        team: has bases.
-        engine: holds rollout copies of them.
-        max_new_tokens: of an answer.
-        prompts: the cache of token ids.
-        outcomes: of the sampled joint actions of a turn, each with the names of the agents.
-
-    Raises:
-        PolicyError: an agent has no base.
+    The engine holds copies of the team's bases.  ``outcomes`` are of the sampled joint actions of a turn, each with the
+    names of the agents.  PolicyError if an agent has no base.
     """
     asked = [_questions(environment, team, max_new_tokens, prompts, *one) for one in outcomes]
     different = list(dict.fromkeys(question for own in asked for question in own.values()))

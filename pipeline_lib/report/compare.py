@@ -51,11 +51,6 @@ class RunRow:
 def build_comparison(rows: Sequence[RunRow], output: Path, metrics: Metrics = NO_METRICS) -> None:
     """Write the page that compares runs to ``output``.
 
-    Args:
-        rows: the runs.
-        output: file of the page.
-        metrics: of the runs' environment.
-
     Raises:
         EvaluationError: there are no runs, or they do not share a primary metric.
     """

@@ -28,14 +28,7 @@ class Exported:
 
 
 def model_card(team: Exported, verdict: Mapping[str, Any], manifest: Mapping[str, Any], info: Metric) -> str:
-    """Return the card as Markdown with its YAML head.
-
-    Args:
-        team: the exported team.
-        verdict: content of ``results/verdict.json``.
-        manifest: of the problems.
-        info: the metric that the verdict is about.
-    """
+    """Return the card as Markdown with its YAML head, from the JSON of verdict and manifest of problems."""
     loader = jinja2.FileSystemLoader(TEMPLATES)
     # Markdown, not HTML: nothing is escaped, and texts come from files of the project.
     environment = jinja2.Environment(loader=loader, autoescape=False, undefined=jinja2.StrictUndefined)

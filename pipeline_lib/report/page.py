@@ -34,10 +34,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> None:
     """Write the page of one experiment to ``output``, and that of its episodes beside it; parents are made.
 
-    Args:
-        data: what the stages wrote.
-        output: file of the page.
-        own: figures that only this environment has.
+    ``own`` are figures that only this environment has.
     """
     verdict, info = data.verdict, data.info
     context = {

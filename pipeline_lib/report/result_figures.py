@@ -131,14 +131,10 @@ def forest(data: ReportData) -> Figure:
 def differences(
     comparisons: Mapping[str, Mapping[str, Any]], info: Metric, title: str, sides: tuple[str, str], table: Table
 ) -> Figure:
-    """Draw the differences of several comparisons with their intervals, and the margin that would matter.
+    """Draw the differences of comparisons (JSON, by the label of their row) with intervals and the margin that would
+    matter.
 
-    Args:
-        comparisons: by the label of their row, each as JSON.
-        info: the metric.
-        title: of the figure.
-        sides: what is subtracted from what, and who is better right of 0.
-        table: the numbers behind it.
+    ``sides`` says what is subtracted from what, and who is better right of 0; ``table`` has the numbers behind it.
     """
     scale = 100.0 if info.share else 1.0
     found = list(comparisons.items())

@@ -200,17 +200,10 @@ def time_per_seed(data: ReportData) -> Table:
 
 
 def write_plots(data: ReportData, folder: Path, own: Sequence[Figure] = ()) -> list[Path]:
-    """Write each table as CSV for ``dvc plots``, and the headline numbers as JSON.
+    """Write each table as CSV for ``dvc plots``, and the headline numbers as JSON; return the files.
 
-    Args:
-        data: what the stages wrote.
-        folder: made if it is not there.
-        own: figures that only this environment has; their tables are written under their ids.
-
-    Returns:
-        The files written: ``learning.csv`` (the primary metric as ``primary``, whatever it is), ``sweep.csv``,
-        ``checkpoints.csv``, ``effects.csv``, ``problems.csv``, ``behaviour.csv``, ``schemes.csv``, ``lengths.csv``,
-        ``policies.csv``, ``time.csv``, ``terms/<term>.csv``, a file per own figure, and ``sentences.json``.
+    These are a file per table below (``learning.csv`` calls the primary metric ``primary``, whatever it is),
+    ``terms/<term>.csv``, a file per figure of ``own`` (those that only this environment has), and ``headline.json``.
     """
     tables: dict[str, Callable[[ReportData], Table]] = {
         "learning": _learning_of_any_metric,

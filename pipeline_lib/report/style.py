@@ -162,13 +162,9 @@ def row_axes(axes: Axes, names: Sequence[str], width: int, info: Metric) -> None
 
 
 def end_labels(axes: Axes, labels: Sequence[tuple[float, str, str]], x: float, spacing: float = 0.075) -> None:
-    """Write names at the right end of lines, moved apart where they would overlap.
+    """Write ``labels`` (y, text, colour) at the end ``x`` of lines, ``spacing`` (share of the axis) apart or more.
 
-    Args:
-        axes: the axes; its limits must be final.
-        labels: (y, text, colour) of each line.
-        x: where the lines end.
-        spacing: least distance of two names, as a share of the axis.
+    The limits of the axes must be final.
     """
     low, high = axes.get_ylim()
     gap = (high - low) * spacing

@@ -74,9 +74,8 @@ STYLE = HtmlFormatter(style="friendly").get_style_defs(".code")
 def coloured(text: str, language: str) -> list[tuple[str, str]]:
     """Return untrusted text as pieces, each with the class of its colour; empty if it has none.
 
-    Args:
-        text: put together, the pieces are this text without its control characters.
-        language: name of a Pygments lexer; an unknown or empty name gives a single piece.
+    Put together, the pieces are this text without its control characters.  ``language`` names a Pygments lexer; an
+    unknown or empty name gives a single piece.
     """
     text = harmless(text)
     try:

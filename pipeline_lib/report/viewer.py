@@ -47,16 +47,7 @@ def link(team: str) -> str:
 def write_viewer(
     title: str, teams: Sequence[TestedTeam], metric: str, info: Metric, metrics: Metrics, folder: Path
 ) -> None:
-    """Write the page and its data to ``folder``; nothing if there are no episodes.
-
-    Args:
-        title: title of the page.
-        teams: what was tested, the base among them.
-        metric: the primary metric.
-        info: its label, unit and format.
-        metrics: the environment's.
-        folder: of the report.
-    """
+    """Write the page and its data to the ``folder`` of the report; nothing if there are no teams."""
     if not teams:
         return
     problems = sorted({record.problem for team in teams for record in team.episodes})

@@ -50,11 +50,8 @@ class Choice:
 
 
 def choose_team(params: Params, words: str) -> Choice:
-    """Return the team that ``words`` name, one of `TEAMS`.
-
-    Raises:
-        ChoiceError: there is none.
-        IdentityError: as `refuse_false_records`.
+    """Return the team that ``words`` name, one of `TEAMS`; ChoiceError if there is none, else as
+    `refuse_false_records`.
     """
     refuse_false_records()
     if words in ("base", "single-base"):
@@ -184,13 +181,8 @@ def problem_from_text(params: Params, text: str) -> Any:
 def opened(params: Params, choice: Choice, problem: Any = None) -> Iterator[Player]:
     """Yield the team in its environment, ready to play, and close both afterwards.
 
-    Args:
-        params: the settings.
-        choice: which team.
-        problem: the problem that it will play, if known; its agents must be the team's.
-
     Raises:
-        ChoiceError: the team has no policy for an agent of the problem.
+        ChoiceError: the team has no policy for an agent of ``problem``, which it will play.
         ProblemsError: no problems were prepared.
     """
     section, protocol = environment_section(params, choice.arm), protocol_of(params, choice.arm)

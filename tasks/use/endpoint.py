@@ -120,13 +120,9 @@ def make_app(
 ) -> FastAPI:
     """Return the application.
 
-    Args:
-        player: the team, for prompts and defaults; it is played by ``batch_queue`` alone.
-        agents: names of the agents, which are the names of models.
-        batch_queue: answers the questions.
-        read_problem: makes a problem from a client's text; raises ValueError if the text is no problem.
-        limits: the limits of a request.
-        key: bearer token that every request must have; empty: none is required.
+    Only ``batch_queue`` plays the player; prompts and defaults are read from it.  The names of ``agents`` are the names
+    of models.  ``read_problem`` raises ValueError if a client's text is no problem.  Every request must have the bearer
+    token ``key``, if it is not empty.
     """
     app = FastAPI(title="Symposium", docs_url=None, redoc_url=None, openapi_url=None)
     guard(app, limits.body_kb, key)

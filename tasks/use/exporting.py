@@ -127,12 +127,8 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
 def _program(params: Params, team: Any, prompts: dict[str, str], bases: dict[str, str], local: bool) -> str:
     """Return the program that loads and asks every agent.
 
-    Args:
-        params: the settings.
-        team: the team, for the form of its prompts.
-        prompts: by agent, its observation.
-        bases: by agent with an adapter, the base: a name on the hub, or a folder of the export.
-        local: no file is on the hub.
+    ``prompts`` has, by agent, its observation; ``bases``, by agent with an adapter, the base: a name on the hub, or a
+    folder of the export; ``local``: no file is on the hub.
     """
     if not bases:
         imports, load = _FULL, "model = AutoModelForCausalLM.from_pretrained(HERE / agent)"

@@ -38,11 +38,8 @@ class RefusedError(Exception):
 def guard(app: FastAPI, body_kb: int, key: str = "", public: Collection[str] = ()) -> None:
     """Let an application answer only permitted requests, and give all refusals one JSON form.
 
-    Args:
-        app: the application; it gets the checks and the handlers of refusals.
-        body_kb: largest body of a request, kibibytes.
-        key: bearer token that every request must have; empty: none is required.
-        public: paths that need no key.
+    A body has at most ``body_kb`` KiB.  Every request must have the bearer token ``key``, if it is not empty, except
+    for the ``public`` paths.
     """
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=NAMES)
 

@@ -109,12 +109,10 @@ class DisconnectedError(Exception):
 def make_page(
     key: str, episode: Callable[[EpisodeRequest, SendEvent], None], offered: Callable[[], dict[str, Any]]
 ) -> FastAPI:
-    """Return the application.
+    """Return the application; every request except that for the page itself must have the bearer token ``key``.
 
-    Args:
-        key: bearer token of every request except that for the page itself.
-        episode: plays the requested episode and sends each event; called in a separate thread.
-        offered: returns the available teams and problems.
+    ``episode`` plays the requested episode and sends each event, in a separate thread; ``offered`` returns the
+    available teams and problems.
     """
     app = FastAPI(title="Symposium", docs_url=None, redoc_url=None, openapi_url=None)
     guard(app, BODY_KB, key, public=("/", "/health"))
@@ -224,15 +222,9 @@ def offered_here() -> dict[str, Any]:
 
 
 def serve_page(port: int, key: str, ready: Callable[[str], None]) -> None:
-    """Serve the page until the process is asked to end.
+    """Serve the page on a port of 127.0.0.1 (0: a free one) until the process is asked to end; OSError if it is taken.
 
-    Args:
-        port: of 127.0.0.1; 0 means a free one.
-        key: see `make_page`.
-        ready: called with the page's address, key included, as soon as requests are accepted.
-
-    Raises:
-        OSError: the port is taken.
+    ``ready`` is called with the page's address, key included, as soon as requests are accepted.
     """
     with listen(port) as listening:
         ready(f"{address(listening)}/#{key}")

@@ -19,14 +19,9 @@ if TYPE_CHECKING:
 
 
 def play(player: Player, title: str, problem: Any, seed: int, show: Show | None = None) -> Played:
-    """Play one episode on a problem, and return it.
+    """Play one episode on a problem, and return it; the same seed gives the same episode.
 
-    Args:
-        player: the team.
-        title: display name of the team.
-        problem: of the team's environment.
-        seed: of all draws; the same seed gives the same episode.
-        show: receives the events while the episode is played.
+    ``title`` is the displayed name of the team; ``show`` receives the events while the episode is played.
     """
     show = show or Show()
     recording = _Recording(player, Played(title, problem.id), show)
