@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pipeline_lib.environment_api.metrics import Metric, Metrics
-from pipeline_lib.evaluation.clusters import encode
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.evidence import mean_interval
+from pipeline_lib.evaluation.evidence import over_problems
 from pipeline_lib.evaluation.results import Estimate
 
 
@@ -40,24 +39,21 @@ def turn_gains(episodes: Sequence[EpisodeRecord], metric: str, metrics: Metrics,
     unbounded = Metric("gain", low=None, high=None)
     found = []
     for turn in range(1, max((len(e.attempts) for e in episodes), default=0)):
-        reached = [e for e in episodes if len(e.attempts) > turn]
-        by_problem: dict[str, list[float]] = {}
-        families = {e.problem: e.family for e in reached}
-        for e in reached:
-            by_problem.setdefault(e.problem, []).append(e.attempts[turn][metric] - e.attempts[turn - 1][metric])
-        clusters = encode([families[problem] for problem in by_problem])
-        pairs = [
-            (e.attempts[turn - 1].get(solves, 0) >= 1, e.attempts[turn].get(solves, 0) >= 1) for e in reached if solves
-        ]
+        pairs = [(e, e.attempts[turn - 1], e.attempts[turn]) for e in episodes if len(e.attempts) > turn]
+        gains: dict[str, list[float]] = {}
+        for e, before, after in pairs:
+            gains.setdefault(e.problem, []).append(after[metric] - before[metric])
+        families = {e.problem: e.family for e, *_ in pairs}
+        solved = [(before.get(solves, 0) >= 1, after.get(solves, 0) >= 1) for _, before, after in pairs if solves]
         found.append(
             TurnGain(
                 turn=turn + 1,
-                episodes=len(reached),
-                before=float(np.mean([e.attempts[turn - 1][metric] for e in reached])),
-                gain=mean_interval([float(np.mean(v)) for v in by_problem.values()], clusters, level, unbounded),
-                reward=float(np.mean([e.attempts[turn]["reward"] - e.attempts[turn - 1]["reward"] for e in reached])),
-                repaired=_share([now for before, now in pairs if not before]),
-                broken=_share([not now for before, now in pairs if before]),
+                episodes=len(pairs),
+                before=float(np.mean([before[metric] for _, before, _ in pairs])),
+                gain=over_problems(gains, families, level, unbounded),
+                reward=float(np.mean([after["reward"] - before["reward"] for _, before, after in pairs])),
+                repaired=_share([after for before, after in solved if not before]),
+                broken=_share([not after for before, after in solved if before]),
             )
         )
     return tuple(found)
@@ -69,13 +65,14 @@ def first_turns(episodes: Sequence[EpisodeRecord]) -> list[EpisodeRecord]:
     Terms, details and the number of tokens are not recorded by turn: the first two are left out, the last is the whole
     episode's.
     """
-    return [_first(episode) if episode.attempts else episode for episode in episodes]
-
-
-def _first(episode: EpisodeRecord) -> EpisodeRecord:
-    metrics = dict(episode.attempts[0])
-    reward = metrics.pop("reward")
-    return replace(episode, reward=reward, metrics=metrics, turns=1, terms={}, details={}, attempts=(), shown=None)
+    ended = []
+    for e in episodes:
+        if e.attempts:
+            first = dict(e.attempts[0])
+            reward = first.pop("reward")
+            e = replace(e, reward=reward, metrics=first, turns=1, terms={}, details={}, attempts=(), shown=None)
+        ended.append(e)
+    return ended
 
 
 def _share(values: Sequence[bool]) -> float | None:

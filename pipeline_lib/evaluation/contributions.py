@@ -13,6 +13,7 @@ the team's expected reward.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline_lib.environment_api.metrics import Metric
-from pipeline_lib.evaluation.clusters import encode
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.evidence import mean_interval
+from pipeline_lib.evaluation.evidence import over_problems
+from pipeline_lib.evaluation.metrics import value_of
 from pipeline_lib.evaluation.results import Estimate, Result
 
 Subteam = frozenset[str]
@@ -47,35 +48,31 @@ def contributions(
     ``runs`` has the records of `evaluate_subteams` of each training run.  Intervals have the coverage ``level`` over
     problems, clustered by family; a difference has no bounds of its own, so the range of the metric is not used.
     """
-    shares: dict[str, dict[str, list[tuple[float | None, float]]]] = {}
+    exact: dict[str, dict[str, list[float]]] = {}
+    removed: dict[str, dict[str, list[float]]] = {}
     families: dict[str, str] = {}
     for records in runs:
-        for (problem, _), found in _by_episode(records).items():
-            agents = found[0].details["agents"]
-            values = {frozenset(record.details["present"]): _value(record, metric) for record in found}
+        by_episode: dict[tuple[str, int], list[EpisodeRecord]] = {}
+        for record in records:
+            by_episode.setdefault((record.problem, record.sample), []).append(record)
+        for (problem, _), played in by_episode.items():
+            agents = played[0].details["agents"]
+            values = {frozenset(record.details["present"]): value_of(record, metric) for record in played}
             known = {subteam: value for subteam, value in values.items() if value is not None}
             if len(known) < len(values):  # the infrastructure lost one
                 continue
-            families[problem] = found[0].family
-            exact = shapley(agents, known) if len(known) == 2 ** len(agents) else {}
-            whole = known[frozenset(agents)]
+            families[problem] = played[0].family
             for agent in agents:
-                removed = whole - known[frozenset(agents) - {agent}]
-                shares.setdefault(agent, {}).setdefault(problem, []).append((exact.get(agent), removed))
+                loss = known[frozenset(agents)] - known[frozenset(agents) - {agent}]
+                removed.setdefault(agent, {}).setdefault(problem, []).append(loss)
+            for agent, share in (shapley(agents, known) if len(known) == 2 ** len(agents) else {}).items():
+                exact.setdefault(agent, {}).setdefault(problem, []).append(share)
     unbounded = Metric(info.label, low=None, high=None)
     result = []
-    for agent, by_problem in shares.items():
-        clusters = encode([families[problem] for problem in by_problem])
-        means = [_means(episodes) for episodes in by_problem.values()]
-        exactly = [share for share, _ in means if share is not None]
-        result.append(
-            Contribution(
-                agent=agent,
-                problems=len(by_problem),
-                shapley=mean_interval(exactly, clusters, level, unbounded) if len(exactly) == len(means) else None,
-                removal=mean_interval([removed for _, removed in means], clusters, level, unbounded),
-            )
-        )
+    for agent, losses in removed.items():
+        shares = exact.get(agent, {})
+        all_exact = over_problems(shares, families, level, unbounded) if shares.keys() == losses.keys() else None
+        result.append(Contribution(agent, len(losses), all_exact, over_problems(losses, families, level, unbounded)))
     return tuple(result)
 
 
@@ -84,39 +81,16 @@ def shapley(agents: Sequence[str], values: Mapping[Subteam, float]) -> dict[str,
     count = len(agents)
     found = dict.fromkeys(agents, 0.0)
     for subteam, value in values.items():
-        size = len(subteam)
         for agent in agents:
-            if agent in subteam:
-                found[agent] += value / (count * math.comb(count - 1, size - 1))
-            else:
-                found[agent] -= value / (count * math.comb(count - 1, size))
+            sign, others = (1, len(subteam) - 1) if agent in subteam else (-1, len(subteam))
+            found[agent] += sign * value / (count * math.comb(count - 1, others))
     return found
 
 
 def subteam_means(runs: Sequence[Sequence[EpisodeRecord]], metric: str) -> dict[tuple[str, ...], float]:
     """Return the mean of the metric for every subteam, by the names of the agents that are present."""
     values: dict[tuple[str, ...], list[float]] = {}
-    for records in runs:
-        for record in records:
-            value = _value(record, metric)
-            if value is not None:
-                values.setdefault(tuple(record.details["present"]), []).append(value)
+    for record in itertools.chain.from_iterable(runs):
+        if (value := value_of(record, metric)) is not None:
+            values.setdefault(tuple(record.details["present"]), []).append(value)
     return {present: float(np.mean(found)) for present, found in values.items()}
-
-
-def _by_episode(records: Sequence[EpisodeRecord]) -> dict[tuple[str, int], list[EpisodeRecord]]:
-    found: dict[tuple[str, int], list[EpisodeRecord]] = {}
-    for record in records:
-        found.setdefault((record.problem, record.sample), []).append(record)
-    return found
-
-
-def _value(record: EpisodeRecord, metric: str) -> float | None:
-    if record.reward is None:
-        return None
-    return record.reward if metric == "reward" else float(record.metrics[metric])
-
-
-def _means(episodes: Sequence[tuple[float | None, float]]) -> tuple[float | None, float]:
-    exact = [share for share, _ in episodes if share is not None]
-    return (float(np.mean(exact)) if exact else None), float(np.mean([removed for _, removed in episodes]))

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +38,7 @@ from numpy.typing import ArrayLike
 from scipy import optimize, special, stats
 
 from pipeline_lib.environment_api.metrics import Metric
-from pipeline_lib.evaluation.clusters import ClusteredMean, Codes, clustered_mean, t_interval
+from pipeline_lib.evaluation.clusters import ClusteredMean, Codes, clustered_mean, encode, t_interval
 from pipeline_lib.evaluation.results import Estimate, EvaluationError, Result, TestResult
 
 
@@ -277,6 +278,14 @@ def mean_interval(values: ArrayLike, clusters: Codes, level: float, info: Metric
     low = low if info.low is None else max(low, info.low)
     high = high if info.high is None else min(high, info.high)
     return dataclasses.replace(plain, low=low, high=high, method=f"{plain.method}, widened for skewness")
+
+
+def over_problems(
+    values: Mapping[str, Sequence[float]], families: Mapping[str, str], level: float, info: Metric
+) -> Estimate:
+    """Return `mean_interval` of the mean ``values`` of each problem; both mappings are by problem."""
+    means = [float(np.mean(found)) for found in values.values()]
+    return mean_interval(means, encode([families[problem] for problem in values]), level, info)
 
 
 def _trials(share: float, se: float, known: ClusteredMean, problems: int, tail: float) -> float:

@@ -23,12 +23,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import Metric
+from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.results import EvaluationError
-from pipeline_lib.evaluation.table import Table
+from pipeline_lib.evaluation.table import Table, tabulate
 
 
 class OutcomesError(EvaluationError):
@@ -48,14 +47,6 @@ class Outcome:
     place: str = ""  #: file and row, for messages
 
 
-@dataclass(frozen=True, slots=True)
-class Arranged:
-    """The outcomes of all systems."""
-
-    tables: Mapping[str, Table]  #: of each system, in the order of the rows
-    notes: tuple[str, ...]  #: what the rows do not support, a sentence each
-
-
 def describe_values(name: str, outcomes: Iterable[Outcome], given: tuple[float, float] | None = None) -> Metric:
     """Return the metric: its range is the given one; values that are all 0 or 1 are a share.
 
@@ -72,8 +63,8 @@ def describe_values(name: str, outcomes: Iterable[Outcome], given: tuple[float, 
     return Metric(name, share=given == (0.0, 1.0), low=low, high=high)
 
 
-def arrange(outcomes: Sequence[Outcome]) -> Arranged:
-    """Arrange outcomes by system.
+def arrange(outcomes: Sequence[Outcome]) -> tuple[dict[str, Table], list[str]]:
+    """Return the tables of all systems, in the order of the rows, and what the rows do not support, a sentence each.
 
     Raises:
         OutcomesError: no rows, a problem in two families, or samples or seeds that only some rows have.
@@ -87,8 +78,7 @@ def arrange(outcomes: Sequence[Outcome]) -> Arranged:
     for one in outcomes:
         by_system[one.system].append(one)
     notes: list[str] = []
-    tables = {name: _table(name, rows, families, ranks, notes) for name, rows in by_system.items()}
-    return Arranged(tables, tuple(notes))
+    return {name: _table(name, rows, families, ranks, notes) for name, rows in by_system.items()}, notes
 
 
 def _families(outcomes: Sequence[Outcome]) -> dict[str, str]:
@@ -150,37 +140,25 @@ def _table(
             f"rows of {name} have no sample numbers, so repeated rows of a problem count as further samples, in the "
             "order of the rows; a row that was written twice would count twice"
         )
-    repeated = [found for found in cells.values() if len(found) > 1]
-    if same := [found for found in repeated if len({one.value for one in found}) == 1]:
-        notes.append(f"{_several(same, name)} with the same value, for example {_example(same)}, and counts once")
-    if other := [found for found in repeated if len({one.value for one in found}) > 1]:
-        notes.append(
-            f"{_several(other, name)} with different values, for example {_example(other)}: none of them counts, and "
-            "the value is taken as lost"
-        )
-    if missing := [found[0] for found in cells.values() if all(one.value is None for one in found)]:
+    repeated = [same for same in cells.values() if len(same) > 1]
+    for differ, then in (
+        (False, "the same value, for example {}, and counts once"),
+        (True, "different values, for example {}: none of them counts, and the value is taken as lost"),
+    ):
+        if several := [same for same in repeated if (len({one.value for one in same}) > 1) == differ]:
+            who = "1 outcome" if len(several) == 1 else f"each of {len(several)} outcomes"
+            first, second = several[0][:2]
+            example = f"problem {first.problem!r} in {first.place} and {second.place}"
+            notes.append(f"{who} of {name} occurs more than once with {then.format(example)}")
+    if missing := [same[0] for same in cells.values() if all(one.value is None for one in same)]:
         number = f"1 value of {name} is" if len(missing) == 1 else f"{len(missing)} values of {name} are"
         notes.append(f"{number} missing or not a number, for example in {missing[0].place}")
-    seeds = tuple(sorted({one.seed for one in rows}, key=lambda seed: -1 if seed is None else seed))
-    problems = tuple(sorted({one.problem for one in rows}))
-    row, place = ({value: i for i, value in enumerate(axis)} for axis in (seeds, problems))
-    values = np.full((len(seeds), len(problems), 1 + max(sample for _, _, sample in cells)), np.nan)
-    seen = np.zeros(values.shape, dtype=bool)
-    for (seed, problem, sample), found in cells.items():
-        at = row[seed], place[problem], sample
-        seen[at] = True
-        if len({one.value for one in found}) == 1 and found[0].value is not None:
-            values[at] = found[0].value
-    return Table(seeds, problems, tuple(families[problem] for problem in problems), values, seen & np.isnan(values))
-
-
-def _several(found: Sequence[Sequence[Outcome]], name: str) -> str:
-    return f"{'1 outcome' if len(found) == 1 else f'each of {len(found)} outcomes'} of {name} occurs more than once"
-
-
-def _example(found: Sequence[Sequence[Outcome]]) -> str:
-    first, second = found[0][:2]
-    return f"problem {first.problem!r} in {first.place} and {second.place}"
+    episodes: dict[int | None, list[EpisodeRecord]] = defaultdict(list)
+    for (seed, problem, sample), same in cells.items():
+        value = same[0].value if len({one.value for one in same}) == 1 else None
+        episodes[seed].append(EpisodeRecord(problem, families[problem], sample, value, 1, {}, {}, 0))
+    trained = {seed: records for seed, records in episodes.items() if seed is not None}
+    return tabulate(trained or episodes[None], "reward", name)
 
 
 #: Words for a value that is not there.

@@ -30,10 +30,10 @@ from pipeline_lib.evaluation.outcome_files import (
     outcomes_of,
     read_outcomes,
 )
-from pipeline_lib.evaluation.plan import PlanCheck, changes
+from pipeline_lib.evaluation.plan import PlanCheck, SealedPlan, changes
 from pipeline_lib.evaluation.results import Result, to_json
 from pipeline_lib.evaluation.sentences import Caveat, against_base, counted, in_line, of_comparisons, power
-from pipeline_lib.evaluation.summary import other_runs
+from pipeline_lib.evaluation.summary import by_problem, other_runs
 from pipeline_lib.evaluation.table import Table, problem_means
 from pipeline_lib.settings.evaluate import VerdictSettings
 
@@ -41,7 +41,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomePlan(Result):
+class OutcomePlan(SealedPlan):
     """What is fixed before the first outcome is seen."""
 
     metric: str  #: name of the metric
@@ -57,21 +57,6 @@ class OutcomePlan(Result):
     power: float  #: power for which detectable differences are computed
     written: str  #: time (UTC, ISO 8601) at which the plan was written
     version: int = VERSION  #: version of this format
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the content."""
-        return storage.digest(Result.to_json(self))
-
-    def write(self, path: Path) -> None:
-        """Write the plan as JSON with its digest; one that is there is never replaced.
-
-        Raises:
-            OutcomesError: the file exists.
-        """
-        if path.exists():
-            raise OutcomesError(f"{path}: the file exists, and a plan is never replaced; give another name")
-        storage.write_json(path, {**self.to_json(), "digest": self.digest})
 
 
 def read_outcome_plan(path: Path) -> OutcomePlan:
@@ -191,7 +176,7 @@ def judge_outcomes(
         could_detect={name: power(found, info) for name, found in comparisons.items()},
         other_runs={name: _other_runs(found) for name, found in comparisons.items()},
         systems={name: _summary(table) for name, table in tables.items()},
-        problems=_by_problem(tables),
+        problems=by_problem(tables),
         design=design,
         plan=check,
     )
@@ -310,15 +295,6 @@ def _summary(table: Table) -> dict[str, Any]:
     }
 
 
-def _by_problem(tables: Mapping[str, Table]) -> dict[str, dict[str, float]]:
-    rows: dict[str, dict[str, float]] = {}
-    for name, table in tables.items():
-        for problem, values in zip(table.problems, problem_means(table).T, strict=True):
-            if not np.isnan(values).any():
-                rows.setdefault(problem, {})[name] = float(values.mean())
-    return dict(sorted(rows.items()))
-
-
 def _small(text: str) -> str:
     return text[:1].lower() + text[1:]
 
@@ -357,26 +333,19 @@ def verdict_on(
         notes = []
     present = dict.fromkeys(one.system for one in outcomes)
     if written is not None:
-        ends = None if written.low is None or written.high is None else (written.low, written.high)
-        asked = Asked(
-            asked.baseline or written.baseline,
-            asked.systems or None,
-            written.margin if asked.margin is None else asked.margin,
-            ends if asked.metric_range is None else asked.metric_range,
-            written.alpha if asked.alpha is None else asked.alpha,
-            written.power if asked.power is None else asked.power,
-        )
+        planned = {name: getattr(written, name) for name in ("baseline", "margin", "alpha", "power")}
+        planned["metric_range"] = None if None in (written.low, written.high) else (written.low, written.high)
+        missing = {name: value for name, value in planned.items() if getattr(asked, name) in (None, "")}
+        asked = dataclasses.replace(asked, **missing)
     baseline = asked.baseline or next((name for name in BASELINES if name in present), next(iter(present)))
     wanted = {*(asked.systems or present), baseline}
     for name in (baseline, *wanted):
         _check_system(name, present)
     outcomes = [one for one in outcomes if one.system in wanted]
     info = describe_values(metric, outcomes, _checked_range(asked.metric_range))
-    arranged = arrange(outcomes)
+    tables, doubts = arrange(outcomes)
     older = [] if written is None else _older(files, written)
-    return judge_outcomes(
-        arranged.tables, baseline, _settings(asked, info), info, (*notes, *arranged.notes), written, older
-    )
+    return judge_outcomes(tables, baseline, _settings(asked, info), info, (*notes, *doubts), written, older)
 
 
 def plan_outcomes(
@@ -405,6 +374,8 @@ def plan_outcomes(
         settings.alpha, settings.margin, settings.power,
         datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )  # fmt: skip
+    if path.exists():
+        raise OutcomesError(f"{path}: the file exists, and a plan is never replaced; give another name")
     plan.write(path)
     return plan
 

@@ -31,8 +31,27 @@ def problems_digest(problems: Iterable[str]) -> str:
     return storage.digest(sorted(set(problems)))
 
 
+class SealedPlan(Result):
+    """A plan whose file holds the digest of its content."""
+
+    __slots__ = ()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the content; every result carries it."""
+        return storage.digest(Result.to_json(self))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as a JSON object with its digest."""
+        return {**Result.to_json(self), "digest": self.digest}
+
+    def write(self, path: Path) -> None:
+        """Write the plan as JSON."""
+        storage.write_json(path, self.to_json())
+
+
 @dataclass(frozen=True, slots=True)
-class Plan(Result):
+class Plan(SealedPlan):
     """Everything that is fixed before the first checkpoint is evaluated."""
 
     metric: str  #: the one primary metric
@@ -71,19 +90,6 @@ class Plan(Result):
     stop_training_when: tuple[str, ...] = ()
     version: int = VERSION  #: version of this format
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the content; every result carries it."""
-        return storage.digest(Result.to_json(self))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as a JSON object with its digest, as `read_plan` reads it."""
-        return {**Result.to_json(self), "digest": self.digest}
-
-    def write(self, path: Path) -> None:
-        """Write the plan as JSON."""
-        storage.write_json(path, self.to_json())
-
 
 def make_plan(
     evaluate: EvaluateSettings,
@@ -93,11 +99,10 @@ def make_plan(
     contents: Mapping[str, str],
     play: Mapping[str, Any],
     comparisons: Sequence[str] = ("base", "last"),
-    outside: Mapping[str, str] | None = None,
     single_agent_seeds: Sequence[int] = (),
-    stop_training_when: Sequence[str] = (),
     single_agent_budget: str = "",
-    statistics: str = "",
+    outside: Mapping[str, str] | None = None,
+    **further: Any,
 ) -> Plan:
     """Fix the plan of a sweep and its test.
 
@@ -107,13 +112,7 @@ def make_plan(
         checkpoints: steps that will be evaluated, by training seed.
         problems: ids of the problems of ``validation``, ``test`` and, if known, ``train``.
         contents: digest of everything in the split, for ``validation`` and ``test``.
-        play: how teams will play, as JSON.
-        comparisons: names of the teams the selected one will be compared with, the primary first.
-        outside: comparisons outside the family, and why.
-        single_agent_seeds: training runs of the single-agent baseline.
-        stop_training_when: monitors that may end a training run.
-        single_agent_budget: what it is given as much of as the team.
-        statistics: digest of the code that selects and tests.
+        play, comparisons, single_agent_seeds, single_agent_budget, outside, further: fields of the plan.
 
     Raises:
         EvaluationError: no checkpoints, a split without problems, or a problem in two splits.
@@ -122,9 +121,17 @@ def make_plan(
         raise EvaluationError(
             "there are no checkpoints to plan for; train first, with train.checkpoint_every at most train.steps"
         )
-    for split in ("validation", "test"):
+    splits: dict[str, Any] = {}
+    for split, drawn in (("validation", evaluate.validation), ("test", evaluate.test)):
         if not problems.get(split):
             raise EvaluationError(f"the {split} split has no problems; give it some in problems.sizes")
+        splits |= {
+            f"{split}_problems": problems_digest(problems[split]),
+            f"{split}_content": contents[split],
+            f"{split}_size": len(set(problems[split])),
+            f"{split}_samples": drawn.samples,
+            f"{split}_seed": drawn.seed,
+        }
     refuse_overlap(problems)
     return Plan(
         metric=evaluate.metric,
@@ -136,25 +143,15 @@ def make_plan(
         single_agent_budget=single_agent_budget if single_agent_seeds else "",
         checkpoints={str(seed): sorted(steps) for seed, steps in sorted(checkpoints.items())},
         play=play,
-        validation_problems=problems_digest(problems["validation"]),
-        validation_content=contents["validation"],
-        validation_size=len(set(problems["validation"])),
-        validation_samples=evaluate.validation.samples,
-        validation_seed=evaluate.validation.seed,
-        test_problems=problems_digest(problems["test"]),
-        test_content=contents["test"],
-        test_size=len(set(problems["test"])),
-        test_samples=evaluate.test.samples,
-        test_seed=evaluate.test.seed,
         comparisons=tuple(comparisons),
-        outside=dict(outside or {}),
+        outside=outside or {},
         alpha=verdict.alpha,
         margin=verdict.margin,
         power=verdict.power,
         resamples=verdict.resamples,
         resampling_seed=verdict.seed,
-        statistics=statistics,
-        stop_training_when=tuple(stop_training_when),
+        **splits,
+        **further,
     )
 
 

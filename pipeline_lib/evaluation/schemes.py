@@ -17,7 +17,7 @@ import numpy as np
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import encode
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.evidence import mean_interval, paired
+from pipeline_lib.evaluation.evidence import over_problems, paired
 from pipeline_lib.evaluation.metrics import by_problem, value_of
 from pipeline_lib.evaluation.results import Estimate, TestResult, holm
 
@@ -110,12 +110,11 @@ def rates(episodes: Episodes, names: Sequence[str], level: float, by_family: boo
     Lost episodes are left out.  If ``by_family``, families vary independently; otherwise (within a family) problems do.
     """
     groups = by_problem(episodes)
-    if not groups:
-        return {}
-    clusters = encode([found[0].family if by_family else problem for problem, found in groups.items()])
+    families = {problem: found[0].family if by_family else problem for problem, found in groups.items()}
     return {
-        name: mean_interval([_share(found, name) for found in groups.values()], clusters, level, _SHARE)
+        name: over_problems({p: [_share(found, name)] for p, found in groups.items()}, families, level, _SHARE)
         for name in names
+        if groups
     }
 
 

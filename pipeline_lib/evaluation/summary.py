@@ -80,11 +80,10 @@ def _mean_shares(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: float(np.mean([part.get(name, 0.0) for part in parts])) for name in names}
 
 
-def by_problem(teams: Mapping[str, Episodes], metric: str) -> dict[str, dict[str, float]]:
-    """Return the mean of the metric by problem and team, over training seeds."""
+def by_problem(teams: Mapping[str, Table]) -> dict[str, dict[str, float]]:
+    """Return the mean by problem and team, over training seeds."""
     rows: dict[str, dict[str, float]] = {}
-    for name, episodes in teams.items():
-        table = tabulate(episodes, metric, name)
+    for name, table in teams.items():
         for problem, values in zip(table.problems, problem_means(table).T, strict=True):
             if not np.isnan(values).any():
                 rows.setdefault(problem, {})[name] = float(values.mean())

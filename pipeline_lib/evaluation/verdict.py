@@ -25,7 +25,7 @@ from pipeline_lib.evaluation.sentences import (
     of_plan_and_looks,
 )
 from pipeline_lib.evaluation.summary import by_problem, cost_of_last_checkpoint, faults, other_runs, shrinkage, team
-from pipeline_lib.evaluation.table import Episodes
+from pipeline_lib.evaluation.table import Episodes, tabulate
 
 if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, VerdictSettings
@@ -142,7 +142,7 @@ def summarise_test(
         "price_of_the_default": default,
         "comparisons": to_json(decided),
         "teams": {name: team(episodes, evaluate, metrics) for name, episodes in teams.items()},
-        "problems": by_problem(teams, evaluate.metric),
+        "problems": by_problem({name: tabulate(found, evaluate.metric, name) for name, found in teams.items()}),
         "shrinkage": shrinkage(validation, selected, evaluate.metric) if validation else None,
         "design": {
             "metric": evaluate.metric,

@@ -47,11 +47,11 @@ def plan_of(params: Params) -> Plan:
             "limits": params.sandbox.limits.model_dump(mode="json"),
         },
         comparisons(params),
-        outside(params),
         params.seeds.single_agent,
-        params.train.stop_when,
         params.train.single_agent_budget,
-        _statistics(),
+        outside=outside(params),
+        stop_training_when=tuple(params.train.stop_when),
+        statistics=_statistics(),
     )
 
 

@@ -228,7 +228,7 @@ def often_wrong(team_seeds: int, ragged: bool) -> tuple[float, float]:
                                 f"f{int(p**0.8) // 2}" if ragged else "",
                             )
                         )  # fmt: skip
-        found = judge_outcomes(arrange(outcomes).tables, "base", SETTINGS, info).comparisons["team"]
+        found = judge_outcomes(arrange(outcomes)[0], "base", SETTINGS, info).comparisons["team"]
         wrong += found.verdict in ("IMPROVED", "WORSE")
         covered += found.difference.low is None or found.difference.low <= 0 <= (found.difference.high or 0.0)
     return wrong / runs, covered / runs
@@ -251,9 +251,7 @@ def test_unpaired_systems_never_get_a_verdict_and_their_means_are_covered() -> N
             for system, count in (("base", 25), ("team", 60))
             for p in range(count)
         ]
-        found = judge_outcomes(arrange(outcomes).tables, "base", SETTINGS, Metric("solved", share=True)).comparisons[
-            "team"
-        ]
+        found = judge_outcomes(arrange(outcomes)[0], "base", SETTINGS, Metric("solved", share=True)).comparisons["team"]
         assert found.verdict == "INCONCLUSIVE"
         covered += (found.means[0].low or 0.0) <= 0.5 <= (found.means[0].high or 1.0)
     assert covered / 150 >= 0.95 - 3 * math.sqrt(0.05 * 0.95 / 150)
