@@ -103,18 +103,11 @@ def numbers(rows: Sequence[RunRow], metrics: Metrics) -> Table:
     """Return the numbers of all runs, p values corrected as one family."""
     info = describe(rows[0].metric, metrics)
     adjusted = holm([row.p for row in rows])
-    cells = [
-        [
-            row.name,
-            row.verdict,
-            info.text(row.base),
-            info.text(row.selected),
-            typeset(info.difference(row.difference)),
-            typeset(between({"low": row.low, "high": row.high}, info.difference)),
-            p_cell(p),
-        ]
-        for row, p in zip(rows, adjusted, strict=True)
-    ]
+    cells = []
+    for row, p in zip(rows, adjusted, strict=True):
+        interval = typeset(between({"low": row.low, "high": row.high}, info.difference))
+        means = info.text(row.base), info.text(row.selected)
+        cells.append([row.name, row.verdict, *means, typeset(info.difference(row.difference)), interval, p_cell(p)])
     return Table(("run", "verdict", "base", "selected", "difference", "interval", "p (Holm, all runs)"), cells)
 
 

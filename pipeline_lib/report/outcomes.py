@@ -50,19 +50,13 @@ def build_outcomes(found: OutcomeVerdict, output: Path) -> None:
 
 
 def _numbers(found: OutcomeVerdict) -> Table:
-    rows = [
-        [
-            name,
-            c.verdict,
-            *difference_cells(to_json(c.difference), found.info),
-            None if c.p_adjusted is None else p_cell(c.p_adjusted),
-            None if c.effect.g is None else typeset(f"{c.effect.g:.2f}"),
-            c.problems,
-            c.families,
-            None if c.detectable is None else typeset(found.info.difference(c.detectable).lstrip("+")),
-        ]
-        for name, c in found.comparisons.items()
-    ]
+    rows = []
+    for name, c in found.comparisons.items():
+        p, g = c.p_adjusted, c.effect.g
+        evidence = None if p is None else p_cell(p), None if g is None else typeset(f"{g:.2f}")
+        least = None if c.detectable is None else typeset(found.info.difference(c.detectable).lstrip("+"))
+        difference = difference_cells(to_json(c.difference), found.info)
+        rows.append([name, c.verdict, *difference, *evidence, c.problems, c.families, least])
     heads = "system", "verdict", "difference", "interval", "p (Holm)", "Hedges' g", "problems", "families", "detectable"
     return Table(heads, rows)
 

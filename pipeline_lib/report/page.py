@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import yaml
 
 from pipeline_lib import storage
@@ -112,10 +113,8 @@ def build_report(data: ReportData, output: Path, own: Sequence[Figure] = ()) -> 
 
 def render(template: str, context: Mapping[str, Any]) -> str:
     """Return a page from a template of this package, style included; text is escaped, an unknown name is an error."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
     environment.filters["cell"] = cell
     css = (TEMPLATES / "style.css").read_text(encoding="utf-8")

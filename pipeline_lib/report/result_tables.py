@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeline_lib.environment_api.metrics import Metric, describe
 from pipeline_lib.evaluation.sentences import p_text
+from pipeline_lib.evaluation.verdict import BASE, FIRST_TURN, LAST, SELECTED
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.style import Link, Table
 from pipeline_lib.report.text import typeset
@@ -20,26 +21,16 @@ def per_seed(data: ReportData) -> Table:
     tested = {str(found["seed"]): found for found in data.verdict["comparisons"]["base"]["per_seed"]}
     rows = []
     for seed, chosen in data.selection["seeds"].items():
-        found = tested.get(str(seed))
         result: list[Any] = [None] * 4
-        if found:
-            result = [
-                linked(info.text(found["mean_b"]), "base", data),
-                linked(info.text(found["mean_a"]), "selected", data),
-                *difference_cells(found["difference"], info),
-            ]
+        if alone := tested.get(str(seed)):
+            before, after = (
+                linked(info.text(alone["mean_b"]), BASE, data),
+                linked(info.text(alone["mean_a"]), SELECTED, data),
+            )
+            result = [before, after, *difference_cells(alone["difference"], info)]
         repeats = chosen["repeats"].get(str(chosen["step"]), 0.0)
-        luck = chosen["optimism"]
-        rows.append(
-            [
-                int(seed),
-                chosen["step"],
-                info.text(chosen["mean"]),
-                *result,
-                f"{100 * repeats:.0f} %",
-                None if luck is None else typeset(info.difference(luck)),
-            ]
-        )
+        luck = None if chosen["optimism"] is None else typeset(info.difference(chosen["optimism"]))
+        rows.append([int(seed), chosen["step"], info.text(chosen["mean"]), *result, f"{100 * repeats:.0f} %", luck])
     columns = ("seed", "step", "validation", "base", "selected", "difference", "interval", "repeats", "luck")
     return Table(columns, rows)
 
@@ -47,18 +38,14 @@ def per_seed(data: ReportData) -> Table:
 def comparisons(data: ReportData) -> Table:
     """Return one row per team that the selected one is compared with; numbers lead to the problems behind them."""
     info, rows = data.info, []
-    for name, found in data.verdict["comparisons"].items():
-        rows.append(
-            [
-                team_name(name),
-                found["verdict"],
-                linked(info.text(found["means"][1]["value"]), name, data),
-                linked(info.text(found["means"][0]["value"]), "selected", data),
-                *difference_cells(found["difference"], info),
-                None if found["p_adjusted"] is None else p_cell(found["p_adjusted"]),
-                None if found["effect"]["g"] is None else typeset(f"{found['effect']['g']:.2f}"),
-            ]
-        )
+    for name, c in data.verdict["comparisons"].items():
+        means = [
+            linked(info.text(mean["value"]), team, data)
+            for mean, team in zip(c["means"], (SELECTED, name), strict=True)
+        ]
+        p, g = c["p_adjusted"], c["effect"]["g"]
+        evidence = None if p is None else p_cell(p), None if g is None else typeset(f"{g:.2f}")
+        rows.append([team_name(name), c["verdict"], *means[::-1], *difference_cells(c["difference"], info), *evidence])
     columns = ("against", "verdict", "its mean", "selected", "difference", "interval", "p (Holm)", "Hedges' g")
     return Table(columns, rows)
 
@@ -149,10 +136,11 @@ def between(limits: Mapping[str, Any], show: Callable[[float], str]) -> str:
     return f"{show(limits['low']).removesuffix(' %').removesuffix(' points')} to {show(limits['high'])}"
 
 
-def difference_cells(found: Mapping[str, Any], info: Metric) -> tuple[str, str]:
-    """Return a difference (``estimate``, ``low`` and ``high``) and its interval as two cells."""
+def difference_cells(found: Mapping[str, Any], info: Metric) -> tuple[str | None, str]:
+    """Return a difference (an `Estimate` or a `TestResult`, as JSON) and its interval as two cells."""
+    value = found.get("estimate", found.get("value"))
     interval = between(found, info.difference).removesuffix(" points")
-    return typeset(info.difference(found["estimate"])), typeset(interval)
+    return None if value is None else typeset(info.difference(value)), typeset(interval)
 
 
 def p_cell(p: float | None) -> str:
@@ -162,12 +150,7 @@ def p_cell(p: float | None) -> str:
 
 def team_name(team: str) -> str:
     """Return what the page calls a team."""
-    return {
-        "base": "the base",
-        "last": "the last checkpoint",
-        "selected": "selected",
-        "first turn": "its own first turn",
-    }.get(team, team)
+    return {BASE: "the base", LAST: "the last checkpoint", FIRST_TURN: "its own first turn"}.get(team, team)
 
 
 def linked(value: object, team: str, data: ReportData) -> object:

@@ -79,20 +79,9 @@ def effects(comparisons: Mapping[str, Mapping[str, Any]]) -> Table:
     """Difference of each comparison (as JSON), with interval, effect size and verdict."""
     columns = ("against", "difference", "low", "high", "p (Holm)", "Hedges' g", "P(better)", "verdict")
     rows = []
-    for name, found in comparisons.items():
-        difference = found["difference"]
-        rows.append(
-            [
-                name,
-                difference["estimate"],
-                difference["low"],
-                difference["high"],
-                found["p_adjusted"],
-                found["effect"]["g"],
-                found["improvement"]["value"],
-                found["verdict"],
-            ]
-        )
+    for name, c in comparisons.items():
+        difference = [c["difference"][key] for key in ("estimate", "low", "high")]
+        rows.append([name, *difference, c["p_adjusted"], c["effect"]["g"], c["improvement"]["value"], c["verdict"]])
     return Table(columns, rows)
 
 
@@ -217,34 +206,22 @@ def write_plots(data: ReportData, folder: Path, own: Sequence[Figure] = ()) -> l
         "policies": by_policy,
         "time": time_per_seed,
     }
-    written = []
-    for name, make in tables.items():
-        written.append(folder / f"{name}.csv")
-        storage.write_text(written[-1], _csv(make(data)))
     wide = terms(data)
-    further = {
+    files = {name: make(data) for name, make in tables.items()}
+    files |= {
         f"terms/{name}": Table(("step", "reward"), [[row[0], row[number]] for row in wide.rows])
         for number, name in enumerate(wide.columns)
         if number
     }
-    for name, table in {**further, **{figure.id: figure.table for figure in own}}.items():
-        written.append(folder / f"{name}.csv")
-        storage.write_text(written[-1], _csv(table))
-    primary = data.verdict["comparisons"]["base"]
-    written.append(folder / "headline.json")
-    storage.write_json(
-        written[-1],
-        {
-            "verdict": data.verdict["verdict"],
-            "metric": data.metric,
-            "base": primary["means"][1]["value"],
-            "selected": primary["means"][0]["value"],
-            "difference": data.verdict["difference"],
-            "low": data.verdict["low"],
-            "high": data.verdict["high"],
-        },
-    )
-    return written
+    files |= {figure.id: figure.table for figure in own}
+    for name, table in files.items():
+        storage.write_text(folder / f"{name}.csv", _csv(table))
+    base = data.verdict["comparisons"]["base"]
+    means = {name: mean["value"] for name, mean in zip(("selected", "base"), base["means"], strict=True)}
+    headline = {"verdict": data.verdict["verdict"], "metric": data.metric, "base": means["base"], **means}
+    headline |= {name: data.verdict[name] for name in ("difference", "low", "high")}
+    storage.write_json(folder / "headline.json", headline)
+    return [*(folder / f"{name}.csv" for name in files), folder / "headline.json"]
 
 
 def _learning_of_any_metric(data: ReportData) -> Table:

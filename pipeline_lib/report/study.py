@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,22 +119,13 @@ def final(data: StudyData) -> Figure:
 def cells(data: StudyData) -> Table:
     """Return the numbers of all cells."""
     text = data.info.text
-    rows = [
-        [
-            cell.name,
-            text(cell.base),
-            text(cell.mean.value or 0.0),
-            _between(cell.mean, text),
-            ", ".join(map(text, cell.by_seed)),
-            cell.run,
-        ]
-        for cell in data.cells
-    ]
+    rows = []
+    for cell in data.cells:
+        low, high = cell.mean.low, cell.mean.high
+        interval = "none" if low is None or high is None else f"{text(low)} to {text(high)}"
+        means = text(cell.base), text(cell.mean.value or 0.0), interval
+        rows.append([cell.name, *means, ", ".join(map(text, cell.by_seed)), cell.run])
     return Table(("cell", "base", "selected", "interval, new problems", "each training run", "experiment"), rows)
-
-
-def _between(found: Estimate, text: Callable[[float], str]) -> str:
-    return "none" if found.low is None or found.high is None else f"{text(found.low)} to {text(found.high)}"
 
 
 def curves(data: StudyData, cost: str) -> Figure | None:
@@ -197,17 +188,11 @@ def _line(train: Mapping[int, Rows], name: str, added: Any) -> tuple[np.ndarray,
 
 def family(data: StudyData) -> Table:
     """Return the numbers of the family of comparisons."""
-    rows = [
-        [
-            c.name,
-            c.verdict,
-            typeset(data.info.difference(c.test.estimate or 0.0)),
-            typeset(between({"low": c.test.low, "high": c.test.high}, data.info.difference)),
-            p_cell(c.p_adjusted),
-            p_cell(c.equivalence_p_adjusted),
-        ]
-        for c in data.contrasts
-    ]
+    rows = []
+    for c in data.contrasts:
+        interval = typeset(between({"low": c.test.low, "high": c.test.high}, data.info.difference))
+        difference = typeset(data.info.difference(c.test.estimate or 0.0))
+        rows.append([c.name, c.verdict, difference, interval, p_cell(c.p_adjusted), p_cell(c.equivalence_p_adjusted)])
     columns = ("comparison", "verdict", "difference", "interval, new training runs")
     return Table((*columns, "p (Holm)", "p of the margin or more (Holm)"), rows)
 

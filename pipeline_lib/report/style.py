@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import quoteattr
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -134,8 +136,7 @@ def _svg(paint: Painter, size: tuple[float, float], narrow: bool, prefix: str, t
     opening = text[: text.index(">") + 1]
     box = re.search(r'viewBox="[^"]+"', opening)
     assert box is not None  # matplotlib always writes one
-    label = title.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {box.group(0)} role="img" aria-label="{label}">'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {box.group(0)} role="img" aria-label={quoteattr(title)}>'
     return head + text[len(opening) :].strip()
 
 
@@ -185,10 +186,4 @@ def end_labels(axes: Axes, labels: Sequence[tuple[float, str, str]], x: float, s
 
 def wrap(text: str, width: int) -> str:
     """Break a label into lines of at most ``width`` characters, between words."""
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-            lines.append(word)
-        else:
-            lines[-1] = f"{lines[-1]} {word}".strip()
-    return "\n".join(lines)
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)

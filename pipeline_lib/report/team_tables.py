@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pipeline_lib.evaluation.results import Estimate
 from pipeline_lib.evaluation.verdict import BASE, SINGLE_AGENT
 from pipeline_lib.report.data import ReportData
-from pipeline_lib.report.result_tables import between, difference_cells
+from pipeline_lib.report.result_tables import difference_cells
 from pipeline_lib.report.style import CYCLE, MARKERS, Figure, Table, figure, percent
-from pipeline_lib.report.text import count, sentence_only, typeset
+from pipeline_lib.report.text import count, sentence_only
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -22,20 +24,9 @@ def turns(data: ReportData) -> Table:
     rows: list[list[Any]] = []
     for team, gains in data.turn_gains.items():
         for found in gains:
-            limits = {"low": found.gain.low, "high": found.gain.high}
-            rows.append(
-                [
-                    team,
-                    found.turn,
-                    found.episodes,
-                    data.info.text(found.before),
-                    None if found.gain.value is None else typeset(data.info.difference(found.gain.value)),
-                    typeset(between(limits, data.info.difference).removesuffix(" points")),
-                    f"{found.reward:+.2f}",
-                    _percent(found.repaired),
-                    _percent(found.broken),
-                ]
-            )
+            before, gain = data.info.text(found.before), difference_cells(found.gain.to_json(), data.info)
+            shares = (_percent(share) for share in (found.repaired, found.broken))
+            rows.append([team, found.turn, found.episodes, before, *gain, f"{found.reward:+.2f}", *shares])
     columns = ("team", "turn", "episodes", "turn before", "gain", "interval", "reward", "repaired", "broken")
     return Table(columns, rows)
 
@@ -48,13 +39,8 @@ def agents(data: ReportData) -> Table:
     """Return one row per agent; empty where nothing was measured."""
     exact = any(found.shapley for found in data.contributions)
     rows = [
-        [
-            found.agent,
-            *(_cells(data, found.shapley) if exact else ()),
-            *_cells(data, found.removal),
-            found.problems,
-        ]
-        for found in data.contributions
+        [c.agent, *(_cells(data, c.shapley) if exact else ()), *_cells(data, c.removal), c.problems]
+        for c in data.contributions
     ]
     shapley = ("Shapley value", "its interval") if exact else ()
     return Table(("agent", *shapley, "lost without it", "interval", "problems"), rows)
@@ -69,7 +55,7 @@ def subteams(data: ReportData) -> Table:
 def _cells(data: ReportData, estimate: Estimate | None) -> tuple[Any, Any]:
     if estimate is None or estimate.value is None:
         return None, None
-    return difference_cells({"estimate": estimate.value, "low": estimate.low, "high": estimate.high}, data.info)
+    return difference_cells(estimate.to_json(), data.info)
 
 
 #: Rows of the table of changes.
@@ -87,17 +73,10 @@ def over_checkpoints(data: ReportData) -> Figure | None:
         axes = canvas.subplots()
         for number, name in enumerate(names):
             colour, marker = CYCLE[number % len(CYCLE)], MARKERS[number % len(MARKERS)]
-            found = [use.checkpoints[step][name] for step in steps]
-            means = [math.nan if e.value is None else e.value for e in found]
+            rates = [use.checkpoints[step][name] for step in steps]
+            means, lows, highs = np.array([(rate.value, rate.low, rate.high) for rate in rates], dtype=float).T
             axes.plot(steps, means, color=colour, marker=marker, markersize=4, label=_spaced(name), zorder=3)
-            axes.fill_between(
-                steps,
-                [math.nan if e.low is None else e.low for e in found],
-                [math.nan if e.high is None else e.high for e in found],
-                color=colour,
-                alpha=0.10,
-                lw=0,
-            )
+            axes.fill_between(steps, lows, highs, color=colour, alpha=0.10, lw=0)
             for by_step in use.runs.values():
                 own = [row.get(name, math.nan) for row in by_step.values()]
                 axes.plot(list(by_step), own, color=colour, linewidth=0.7, alpha=0.5)
@@ -145,19 +124,10 @@ def by_family(data: ReportData) -> Table:
 
 def success(data: ReportData) -> Table:
     """Return by how much episodes with a scheme do better than others of the same team on the same problem."""
-    rows = []
-    for found in data.cooperation.success if data.cooperation else ():
-        test = found.test
-        limits = {"low": test.low, "high": test.high}
-        rows.append(
-            [
-                _spaced(found.scheme),
-                None if test.estimate is None else typeset(data.info.difference(test.estimate)),
-                typeset(between(limits, data.info.difference).removesuffix(" points")),
-                found.p_adjusted,
-                found.problems,
-            ]
-        )
+    rows = [
+        [_spaced(one.scheme), *difference_cells(one.test.to_json(), data.info), one.p_adjusted, one.problems]
+        for one in (data.cooperation.success if data.cooperation else ())
+    ]
     return Table(("scheme", "with it", "interval", "p (Holm)", "problems"), rows)
 
 
@@ -206,26 +176,24 @@ def costs(data: ReportData) -> Table:
 
 def one_episode(data: ReportData) -> Table:
     """Return what one test episode costs each team: tokens sampled, read, and sampled one after another."""
-    columns = {
-        "prompt_tokens": "prompt tokens",
-        "critical_path_tokens": "tokens one after another",
-        "requests": "requests",
-    }
     teams = data.verdict["teams"]
-    if any(team["details"].get("unread") for team in teams.values()):
-        columns["unread"] = "prompts too long to answer"
-    if any(team["details"].get("cut_turns") for team in teams.values()):
-        columns["cut_turns"] = "earlier turns cut from prompts"
-    known = {key: title for key, title in columns.items() if any(key in team["details"] for team in teams.values())}
+    columns = {"prompt_tokens": "prompt tokens", "critical_path_tokens": "tokens one after another"}
+    columns |= {"requests": "requests", "unread": "prompts too long to answer"}
+    columns |= {"cut_turns": "earlier turns cut from prompts"}
+
+    def shown(key: str) -> bool:
+        values = [team["details"][key] for team in teams.values() if key in team["details"]]
+        return any(values) if key in ("unread", "cut_turns") else bool(values)
+
+    def cell(value: float | None, key: str) -> float | None:
+        return None if value is None else round(value, 3 if key == "unread" else 1)
+
+    known = {key: title for key, title in columns.items() if shown(key)}
     rows: list[list[Any]] = [
-        [name, round(team["tokens"], 1), *(_rounded(team["details"].get(key), key) for key in known)]
+        [name, round(team["tokens"], 1), *(cell(team["details"].get(key), key) for key in known)]
         for name, team in teams.items()
     ]
     return Table(("team", "tokens sampled", *known.values()), rows)
-
-
-def _rounded(value: float | None, key: str) -> float | None:
-    return None if value is None else round(value, 3 if key == "unread" else 1)
 
 
 #: What to cite; the software as CITATION.cff has it.
