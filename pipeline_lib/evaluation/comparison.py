@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pipeline_lib.environment_api.metrics import NO_METRICS, Metric, Metrics, describe
 from pipeline_lib.evaluation.clusters import NO_VARIATION, Codes, encode, t_interval
 from pipeline_lib.evaluation.effects import no_effect, paired_hedges_g, probability_of_improvement
-from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.evidence import (
     Families,
     Rule,
@@ -118,9 +117,9 @@ def measure(
     where: str = "held-out",
 ) -> Comparison:
     """Compute everything except the verdict; see `verdict.compare` for arguments and errors."""
-    tables = tabulate(a, metric, names[0]), tabulate(b, metric, names[1])
-    same = _identical(_records(a), names[0]) or _identical(_records(b), names[1])
-    return measure_tables(*tables, settings, metric, describe(metric, metrics), names, faults, where, same)
+    one, two = tabulate(a, metric, names[0]), tabulate(b, metric, names[1])
+    same = _identical(a, names[0]) or _identical(b, names[1])
+    return measure_tables(one, two, settings, metric, describe(metric, metrics), names, faults, where, same)
 
 
 def measure_tables(
@@ -139,16 +138,13 @@ def measure_tables(
     Raises:
         EvaluationError: the teams have no common problem, or none without lost episodes.
     """
-    tables = a, b
-    worst = extremes(*tables, names, info)
-    pairing = pair(*tables, names)
-    level = 1 - settings.alpha
-    clusters = pairing.clusters
+    worst = extremes(a, b, names, info)
+    pairing = pair(a, b, names)
+    level, clusters = 1 - settings.alpha, pairing.clusters
     left, right = pairing.a_means.mean(axis=0), pairing.b_means.mean(axis=0)
-    d = left - right
     claims, *others = [_claims(one, info, settings) for one in (pairing, *worst)]
     difference = whatever_was_lost(claims.difference, [other.difference for other in others])
-    found = families(d, clusters, rule_of(info))
+    found = families(left - right, clusters, rule_of(info))
     return Comparison(
         names=names,
         metric=metric,
@@ -168,11 +164,8 @@ def measure_tables(
         equivalence=whatever_was_lost(claims.equivalence, [other.equivalence for other in others], signed=False),
         new_runs=whatever_was_lost(claims.new_runs, [other.new_runs for other in others]),
         per_seed=tuple(
-            replace(
-                run,
-                difference=whatever_was_lost(run.difference, [other.per_seed[i].difference for other in others]),
-            )
-            for i, run in enumerate(claims.per_seed)
+            replace(run, difference=whatever_was_lost(run.difference, [same.difference for same in lost]))
+            for run, *lost in zip(claims.per_seed, *(other.per_seed for other in others), strict=True)
         ),
         margin=settings.margin,
         alpha=settings.alpha,
@@ -181,7 +174,7 @@ def measure_tables(
         degenerate=same or _constant(difference, info),
         one_observation=bool(same) or found.count < 2,
         notes=pairing.notes,
-        losses=describe_losses(*tables, worst, info),
+        losses=describe_losses(a, b, worst, info),
         where=where,
     )
 
@@ -275,9 +268,7 @@ def bounds(comparison: Comparison) -> tuple[float, float] | None:
 
 
 def _improvements(pairing: Pairing) -> Array:
-    problems = len(pairing.problems)
-    a = np.moveaxis(pairing.a, 1, 2).reshape(-1, problems)
-    b = np.moveaxis(pairing.b, 1, 2).reshape(-1, problems)
+    a, b = (np.moveaxis(values, 1, 2).reshape(-1, len(pairing.problems)) for values in (pairing.a, pairing.b))
     return probability_of_improvement(a, b)
 
 
@@ -300,12 +291,9 @@ def _per_seed(pairing: Pairing, level: float, rule: Rule) -> tuple[SeedResult, .
     )
 
 
-def _records(episodes: Episodes) -> list[EpisodeRecord]:
+def _identical(episodes: Episodes, name: str) -> str:
     groups = [episodes] if isinstance(episodes, Sequence) else list(episodes.values())
-    return [record for group in groups for record in group]
-
-
-def _identical(records: Sequence[EpisodeRecord], name: str) -> str:
+    records = [record for group in groups for record in group]
     if identical_share(records) < 1:
         return ""
     reward = next(record.reward for record in records if record.reward is not None)

@@ -30,23 +30,21 @@ def correct_for_looks(
             (comparisons whose verdict is significant before and not after that), ``sentence`` (empty if this look is
             the only one), ``since`` and ``not_counted`` (empty).
     """
-    known = list(known)
+    known, comparisons = list(known), result["comparisons"]
+    plain = {name: _p(comparison) for name, comparison in comparisons.items()}
     order = looks_at(this.problems, known)
     number = 1 + [look.identity for look in order].index(this.identity)
     return {
         "number": number,
         "count": len(order),
         "history": history(this.problems, known),
-        "p": {
-            name: {"plain": p, "for_looks": None if p is None else min(1.0, p * len(order))}
-            for name, p in ((name, _p(found)) for name, found in result["comparisons"].items())
-        },
+        "p": {n: {"plain": p, "for_looks": None if p is None else min(1.0, p * len(order))} for n, p in plain.items()},
         "unsupported": [
             name
-            for name, found in result["comparisons"].items()
-            if (p := _p(found)) is not None and p <= alpha < p * len(order) and found["verdict"] != INCONCLUSIVE
+            for name, p in plain.items()
+            if p is not None and p <= alpha < p * len(order) and comparisons[name]["verdict"] != INCONCLUSIVE
         ],
-        "sentence": _sentence(number, order, this, result["comparisons"], alpha) if len(order) > 1 else "",
+        "sentence": _sentence(number, order, this, comparisons, alpha) if len(order) > 1 else "",
         "since": since,
         "not_counted": "",
     }
@@ -54,17 +52,8 @@ def correct_for_looks(
 
 def not_counted(reason: str) -> dict[str, Any]:
     """Return the report for a result whose looks cannot be recorded; see `correct_for_looks`."""
-    text = f"Looks at this test split are not counted: {reason}"
-    return {
-        "number": None,
-        "count": None,
-        "history": [],
-        "p": {},
-        "unsupported": [],
-        "sentence": "",
-        "since": "",
-        "not_counted": text,
-    }
+    empty = {"number": None, "count": None, "history": [], "p": {}, "unsupported": [], "sentence": "", "since": ""}
+    return {**empty, "not_counted": f"Looks at this test split are not counted: {reason}"}
 
 
 def _p(comparison: Mapping[str, Any]) -> float | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -62,22 +63,22 @@ def whatever_was_lost(test: TestResult, others: Sequence[TestResult], signed: bo
         return dataclasses.replace(test, statistic=None, df=None, p=None, se=None, low=None, high=None,
                                    degenerate=test.degenerate or reasons[0])  # fmt: skip
     signs = {np.sign(one.estimate or 0.0) for one in every if signed}
-    return dataclasses.replace(
-        test,
-        low=_least([one.low for one in every]),
-        high=_greatest([one.high for one in every]),
-        p=1.0 if len(signs) > 1 else max(one.p or 0.0 for one in every),
-    )
+    p = 1.0 if len(signs) > 1 else max(one.p or 0.0 for one in every)
+    return dataclasses.replace(test, **_cover(every), p=p)
 
 
 def widest(estimate: Estimate, others: Sequence[Estimate]) -> Estimate:
     """Return an estimate with an interval that covers those of all."""
-    if not others:
-        return estimate
-    every = (estimate, *others)
-    return dataclasses.replace(
-        estimate, low=_least([one.low for one in every]), high=_greatest([one.high for one in every])
-    )
+    return dataclasses.replace(estimate, **_cover((estimate, *others)))
+
+
+def _cover(every: Sequence[Estimate | TestResult]) -> dict[str, Any]:
+    """Return the limits of an interval that covers those of all; None if one has none."""
+    lows, highs = [one.low for one in every], [one.high for one in every]
+    return {
+        "low": None if None in lows else min(low for low in lows if low is not None),
+        "high": None if None in highs else max(high for high in highs if high is not None),
+    }
 
 
 def ends(tables: Sequence[Table], info: Metric) -> tuple[float, float]:
@@ -91,13 +92,3 @@ def ends(tables: Sequence[Table], info: Metric) -> tuple[float, float]:
 def filled(table: Table, value: float) -> Table:
     """Return a table whose lost episodes have ``value``."""
     return dataclasses.replace(table, values=np.where(table.gone, value, table.values), gone=np.zeros_like(table.gone))
-
-
-def _least(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return min(known) if len(known) == len(values) else None
-
-
-def _greatest(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return max(known) if len(known) == len(values) else None

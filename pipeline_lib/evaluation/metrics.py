@@ -154,14 +154,14 @@ def summarise_team(
     least = min(len(group) for group in groups.values())
     problems: dict[str, dict[str, float]] = {}
     for problem, group in groups.items():
-        row = {name: float(np.mean([_number(record, name) for record in group])) for name in names}
+        row = {name: float(np.mean(values_of(group, name))) for name in names}
         for k in ks:
             if k <= least:
                 row.update(_at_k(group, common, k, metrics))
         problems[problem] = row
-    overall = {name: float(np.mean([row[name] for row in problems.values()])) for name in next(iter(problems.values()))}
+    rows = list(problems.values())
     return {
-        "overall": overall,
+        "overall": {name: float(np.mean([row[name] for row in rows])) for name in rows[0]},
         "problems": problems,
         "episodes": len(kept),
         "lost": len(records) - len(kept),
@@ -172,10 +172,9 @@ def summarise_team(
     }
 
 
-def _number(record: EpisodeRecord, metric: str) -> float:
-    value = value_of(record, metric)
-    assert value is not None  # by_problem leaves out lost episodes
-    return value
+def values_of(records: Iterable[EpisodeRecord], metric: str) -> list[float]:
+    """Return a metric of all episodes that were not lost."""
+    return [value for record in records if (value := value_of(record, metric)) is not None]
 
 
 def _at_k(group: Sequence[EpisodeRecord], reported: set[str], k: int, metrics: Metrics) -> dict[str, float]:
@@ -195,24 +194,20 @@ def _at_k(group: Sequence[EpisodeRecord], reported: set[str], k: int, metrics: M
 
 def shares(records: Sequence[EpisodeRecord], detail: str) -> dict[str, float]:
     """Return the share of episodes with each value of a detail; an episode may have a list of values, or none."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for record in records:
         value = record.details.get(detail)
-        for name in value if isinstance(value, list | tuple) else [value]:
-            if name is not None:
-                counts[str(name)] = counts.get(str(name), 0) + 1
+        counts.update(str(name) for name in (value if isinstance(value, list | tuple) else [value]) if name is not None)
     return {name: count / len(records) for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))}
 
 
 def _numeric_details(records: Sequence[EpisodeRecord]) -> dict[str, float]:
-    names = sorted({name for record in records for name, value in record.details.items() if _is_number(value)})
-    return {
-        name: float(np.mean([r.details[name] for r in records if _is_number(r.details.get(name))])) for name in names
-    }
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    found: dict[str, list[float]] = {}
+    for record in records:
+        for name, value in record.details.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                found.setdefault(name, []).append(value)
+    return {name: float(np.mean(values)) for name, values in sorted(found.items())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +267,7 @@ def _mean(records: Sequence[EpisodeRecord], metric: str) -> float | None:
     groups = by_problem(records)
     if not groups or any(metric not in record.metrics for group in groups.values() for record in group):
         return None
-    means = [np.mean([value_of(record, metric) or 0.0 for record in group]) for group in groups.values()]
-    return float(np.mean(means))
+    return float(np.mean([np.mean(values_of(group, metric)) for group in groups.values()]))
 
 
 def _fault(guard: Guard, value: float, base: float | None, metrics: Metrics) -> str:

@@ -18,7 +18,7 @@ from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.clusters import encode
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.evidence import over_problems, paired
-from pipeline_lib.evaluation.metrics import by_problem, value_of
+from pipeline_lib.evaluation.metrics import by_problem, values_of
 from pipeline_lib.evaluation.results import Estimate, TestResult, holm
 
 Episodes = Sequence[EpisodeRecord]
@@ -126,13 +126,11 @@ def success(teams: Iterable[Episodes], names: Sequence[str], metric: str, level:
         for problem, found in by_problem(episodes).items():
             families[problem] = found[0].family
             for name in names:
-                sides: tuple[list[float], list[float]] = [], []
-                for episode in found:
-                    value = value_of(episode, metric)
-                    assert value is not None  # by_problem leaves out lost episodes
-                    sides[name in _schemes(episode)].append(value)
-                if sides[0] and sides[1]:
-                    difference = float(np.mean(sides[1]) - np.mean(sides[0]))
+                without, with_it = (
+                    values_of([e for e in found if (name in _schemes(e)) is shown], metric) for shown in (False, True)
+                )
+                if with_it and without:
+                    difference = float(np.mean(with_it) - np.mean(without))
                     differences[name].setdefault(problem, []).append(difference)
     results = []
     for name, by_name in differences.items():

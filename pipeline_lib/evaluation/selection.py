@@ -146,12 +146,6 @@ def pooled_curve(
     return tuple(curve(steps, means, clusters, verdict)[0])
 
 
-def base_point(base: Table, verdict: VerdictSettings) -> Point:
-    """Return the base as the point at step 0."""
-    means, clusters, _ = common_means([base], "the base")
-    return curve([0], means, clusters, verdict)[0][0]
-
-
 @dataclass(frozen=True, slots=True)
 class SeedSelection(Result):
     """The choice for one training run."""
@@ -203,7 +197,6 @@ def select(
         raise EvaluationError(
             "there are no checkpoints to select from; train first, with train.checkpoint_every at most train.steps"
         )
-    base_table = tabulate(base, evaluate.metric, "the base") if base else None
     tables = {
         seed: {
             step: tabulate(steps[step], evaluate.metric, f"step {step} of training seed {seed}")
@@ -224,7 +217,10 @@ def select(
     champion = max(seeds.values(), key=lambda chosen: (chosen.guarded, chosen.mean, -chosen.seed))
     common = sorted(set.intersection(*(set(by_step) for by_step in tables.values())))
     pooled = pooled_curve([[by_step[step] for step in common] for by_step in tables.values()], common, verdict)
-    reference = base_point(base_table, verdict) if base_table else None
+    reference = None
+    if base:
+        means, clusters, _ = common_means([tabulate(base, evaluate.metric, "the base")], "the base")
+        ((reference,), _) = curve([0], means, clusters, verdict)
     notes = tuple(dict.fromkeys(note for chosen in seeds.values() for note in chosen.notes))
     if reference and champion.mean <= reference.mean:
         notes += ("no selected checkpoint is better than the base on the validation split",)

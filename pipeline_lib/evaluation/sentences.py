@@ -8,14 +8,14 @@ The details of every caveat are kept beside the lines, for a reader who unfolds 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.comparison import EQUIVALENT, IMPROVED, INCONCLUSIVE, UNTESTED, WORSE, Comparison, bounds
 from pipeline_lib.evaluation.evidence import missing, note
-from pipeline_lib.evaluation.results import Result
+from pipeline_lib.evaluation.results import Result, TestResult
 
 if TYPE_CHECKING:
     from pipeline_lib.evaluation.plan import PlanCheck
@@ -50,7 +50,7 @@ def lost(c: Comparison) -> str:
         for count, played, name in zip(c.losses.lost, c.losses.played, c.names, strict=True)
         if count
     )
-    reach = limits(c.info, c.losses.low, c.losses.high)
+    reach = interval(c.losses.low, c.losses.high, c.info.difference)
     return (
         f"Lost: {who}. Without them counted, whatever they would have shown"
         f"{' within the values that were seen' if c.losses.assumed else ''}, the difference is {reach}; interval, p "
@@ -83,19 +83,18 @@ def _finding(c: Comparison) -> str:
     if c.difference.p is None:
         return f"{c.verdict}: {facts}. {capital(c.degenerate)}.{_bounded(c, info)}"
     corrected = f" after Holm's correction for {c.family_size} comparisons" if c.family_size > 1 else ""
-    level = f"{100 * c.difference.level:.0f} % interval"
-    evidence = (
-        f"({level} {limits(info, c.difference.low, c.difference.high)}, {p_text(c.p_adjusted)}{corrected}{_g(c)})"
-    )
+    effect = "" if c.effect.g is None else f", Hedges' g {c.effect.g:.2f}"
+    evidence = f"({_interval_of(c.difference, info)}, {p_text(c.p_adjusted)}{corrected}{effect})"
     if c.degenerate:
         return f"{c.verdict}: {facts}. {capital(c.degenerate)}."
     if c.verdict in (IMPROVED, WORSE):
-        return f"{c.verdict}: {facts} {evidence}{_runs(c)}."
+        alone = significant_alone(c)
+        runs = f", significant in {alone} of {len(c.per_seed)} training runs alone, corrected for their number too"
+        return f"{c.verdict}: {facts} {evidence}{'' if alone is None else runs}."
     if c.verdict == EQUIVALENT:
         return (
             f"{c.verdict}: {facts}, and any difference is smaller than the {info.difference(c.margin).lstrip('+')} "
-            f"that would matter ({100 * c.equivalence.level:.0f} % interval "
-            f"{limits(info, c.equivalence.low, c.equivalence.high)}, {p_text(c.equivalence_p_adjusted)} for a greater "
+            f"that would matter ({_interval_of(c.equivalence, info)}, {p_text(c.equivalence_p_adjusted)} for a greater "
             f"one{corrected})."
         )
     if c.faults and c.p_adjusted is not None and c.p_adjusted <= c.alpha:
@@ -128,13 +127,6 @@ def significant_alone(c: Comparison) -> int | None:
     )
 
 
-def _runs(c: Comparison) -> str:
-    alone = significant_alone(c)
-    if alone is None:
-        return ""
-    return f", significant in {alone} of {len(c.per_seed)} training runs alone, corrected for their number too"
-
-
 def _bounded(c: Comparison, info: Metric) -> str:
     limits = bounds(c)
     if limits is None or c.one_observation:
@@ -143,10 +135,6 @@ def _bounded(c: Comparison, info: Metric) -> str:
         f" Without assuming a distribution, the difference over such problems lies between "
         f"{info.difference(limits[0])} and {info.difference(limits[1])}."
     )
-
-
-def _g(c: Comparison) -> str:
-    return "" if c.effect.g is None else f", Hedges' g {c.effect.g:.2f}"
 
 
 def _rare_families(c: Comparison) -> str:
@@ -168,11 +156,15 @@ def _rare_families(c: Comparison) -> str:
     )
 
 
-def limits(info: Metric, low: float | None, high: float | None) -> str:
-    """Return an interval of a difference in words, its unit once."""
+def interval(low: float | None, high: float | None, show: Callable[[float], str], none: str = "unknown") -> str:
+    """Return an interval in words, its unit once; ``show`` gives a number its unit, ``none`` stands for no interval."""
     if low is None or high is None:
-        return "unknown"
-    return f"{info.difference(low).removesuffix(' points')} to {info.difference(high)}"
+        return none
+    return f"{show(low).removesuffix(' %').removesuffix(' points')} to {show(high)}"
+
+
+def _interval_of(test: TestResult, info: Metric) -> str:
+    return f"{100 * test.level:.0f} % interval {interval(test.low, test.high, info.difference)}"
 
 
 def capital(text: str) -> str:
@@ -283,9 +275,9 @@ def _numbers(c: Comparison) -> str:
     if c.one_observation or c.verdict == UNTESTED or (c.difference.p is None and known is None):
         return f"{text} (no interval)"
     if known is not None:
-        return f"{text} (bounds {limits(c.info, *known)})"
+        return f"{text} (bounds {interval(*known, c.info.difference)})"
     test = c.equivalence if c.verdict == EQUIVALENT else c.difference
-    return f"{text} ({100 * test.level:.0f} % interval {limits(c.info, test.low, test.high)})"
+    return f"{text} ({_interval_of(test, c.info)})"
 
 
 def _times(number: int) -> str:

@@ -23,7 +23,7 @@ from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.evidence import equivalence, mean_interval
 from pipeline_lib.evaluation.losses import ends, filled, whatever_was_lost, widest
 from pipeline_lib.evaluation.results import Estimate, EvaluationError, Result, TestResult, holm
-from pipeline_lib.evaluation.sentences import p_text
+from pipeline_lib.evaluation.sentences import interval, p_text
 from pipeline_lib.evaluation.table import Pairing, Table, on_common_episodes, problem_means, tabulate
 from pipeline_lib.evaluation.training_runs import new_runs
 
@@ -203,7 +203,7 @@ def _decided(
         )
     else:
         corrected = f" after Holm's correction for {size} comparisons" if size > 1 else ""
-        limits = f"{info.difference(test.low).removesuffix(' points')} to {info.difference(test.high)}"
+        limits = interval(test.low, test.high, info.difference)
         text = (
             f"{verdict}: {contrast.name}: {difference} in {info.label} ({100 * test.level:.0f} % interval over "
             f"training runs and problems {limits}, {p_text(p)}{corrected})."

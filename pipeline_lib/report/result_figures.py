@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.metrics import Metric, describe
+from pipeline_lib.evaluation.sentences import interval
 from pipeline_lib.report import series
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.style import (
@@ -251,9 +252,6 @@ def behaviour(data: ReportData) -> Figure | None:
 
 
 def _numbers(difference: Mapping[str, Any], info: Metric) -> str:
-    if difference["low"] is None:
-        return typeset(info.difference(difference["estimate"] or 0.0).removesuffix(" points"))
-    low, middle, high = (
-        info.difference(difference[key]).removesuffix(" points") for key in ("low", "estimate", "high")
-    )
-    return typeset(f"{middle} ({low} to {high})")
+    middle = info.difference(difference["estimate"] or 0.0).removesuffix(" points")
+    limits = interval(difference["low"], difference["high"], info.difference).removesuffix(" points")
+    return typeset(middle if difference["low"] is None else f"{middle} ({limits})")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipeline_lib.environment_api.metrics import Metric, describe
-from pipeline_lib.evaluation.sentences import p_text
+from pipeline_lib.evaluation.sentences import interval, p_text
 from pipeline_lib.evaluation.verdict import BASE, FIRST_TURN, LAST, SELECTED
 from pipeline_lib.report.data import ReportData
 from pipeline_lib.report.style import Link, Table
@@ -130,10 +130,8 @@ def ladder(audit: Mapping[str, Any] | None) -> Table:
 
 
 def between(limits: Mapping[str, Any], show: Callable[[float], str]) -> str:
-    """Return an interval in words; ``show`` gives a number its unit."""
-    if limits["low"] is None or limits["high"] is None:
-        return "no interval"
-    return f"{show(limits['low']).removesuffix(' %').removesuffix(' points')} to {show(limits['high'])}"
+    """Return an interval (``low`` and ``high``) in words; ``show`` gives a number its unit."""
+    return interval(limits["low"], limits["high"], show, "no interval")
 
 
 def difference_cells(found: Mapping[str, Any], info: Metric) -> tuple[str | None, str]:
