@@ -59,24 +59,16 @@ def build_comparison(rows: Sequence[RunRow], output: Path, metrics: Metrics = NO
     if len(named := sorted({row.metric for row in rows})) > 1:
         raise EvaluationError(f"the runs have different primary metrics ({', '.join(named)}); compare runs of one")
     ordered = sorted(rows, key=lambda row: (-row.difference, row.name))
-    context = {
-        "title": "Runs compared",
-        "rows": [
-            {
-                "name": row.name,
-                "verdict": row.verdict,
-                "lines": [typeset(line) for line in row.lines],
-                "faults": row.plan_faults,
-            }
-            for row in ordered
-        ],
-        "warnings": warnings(ordered),
-        "effects": effects(ordered, metrics),
-        "numbers": numbers(ordered, metrics),
-        "settings": differing_settings(ordered),
-        "identity": [(row.name, list(row.identity.items())) for row in ordered if row.identity],
-    }
-    storage.write_text(output, render("compare.html.j2", context))
+    page = render(
+        "compare.html.j2",
+        title="Runs compared",
+        rows=ordered,
+        warnings=warnings(ordered),
+        effects=effects(ordered, metrics),
+        numbers=numbers(ordered, metrics),
+        settings=differing_settings(ordered),
+    )
+    storage.write_text(output, page)
 
 
 def warnings(rows: Sequence[RunRow]) -> list[str]:

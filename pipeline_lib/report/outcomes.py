@@ -13,40 +13,29 @@ from pipeline_lib.report.page import render
 from pipeline_lib.report.result_figures import differences
 from pipeline_lib.report.result_tables import difference_cells, p_cell
 from pipeline_lib.report.style import Table
-from pipeline_lib.report.text import sentence_only, typeset
+from pipeline_lib.report.text import typeset
 
 
 def build_outcomes(found: OutcomeVerdict, output: Path) -> None:
     """Write the page to ``output``; parents are made."""
     info, comparisons = found.info, to_json(found.comparisons)
-    context = {
-        "title": f"{', '.join(found.comparisons)} against {found.baseline}",
-        "lines": [typeset(line) for line in found.lines],
-        "caveats": [typeset(text) for caveat in found.caveats for text in caveat.details],
-        "items": [
-            {
-                "name": name,
-                "verdict": one.verdict,
-                "sentence": typeset(sentence_only(one.sentence)),
-                "power": "" if found.could_detect[name] in one.sentence else typeset(found.could_detect[name]),
-                "other_runs": typeset(found.other_runs[name]),
-            }
-            for name, one in found.comparisons.items()
-        ],
-        "plan_kept": found.plan is not None and found.plan.followed,
-        "forest": differences(
+    page = render(
+        "outcomes.html.j2",
+        title=f"{', '.join(found.comparisons)} against {found.baseline}",
+        found=found,
+        forest=differences(
             comparisons,
             info,
             f"Every system against {found.baseline}",
             (f"system minus {found.baseline}", "the system"),
             series.effects(comparisons),
         ),
-        "numbers": _numbers(found),
-        "systems": _systems(found, info),
-        "problems": _problems(found),
-        "design": [(key.replace("_", " "), _plain(value)) for key, value in found.design.items()],
-    }
-    storage.write_text(output, render("outcomes.html.j2", context))
+        numbers=_numbers(found),
+        systems=_systems(found, info),
+        problems=_problems(found),
+        design=[(key.replace("_", " "), _plain(value)) for key, value in found.design.items()],
+    )
+    storage.write_text(output, page)
 
 
 def _numbers(found: OutcomeVerdict) -> Table:

@@ -18,7 +18,7 @@ from pipeline_lib.evaluation.study import Contrast
 from pipeline_lib.report.page import render
 from pipeline_lib.report.result_tables import between, p_cell
 from pipeline_lib.report.style import CYCLE, GREY, MARKERS, Figure, Table, figure, metric_axis, row_axes
-from pipeline_lib.report.text import sentence_only, typeset
+from pipeline_lib.report.text import typeset
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,23 +70,17 @@ class StudyData:
 
 def build_study(data: StudyData, output: Path) -> None:
     """Write the page of a study to ``output``; parents are made."""
-    context = {
-        "title": data.question,
-        "name": data.name,
-        "plan": data.plan,
-        "contrasts": [
-            {"name": c.name, "verdict": c.verdict, "sentence": typeset(sentence_only(c.sentence))}
-            for c in data.contrasts
-        ],
-        "final": final(data),
-        "curves": [found for cost in COSTS if (found := curves(data, cost))],
-        "family": family(data),
-        "further": further(data),
-        "alarms": [(cell.name, list(cell.alarms)) for cell in data.cells],
-        "settings": settings(data),
-        "design": list(data.design.items()),
-    }
-    storage.write_text(output, render("study.html.j2", context))
+    page = render(
+        "study.html.j2",
+        title=data.question,
+        data=data,
+        final=final(data),
+        curves=[found for cost in COSTS if (found := curves(data, cost))],
+        family=family(data),
+        further=further(data),
+        settings=settings(data),
+    )
+    storage.write_text(output, page)
 
 
 def final(data: StudyData) -> Figure:

@@ -16,7 +16,7 @@ from pipeline_lib.policies.base import base_folder
 from pipeline_lib.policies.export import ADAPTER, Form, export_team
 from pipeline_lib.policies.model_config import SUFFIX
 from pipeline_lib.problems.splits import load_manifest, load_split
-from pipeline_lib.report.model_card import Exported, model_card
+from pipeline_lib.report.page import render
 from pipeline_lib.settings import Params
 from pipeline_lib.storage import read_json, write_text
 from pipeline_lib.training.checkpoint_folders import step_folder
@@ -102,22 +102,20 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
     }
     program = _program(params, team, prompts, bases, local=made_here or not bases)
     verdict = read_json(RESULTS / "verdict.json")
-    metrics = find(params.environment.kind).metrics()
-    card = model_card(
-        Exported(
-            params.environment.kind,
-            seed,
-            step,
-            holds,
-            prompts,
-            names[next(iter(prompts))] or ("" if params.policy.kind == "embedded" else params.policy.models[0]),
-            program,
-            tested,
-            _own_figure(params, seed) if tested else None,
-        ),
-        verdict,
-        load_manifest(PROBLEMS),
-        describe(verdict["metric"], metrics),
+    card = render(
+        "model_card.md.j2",
+        task=params.environment.kind,
+        seed=seed,
+        step=step,
+        holds=holds,
+        prompts=prompts,
+        base_model=names[next(iter(prompts))] or ("" if params.policy.kind == "embedded" else params.policy.models[0]),
+        program=program,
+        tested=tested,
+        figure=_own_figure(params, seed) if tested else None,
+        verdict=verdict,
+        manifest=load_manifest(PROBLEMS),
+        info=describe(verdict["metric"], find(params.environment.kind).metrics()),
     )
     write_text(output / "README.md", card)
     write_text(output / "load.py", program)
