@@ -22,24 +22,20 @@ executed again, because the same texts in one state have the same outcome.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline_lib.credit.plan import NOTHING, Plan
-from pipeline_lib.credit.plans import Aligned
 from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.play.experience import Cells, Experience, add_costs
 from pipeline_lib.play.roots import Root
-from pipeline_lib.play.turn import Node, Prompts, Turn, criticise
-from pipeline_lib.play.watching import Watcher
-from pipeline_lib.policies.policy import Team
-from pipeline_lib.protocols import Decentralised, Protocol, TurnInput
-from pipeline_lib.rollouts.engine import Engine, Sampling
+from pipeline_lib.play.turn import Node, Playing, Turn
+from pipeline_lib.protocols import TurnInput
 
 
 @dataclass(slots=True)
@@ -114,26 +110,8 @@ def _places(
 
 
 @dataclass(frozen=True, slots=True)
-class Player:
-    """A team in its environment."""
-
-    environment: Environment[Any, Any]  #: the task
-    team: Team  #: the policies; they encode prompts, and the engine samples
-    engine: Engine  #: holds up-to-date rollout copies of the team's policies (`Engine.load`, `Engine.update`)
-    sampling: Sampling  #: the distribution from which actions are sampled
-    protocol: Protocol = field(default_factory=Decentralised)  #: how the team produces a joint action
-    tree: bool = False  #: sample a new group below every joint action; otherwise continue episodes
-    #: Which combinations of a group's actions are executed; beyond ``aligned`` it needs a protocol in which agents act
-    #: independently of each other, or (``nested``) one in which they act one after the other.
-    plan: Plan = field(default_factory=Aligned)
-    check: Callable[[], None] = lambda: None  #: called between turns and parts; it raises an error to stop
-    #: Number of parts of a turn; with more than one, the next part is sampled in a separate thread while the
-    #: environment executes the last one.
-    overlap: int = 1
-    #: turns after which every episode ends; None: when the environment or the protocol ends it.
-    turns: int | None = None
-    watcher: Watcher | None = None  #: receives prompts, tokens, actions and outcomes
-    _prompts: Prompts = field(default_factory=Prompts)
+class Player(Playing):
+    """A team that plays in its environment."""
 
     def play(self, roots: Sequence[Root]) -> Experience:
         """Play episodes from every root to their end.
@@ -195,8 +173,7 @@ class Player:
         def sample(part: Sequence[Node]) -> Execution:
             self.check()
             began = time.perf_counter()
-            playing = self.environment, self.team, self.engine, self.sampling
-            turn = Turn(*playing, part, number, self._prompts, self.plan, self.watcher)
+            turn = Turn(self, part, number)
             joint_actions = self.protocol.act(turn.inputs, turn.sample)
             experience.decisions += turn.decisions()
             experience.generation_s += time.perf_counter() - began
@@ -224,7 +201,11 @@ class Player:
                 if ahead is not None:
                     execution = ahead.result()
         if self.environment.has_critic and not last:
-            outcomes = self._criticised(nodes, outcomes, experience)
+            self.check()
+            began = time.perf_counter()
+            agents = [node.agents for node in nodes for _ in range(node.n)]
+            outcomes = self.criticise(list(zip(agents, outcomes, strict=True)))
+            experience.generation_s += time.perf_counter() - began
         for outcome in outcomes:
             add_costs(experience.costs, outcome.details.get("costs", {}))
         experience.waiting_s += time.perf_counter() - started - (experience.generation_s - before)
@@ -239,16 +220,3 @@ class Player:
             for root, joint_action, outcome in zip(roots, executed_actions, outcomes, strict=True):
                 self.watcher.judged(root, number, joint_action, outcome)
         return [outcome.state for outcome in outcomes]
-
-    def _criticised(
-        self, nodes: Sequence[Node], outcomes: Sequence[Outcome[Any]], experience: Experience
-    ) -> list[Outcome[Any]]:
-        """Return the outcomes of a turn's sampled joint actions with the critic's answers."""
-        self.check()
-        began = time.perf_counter()
-        agents = [node.agents for node in nodes for _ in range(node.n)]
-        with_agents = list(zip(agents, outcomes, strict=True))
-        asking = self.environment, self.team, self.engine, self.sampling.max_new_tokens, self._prompts
-        found = criticise(*asking, with_agents)
-        experience.generation_s += time.perf_counter() - began
-        return found

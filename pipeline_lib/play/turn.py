@@ -11,37 +11,22 @@ the batch; equal questions of a turn are asked once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from pipeline_lib.credit.plan import Plan
+from pipeline_lib.credit.plans import Aligned
 from pipeline_lib.environment_api.environment import Environment, Outcome
 from pipeline_lib.play.experience import Decision
 from pipeline_lib.play.roots import Root
 from pipeline_lib.play.watching import Generation, Listening, Watcher
 from pipeline_lib.policies.policy import Policy, Team
-from pipeline_lib.protocols import PromptRequest, TurnInput
+from pipeline_lib.protocols import Decentralised, PromptRequest, Protocol, TurnInput
 from pipeline_lib.rollouts.engine import Action, Engine, Request, Sampling
 
 #: Number of prompts whose token ids are cached.
 ENCODED = 2**14
-
-
-class Prompts:
-    """A cache of token ids of prompts, by policy and text; groups and later steps use the same prompts."""
-
-    def __init__(self) -> None:
-        self._ids: dict[tuple[str, str], tuple[int, ...]] = {}
-
-    def ids(self, policy: Policy, text: str) -> tuple[int, ...]:
-        """Return the token ids of a prompt."""
-        key = policy.name, text
-        if key not in self._ids:
-            if len(self._ids) >= ENCODED:
-                self._ids.clear()
-            self._ids[key] = policy.encode(text)
-        return self._ids[key]
 
 
 class Observation(NamedTuple):
@@ -52,25 +37,6 @@ class Observation(NamedTuple):
     cut_tokens: int = 0
 
 
-def fit(
-    environment: Environment[Any, Any], state: Any, agent: int, policy: Policy, max_new_tokens: int, prompts: Prompts
-) -> Observation:
-    """Return an observation that leaves room for an action of full length, cut from the oldest turn on if need be.
-
-    If not even the shortest one does, it is returned all the same: the action is then shorter.
-    """
-    text = environment.observe(state, agent)
-    if policy.context is None or environment.shortened(state, agent, 1) is None:
-        return Observation(text)
-    room = policy.context - max_new_tokens
-    whole = size = len(prompts.ids(policy, text))
-    cut = 0
-    while size > room and (shorter := environment.shortened(state, agent, cut + 1)) is not None:
-        cut, text = cut + 1, shorter
-        size = len(prompts.ids(policy, text))
-    return Observation(text, cut, whole - size)
-
-
 #: What is counted, for the first episode with a question: questions, and tokens read and written for them.
 COSTS = ("critic_requests", "critic_prompt_tokens", "critic_completion_tokens")
 
@@ -78,61 +44,96 @@ COSTS = ("critic_requests", "critic_prompt_tokens", "critic_completion_tokens")
 _Question = tuple[str, tuple[int, ...]]
 
 
-def criticise(
-    environment: Environment[Any, Any],
-    team: Team,
-    engine: Engine,
-    max_new_tokens: int,
-    prompts: Prompts,
-    outcomes: Sequence[tuple[Sequence[str], Outcome[Any]]],
-) -> list[Outcome[Any]]:
-    """Return the outcomes with the critic's answers in their states, where the episode goes on; all count the costs.
+@dataclass(frozen=True, slots=True)
+class Playing:
+    """A team in its environment, and how it plays; `Player` plays."""
 
-    The engine holds copies of the team's bases.  ``outcomes`` are of the sampled joint actions of a turn, each with the
-    names of the agents.  PolicyError if an agent has no base.
-    """
-    asked = [_questions(environment, team, max_new_tokens, prompts, *one) for one in outcomes]
-    different = list(dict.fromkeys(question for own in asked for question in own.values()))
-    requests = [Request(policy, prompt, 1, seed=0) for policy, prompt in different]
-    greedy = Sampling(temperature=0.0, max_new_tokens=max_new_tokens)
-    found = engine.generate(requests, greedy) if requests else []
-    answers = {question: actions[0] for question, actions in zip(different, found, strict=True)}
-    unpaid = set(different)
-    results = []
-    for (_, outcome), own in zip(outcomes, asked, strict=True):
-        new = unpaid & set(own.values())
-        unpaid -= new
-        amounts = (
-            float(len(new)),
-            float(sum(len(prompt) for _, prompt in new)),
-            float(sum(len(answers[question].ids) for question in new)),
-        )
-        costs = {**outcome.details.get("costs", {}), **dict(zip(COSTS, amounts, strict=True))}
-        state = outcome.state
-        if own:
-            state = environment.criticised(state, {agent: answers[question].text for agent, question in own.items()})
-        results.append(replace(outcome, state=state, details={**outcome.details, "costs": costs}))
-    return results
+    environment: Environment[Any, Any]  #: the task
+    team: Team  #: the policies; they encode prompts, and the engine samples
+    #: Holds up-to-date rollout copies of the team's policies (`Engine.load`, `Engine.update`).
+    engine: Engine
+    sampling: Sampling  #: the distribution from which actions are sampled
+    protocol: Protocol = field(default_factory=Decentralised)  #: how the team produces a joint action
+    tree: bool = False  #: sample a new group below every joint action; otherwise continue episodes
+    #: Which combinations of a group's actions are executed; beyond ``aligned`` it needs a protocol in which agents act
+    #: independently of each other, or (``nested``) one in which they act one after the other.
+    plan: Plan = field(default_factory=Aligned)
+    check: Callable[[], None] = lambda: None  #: called between turns and parts; it raises an error to stop
+    #: Number of parts of a turn; with more than one, the next part is sampled in a separate thread while the
+    #: environment executes the last one.
+    overlap: int = 1
+    turns: int | None = (
+        None  #: turns after which every episode ends; None: when the environment or the protocol ends it
+    )
+    watcher: Watcher | None = None  #: receives prompts, tokens, actions and outcomes
+    _ids: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
 
+    def ids(self, policy: Policy, text: str) -> tuple[int, ...]:
+        """Return the token ids of a prompt; they are kept, because groups and later steps use the same prompts."""
+        key = policy.name, text
+        if key not in self._ids:
+            if len(self._ids) >= ENCODED:
+                self._ids.clear()
+            self._ids[key] = policy.encode(text)
+        return self._ids[key]
 
-def _questions(
-    environment: Environment[Any, Any],
-    team: Team,
-    max_new_tokens: int,
-    prompts: Prompts,
-    names: Sequence[str],
-    outcome: Outcome[Any],
-) -> dict[int, _Question]:
-    """Return by number of the agent what its base is asked after an outcome; nothing if the episode has ended."""
-    if outcome.done or outcome.reward is None:
-        return {}
-    acting = environment.acting(outcome.state)
-    found = {}
-    for agent in range(len(names)) if acting is None else acting:
-        base = team.base_of(names[agent])
-        text = fit(environment, outcome.state, agent, base, max_new_tokens, prompts).text
-        found[agent] = base.name, prompts.ids(base, text)
-    return found
+    def fit(self, state: Any, agent: int, policy: Policy, max_new_tokens: int) -> Observation:
+        """Return an observation that leaves room for an action of full length, cut from the oldest turn on if need be.
+
+        If not even the shortest one does, it is returned all the same: the action is then shorter.
+        """
+        text = self.environment.observe(state, agent)
+        if policy.context is None or self.environment.shortened(state, agent, 1) is None:
+            return Observation(text)
+        room = policy.context - max_new_tokens
+        whole = size = len(self.ids(policy, text))
+        cut = 0
+        while size > room and (shorter := self.environment.shortened(state, agent, cut + 1)) is not None:
+            cut, text = cut + 1, shorter
+            size = len(self.ids(policy, text))
+        return Observation(text, cut, whole - size)
+
+    def criticise(self, outcomes: Sequence[tuple[Sequence[str], Outcome[Any]]]) -> list[Outcome[Any]]:
+        """Return the outcomes with the critic's answers in their states where the episode goes on; all count costs.
+
+        ``outcomes`` are of the sampled joint actions of a turn, each with the names of the agents.  PolicyError if an
+        agent has no base.
+        """
+        asked = [self._questions(*one) for one in outcomes]
+        different = list(dict.fromkeys(question for own in asked for question in own.values()))
+        requests = [Request(policy, prompt, 1, seed=0) for policy, prompt in different]
+        greedy = Sampling(temperature=0.0, max_new_tokens=self.sampling.max_new_tokens)
+        found = self.engine.generate(requests, greedy) if requests else []
+        answers = {question: actions[0] for question, actions in zip(different, found, strict=True)}
+        unpaid = set(different)
+        results = []
+        for (_, outcome), own in zip(outcomes, asked, strict=True):
+            new = unpaid & set(own.values())
+            unpaid -= new
+            read = sum(len(prompt) for _, prompt in new)
+            written = sum(len(answers[question].ids) for question in new)
+            costs = {
+                **outcome.details.get("costs", {}),
+                **dict(zip(COSTS, map(float, (len(new), read, written)), strict=True)),
+            }
+            state = outcome.state
+            if own:
+                texts = {agent: answers[question].text for agent, question in own.items()}
+                state = self.environment.criticised(state, texts)
+            results.append(replace(outcome, state=state, details={**outcome.details, "costs": costs}))
+        return results
+
+    def _questions(self, names: Sequence[str], outcome: Outcome[Any]) -> dict[int, _Question]:
+        """Return by number of the agent what its base is asked after an outcome; nothing if the episode has ended."""
+        if outcome.done or outcome.reward is None:
+            return {}
+        acting = self.environment.acting(outcome.state)
+        found = {}
+        for agent in range(len(names)) if acting is None else acting:
+            base = self.team.base_of(names[agent])
+            text = self.fit(outcome.state, agent, base, self.sampling.max_new_tokens).text
+            found[agent] = base.name, self.ids(base, text)
+        return found
 
 
 @dataclass(slots=True)
@@ -165,31 +166,18 @@ class Turn:
         inputs: one for each joint action, in the order of ``nodes``.
     """
 
-    def __init__(
-        self,
-        environment: Environment[Any, Any],
-        team: Team,
-        engine: Engine,
-        sampling: Sampling,
-        nodes: Sequence[Node],
-        number: int,
-        prompts: Prompts,
-        plan: Plan,
-        watcher: Watcher | None = None,
-    ) -> None:
-        self._plan = plan
-        self._team, self._engine, self._sampling, self._nodes = team, engine, sampling, nodes
-        self._number, self._prompts, self._watcher = number, prompts, watcher
+    def __init__(self, playing: Playing, nodes: Sequence[Node], number: int) -> None:
+        self._playing, self._nodes, self._number = playing, nodes, number
         self.inputs: list[TurnInput] = []
         self._places: list[tuple[int, int]] = []  # of every input: its node, and which of the node's joint actions
         self._cut: list[tuple[int, int]] = []  # of every node: turns and tokens cut from its agents' observations
         for place, node in enumerate(nodes):
-            acting = environment.acting(node.state)
+            acting = playing.environment.acting(node.state)
             numbers = tuple(range(len(node.agents))) if acting is None else tuple(acting)
             observations = [""] * len(node.agents)
             turns = tokens = 0
             for agent in numbers:
-                fitting = self._observe(environment, node, agent)
+                fitting = self._observe(node, agent)
                 observations[agent] = fitting.text
                 turns, tokens = turns + fitting.cut_turns, tokens + fitting.cut_tokens
             self._cut.append((turns, tokens))
@@ -201,13 +189,12 @@ class Turn:
         self._shared: list[list[int]] = [[] for _ in self.inputs]
         self._unread = [0] * len(self.inputs)
 
-    def _observe(self, environment: Environment[Any, Any], node: Node, agent: int) -> Observation:
+    def _observe(self, node: Node, agent: int) -> Observation:
         """Return what an agent is shown; only later turns can be too long for its policy's context."""
         if not self._number:
-            return Observation(environment.observe(node.state, agent))
-        policy = self._team.policy_of(node.agents[agent])
-        longest = self._sampling.of(policy.name).max_new_tokens
-        return fit(environment, node.state, agent, policy, longest, self._prompts)
+            return Observation(self._playing.environment.observe(node.state, agent))
+        policy = self._playing.team.policy_of(node.agents[agent])
+        return self._playing.fit(node.state, agent, policy, self._playing.sampling.of(policy.name).max_new_tokens)
 
     def sample(self, wanted: Sequence[PromptRequest]) -> list[str]:
         """Sample one text per prompt; see `pipeline_lib.protocols.protocol.Sample`."""
@@ -228,8 +215,8 @@ class Turn:
         for (place, agent, times, text), numbers in alike.items():
             first, node = wanted[numbers[0]].turn, self._nodes[place]
             j = self._places[first][1]
-            policy = self._team.policy_of(node.agents[agent])
-            prompt = self._prompts.ids(policy, text)
+            policy = self._playing.team.policy_of(node.agents[agent])
+            prompt = self._playing.ids(policy, text)
             # An agent's own observation fits into the context, or the engine refuses it; a text with quotes may not.
             if text != self.inputs[first].observations[agent] and _full(policy, prompt):
                 for number in numbers:
@@ -261,9 +248,9 @@ class Turn:
         own = self.inputs[prompt.turn]
         place, j = self._places[prompt.turn]
         size = self._nodes[place].n
-        if not self._plan.nested or size == 1:
+        if not self._playing.plan.nested or size == 1:
             return prompt.turn
-        return prompt.turn - j % self._plan.block(own.acting.index(prompt.agent), len(own.acting), size)
+        return prompt.turn - j % self._playing.plan.block(own.acting.index(prompt.agent), len(own.acting), size)
 
     def _share(self, prompt: PromptRequest, owner: int) -> None:
         """Record the owner's action for this joint action too."""
@@ -276,15 +263,15 @@ class Turn:
         self._sampled[prompt.turn].append(shared)
 
     def _generate(self, requests: Sequence[Request], generations: Sequence[Sequence[Generation]]) -> list[list[Action]]:
-        if self._watcher is None or not self._watcher.listens:
-            return self._engine.generate(requests, self._sampling)
-        policies = [self._team.policies[request.policy] for request in requests]
-        listening = Listening(self._watcher, generations, policies)
-        self._engine.listener = listening.token
+        engine, sampling, watcher = self._playing.engine, self._playing.sampling, self._playing.watcher
+        if watcher is None or not watcher.listens:
+            return engine.generate(requests, sampling)
+        listening = Listening(watcher, generations, [self._playing.team.policies[one.policy] for one in requests])
+        engine.listener = listening.token
         try:
-            found = self._engine.generate(requests, self._sampling)
+            found = engine.generate(requests, sampling)
         finally:
-            self._engine.listener = None
+            engine.listener = None
         listening.finished(found)
         return found
 
@@ -295,12 +282,11 @@ class Turn:
         for (place, _), sampled, unread, shared in rows:
             node = self._nodes[place]
             policies, prompts, actions, rounds, agents = zip(*sampled, strict=True) if sampled else ((), (), (), (), ())
-            decision = Decision(
-                node.root.problem.id, self._number, node.group, node.parent, node.weight, policies, prompts, actions
-            )
+            cut_turns, cut_tokens = self._cut[place]
+            texts = policies, prompts, actions
+            decision = Decision(node.root.problem.id, self._number, node.group, node.parent, node.weight, *texts)
             decision.rounds, decision.unread, decision.agents = rounds, unread, agents
-            decision.shared = tuple(shared)
-            decision.cut_turns, decision.cut_tokens = self._cut[place]
+            decision.shared, decision.cut_turns, decision.cut_tokens = tuple(shared), cut_turns, cut_tokens
             found.append(decision)
         return found
 
