@@ -16,10 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.selected import NotSelectedError, selected_checkpoint
+from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.splits import load_manifest, load_split
 from pipeline_lib.tracking.championship import registered_name
 from pipeline_lib.training.checkpoint_folders import RECORD, read_record, step_folder
-from tasks.experiment.arms import ARMS, BASE, PROBLEMS, SINGLE, TEAM, TRAINED, environment_section, trained_folder
+from tasks.experiment.arms import (
+    ARMS,
+    BASE,
+    PROBLEMS,
+    SINGLE,
+    TEAM,
+    TRAINED,
+    environment_section,
+    seeds_of,
+    trained_folder,
+)
 from tasks.experiment.protocols import protocol_of
 from tasks.identity.dvc_record import refuse_false_records
 from tasks.runtime.arguments import ArgumentError, meant
@@ -95,6 +106,33 @@ def _champion(params: Params) -> Choice:
         if str(read_record(folder / RECORD)["team"]) == found.weights:
             return Choice(f"the champion, {found}", TEAM, folder)
     raise ChoiceError(f"the champion is {found}, whose weights are not here; `dvc exp apply {found.run}` brings them")
+
+
+def offers(params: Params) -> dict[str, Any]:
+    """Return the teams and problems in this folder.
+
+    Returns:
+        ``teams``: value and title of each, named teams first, then every checkpoint; ``problems``: ids of the
+        validation split; ``missing``: what is missing, and how to get it, a sentence each.
+    """
+    teams: list[tuple[str, str]] = []
+    missing: list[str] = []
+    single = ("single", "single-base") if seeds_of(params, SINGLE) else ()
+    for words in ("selected", "base", *single):
+        try:
+            teams.append((words, choose_team(params, words).title))
+        except ChoiceError as error:
+            missing.append(str(error))
+    # Whether there is a champion only MLflow's database knows, which takes seconds to open: it is asked when it plays.
+    teams.append(("champion", "the champion: the best team that was tested"))
+    folders = sorted(record.parent for record in TRAINED.glob(f"*/step-*/{RECORD}"))
+    teams += [(str(folder), f"{folder.parent.name}, {folder.name}") for folder in folders]
+    try:
+        problems = load_manifest(PROBLEMS)["splits"]["validation"]["ids"]
+    except ProblemsError as error:
+        problems = []
+        missing.append(str(error))
+    return {"teams": teams, "problems": problems, "missing": list(dict.fromkeys(missing))}
 
 
 def choose_problem(params: Params, words: str | None) -> Any:

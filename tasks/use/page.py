@@ -200,7 +200,6 @@ def play_episode(request: EpisodeRequest, send: SendEvent) -> None:
     from pipeline_lib.environment_api.registry import find
     from pipeline_lib.settings import load_params
     from tasks.use.choosing import choose_team, named_problem, opened, typed_problem
-    from tasks.use.page import PageShow
     from tasks.use.playing import play
 
     params = load_params()
@@ -216,7 +215,7 @@ def play_episode(request: EpisodeRequest, send: SendEvent) -> None:
 def offered_here() -> dict[str, Any]:
     """Return the available teams and problems with the current settings."""
     from pipeline_lib.settings import load_params
-    from tasks.use.offering import offers
+    from tasks.use.choosing import offers
 
     return offers(load_params())
 

@@ -26,8 +26,7 @@ from pipeline_lib.settings import load_params
 from pipeline_lib.storage import file_digest, folder_digest, read_jsonl
 from tasks.identity.stages import RUNTIME, STAGES
 from tasks.services.stage_proxy import ITSELF
-from tasks.use.choosing import ChoiceError, choose_problem, choose_team
-from tasks.use.offering import offers
+from tasks.use.choosing import ChoiceError, choose_problem, choose_team, offers
 from tasks.use.page import EpisodeRequest, play_episode
 from tests.flows.project import SMALL, call, change_settings, environment, make_project
 from tests.human_eval import HUMAN_EVAL

@@ -184,7 +184,7 @@ def test_one_episode_at_a_time_and_a_page_that_is_closed_ends_its_own():
 
 
 def test_a_page_on_which_nobody_plays_has_loaded_no_torch():
-    code = "import sys, tasks.use.page, tasks.use.offering; sys.exit('torch' in sys.modules)"
+    code = "import sys, tasks.use.page, tasks.use.choosing; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
