@@ -146,47 +146,45 @@ def judge_outcomes(
     for name, table in tables.items():
         if np.isnan(table.values).all():
             raise OutcomesError(f"{name!r} has no value at all: every one is missing or not a number")
-    base = tables[baseline]
-    comparisons = decide(
-        {
-            name: _measure(table, base, settings, info, (name, baseline))
-            for name, table in tables.items()
-            if name != baseline
-        }
-    )
+    measured = {}
+    for name in tables:
+        if name != baseline:
+            pair = tables[name], tables[baseline], settings, info.label, info, (name, baseline)
+            reason = _unpaired(tables[name], tables[baseline], (name, baseline))
+            measured[name] = measure_apart(*pair, reason) if reason else measure_tables(*pair, where="common")
+    comparisons = decide(measured)
     design = _design(tables, baseline, settings, info)
     check = None if plan is None else check_outcome_plan(plan, design, older)
+    no_range = (
+        f"the range of {info.label} is not known, so few families that differ much from the rest are expected, and "
+        "intervals are wider; --metric-range gives it"
+    )
     caveats = (
         *_of_plan(check),
         *counted(notes, "note on the rows", "notes on the rows"),
         *counted(_of_seeds(tables, baseline), "note on training seeds", "notes on training seeds"),
-        *counted(_of_range(info), "note on the metric", "notes on the metric"),
+        *counted([] if None not in (info.low, info.high) else [no_range], "note on the metric", "notes on the metric"),
         *of_comparisons(comparisons.values()),
     )
+    lines = {name: against_base(comparison) for name, comparison in comparisons.items()}
+    untrained = "The rows have no training seeds: the verdict is about these systems, not about training them again."
     return OutcomeVerdict(
         metric=info.label,
         info=info,
         baseline=baseline,
         comparisons=comparisons,
         lines=(
-            *(f"{name} {_small(against_base(found))}" for name, found in comparisons.items()),
+            *(f"{name} {line[:1].lower()}{line[1:]}" for name, line in lines.items()),
             in_line(to_json(list(caveats))),
         ),
         caveats=caveats,
         could_detect={name: power(found, info) for name, found in comparisons.items()},
-        other_runs={name: _other_runs(found) for name, found in comparisons.items()},
+        other_runs={name: untrained if c.runs == (0, 0) else other_runs(c) for name, c in comparisons.items()},
         systems={name: _summary(table) for name, table in tables.items()},
         problems=by_problem(tables),
         design=design,
         plan=check,
     )
-
-
-def _measure(a: Table, b: Table, settings: VerdictSettings, info: Metric, names: tuple[str, str]) -> Comparison:
-    reason = _unpaired(a, b, names)
-    if reason:
-        return measure_apart(a, b, settings, info.label, info, names, reason)
-    return measure_tables(a, b, settings, info.label, info, names, where="common")
 
 
 def _unpaired(a: Table, b: Table, names: tuple[str, str]) -> str:
@@ -214,7 +212,8 @@ def _unpaired(a: Table, b: Table, names: tuple[str, str]) -> str:
 
 def _design(tables: Mapping[str, Table], baseline: str, settings: VerdictSettings, info: Metric) -> dict[str, Any]:
     """Return what was done, with the names of a plan; a number that is not the same everywhere is a range."""
-    samples = [n for table in tables.values() for n in _played(table).sum(axis=2).ravel().tolist() if n]
+    played = [(~np.isnan(table.values) | table.gone).sum(axis=2).ravel() for table in tables.values()]
+    samples = [n for counts in played for n in counts.tolist() if n]
     return {
         "metric": info.label,
         "low": info.low,
@@ -228,10 +227,6 @@ def _design(tables: Mapping[str, Table], baseline: str, settings: VerdictSetting
         "margin": settings.margin,
         "power": settings.power,
     }
-
-
-def _played(table: Table) -> np.ndarray:
-    return ~np.isnan(table.values) | table.gone
 
 
 def _range(numbers: Sequence[int]) -> int | str:
@@ -254,33 +249,12 @@ def _of_seeds(tables: Mapping[str, Table], baseline: str) -> list[str]:
         for name, table in tables.items()
         if table.trained and len(table.seeds) == 1
     ]
-    base = tables[baseline]
-    for name, table in tables.items():
-        if table.trained and base.trained and table.seeds != base.seeds:
-            told.append(
-                f"the training seeds of {name} are {_listed(table)}, those of {baseline} {_listed(base)}: they are not "
-                "paired by seed"
-            )
-    return told
-
-
-def _listed(table: Table) -> str:
-    return ", ".join(map(str, table.seeds))
-
-
-def _of_range(info: Metric) -> list[str]:
-    if info.low is not None and info.high is not None:
-        return []
-    return [
-        f"the range of {info.label} is not known, so few families that differ much from the rest are expected, and "
-        "intervals are wider; --metric-range gives it"
+    seeds = {name: ", ".join(map(str, table.seeds)) for name, table in tables.items() if table.trained}
+    return told + [
+        f"the training seeds of {name} are {own}, those of {baseline} {seeds[baseline]}: they are not paired by seed"
+        for name, own in seeds.items()
+        if baseline in seeds and own != seeds[baseline]
     ]
-
-
-def _other_runs(c: Comparison) -> str:
-    if c.runs == (0, 0):
-        return "The rows have no training seeds: the verdict is about these systems, not about training them again."
-    return other_runs(c)
 
 
 def _summary(table: Table) -> dict[str, Any]:
@@ -293,10 +267,6 @@ def _summary(table: Table) -> dict[str, Any]:
         "seeds": list(table.seeds) if table.trained else [],
         "mean": float(np.nanmean(np.nanmean(means[:, ~np.isnan(means).all(axis=0)], axis=0))),
     }
-
-
-def _small(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 #: Systems that are the baseline if nobody names one; without them it is the first system of the rows.

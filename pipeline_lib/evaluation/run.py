@@ -24,7 +24,7 @@ from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.transcripts import TranscriptRecorder
 from pipeline_lib.play import Decision, Player, Root, paired
-from pipeline_lib.play.experience import add_costs
+from pipeline_lib.play.experience import add_amounts
 from pipeline_lib.play.fixing import Fixed, FixedActions, SampledOnce
 
 
@@ -80,12 +80,10 @@ def record_of(problem: Problem, sample: int, decisions: Sequence[Decision], retr
     actions = [action for decision in decisions for action in decision.actions]
     rewards = [decision.reward for decision in decisions if decision.reward is not None]
     terms: dict[str, float] = {}
-    for decision in decisions:
-        for name, value in decision.terms.items():
-            terms[name] = terms.get(name, 0.0) + value
     costs: dict[str, float] = {}
     for decision in decisions:
-        add_costs(costs, decision.details.get("costs", {}))
+        add_amounts(terms, decision.terms)
+        add_amounts(costs, decision.details.get("costs", {}))
     scored = [{"reward": float(d.reward), **d.metrics} for d in decisions if d.reward is not None]
     return EpisodeRecord(
         problem=problem.id,
@@ -103,9 +101,7 @@ def record_of(problem: Problem, sample: int, decisions: Sequence[Decision], retr
             "critical_path_tokens": sum(_longest(decision) for decision in decisions),
             "requests": len(actions),
             "cut_off": sum(action.finish == "length" for action in actions),
-            "unread": sum(decision.unread for decision in decisions),
-            "cut_turns": sum(decision.cut_turns for decision in decisions),
-            "cut_tokens": sum(decision.cut_tokens for decision in decisions),
+            **{name: sum(getattr(one, name) for one in decisions) for name in ("unread", "cut_turns", "cut_tokens")},
         },
         attempts=scored if retries and 1 < len(scored) == len(decisions) else (),
     )

@@ -1,6 +1,6 @@
 """The rollout loop: a team plays episodes of an environment by a protocol, for training, audit and evaluation alike."""
 
-from pipeline_lib.play.experience import Decision, Experience, add_costs, costs_of, join
+from pipeline_lib.play.experience import Decision, Experience, add_amounts, costs_of, join
 from pipeline_lib.play.player import Player
 from pipeline_lib.play.roots import Problem, Root, groups, paired
 
@@ -10,7 +10,7 @@ __all__ = [
     "Player",
     "Problem",
     "Root",
-    "add_costs",
+    "add_amounts",
     "costs_of",
     "groups",
     "join",

@@ -138,7 +138,7 @@ def join(parts: Sequence[Experience]) -> Experience:
     )
     groups = 0
     for part in parts:
-        add_costs(whole.costs, part.costs)
+        add_amounts(whole.costs, part.costs)
         first = len(whole.decisions)
         whole.cells += [replace(cells, first=cells.first + first) for cells in part.cells]
         for decision in part.decisions:
@@ -153,7 +153,7 @@ def costs_of(experience: Experience) -> dict[str, float]:
     return {f"costs/{name}": amount for name, amount in experience.costs.items()}
 
 
-def add_costs(costs: dict[str, float], further: Mapping[str, float]) -> None:
-    """Add further amounts to ``costs``."""
+def add_amounts(sums: dict[str, float], further: Mapping[str, float]) -> None:
+    """Add further amounts to ``sums``."""
     for name, amount in further.items():
-        costs[name] = costs.get(name, 0.0) + amount
+        sums[name] = sums.get(name, 0.0) + amount

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from pipeline_lib.credit.plan import NOTHING, Plan
 from pipeline_lib.environment_api.environment import Environment, Outcome
-from pipeline_lib.play.experience import Cells, Experience, add_costs
+from pipeline_lib.play.experience import Cells, Experience, add_amounts
 from pipeline_lib.play.roots import Root
 from pipeline_lib.play.turn import Node, Playing, Turn
 from pipeline_lib.protocols import TurnInput
@@ -196,7 +196,7 @@ class Player(Playing):
                 experience.executed += len(found)
                 experience.lost += sum(outcome.reward is None for outcome in found)
                 for outcome in found[execution.sampled :]:
-                    add_costs(experience.costs, outcome.details.get("costs", {}))
+                    add_amounts(experience.costs, outcome.details.get("costs", {}))
                 outcomes += found[: execution.sampled]
                 if ahead is not None:
                     execution = ahead.result()
@@ -207,7 +207,7 @@ class Player(Playing):
             outcomes = self.criticise(list(zip(agents, outcomes, strict=True)))
             experience.generation_s += time.perf_counter() - began
         for outcome in outcomes:
-            add_costs(experience.costs, outcome.details.get("costs", {}))
+            add_amounts(experience.costs, outcome.details.get("costs", {}))
         experience.waiting_s += time.perf_counter() - started - (experience.generation_s - before)
         for decision, outcome in zip(experience.decisions[first:], outcomes, strict=True):
             decision.reward = outcome.reward

@@ -17,7 +17,7 @@ import numpy as np
 from pipeline_lib.credit.plans import Aligned
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.monitors.judge import End
-from pipeline_lib.play import Player, Problem, add_costs, costs_of
+from pipeline_lib.play import Player, Problem, add_amounts, costs_of
 from pipeline_lib.play.fixing import Fixed, FixedActions
 from pipeline_lib.play.roots import PairedChance, Root, derive
 from pipeline_lib.training.parallel import Processes
@@ -94,7 +94,7 @@ def ablate(
     parts = processes.gather((list(played.values()), costs_of(experience)))
     costs: dict[str, float] = {}
     for _, own_costs in parts:
-        add_costs(costs, own_costs)
+        add_amounts(costs, own_costs)
     return _summary([own for part, _ in parts for own in part], agents) | costs
 
 

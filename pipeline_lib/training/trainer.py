@@ -25,7 +25,7 @@ from pipeline_lib.credit.plans import make_plan
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.memory import give_back_memory
 from pipeline_lib.monitors.judge import End
-from pipeline_lib.play import Player, Problem, add_costs
+from pipeline_lib.play import Player, Problem, add_amounts
 from pipeline_lib.policies.policy import Team
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.policies.threads import is_large, threads_for
@@ -185,7 +185,7 @@ def train(
                     ablate(settings, player, problems, end, seed, step, processes),
                 ):
                     costs = {name: amount for name, amount in metrics.items() if name.startswith("costs/")}
-                    add_costs(costs, {name: amount for name, amount in further.items() if name.startswith("costs/")})
+                    add_amounts(costs, {name: amount for name, amount in further.items() if name.startswith("costs/")})
                     metrics |= further | costs
                 has_checkpoint = step in regular or ended(step)
                 metrics = watch.add(step, metrics, has_checkpoint)
