@@ -67,11 +67,11 @@ def _ignoring_families(rng: Rng) -> bool:
 
 
 def _runs_three(rng: Rng) -> bool:
-    return rejected(new_runs(crossed(rng, 3, 0.08), 0.95).p)
+    return rejected(new_runs(*crossed(rng, 3, 0.08), 0.95).p)
 
 
 def _runs_eight(rng: Rng) -> bool:
-    return rejected(new_runs(crossed(rng, 8, 0.08), 0.95).p)
+    return rejected(new_runs(*crossed(rng, 8, 0.08), 0.95).p)
 
 
 def _runs_ignored(rng: Rng) -> bool:
@@ -154,7 +154,7 @@ def _wilson_coverage(rng: Rng) -> bool:
 
 
 def _new_runs_coverage(rng: Rng) -> bool:
-    found = new_runs(crossed(rng, 5, 0.15, 0.5), 0.95)
+    found = new_runs(*crossed(rng, 5, 0.15, 0.5), 0.95)
     return inside(found.low, found.high, 0.5)
 
 

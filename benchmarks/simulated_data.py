@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from pipeline_lib.evaluation.episodes import EpisodeRecord
-from pipeline_lib.evaluation.table import Pairing
 
 Rng = np.random.Generator
 FAMILIES, SIZE = 24, 4  # clusters of problems, problems in each
@@ -37,13 +36,10 @@ def records(values: np.ndarray, seed: int) -> list[EpisodeRecord]:
     ]
 
 
-def crossed(rng: Rng, runs: int, run_sd: float, mean: float = 0.0) -> Pairing:
-    """A trained team of several runs against the base: runs and families both vary, and their interaction."""
+def crossed(rng: Rng, runs: int, run_sd: float, mean: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (runs, problems) of a trained team, those of the base, and the families; runs and families both vary."""
     d = mean + run_sd * rng.standard_normal((runs, 1)) + families(rng)[None, :]
-    d = d + 0.2 * rng.standard_normal((runs, CODES.size))
-    return Pairing(
-        (), CODES, d[:, :, None], np.zeros_like(d)[:, :, None], True, tuple(range(runs)), (True, False), (0, 0), ()
-    )
+    return d + 0.2 * rng.standard_normal((runs, CODES.size)), np.zeros_like(d), CODES
 
 
 def rejected(p: float | None, alpha: float = 0.05) -> bool:

@@ -240,7 +240,7 @@ def _claims(pairing: Pairing, info: Metric, settings: VerdictSettings) -> _Claim
     return _Claims(
         difference=difference,
         equivalence=within(difference, families(left - right, clusters, rule), settings.margin, settings.alpha),
-        new_runs=new_runs(pairing, level),
+        new_runs=new_runs(pairing.a_means, pairing.b_means, clusters, level, pairing.aligned, any(pairing.trained)),
         means=(mean_interval(left, clusters, level, info), mean_interval(right, clusters, level, info)),
         per_seed=_per_seed(pairing, level, rule),
     )

@@ -24,7 +24,7 @@ from pipeline_lib.evaluation.evidence import equivalence, mean_interval
 from pipeline_lib.evaluation.losses import ends, filled, whatever_was_lost, widest
 from pipeline_lib.evaluation.results import Estimate, EvaluationError, Result, TestResult, holm
 from pipeline_lib.evaluation.sentences import interval, p_text
-from pipeline_lib.evaluation.table import Pairing, Table, on_common_episodes, problem_means, tabulate
+from pipeline_lib.evaluation.table import Table, on_common_episodes, problem_means, tabulate
 from pipeline_lib.evaluation.training_runs import new_runs
 
 if TYPE_CHECKING:
@@ -112,104 +112,70 @@ def contrasts(
     ``levels`` has, by cell, its level of each factor.  The comparisons come in the order of the cells, then the
     interactions.
     """
-    found = [
-        Contrast(f"{cell} against {reference}", ((cell,), (reference,)), _test(means, (cell,), (reference,), settings))
-        for cell in means.values
-        if cell != reference
-    ]
-    found += _interactions(means, levels, reference, settings)
+    differences = [(f"{cell} against {reference}", (cell,), (reference,)) for cell in means.values if cell != reference]
+    differences += _interactions(list(means.values), levels, reference)
+    found = [Contrast(name, (added, taken), _test(means, added, taken, settings)) for name, added, taken in differences]
     p_values = holm([contrast.test.p for contrast in found])
-    same = holm([_equivalence(contrast.test, settings) for contrast in found])
-    return [
-        _decided(contrast, p, q, len(found), info, settings, means.lost)
-        for contrast, p, q in zip(found, p_values, same, strict=True)
-    ]
+    # p of equivalence: at most alpha exactly if the whole interval lies within the margin.
+    single = [equivalence(contrast.test, settings.margin, settings.alpha).p for contrast in found]
+    same = holm([None if p is None else min(1.0, 2 * p) for p in single])
+    decided = []
+    for contrast, p, q in zip(found, p_values, same, strict=True):
+        estimate, verdict = contrast.test.estimate or 0.0, INCONCLUSIVE
+        if q is not None and q <= settings.alpha:
+            verdict = EQUIVALENT
+        elif p is not None and p <= settings.alpha:
+            verdict = IMPROVED if estimate > 0 else WORSE
+        text = f"{verdict}: {_sentence(contrast, p, len(found), info, means.lost)}"
+        decided.append(replace(contrast, p_adjusted=p, equivalence_p_adjusted=q, verdict=verdict, sentence=text))
+    return decided
 
 
 def _interactions(
-    means: CellMeans, levels: Mapping[str, Sequence[str]], reference: str, settings: VerdictSettings
-) -> list[Contrast]:
-    """Return the interaction of the two factors for every cell that differs from the reference in both."""
+    cells: Sequence[str], levels: Mapping[str, Sequence[str]], reference: str
+) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    """Return name, added and taken cells of the interaction, for every cell that differs from the reference in both."""
     if len(levels[reference]) < 2:
         return []
     by_levels = {tuple(found): cell for cell, found in levels.items()}
-    base = levels[reference]
-    found = []
-    for cell in means.values:
-        one, two = levels[cell]
-        if one == base[0] or two == base[1]:
-            continue
-        added, taken = (cell, reference), (by_levels[(one, base[1])], by_levels[(base[0], two)])
-        name = f"{one} and {two} together, beyond the effect of each alone"
-        found.append(Contrast(name, (added, taken), _test(means, added, taken, settings)))
-    return found
+    first, second = levels[reference]
+    return [
+        (
+            f"{one} and {two} together, beyond the effect of each alone",
+            (cell, reference),
+            (by_levels[one, second], by_levels[first, two]),
+        )
+        for cell in cells
+        for one, two in [levels[cell]]
+        if one != first and two != second
+    ]
 
 
 def _test(means: CellMeans, added: Sequence[str], taken: Sequence[str], settings: VerdictSettings) -> TestResult:
-    """Return the test of a difference that holds whatever the lost episodes would have shown."""
-    test = _difference(means, means, added, taken, settings)
-    pairs = itertools.permutations(means.ends, 2)
-    worst = [_difference(left, right, added, taken, settings) for left, right in pairs]
-    return whatever_was_lost(test, worst)
+    """Return the test of the sum of some cells less that of others, whatever the lost episodes would have shown."""
 
-
-def _difference(
-    left: CellMeans, right: CellMeans, added: Sequence[str], taken: Sequence[str], settings: VerdictSettings
-) -> TestResult:
-    """Return the test of the sum of the cells ``added``, from ``left``, less that of ``taken``, from ``right``."""
-    a, b = (
-        np.sum([means.values[cell] for cell in cells], axis=0)[:, :, None]
-        for means, cells in ((left, added), (right, taken))
-    )
-    pairing = Pairing(
-        problems=tuple(map(str, range(a.shape[1]))),
-        clusters=left.clusters,
-        a=a,
-        b=b,
-        aligned=True,
-        seeds=left.seeds,
-        trained=(True, True),
-        episodes=(a.size, b.size),
-        notes=(),
-    )
-    return new_runs(pairing, 1 - settings.alpha)
-
-
-def _equivalence(test: TestResult, settings: VerdictSettings) -> float | None:
-    """Return p of equivalence: at most alpha exactly if the whole interval lies within the margin."""
-    p = equivalence(test, settings.margin, settings.alpha).p
-    return None if p is None else min(1.0, 2 * p)
-
-
-def _decided(
-    contrast: Contrast,
-    p: float | None,
-    same: float | None,
-    size: int,
-    info: Metric,
-    settings: VerdictSettings,
-    lost: Mapping[str, tuple[int, int]],
-) -> Contrast:
-    test, verdict = contrast.test, INCONCLUSIVE
-    if same is not None and same <= settings.alpha:
-        verdict = EQUIVALENT
-    elif p is not None and p <= settings.alpha and test.estimate is not None:
-        verdict = IMPROVED if test.estimate > 0 else WORSE
-    difference = info.difference(test.estimate or 0.0)
-    if test.p is None or test.low is None or test.high is None:
-        text = (
-            f"{verdict}: {contrast.name}: {difference} in {info.label}; nothing can be said about other training runs: "
-            f"{test.degenerate}."
+    def difference(left: CellMeans, right: CellMeans) -> TestResult:
+        a, b = (
+            np.sum([side.values[cell] for cell in cells], axis=0) for side, cells in ((left, added), (right, taken))
         )
+        return new_runs(a, b, left.clusters, 1 - settings.alpha)
+
+    worst = [difference(left, right) for left, right in itertools.permutations(means.ends, 2)]
+    return whatever_was_lost(difference(means, means), worst)
+
+
+def _sentence(contrast: Contrast, p: float | None, size: int, info: Metric, lost: Mapping[str, tuple[int, int]]) -> str:
+    test = contrast.test
+    text = f"{contrast.name}: {info.difference(test.estimate or 0.0)} in {info.label}"
+    if test.p is None:
+        text += f"; nothing can be said about other training runs: {test.degenerate}."
     else:
         corrected = f" after Holm's correction for {size} comparisons" if size > 1 else ""
-        limits = interval(test.low, test.high, info.difference)
-        text = (
-            f"{verdict}: {contrast.name}: {difference} in {info.label} ({100 * test.level:.0f} % interval over "
-            f"training runs and problems {limits}, {p_text(p)}{corrected})."
+        text += (
+            f" ({100 * test.level:.0f} % interval over training runs and problems "
+            f"{interval(test.low, test.high, info.difference)}, {p_text(p)}{corrected})."
         )
-    cells = [cell for cell in itertools.chain(*contrast.cells) if cell in lost]
-    if cells:
+    if cells := [cell for cell in itertools.chain(*contrast.cells) if cell in lost]:
         who = ", ".join(f"{lost[cell][0]} of {lost[cell][1]} episodes of {cell}" for cell in cells)
         text += f" The infrastructure lost {who}: interval, p value and verdict allow for the worst case."
-    return replace(contrast, p_adjusted=p, equivalence_p_adjusted=same, verdict=verdict, sentence=text)
+    return text

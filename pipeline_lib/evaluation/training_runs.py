@@ -18,7 +18,6 @@ from scipy import stats
 from pipeline_lib.evaluation.clusters import Codes, cluster_totals, clustered_mean
 from pipeline_lib.evaluation.evidence import no_answer, student
 from pipeline_lib.evaluation.results import TestResult
-from pipeline_lib.evaluation.table import Pairing
 
 Array = NDArray[np.float64]
 
@@ -26,23 +25,26 @@ MIN_RUNS = 3
 METHOD = "t test over training runs and problems (crossed random effects)"
 
 
-def new_runs(pairing: Pairing, level: float) -> TestResult:
+def new_runs(
+    a: Array, b: Array, clusters: Codes, level: float, aligned: bool = True, trained: bool = True
+) -> TestResult:
     """Test the mean difference as a statement about new training runs on new problems.
+
+    ``a`` and ``b`` are (runs, problems) means of the teams; ``aligned``: row i of one belongs to row i of the other.
 
     Returns:
         The test, or in ``degenerate`` why there is none (too few runs, one family, no variation at all).
     """
-    a, b = pairing.a_means, pairing.b_means
     differences = a.mean(axis=0) - b.mean(axis=0)
-    parts = [a - b] if pairing.aligned else [a, b]
+    parts = [a - b] if aligned else [a, b]
     runs = tuple(part.shape[0] for part in parts)
-    over_problems = clustered_mean(differences, pairing.clusters)
+    over_problems = clustered_mean(differences, clusters)
     mean = over_problems.mean
 
     def unknown(reason: str) -> TestResult:
         return no_answer(METHOD, runs, level, reason, mean)
 
-    if not any(pairing.trained):
+    if not trained:
         return unknown("neither team was trained")
     if min(runs) < MIN_RUNS:
         return unknown(
@@ -54,7 +56,7 @@ def new_runs(pairing: Pairing, level: float) -> TestResult:
     pieces = [(over_problems.se**2, over_problems.df)]
     for part in parts:
         pieces.append((float(part.mean(axis=1).var(ddof=1)) / part.shape[0], part.shape[0] - 1.0))
-    interactions = [_interaction(part, pairing.clusters) for part in parts]
+    interactions = [_interaction(part, clusters) for part in parts]
     variance = sum(value for value, _ in pieces) - sum(value for value, _ in interactions)
     # Subtracting an estimate can overshoot; the variance is never below its greatest part.
     variance = max(variance, *(value for value, _ in pieces))
