@@ -146,6 +146,5 @@ def effects(rows: Sequence[RunRow], metrics: Metrics) -> Figure:
         "Circles: base; diamonds: selected team; thick lines: intervals of the difference, drawn from the base.",
         paint,
         numbers(rows, metrics),
-        (7.6, height),
-        (3.7, height + 0.1),
+        (height, height + 0.1),
     )

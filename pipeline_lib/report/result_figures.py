@@ -80,7 +80,6 @@ def sweep(data: ReportData) -> Figure:
         f"means over seeds at all steps at once with {level:.0f} % confidence.",
         paint,
         series.sweep(data),
-        (7.6, 3.7),
         (3.7, 4.0),
     )
 
@@ -112,8 +111,7 @@ def checkpoint_metrics(data: ReportData) -> Figure | None:
         "Means over validation problems and training seeds; step 0 is the base.",
         paint,
         table,
-        (7.6, 3.0),
-        (3.7, 3.2),
+        (3.0, 3.2),
     )
 
 
@@ -177,8 +175,7 @@ def differences(
         "Grey: differences smaller than the margin that would matter.",
         paint,
         table,
-        (7.6, height),
-        (3.7, height + 0.15),
+        (height, height + 0.15),
     )
 
 
@@ -213,8 +210,7 @@ def problems(data: ReportData) -> Figure | None:
         f"(red lines), {len(table.rows) - better - worse} unchanged.",
         paint,
         table,
-        (7.6, 3.0),
-        (3.7, 3.0),
+        (3.0, 3.0),
     )
 
 
@@ -246,8 +242,7 @@ def behaviour(data: ReportData) -> Figure | None:
         "Means over all test episodes, before and after.",
         paint,
         Table(("behaviour", "base", "selected"), rows),
-        (7.6, 0.9 + 0.27 * len(rows)),
-        (3.7, 0.9 + 0.37 * len(rows)),
+        (0.9 + 0.27 * len(rows), 0.9 + 0.37 * len(rows)),
     )
 
 

@@ -105,8 +105,7 @@ def final(data: StudyData) -> Figure:
         "teams; circles: the base.",
         paint,
         cells(data),
-        (7.6, height),
-        (3.7, height + 0.1),
+        (height, height + 0.1),
     )
 
 
@@ -160,8 +159,7 @@ def curves(data: StudyData, cost: str) -> Figure | None:
         "their range." + _CAUTION.get(cost, ""),
         paint,
         table,
-        (7.6, 3.2),
-        (3.7, 3.1),
+        (3.2, 3.1),
     )
 
 

@@ -101,16 +101,15 @@ def figure(
     caption: str,
     paint: Painter,
     table: Table,
-    wide: tuple[float, float] = (7.6, 3.2),
-    narrow: tuple[float, float] = (3.7, 3.1),
+    heights: tuple[float, float] = (3.2, 3.1),
 ) -> Figure:
-    """Draw a figure in both widths (inches)."""
+    """Draw a figure in both widths; ``heights`` (inches) are those of the wide and of the narrow one."""
     return Figure(
         name,
         title,
         caption,
-        _svg(paint, wide, False, f"{name}-w", title),
-        _svg(paint, narrow, True, f"{name}-n", title),
+        _svg(paint, (7.6, heights[0]), False, f"{name}-w", title),
+        _svg(paint, (3.7, heights[1]), True, f"{name}-n", title),
         table,
     )
 

@@ -32,35 +32,25 @@ def learning(data: ReportData) -> Figure | None:
     teams = {"team": (data.train, BLUE), **{n: (t, ORANGE) for n, t in data.baseline_train.items()}}
 
     def paint(canvas: Canvas, narrow: bool) -> None:
-        shape = (len(panels), 1) if narrow else (1, len(panels))
-        all_axes = canvas.subplots(*shape, squeeze=False).ravel()
-        for axes, (name, label, share) in zip(all_axes, panels, strict=True):
+        for axes, (name, label, share) in zip(_panels(canvas, narrow, len(panels)), panels, strict=True):
             for team, (train, colour) in teams.items():
                 _band(axes, train, name, colour, team)
-            axes.set_title(label)
-            axes.set_xlabel("training step")
-            axes.set_xlim(left=0)
+            _steps(axes, label)
             if share:
                 percent(axes.yaxis)
                 axes.set_ylim(-0.02, 1.02)
         if len(teams) > 1:
-            all_axes[0].legend(loc="best")
+            canvas.axes[0].legend(loc="best")
 
     count = len(data.train)
-    band = f"thick line: mean of {count} training seeds; thin lines: each; shaded: their range" if count > 1 else ""
+    band = [f"Thick line: mean of {count} training seeds; thin lines: each; shaded: their range."] if count > 1 else []
     return figure(
         "learning",
         "Learning",
-        " ".join(
-            filter(
-                None,
-                ["On training problems, sampled as in training.", _sentence(band), *_turns(data), *_unearned(data)],
-            )
-        ),
+        " ".join(["On training problems, sampled as in training.", *band, *_turns(data), *_unearned(data)]),
         paint,
         series.learning(data),
-        (7.6, 3.0),
-        (3.7, 2.6 * len(panels)),
+        (3.0, 2.6 * len(panels)),
     )
 
 
@@ -142,22 +132,19 @@ def _by_agent(
     """Draw a panel per quantity and a line per agent; the table's columns are in that order, panel by panel."""
 
     def paint(canvas: Canvas, narrow: bool) -> None:
-        shape = (len(panels), 1) if narrow else (1, len(panels))
-        for panel, axes in enumerate(canvas.subplots(*shape, squeeze=False).ravel()):
+        for panel, axes in enumerate(_panels(canvas, narrow, len(panels))):
             for number, agent in enumerate(agents):
                 place = 1 + panel * len(agents) + number
                 points = [(row[0], row[place]) for row in table.rows if row[place] is not None]
                 style, colour = ("-", "--", "-.", ":")[number % 4], CYCLE[number % len(CYCLE)]
                 axes.plot(*zip(*points, strict=True), color=colour, linestyle=style, marker=marker, label=agent)
-            axes.set_title(panels[panel])
-            axes.set_xlabel("training step")
-            axes.set_xlim(left=0)
+            _steps(axes, panels[panel])
             if from_zero:
                 axes.set_ylim(bottom=0)
         handles = canvas.axes[0].get_legend_handles_labels()
         canvas.legend(*handles, loc="outside lower center", ncols=len(agents))
 
-    return figure(name, title, caption, paint, table, (7.6, 2.9), (3.7, narrow_height))
+    return figure(name, title, caption, paint, table, (2.9, narrow_height))
 
 
 def terms(data: ReportData) -> Figure | None:
@@ -196,9 +183,8 @@ def lengths(data: ReportData) -> Figure | None:
     def paint(canvas: Canvas, narrow: bool) -> None:
         axes = canvas.subplots()
         _band(axes, data.train, "actions/length_mean", BLUE, "team")
-        axes.set_xlabel("training step")
+        _steps(axes)
         axes.set_ylabel("tokens per action")
-        axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
 
     return figure(
@@ -207,8 +193,7 @@ def lengths(data: ReportData) -> Figure | None:
         "Tokens that one agent samples in one turn. A sudden rise or collapse is an early sign of a degenerate policy.",
         paint,
         table,
-        (7.6, 2.4),
-        (3.7, 2.4),
+        (2.4, 2.4),
     )
 
 
@@ -243,9 +228,20 @@ def time_spent(data: ReportData) -> Figure | None:
         "Wall-clock seconds of each training run.",
         paint,
         table,
-        (7.6, height + 0.1),
-        (3.7, height + 0.5),
+        (height + 0.1, height + 0.5),
     )
+
+
+def _panels(canvas: Canvas, narrow: bool, count: int) -> Sequence[Axes]:
+    """Return the axes of panels: beside each other, or below each other on the narrow version."""
+    found: Sequence[Axes] = canvas.subplots(*((count, 1) if narrow else (1, count)), squeeze=False).ravel()
+    return found
+
+
+def _steps(axes: Axes, title: str = "") -> None:
+    axes.set_title(title)
+    axes.set_xlabel("training step")
+    axes.set_xlim(left=0)
 
 
 def _band(axes: Axes, train: Train, name: str, colour: str, label: str) -> None:
@@ -261,7 +257,3 @@ def _band(axes: Axes, train: Train, name: str, colour: str, label: str) -> None:
         for i in range(len(train)):
             axes.plot(steps, [row[i] for row in values], color=colour, linewidth=0.6, alpha=0.55)  # type: ignore[arg-type]
     axes.plot(steps, [sum(row) / len(row) for _, row in complete], color=colour, label=label)
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}." if text else ""

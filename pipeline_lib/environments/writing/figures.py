@@ -48,7 +48,6 @@ def texts(data: ReportData) -> list[Figure]:
             "The first test episodes of the base and of the selected team: the first writer's text and the second's.",
             paint,
             Table(("problem", "team", "facts told", "first text", "second text"), rows),
-            (7.6, 0.9 * len(rows)),
-            (3.7, 1.3 * len(rows)),
+            (0.9 * len(rows), 1.3 * len(rows)),
         )
     ]
