@@ -219,11 +219,13 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         c, info = self.result, self.result.info
+        low, high = c.difference.low, c.difference.high
+        limits = None if low is None or high is None else f"{info.difference(low)} to {info.difference(high)}"
         rows: list[list[Any]] = [
             [c.names[0], info.text(c.means[0].value or 0.0)],
             [c.names[1], info.text(c.means[1].value or 0.0)],
             ["difference", info.difference(c.difference.estimate or 0.0)],
-            [f"{100 * c.difference.level:.0f} % interval", _interval(c.difference.low, c.difference.high, c)],
+            [f"{100 * c.difference.level:.0f} % interval", limits],
             ["p", c.p_adjusted],
             ["Hedges' g", c.effect.g],
             ["problems, in families", f"{c.problems}, {c.families}"],
@@ -255,12 +257,6 @@ class Requirements:
             "test_episodes": "episodes in the test", "sweep_episodes": "episodes in the sweep",
         }  # fmt: skip
         return table(tuple(columns.values()), [[row[name] for name in columns] for row in self.rows])
-
-
-def _interval(low: float | None, high: float | None, c: compared.Comparison) -> str | None:
-    if low is None or high is None:
-        return None
-    return f"{c.info.difference(low)} to {c.info.difference(high)}"
 
 
 def _report_data(run: TrainingRun) -> ReportData:

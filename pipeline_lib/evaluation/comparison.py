@@ -145,6 +145,7 @@ def measure_tables(
     claims, *others = [_claims(one, info, settings) for one in (pairing, *worst)]
     difference = whatever_was_lost(claims.difference, [other.difference for other in others])
     found = families(left - right, clusters, rule_of(info))
+    flat = [np.moveaxis(values, 1, 2).reshape(-1, values.shape[1]) for values in (pairing.a, pairing.b)]
     return Comparison(
         names=names,
         metric=metric,
@@ -160,7 +161,7 @@ def measure_tables(
         ),
         difference=difference,
         effect=_effect(left, right, clusters, difference, level),
-        improvement=t_interval(_improvements(pairing), clusters, level),
+        improvement=t_interval(probability_of_improvement(*flat), clusters, level),
         equivalence=whatever_was_lost(claims.equivalence, [other.equivalence for other in others], signed=False),
         new_runs=whatever_was_lost(claims.new_runs, [other.new_runs for other in others]),
         per_seed=tuple(
@@ -265,11 +266,6 @@ def bounds(comparison: Comparison) -> tuple[float, float] | None:
     if comparison.losses is None:
         return low, high
     return low + min(0.0, comparison.losses.low - estimate), high + max(0.0, comparison.losses.high - estimate)
-
-
-def _improvements(pairing: Pairing) -> Array:
-    a, b = (np.moveaxis(values, 1, 2).reshape(-1, len(pairing.problems)) for values in (pairing.a, pairing.b))
-    return probability_of_improvement(a, b)
 
 
 def _effect(left: Array, right: Array, clusters: Codes, difference: TestResult, level: float) -> Effect:

@@ -34,17 +34,14 @@ from pipeline_lib.evaluation.table import Episodes, pair, tabulate
 Array = NDArray[np.float64]
 
 
-@cache
-def _nodes() -> tuple[Array, Array]:
-    points, weights = np.polynomial.legendre.leggauss(512)
-    return points, weights
+_quadrature = cache(np.polynomial.legendre.leggauss)
 
 
 def noncentral_t_cdf(t: float, df: float, noncentrality: float) -> float:
     """Return P(T <= t) for T = (Z + noncentrality) / sqrt(C^2 / df), Z standard normal, C chi with df degrees."""
     if t < 0:
         return 1.0 - noncentral_t_cdf(-t, df, -noncentrality)
-    points, weights = _nodes()
+    points, weights = _quadrature(512)
     root = math.sqrt(df)
     if t * t <= 2 * df:
         # Average Phi(t C / sqrt(df) - nc) over C, whose standard deviation is about 0.7 for any df.

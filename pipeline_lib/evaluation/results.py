@@ -111,7 +111,9 @@ class Effect(Result):
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Return Holm's (1979) adjusted p values, in input order; they control the family-wise error rate."""
-    filled = _filled(p_values)
+    filled = np.array([1.0 if p is None else p for p in p_values])
+    if filled.size and not ((filled >= 0) & (filled <= 1)).all():
+        raise EvaluationError(f"p values must lie in [0, 1], got {list(p_values)}")
     order = np.argsort(filled, kind="stable")
     adjusted = np.empty(filled.size)
     adjusted[order] = np.minimum(1, np.maximum.accumulate(filled[order] * np.arange(filled.size, 0, -1)))
@@ -124,10 +126,3 @@ def rejections(p_values: Sequence[float | None], alpha: float) -> int:
         if p > alpha / (len(p_values) + 1 - count):
             return count
     return len(p_values)
-
-
-def _filled(p_values: Sequence[float | None]) -> np.ndarray:
-    filled = np.array([1.0 if p is None else p for p in p_values])
-    if filled.size and not ((filled >= 0) & (filled <= 1)).all():
-        raise EvaluationError(f"p values must lie in [0, 1], got {list(p_values)}")
-    return filled

@@ -74,7 +74,9 @@ def scheme_use(
     and step.  ``metric`` says what success means; ``level`` is the coverage of the intervals, in (0, 1).
     """
     swept = [episodes for steps in sweep.values() for episodes in steps.values()]
-    names = _names([base, *selected.values(), *swept])
+    names = tuple(
+        sorted({name for episodes in (base, *selected.values(), *swept) for e in episodes for name in _schemes(e)})
+    )
     if not names:
         return None
     every = [episode for episodes in selected.values() for episode in episodes]
@@ -96,7 +98,10 @@ def scheme_use(
             step: rates([e for found in sweep.values() for e in found.get(step, ())], names, level) for step in steps
         },
         runs={
-            seed: {step: _means(episodes, names) for step, episodes in sorted(found.items())}
+            seed: {
+                step: {name: estimate.value or 0.0 for name, estimate in rates(episodes, names, level).items()}
+                for step, episodes in sorted(found.items())
+            }
             for seed, found in sorted(sweep.items())
         },
         success=success(list(selected.values()), names, metric, level),
@@ -171,14 +176,5 @@ def _schemes(episode: EpisodeRecord) -> Sequence[str]:
     return tuple(episode.details.get("schemes", ()))
 
 
-def _names(groups: Iterable[Episodes]) -> tuple[str, ...]:
-    return tuple(sorted({name for episodes in groups for episode in episodes for name in _schemes(episode)}))
-
-
 def _share(episodes: Episodes, name: str) -> float:
     return sum(name in _schemes(episode) for episode in episodes) / len(episodes)
-
-
-def _means(episodes: Episodes, names: Sequence[str]) -> dict[str, float]:
-    groups = by_problem(episodes)
-    return {name: float(np.mean([_share(found, name) for found in groups.values()])) for name in names if groups}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline_lib import storage
-from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.outcome_verdict import OutcomeVerdict
 from pipeline_lib.evaluation.results import to_json
 from pipeline_lib.report import series
@@ -31,8 +30,17 @@ def build_outcomes(found: OutcomeVerdict, output: Path) -> None:
             series.effects(comparisons),
         ),
         numbers=_numbers(found),
-        systems=_systems(found, info),
-        problems=_problems(found),
+        systems=Table(
+            ("system", info.label, "problems", "outcomes", "lost", "training seeds"),
+            [
+                [name, info.text(one["mean"]), one["problems"], one["outcomes"], one["lost"], len(one["seeds"]) or None]
+                for name, one in found.systems.items()
+            ],
+        ),
+        problems=Table(
+            ("problem", *found.systems),
+            [[problem, *(means.get(name) for name in found.systems)] for problem, means in found.problems.items()],
+        ),
         design=[(key.replace("_", " "), _plain(value)) for key, value in found.design.items()],
     )
     storage.write_text(output, page)
@@ -48,19 +56,6 @@ def _numbers(found: OutcomeVerdict) -> Table:
         rows.append([name, c.verdict, *difference, *evidence, c.problems, c.families, least])
     heads = "system", "verdict", "difference", "interval", "p (Holm)", "Hedges' g", "problems", "families", "detectable"
     return Table(heads, rows)
-
-
-def _systems(found: OutcomeVerdict, info: Metric) -> Table:
-    rows = [
-        [name, info.text(one["mean"]), one["problems"], one["outcomes"], one["lost"], len(one["seeds"]) or None]
-        for name, one in found.systems.items()
-    ]
-    return Table(("system", info.label, "problems", "outcomes", "lost", "training seeds"), rows)
-
-
-def _problems(found: OutcomeVerdict) -> Table:
-    rows = [[problem, *(means.get(name) for name in found.systems)] for problem, means in found.problems.items()]
-    return Table(("problem", *found.systems), rows)
 
 
 def _plain(value: object) -> object:

@@ -106,7 +106,8 @@ def by_checkpoint(data: ReportData) -> Table:
     columns += [f"{name} seed {seed}" for seed in use.runs for name in use.names]
     rows: list[list[Any]] = []
     for step, found in sorted(use.checkpoints.items()):
-        own: list[Any] = [limit for name in use.names for limit in _limits(found.get(name))]
+        shown = [found.get(name) for name in use.names]
+        own: list[Any] = [limit for one in shown for limit in ((one.value, one.low, one.high) if one else (None,) * 3)]
         own += [by_step.get(step, {}).get(name) for by_step in use.runs.values() for name in use.names]
         rows.append([step, *own])
     return Table(("step", *columns), rows)
@@ -151,10 +152,6 @@ def _text(estimate: Estimate | None) -> str | None:
     if estimate.low is None or estimate.high is None:
         return share
     return f"{share} ({100 * estimate.low:.0f} to {100 * estimate.high:.0f})"
-
-
-def _limits(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
-    return (estimate.value, estimate.low, estimate.high) if estimate else (None, None, None)
 
 
 def _spaced(name: str) -> str:

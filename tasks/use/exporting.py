@@ -70,7 +70,9 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
         IdentityError: other code or settings than the present ones made them, so the card would say what is not so.
         PolicyError: the checkpoint is of another team.
     """
-    tested = (RESULTS / "selection.json").exists() and _is_selected(seed, step)
+    selection = RESULTS / "selection.json"
+    row = read_json(selection)[TEAM]["seeds"].get(str(seed)) if selection.exists() else None
+    tested = bool(row) and row["step"] == step
     checkpoint = step_folder(trained_folder(TEAM, seed), step)
     if not checkpoint.is_dir():
         raise ArgumentError(f"{checkpoint}: there is no such checkpoint")
@@ -153,11 +155,6 @@ def _own_figure(params: Params, seed: int) -> float:
 
 def _is_on_the_hub(name: str) -> bool:
     return name.count("/") == 1 and not Path(name).exists() and not name.endswith(SUFFIX)
-
-
-def _is_selected(seed: int, step: int) -> bool:
-    row = read_json(RESULTS / "selection.json")[TEAM]["seeds"].get(str(seed))
-    return bool(row) and row["step"] == step
 
 
 def _base_of(params: Any, number: int) -> str:
