@@ -11,6 +11,7 @@ Plans are compared as JSON over all fields, so a new field of `Plan` is compared
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,14 +158,12 @@ def make_plan(
 
 def refuse_overlap(problems: Mapping[str, Sequence[str]]) -> None:
     """Raise EvaluationError with an example if a problem is in two splits."""
-    names = list(problems)
-    for i, first in enumerate(names):
-        for second in names[i + 1 :]:
-            if shared := sorted(set(problems[first]) & set(problems[second])):
-                raise EvaluationError(
-                    f"{len(shared)} problems are in both {first} and {second}, for example {shared[0]}: a choice made "
-                    "on problems cannot be tested on the same ones. Prepare the splits again"
-                )
+    for first, second in itertools.combinations(problems, 2):
+        if shared := sorted(set(problems[first]) & set(problems[second])):
+            raise EvaluationError(
+                f"{len(shared)} problems are in both {first} and {second}, for example {shared[0]}: a choice made on "
+                "problems cannot be tested on the same ones. Prepare the splits again"
+            )
 
 
 def read_plan(path: Path) -> Plan:

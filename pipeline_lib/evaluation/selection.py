@@ -135,17 +135,6 @@ def simultaneous_factor(draws: Array, level: float, df: float) -> float:
     return max(pointwise, float(np.quantile(greatest, level)) * stretch)
 
 
-def pooled_curve(
-    tables: Sequence[Sequence[Table]], steps: Sequence[int], verdict: VerdictSettings
-) -> tuple[Point, ...]:
-    """Return the curve of means over training seeds, at common steps and problems."""
-    if not steps:
-        return ()
-    flat, clusters, _ = common_means([table for row in tables for table in row], "the curve over training seeds")
-    means = flat.reshape(len(tables), len(steps), -1).mean(axis=0)
-    return tuple(curve(steps, means, clusters, verdict)[0])
-
-
 @dataclass(frozen=True, slots=True)
 class SeedSelection(Result):
     """The choice for one training run."""
@@ -216,7 +205,11 @@ def select(
     }
     champion = max(seeds.values(), key=lambda chosen: (chosen.guarded, chosen.mean, -chosen.seed))
     common = sorted(set.intersection(*(set(by_step) for by_step in tables.values())))
-    pooled = pooled_curve([[by_step[step] for step in common] for by_step in tables.values()], common, verdict)
+    pooled: list[Point] = []
+    if common:
+        flat = [by_step[step] for by_step in tables.values() for step in common]
+        means, clusters, _ = common_means(flat, "the curve over training seeds")
+        pooled, _ = curve(common, means.reshape(len(tables), len(common), -1).mean(axis=0), clusters, verdict)
     reference = None
     if base:
         means, clusters, _ = common_means([tabulate(base, evaluate.metric, "the base")], "the base")
@@ -232,7 +225,7 @@ def select(
         champion_seed=champion.seed,
         champion_step=champion.step,
         base=reference,
-        curve=pooled,
+        curve=tuple(pooled),
         notes=notes,
         design={
             "metric": evaluate.metric,
