@@ -305,6 +305,7 @@ def _jsonl(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _parquet(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
+    # Only these files need it, and it loads a lot.
     import pyarrow
     from pyarrow import parquet
 

@@ -129,6 +129,7 @@ def curves(data: StudyData, cost: str) -> Figure | None:
     if not all(lines.values()):
         return None
 
+    # As in `style`: when something is drawn.
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     def paint(canvas: Canvas, narrow: bool) -> None:

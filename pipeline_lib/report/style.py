@@ -116,6 +116,7 @@ def figure(
 
 def _svg(paint: Painter, size: tuple[float, float], narrow: bool, prefix: str, title: str) -> str:
     """Return one drawing as an SVG element whose ids are its own and whose size is left to the page."""
+    # A machine that trains and draws nothing need not have it, nor wait for it.
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as Canvas
@@ -141,7 +142,7 @@ def _svg(paint: Painter, size: tuple[float, float], narrow: bool, prefix: str, t
 
 def percent(axis: Any) -> None:
     """Label an axis of shares in per cent."""
-    from matplotlib.ticker import PercentFormatter
+    from matplotlib.ticker import PercentFormatter  # as in `_svg`
 
     axis.set_major_formatter(PercentFormatter(1.0, decimals=None, symbol=" %"))
 
