@@ -71,7 +71,7 @@ def curves(axes: Axes, runs: dict[str, dict[str, Rows]], metric: str, title: str
 
 def write(name: str, title: str, painter: Any, size: tuple[float, float]) -> None:
     """Write one figure, on white, because documents are read on dark pages too."""
-    drawn = figure(name, title, "", painter, Table((), ()), wide=size).wide
+    drawn = figure(name, title, "", painter, Table((), ()), (size[1], 3.1), size[0]).wide
     head, rest = drawn.split(">", 1)
     FIGURES.mkdir(exist_ok=True)
     (FIGURES / f"{name}.svg").write_text(f'{head}><rect width="100%" height="100%" fill="white"/>{rest}\n')

@@ -52,7 +52,15 @@ def correct_for_looks(
 
 def not_counted(reason: str) -> dict[str, Any]:
     """Return the report for a result whose looks cannot be recorded; see `correct_for_looks`."""
-    empty = {"number": None, "count": None, "history": [], "p": {}, "unsupported": [], "sentence": "", "since": ""}
+    empty: dict[str, Any] = {
+        "number": None,
+        "count": None,
+        "history": [],
+        "p": {},
+        "unsupported": [],
+        "sentence": "",
+        "since": "",
+    }
     return {**empty, "not_counted": f"Looks at this test split are not counted: {reason}"}
 
 

@@ -112,7 +112,9 @@ def contrasts(
     ``levels`` has, by cell, its level of each factor.  The comparisons come in the order of the cells, then the
     interactions.
     """
-    differences = [(f"{cell} against {reference}", (cell,), (reference,)) for cell in means.values if cell != reference]
+    differences: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
+        (f"{cell} against {reference}", (cell,), (reference,)) for cell in means.values if cell != reference
+    ]
     differences += _interactions(list(means.values), levels, reference)
     found = [Contrast(name, (added, taken), _test(means, added, taken, settings)) for name, added, taken in differences]
     p_values = holm([contrast.test.p for contrast in found])

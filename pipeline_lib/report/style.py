@@ -102,13 +102,14 @@ def figure(
     paint: Painter,
     table: Table,
     heights: tuple[float, float] = (3.2, 3.1),
+    width: float = 7.6,
 ) -> Figure:
-    """Draw a figure in both widths; ``heights`` (inches) are those of the wide and of the narrow one."""
+    """Draw a figure in both widths; ``heights`` (inches) are those of the wide and of the narrow one, ``width`` of the wide."""
     return Figure(
         name,
         title,
         caption,
-        _svg(paint, (7.6, heights[0]), False, f"{name}-w", title),
+        _svg(paint, (width, heights[0]), False, f"{name}-w", title),
         _svg(paint, (3.7, heights[1]), True, f"{name}-n", title),
         table,
     )

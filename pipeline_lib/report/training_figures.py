@@ -234,8 +234,7 @@ def time_spent(data: ReportData) -> Figure | None:
 
 def _panels(canvas: Canvas, narrow: bool, count: int) -> Sequence[Axes]:
     """Return the axes of panels: beside each other, or below each other on the narrow version."""
-    found: Sequence[Axes] = canvas.subplots(*((count, 1) if narrow else (1, count)), squeeze=False).ravel()
-    return found
+    return list(canvas.subplots(*((count, 1) if narrow else (1, count)), squeeze=False).ravel())
 
 
 def _steps(axes: Axes, title: str = "") -> None:

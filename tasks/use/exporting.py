@@ -72,7 +72,7 @@ def export(params: Params, output: Path, seed: int, step: int, form: Form) -> di
     """
     selection = RESULTS / "selection.json"
     row = read_json(selection)[TEAM]["seeds"].get(str(seed)) if selection.exists() else None
-    tested = bool(row) and row["step"] == step
+    tested = row is not None and row["step"] == step
     checkpoint = step_folder(trained_folder(TEAM, seed), step)
     if not checkpoint.is_dir():
         raise ArgumentError(f"{checkpoint}: there is no such checkpoint")
