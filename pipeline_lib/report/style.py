@@ -104,7 +104,7 @@ def figure(
     heights: tuple[float, float] = (3.2, 3.1),
     width: float = 7.6,
 ) -> Figure:
-    """Draw a figure in both widths; ``heights`` (inches) are those of the wide and of the narrow one, ``width`` of the wide."""
+    """Draw a figure in both widths; in inches, ``heights`` of the wide and the narrow one."""
     return Figure(
         name,
         title,
