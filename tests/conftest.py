@@ -11,6 +11,8 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -30,8 +32,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # Started in the background by a shell: our children would inherit deafness to Ctrl-C, which tests send.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+from pipeline_lib.tracking.database import SQLITE, make_database  # noqa: E402
 from tasks.identity.run import NOTE, TITLE  # noqa: E402
 from tasks.services.process_environment import prepare  # noqa: E402  (the variables come first)
+from tasks.services.servers import prefect_server  # noqa: E402
 from tests.crashes import (  # noqa: E402, F401  (hooks)
     leave_out_passed,
     pytest_configure,
@@ -64,3 +68,18 @@ def _a_run_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """The name and note that a test gives its run are not those of the next test's."""
     for variable in (TITLE, NOTE):
         monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of MLflow without runs; making one takes seconds, copying it nothing."""
+    database = tmp_path_factory.mktemp("database") / "mlflow.db"
+    make_database(f"{SQLITE}{database}", database.parent)
+    return database
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[dict[str, str]]:
+    """The variable of people who leave a Prefect server running; without one, each command starts one of its own."""
+    with prefect_server() as url:
+        yield {"PREFECT_API_URL": f"{url}/api"}

@@ -40,10 +40,9 @@ def test_stages_that_do_not_wait_for_each_other_run_side_by_side_and_once(toy: P
     assert "at work" not in again
     assert not (toy / ".symposium/logs/prefect.log").exists(), "a server was started for nothing"
     (toy / "params.yaml").write_text((toy / "params.yaml").read_text().replace("steps: 4", "steps: 6"))
-    shutil_meet = toy / ".symposium" / "meet"
-    for came in shutil_meet.iterdir():
+    for came in (toy / ".symposium" / "meet").iterdir():
         came.unlink()
-    changed = call(toy, "python", *EXPERIMENT, **server)
+    changed = call(toy, "python", *AT_ONCE, **server)
     assert "3 of 5 stages to check" in changed
     assert "prepare at work" not in changed
     assert (toy / "models/1/weights.txt").read_text() == "1 6"
@@ -79,14 +78,22 @@ def test_when_a_stage_fails_what_needs_it_is_not_run_and_the_rest_is(toy: Path, 
     assert (toy / "out/report").exists()
 
 
-def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy: Path) -> None:
-    """By Ctrl-C, then when it goes on by SIGTERM, then by ``kill -9``; the fourth time nobody ends it."""
+def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy: Path, server: dict[str, str]) -> None:
+    """By Ctrl-C, then when it goes on by SIGTERM, then by ``kill -9``; the fourth time nobody ends it.
+
+    The first and the third time it has started a server and a process with the libraries, which have to end, too.
+    """
     scratch = toy / ".symposium" / "scratch"
     (toy / "params.yaml").write_text((toy / "params.yaml").read_text().replace("steps: 4", "steps: 8"))
-    (toy / ".symposium").mkdir()
-    for step, number in ((2, signal.SIGINT), (4, signal.SIGTERM), (6, signal.SIGKILL)):
+    ended: tuple[tuple[int, signal.Signals, tuple[str, ...], dict[str, str]], ...] = (
+        (2, signal.SIGINT, EXPERIMENT, {}),
+        (4, signal.SIGTERM, AT_ONCE, server),
+        (6, signal.SIGKILL, EXPERIMENT, {}),
+    )
+    for step, number, command, variables in ended:
         (toy / ".symposium" / "hold").write_text(str(step))
-        with started(toy, *EXPERIMENT, SHELL="/bin/sh") as process:  # one that often stays between DVC and the stage
+        # A shell that often stays between DVC and the stage.
+        with started(toy, *command, SHELL="/bin/sh", **variables) as process:
             wait_for(
                 lambda: (
                     (
@@ -109,7 +116,7 @@ def test_however_it_ends_nothing_stays_behind_and_the_same_command_continues(toy
         Recorder(f"sqlite:///{database}", database.parent).update_all_states()  # `make ui` may have had no time
         assert set(mlflow_states(toy).values()) == {"KILLED"}
     (toy / ".symposium" / "hold").unlink()
-    said = call(toy, "python", *EXPERIMENT)
+    said = call(toy, "python", *AT_ONCE, **server)
     assert "prepare at work" not in said
     assert (toy / "models/0/weights.txt").read_text() == "0 8"
     began = sorted(path.name for path in scratch.rglob("began-at-*"))

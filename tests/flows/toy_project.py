@@ -14,13 +14,13 @@ from pathlib import Path
 
 import psutil
 
-from tests.flows.project import call, environment
+from tests.flows.project import call, environment, lay_tracking
 
 FILES = Path(__file__).parent / "toy"
 
 
-def make_toy(folder: Path) -> Path:
-    """Make the toy project in ``folder``, as a git and DVC repository with one commit."""
+def make_toy(folder: Path, tracked: Path) -> Path:
+    """Make the toy project in ``folder``, as a git and DVC repository with one commit, and a database of MLflow."""
     shutil.copytree(FILES, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / ".gitignore").write_text("/.symposium/\n__pycache__/\n/out/\n/models/\n")
     call(folder, "git", "init", "-q")
@@ -29,6 +29,7 @@ def make_toy(folder: Path) -> Path:
     call(folder, "dvc", "config", "core.autostage", "true")
     (folder / ".dvcignore").write_text("__pycache__\n.symposium\n")
     commit(folder, "start")
+    lay_tracking(folder, tracked)
     return folder
 
 

@@ -10,14 +10,6 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database without runs; making one takes seconds, copying it nothing."""
-    database = tmp_path_factory.mktemp("database") / "mlflow.db"
-    MlflowClient(f"sqlite:///{database}").search_experiments()
-    return database
-
-
 @pytest.fixture
 def home(tmp_path: Path, empty_database: Path) -> Path:
     folder = tmp_path / "tracking"
