@@ -8,7 +8,7 @@ does is refused, never ignored.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -155,12 +155,20 @@ class RequestReader:
         agents: the names of the agents, which are the names of models.
         read_problem: makes a problem from a client's text; raises ValueError if the text is no problem.
         limits: the limits of a request.
+        endings: by agent, the white space with which its observations end.  A reader of a prompt does not see it, and a
+            policy without a chat template has never read a prompt without it, so it is added to a message.
     """
 
     def __init__(
-        self, player: Player, agents: Sequence[str], read_problem: Callable[[str], Any], limits: Limits
+        self,
+        player: Player,
+        agents: Sequence[str],
+        read_problem: Callable[[str], Any],
+        limits: Limits,
+        endings: Mapping[str, str] | None = None,
     ) -> None:
         self._player, self._read_problem, self._limits = player, read_problem, limits
+        self._endings = endings or {}
         self.models = [TEAM_MODEL, *(name for name in agents if name != TEAM_MODEL)]
 
     def chat(self, request: ChatRequest) -> Question:
@@ -186,7 +194,9 @@ class RequestReader:
             return self._agent_question(request, tuple(int(i) for i in encoded["input_ids"]), most)
         if [message.role for message in request.messages] != ["user"]:
             raise RefusedError(400, f"{request.model} has no chat template: send one user message", "messages")
-        return self._agent_question(request, policy.encode(request.messages[0].text), most)
+        text = request.messages[0].text
+        ending = "" if text.endswith(self._endings.get(request.model, "")) or not text else self._endings[request.model]
+        return self._agent_question(request, policy.encode(text + ending), most)
 
     def text(self, request: TextRequest) -> Question:
         """Return the question of a request to ``/v1/completions``; raises as `chat`."""

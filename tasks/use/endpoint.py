@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +117,7 @@ def make_app(
     read_problem: Callable[[str], Any],
     limits: Limits,
     key: str = "",
+    endings: Mapping[str, str] | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -126,7 +127,7 @@ def make_app(
     """
     app = FastAPI(title="Symposium", docs_url=None, redoc_url=None, openapi_url=None)
     guard(app, limits.body_kb, key)
-    reader = RequestReader(player, agents, read_problem, limits)
+    reader = RequestReader(player, agents, read_problem, limits, endings)
 
     @app.get("/health")
     async def health() -> Response:
@@ -216,9 +217,13 @@ def serve(
 
         batch_queue = BatchQueue(make, waiting)
         player = batch_queue.open()
-        agents = max(map(player.environment.agents, load_split(PROBLEMS, "train")), key=len)
+        environment = player.environment
+        problem = max(load_split(PROBLEMS, "train"), key=lambda problem: len(environment.agents(problem)))
+        agents, state = environment.agents(problem), environment.start(problem)
+        prompts = {agent: environment.observe(state, number) for number, agent in enumerate(agents)}
+        endings = {agent: prompt[len(prompt.rstrip()) :] for agent, prompt in prompts.items()}
         limits = Limits(max_tokens, body_kb)
-        app = make_app(player, agents, batch_queue, lambda text: untrusted_problem(params, text), limits, key)
+        app = make_app(player, agents, batch_queue, lambda text: untrusted_problem(params, text), limits, key, endings)
         ready(address(listening), [TEAM_MODEL, *agents])
         try:
             run(app, listening)

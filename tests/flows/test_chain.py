@@ -181,6 +181,7 @@ def test_a_team_is_served_to_the_standard_client_until_it_is_interrupted(finishe
             return said.choices[0].message.content or ""
 
         texts = [ask(role, row["observations"][role]) for role in ("helper", "main")]
+        assert [ask(role, row["observations"][role].rstrip()) for role in ("helper", "main")] == texts, "as it is read"
         assert ask("team", json.dumps(row)) == build_program(tuple(texts), row["entry_point"]).code
         serving.send_signal(signal.SIGINT)
         assert serving.wait(120) == 0

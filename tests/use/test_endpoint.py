@@ -222,6 +222,18 @@ def test_a_requested_temperature_is_that_of_agents_with_their_own_too():
     assert used == [own.sampling.temperature, 0.9, 0.5, 0.9]
 
 
+def test_white_space_that_no_reader_of_a_prompt_sees_need_not_be_sent():
+    player = make_player()
+    reader = RequestReader(player, ("one", "two"), toy, Limits(max_tokens=8), {"one": " left"})
+
+    def prompt(model: str, text: str) -> tuple[int, ...]:
+        return reader.chat(ChatRequest(model=model, messages=[{"role": "user", "content": text}])).prompt
+
+    encode = player.team.policy_of("one").encode
+    assert prompt("one", "pick red") == prompt("one", "pick red left") == encode("pick red left")
+    assert prompt("two", "pick red") == encode("pick red") != encode("pick red left")
+
+
 def test_half_a_character_is_refused(served: Served):
     status, said = served.send(b'{"model": "one", "messages": [{"role": "user", "content": "\\ud800"}]}')
     assert status == 400 and "surrogates" in said["error"]["message"]
