@@ -89,7 +89,7 @@ class Comparison(Result):
     losses: Losses | None = None
     family_size: int = 1  #: number of comparisons corrected for; 0 outside the family
     detectable: float | None = None  #: true difference that this design detects with that power, or None
-    problems_for_margin: int | None = None  #: problems needed to detect a difference of the margin, or None
+    problems_for_margin: int | None = None  #: to detect a difference of the margin; None: unknown, too many
     p_adjusted: float | None = None  #: Holm's p of the difference, or None
     equivalence_p_adjusted: float | None = None  #: Holm's p of equivalence, or None
     verdict: str = ""  #: IMPROVED, WORSE, EQUIVALENT or INCONCLUSIVE; UNTESTED outside the family

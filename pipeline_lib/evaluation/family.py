@@ -29,7 +29,7 @@ from pipeline_lib.evaluation.comparison import (
 )
 from pipeline_lib.evaluation.evidence import critical
 from pipeline_lib.evaluation.planning import detectable, problems_needed, unbiased
-from pipeline_lib.evaluation.results import holm, rejections
+from pipeline_lib.evaluation.results import EvaluationError, holm, rejections
 from pipeline_lib.evaluation.sentences import guards, outside_family, sentence
 
 
@@ -79,10 +79,14 @@ def _with_power(c: Comparison, alpha: float) -> Comparison:
         return c
     variance = se**2 * c.problems  # of a problem's difference, clustering included
     per_family = c.problems / (df + 1)
+    try:
+        needed = problems_needed(c.margin, variance, alpha, c.power, per_family)
+    except EvaluationError:  # more than anybody could have: no reason to have no verdict
+        needed = None
     return dataclasses.replace(
         c,
         detectable=detectable(unbiased(se, df), df, alpha, c.power, critical(df, c.evidence, alpha)),
-        problems_for_margin=problems_needed(c.margin, variance, alpha, c.power, per_family),
+        problems_for_margin=needed,
     )
 
 

@@ -161,6 +161,9 @@ def _table(
     return tabulate(trained or episodes[None], "reward", name)
 
 
+#: Values, ranges and margins up to this size can be computed with: the statistics use fourth powers.
+GREATEST = 1e50
+
 #: Words for a value that is not there.
 _MISSING = {"", "na", "n/a", "nan", "none", "null"}
 _WORDS = {"true": 1.0, "false": 0.0}
@@ -542,6 +545,8 @@ def _value(place: str, cells: Mapping[str, Any], column: str) -> float | None:
         raise OutcomesError(f"{place}, column {column!r}: {_quoted(value)} is not a number") from None
     if math.isinf(number):
         raise OutcomesError(f"{place}, column {column!r}: the value is infinite")
+    if abs(number) > GREATEST:
+        raise OutcomesError(f"{place}, column {column!r}: {number:g} is too large to compute with; use another unit")
     return None if math.isnan(number) else number
 
 

@@ -23,6 +23,7 @@ from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.comparison import Comparison, measure_apart, measure_tables
 from pipeline_lib.evaluation.family import decide
 from pipeline_lib.evaluation.outcome_files import (
+    GREATEST,
     Columns,
     OutcomesError,
     arrange,
@@ -356,6 +357,8 @@ def _settings(asked: Asked, info: Metric) -> VerdictSettings:
             f"the smallest difference of {info.label!r} that would matter is not known: give --margin, in its unit "
             "(only for a share, with --metric-range 0 1 or values of 0 and 1 alone, it is 0.05 by default)"
         )
+    if asked.margin is not None and asked.margin > GREATEST:
+        raise OutcomesError(f"--margin: {asked.margin:g} is too large to compute with; use another unit")
     given = {"alpha": asked.alpha, "margin": asked.margin, "power": asked.power}
     try:
         return VerdictSettings(**{name: value for name, value in given.items() if value is not None})
@@ -367,6 +370,11 @@ def _settings(asked: Asked, info: Metric) -> VerdictSettings:
 def _checked_range(ends: tuple[float, float] | None) -> tuple[float, float] | None:
     if ends is not None and not ends[0] < ends[1]:
         raise OutcomesError(f"--metric-range: {ends[0]:g} is not less than {ends[1]:g}")
+    if ends is not None and max(map(abs, ends)) > GREATEST:
+        raise OutcomesError(
+            f"--metric-range: {ends[0]:g} to {ends[1]:g} is too large to compute with; leave it out if the metric has "
+            "no range"
+        )
     return ends
 
 

@@ -106,10 +106,11 @@ def power(c: Comparison, info: Metric) -> str:
     """Return what the design could have found."""
     if c.detectable is None:
         return "This design cannot tell."
+    needed = "more problems than can be had" if c.problems_for_margin is None else f"{c.problems_for_margin} problems"
     return (
         f"These {c.problems} problems find a difference of {info.difference(c.detectable).lstrip('+')} with "
         f"{100 * c.power:.0f} % power{' after that correction' if c.family_size > 1 else ''}; finding "
-        f"{info.difference(c.margin).lstrip('+')} needs {c.problems_for_margin} problems."
+        f"{info.difference(c.margin).lstrip('+')} needs {needed}."
     )
 
 

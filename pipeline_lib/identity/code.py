@@ -8,10 +8,12 @@ of the numeric libraries, and of whatever a user's code imports count: they chan
 The code of users counts as a whole: every file of every top-level package that is reached, however it is imported or
 read.  Nobody has to guess what ``import_module(name)`` finds.  Of a module that an import statement names, comments,
 docstrings and formatting do not count.  All other files count by their bytes: data, and texts that end in ``.py``.  If
-the package reads docstrings or source files, all of its files count by their bytes.
+the package reads docstrings or source files, all of its files count by their bytes.  A module alone, or a folder
+without ``__init__.py``, may stand beside anything, such as outputs of stages: there the Python files of the folder
+count, and the files whose names are written in the code.
 
-Not found: modules on a path that is added to ``sys.path`` at run time; of modules outside a package, imports of a
-computed name and files that they read.  Use `named_code` for classes that settings name by a string.
+Not found: hidden files; modules on a path that is added to ``sys.path`` at run time; of modules outside a package,
+imports of a computed name and files of a computed name.  Use `named_code` for classes that settings name by a string.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline_lib.identity.syntax import Syntax, SyntaxCache
+from pipeline_lib.identity.syntax import Syntax, SyntaxCache, file_names
 from pipeline_lib.storage import digest, file_digest
 
 OWN = ("pipeline_lib", "tasks", "flows")
@@ -253,6 +255,9 @@ def _user_code(
     reached = {*imports, *entered}
     reached |= {package for module in reached for package in _packages_of(module)}
     as_text = any(syntax.reads_source for syntax in parsed.values())
+    if not (base / "__init__.py").is_file():
+        for path in [sources[module] for module in parsed]:
+            files |= _named_files(path, base.parent)
     for module, path in sources.items():
         is_code = module in parsed and module in reached and not as_text
         files[module] = parsed[module].digest if is_code else file_digest(path)
@@ -276,6 +281,15 @@ def _user_files(name: str, base: Path) -> tuple[dict[str, Path], dict[str, str]]
             elif regular and path.suffix != ".pyc" and not path.name.startswith(".") and path.is_file():
                 others[f"{name}/{below.as_posix()}"] = file_digest(path)
     return sources, others
+
+
+def _named_files(path: Path, root: Path) -> dict[str, str]:
+    """Return the digests of the files that a module names, in its folder, in ``root``, or in a folder that it names."""
+    names = file_names(path)
+    around = {path.parent, root}
+    around |= {place / name for place in around for name in names if (place / name).is_dir()}
+    found = {place / name for place in around for name in names if (place / name).is_file()} - {path}
+    return {os.path.relpath(file, root): file_digest(file) for file in found}
 
 
 def _covers(names: Iterable[str], name: str) -> bool:

@@ -42,7 +42,7 @@ class Syntax:
 
 #: Words of a file that can import a module by its name.
 _BY_NAME = {"import_module", "__import__", "importlib", "runpy", "run_module", "pkgutil", "resolve_name", "find_spec"}
-_NAME = re.compile(r"\.*[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_NAME = re.compile(r"(\.*[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?::[A-Za-z_][\w.]*)?", re.ASCII)
 
 #: Words of a file that can read docstrings or source files, besides file names that end in ``.py``.
 _READING = {"__doc__", "getdoc", "getsource", "getsourcelines", "getsourcefile", "getcomments", "get_source"}
@@ -64,8 +64,7 @@ def parse(content: bytes, name: str = "<unknown>") -> Syntax:
     tree = ast.parse(content, filename=name)
     imports, words = list(_imports(tree)), _words(tree)
     if words & _BY_NAME:
-        strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
-        imports += [text for text in strings if isinstance(text, str) and _NAME.fullmatch(text)]
+        imports += [found[1] for text in _texts(tree) if (found := _NAME.fullmatch(text))]
     lazy = any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body)
     reads_source = bool(words & _READING or _READS_ITSELF.search(content)) or any(w.endswith(".py") for w in words)
     # If the module reads ``__doc__`` anywhere, its docstrings may change results.  Assignments to it do not count.
@@ -89,6 +88,22 @@ def _imports(tree: ast.AST) -> Iterator[str]:
             yield from _imports(ast.Module(body=node.orelse, type_ignores=[]))
         else:
             yield from _imports(node)
+
+
+def file_names(path: Path) -> set[str]:
+    """Return the literal strings in a source file that may be relative paths of files or folders.
+
+    Raises:
+        SyntaxError: it is not valid Python.
+    """
+    texts = _texts(ast.parse(path.read_bytes(), filename=str(path)))
+    return {text for text in texts if 0 < len(text) <= 200 and text.isprintable() and text[0] not in "/~"}
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def _words(tree: ast.AST) -> set[str]:

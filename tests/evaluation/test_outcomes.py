@@ -16,7 +16,7 @@ from scipy import optimize, special
 
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation import verdict
-from pipeline_lib.evaluation.outcome_files import Columns, Outcome, OutcomesError, arrange
+from pipeline_lib.evaluation.outcome_files import GREATEST, Columns, Outcome, OutcomesError, arrange
 from pipeline_lib.evaluation.outcome_verdict import Asked, OutcomeVerdict, judge_outcomes, verdict_on
 from pipeline_lib.settings.evaluate import VerdictSettings
 from tests.evaluation.build import episode
@@ -202,6 +202,18 @@ def test_a_margin_and_a_range_are_never_guessed_for_a_metric_that_is_no_share() 
     assert "range" not in details(judge(rows, metric_range=(0.0, 9.0)))
 
 
+def test_the_largest_values_and_ranges_that_are_accepted_have_finite_answers() -> None:
+    values = np.random.default_rng(6).normal(0, 2e49, (1, 30, 1))
+    rows = rows_of(values, "base", seeded=False) + rows_of(-values, "team", seeded=False)
+    rows[3]["value"] = None
+    for ends in (None, (-GREATEST, GREATEST)):
+        found = judge(rows, metric_range=ends).comparisons["team"]
+        assert "0.05 needs more problems than can be had" in found.sentence
+        difference = found.difference
+        assert difference.low is not None and difference.high is not None
+        assert -4 * GREATEST < difference.low <= (difference.estimate or 0.0) <= difference.high < 4 * GREATEST
+
+
 # How often it is wrong
 
 
@@ -306,6 +318,9 @@ DAMAGED: list[tuple[str, str, bytes | str, dict[str, Any], str]] = [
     ("a word", "o.csv", TABLE + "p99,a,good\n", {}, "o.csv, line 26, column 'value': 'good' is not a number"),
     ("a comma", "o.tsv", TABLE.replace(",", "\t") + "p99\ta\t0,5\n", {}, "line 26, column 'value': '0,5' is not a"),
     ("no end", "o.csv", TABLE + "p99,a,inf\n", {}, "line 26, column 'value': the value is infinite"),
+    ("a huge value", "o.csv", TABLE + "p99,a,1e51\n", {}, r"column 'value': 1e\+51 is too large to compute with"),
+    ("an endless range", "o.csv", TABLE, {"metric_range": (0.0, math.inf)}, "--metric-range: 0 to inf is too large"),
+    ("a huge margin", "o.csv", TABLE, {"margin": math.inf}, "--margin: inf is too large"),
     ("out of range", "o.csv", TABLE + "p99,a,1.5\n", {"metric_range": SHARE}, "line 26: 'value' is 1.5, outside the"),
     ("no problem", "o.csv", TABLE + ",a,1\n", {}, "line 26, column 'problem': the cell is empty"),
     ("no system", "o.csv", TABLE + "p99, ,1\n", {}, "line 26, column 'system': the cell is empty"),

@@ -110,11 +110,41 @@ def test_what_a_package_imports_counts_too(package: Path) -> None:
 
 def test_a_module_alone_finds_what_it_names(package: Path) -> None:
     alone, beside = (package.parent / f"{name}_of_mine.py" for name in ("alone", "beside"))
-    alone.write_text("from importlib import import_module as get\nget('beside_of_mine')\n")
-    beside.write_text("VALUE = 1\n")
-    before = named_code("alone_of_mine:Lab").digest
-    beside.write_text("VALUE = 2\n")
-    assert named_code("alone_of_mine:Lab").digest != before
+    for way in (
+        "from importlib import import_module as get\nget('beside_of_mine')\n",
+        "import pkgutil\npkgutil.resolve_name('beside_of_mine:VALUE')\n",
+    ):
+        alone.write_text(way)
+        beside.write_text("VALUE = 1\n")
+        before = named_code("alone_of_mine:Lab").digest
+        beside.write_text("VALUE = 2\n")
+        assert named_code("alone_of_mine:Lab").digest != before, way
+
+
+@pytest.mark.parametrize("folder", ["", "without_init_of_mine"])
+@pytest.mark.parametrize(
+    ("file", "reading"),
+    [
+        ("table.json", "Path(__file__).with_name('table.json').read_text()"),
+        ("tables/one.json", "(Path(__file__).parent / 'tables' / 'one.json').read_text()"),
+        ("tables/one.json", "open('{folder}tables/one.json').read()"),
+        ("rules.txt", "exec(open('{folder}rules.txt').read())"),
+    ],
+)
+def test_a_module_in_no_package_finds_the_files_that_it_names(
+    package: Path, folder: str, file: str, reading: str
+) -> None:
+    place = package.parent / folder
+    (place / file).parent.mkdir(parents=True, exist_ok=True)
+    (place / "reads_of_mine.py").write_text(f"VALUE = {reading.format(folder=folder and folder + '/')}\n")
+    (place / file).write_text("1")
+    (place / "output.json").write_text("1")
+    name = f"{folder and folder + '.'}reads_of_mine:Lab"
+    before = named_code(name).digest
+    (place / "output.json").write_text("2")
+    assert named_code(name).digest == before
+    (place / file).write_text("2")
+    assert named_code(name).digest != before
 
 
 def test_an_installed_package_counts_alike(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
