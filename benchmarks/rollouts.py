@@ -111,15 +111,20 @@ def batched(team: Team, requests: list[Request], sampling: Sampling) -> int:
     total = 0
     for agent in AGENTS:
         policy = team.policy_of(agent)
-        prompts = [request.prompt for request in requests if request.policy == agent]
-        longest = max(map(len, prompts))
-        ids = torch.zeros(len(prompts), longest, dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for row, prompt in enumerate(prompts):
-            ids[row, longest - len(prompt) :] = torch.tensor(prompt)
-            mask[row, longest - len(prompt) :] = 1
+        ids, mask = left_padded([request.prompt for request in requests if request.policy == agent])
         total += generated(policy.model, ids, mask, sampling, policy.end_ids)
     return total
+
+
+def left_padded(prompts: list[tuple[int, ...]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the ids of prompts, padded on the left to ``[prompts, longest]``, and which of them count."""
+    longest = max(map(len, prompts))
+    ids = torch.zeros(len(prompts), longest, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, longest - len(prompt) :] = torch.tensor(prompt)
+        mask[row, longest - len(prompt) :] = 1
+    return ids, mask
 
 
 def one_prompt(team: Team, requests: list[Request], sampling: Sampling) -> int:

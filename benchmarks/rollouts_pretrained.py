@@ -27,6 +27,7 @@ from typing import Any
 import psutil
 import torch
 
+from benchmarks.rollouts import left_padded
 from benchmarks.training import ROOT
 from benchmarks.training_pretrained import settings, start
 from pipeline_lib import storage
@@ -123,13 +124,7 @@ def generate(team: Team, requests: list[Request]) -> list[int]:
     """Return the tokens of every action that `generate` samples."""
     counts = []
     for name, policy in team.policies.items():
-        prompts = [request.prompt for request in requests if request.policy == name]
-        longest = max(map(len, prompts))
-        ids = torch.zeros(len(prompts), longest, dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for row, prompt in enumerate(prompts):
-            ids[row, longest - len(prompt) :] = torch.tensor(prompt)
-            mask[row, longest - len(prompt) :] = 1
+        ids, mask = left_padded([request.prompt for request in requests if request.policy == name])
         model: Any = policy.model
         model.eval()  # in training mode, gradient checkpointing switches the cache off
         with torch.inference_mode():
@@ -143,7 +138,7 @@ def generate(team: Team, requests: list[Request]) -> list[int]:
                 max_new_tokens=LONGEST,
                 num_return_sequences=GROUP,
                 pad_token_id=0,
-            )[:, longest:].tolist()
+            )[:, ids.shape[1] :].tolist()
         ends = set(policy.end_ids)
         counts += [next((at + 1 for at, token in enumerate(row) if token in ends), len(row)) for row in rows]
     return counts
