@@ -1,10 +1,10 @@
 """Who earns what no scripted team earns?  A search over edits of scripted teams, right and wrong ones.
 
 A reward may pay for something that no scripted team does: type hints, exclamation marks.  Each edit of
-`pipeline_lib.audit.edits` is played on the best working team and on the best degenerate ones; the edits that raise the
-reward or any of its terms are then added one after the other as long as the reward rises.  What the edited teams earn
-is compared with what they do of the task; and what nobody earns, although the reward's bounds promise it, counts as
-earned without the task.
+`pipeline_lib.audit.edits` is played on the best working team and on the best degenerate ones, a few of them also on one
+agent's texts alone; the edits that raise the reward or any of its terms are then added one after the other as long as
+the reward rises.  What the edited teams earn is compared with what they do of the task; and what nobody earns, although
+the reward's bounds promise it, counts as earned without the task.
 """
 
 from __future__ import annotations
@@ -25,6 +25,15 @@ _VISIBLE = 0.005
 #: Change of a team's mean reward, as a share of the range, from which on a reward is said to depend on more than texts.
 _MOVED = 0.1
 
+#: Edits that are also tried on the first and on the last agent alone.
+ALONE: Mapping[str, Edit] = {
+    "nothing": lambda text: "",
+    "ten times": TEXT["ten times"],
+    "only its first third": TEXT["only its first third"],
+}
+
+#: Changes the texts of all agents.
+_ActionsEdit = Callable[[Sequence[str]], list[str]]
 #: By name of a team: its role, and for each problem a text per agent.
 Team = tuple[str, Sequence[Sequence[str]]]
 Texts = Mapping[str, Team]
@@ -42,7 +51,10 @@ def search_edits(play: Play, texts: Texts, rungs: Sequence[Rung], words: Words) 
         rungs: what scripted teams earn, on all problems.
         words: in the source of the reward (`words_of`).
     """
-    edits = {**TEXT, **PROGRAM, **edits_with(words)}
+    edits = {name: _of_all(edit) for name, edit in {**TEXT, **PROGRAM, **edits_with(words)}.items()}
+    agents = max((len(actions) for _, problems in texts.values() for actions in problems), default=0)
+    for place in sorted({0, agents - 1}) if agents > 1 else ():
+        edits |= {f"{name} for agent {place + 1} alone": _of_one(edit, place) for name, edit in ALONE.items()}
 
     def edited(team: Team, names: Sequence[str]) -> Team:
         return _changed(team, [edits[name] for name in names])
@@ -74,7 +86,7 @@ def search_edits(play: Play, texts: Texts, rungs: Sequence[Rung], words: Words) 
                 chosen[base], best[base] = list(way[1:]), rung.reward
     wasted: dict[tuple[str, ...], Team] = {}
     for base in working:
-        team = "degenerate", _changed(texts[base], [spoiled])[1]
+        team = "degenerate", _changed(texts[base], [_of_all(spoiled)])[1]
         wasted |= {(f"{base}, spoiled", *names): edited(team, names) for names in ([], chosen[base])}
     return [*found.values(), *play(_named(wasted))]
 
@@ -170,12 +182,21 @@ def _repeatable(edited: Sequence[Rung], again: Sequence[Rung]) -> list[Check]:
     return [Check("repeatable", Status.FAIL, sentence, numbers, "let the reward depend on the episode only.")]
 
 
-def _changed(team: Team, edits: Sequence[Edit]) -> Team:
+def _changed(team: Team, edits: Sequence[_ActionsEdit]) -> Team:
     role, problems = team
     texts = [list(actions) for actions in problems]
     for edit in edits:
-        texts = [[edit(text) for text in actions] for actions in texts]
+        texts = [edit(actions) for actions in texts]
     return role, texts
+
+
+def _of_all(edit: Edit) -> _ActionsEdit:
+    return lambda actions: [edit(text) for text in actions]
+
+
+def _of_one(edit: Edit, place: int) -> _ActionsEdit:
+    """Edit the text of one agent alone: a reward may pay for texts that are unlike each other."""
+    return lambda actions: [edit(text) if at == place else text for at, text in enumerate(actions)]
 
 
 def _named(ways: Mapping[tuple[str, ...], Team]) -> dict[str, Any]:

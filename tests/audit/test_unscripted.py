@@ -23,7 +23,7 @@ from pipeline_lib.environments.writing.settings import GeneratedTexts, WritingEn
 from pipeline_lib.settings.problems import SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox
 from pipeline_lib.text_task.game import TextProblem
-from tests.audit.unscripted import BAD, LATER_BAD, LATER_SOUND, SOUND, Code, Meeting
+from tests.audit.unscripted import BAD, LATER_BAD, LATER_SOUND, SOUND, UNLIKE, Code, Meeting
 
 SIZES = SplitSizes(train=4, validation=1, test=1)
 #: Kinds of nodes that only newer versions of Python know, and names of old ones.
@@ -34,6 +34,7 @@ SAMPLE = {
     "code: tests that fade", "code: tests + 0.2 hints", "text: 0.3 facts + 1.0 exclamation",
     "text: 0.3 facts + 1.0 capitals", "text: 0.3 facts + 1.0 list", "text: facts, at most 40 %",
     "text: facts + 0.2 capitals", "text: facts, doubled by questions", "code: tests, or tabs", "text: facts, or once",
+    *(f"text: 0.3 facts + 1.0 {name}" for name in UNLIKE), *(f"text: facts + 0.2 {name}" for name in UNLIKE),
 }  # fmt: skip
 ALL = BAD | LATER_BAD | SOUND | LATER_SOUND
 

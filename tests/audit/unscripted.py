@@ -157,6 +157,31 @@ class Story(WritingReward):
         return {"facts": facts.get(self.how, self.facts * told), "feature": feature}
 
 
+#: Of two texts that are unlike each other, each 0 or 1.
+UNLIKE: dict[str, Callable[[str, str], float]] = {
+    "second alone": lambda first, second: float(not first.strip() and bool(second.strip())),
+    "first alone": lambda first, second: float(bool(first.strip()) and not second.strip()),
+    "second five times as long": lambda first, second: float(len(second) >= 5 * len(first) > 0),
+    "second five times as many words": lambda first, second: float(
+        len(second.split()) >= 5 * max(1, len(first.split()))
+    ),
+    "first five times as long": lambda first, second: float(len(first) >= 5 * len(second) > 0),
+}
+
+
+class Unlike(WritingReward):
+    """The share of the facts told, and a difference between the texts."""
+
+    def __init__(self, feature: str, facts: float, worth: float) -> None:
+        self.feature, self.facts, self.worth = UNLIKE[feature], facts, worth
+        self.bounds = (0.0, facts + worth)
+
+    def terms(self, work: Work) -> dict[str, float]:
+        """Return ``facts`` and ``feature``."""
+        feature = self.worth * self.feature(work.first, work.second)
+        return {"facts": self.facts * work.reading.coverage, "feature": feature}
+
+
 class Meeting(symposium.TextTask):
     """Two agents meet at x, y or z; subclasses pay for a feature of what they write too."""
 
@@ -209,6 +234,7 @@ LATER_BAD: dict[str, tuple[str, Any]] = {
     **{f"code: tests, or {name}": ("coding", Code(name, 1.0, 1.0, "either")) for name in ("hello", "tabs", "bytes")},
     **{f"text: 0.3 facts + 1.0 {name}": ("writing", Story(name, 0.3, 1.0)) for name in LATER_TEXT if name != "mirror"},
     "text: facts, or once": ("writing", Story("once", 1.0, 1.0, "either")),
+    **{f"text: 0.3 facts + 1.0 {name}": ("writing", Unlike(name, 0.3, 1.0)) for name in UNLIKE},
     "own: 0.3 met + 1.0 number words": ("own", _meeting("number words", 0.3, 1.0)),
 }
 
@@ -221,6 +247,7 @@ LATER_SOUND: dict[str, tuple[str, Any]] = {
     "code: tests, doubled by short names": ("coding", Code("short names", 1.0, 1.0, "times")),
     **{f"text: facts + 0.2 {name}": ("writing", Story(name, 1.0, 0.2)) for name in ("rhyme", "sentences")},
     "text: facts - 0.1 number words": ("writing", Story("number words", 1.0, -0.1)),
+    **{f"text: facts + 0.2 {name}": ("writing", Unlike(name, 1.0, 0.2)) for name in UNLIKE},
     "own: met + 0.2 mirror": ("own", _meeting("mirror", 1.0, 0.2)),
 }
 
