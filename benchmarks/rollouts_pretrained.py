@@ -58,16 +58,16 @@ def main() -> None:
             found = measure(parsed.model, parsed.dtype, parsed.contender, parsed.rounds, Path(temporary))
         print(json.dumps(found))
         return
-    measured: dict[str, Any] = {"model": parsed.model, "dtype": parsed.dtype, "runs": {}}
+    measured: dict[str, Any] = {"model": Path(parsed.model).name, "dtype": parsed.dtype, "runs": {}}
     for name in CONTENDERS:
         command = [sys.executable, "-m", "benchmarks.rollouts_pretrained", "--contender", name]
         command += ["--model", parsed.model, "--dtype", parsed.dtype, "--rounds", str(parsed.rounds)]
         printed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
         measured["runs"][name] = json.loads(printed.splitlines()[-1])
         print(name, measured["runs"][name], flush=True)
-    output = OUTPUT.with_name(f"{OUTPUT.name}-{Path(parsed.model).stem.lower()}")
-    storage.write_json(output.with_suffix(".json"), measured)
-    storage.write_text(output.with_suffix(".md"), table(measured))
+    name = f"{OUTPUT.name}-{Path(parsed.model).stem.lower()}"
+    storage.write_json(OUTPUT.with_name(f"{name}.json"), measured)
+    storage.write_text(OUTPUT.with_name(f"{name}.md"), table(measured))
     print(table(measured))
 
 

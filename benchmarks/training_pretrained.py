@@ -79,7 +79,8 @@ def main() -> None:
             found = own(parsed.model, parsed.dtype[0], parsed.contestant, parsed.updates, Path(temporary))
             print(json.dumps(found))
             return
-        measured: dict[str, Any] = {"model": parsed.model, "threads": len(os.sched_getaffinity(0)), "runs": {}}
+        cores = len(os.sched_getaffinity(0))
+        measured: dict[str, Any] = {"model": Path(parsed.model).name, "threads": cores, "runs": {}}
         for kind, peer in PAIRS.items():
             for dtype in parsed.dtype:
                 command = [sys.executable, "-m", "benchmarks.training_pretrained", "--contestant", kind]
@@ -90,9 +91,9 @@ def main() -> None:
             if peer in parsed.peers:
                 measured["runs"][peer] = theirs(parsed.model, kind, peer, Path(temporary, peer))
                 print(peer, summary(measured["runs"][peer]), flush=True)
-    output = OUTPUT.with_name(f"{OUTPUT.name}-{Path(parsed.model).stem.lower()}")
-    storage.write_json(output.with_suffix(".json"), measured)
-    storage.write_text(output.with_suffix(".md"), table(measured))
+    name = f"{OUTPUT.name}-{Path(parsed.model).stem.lower()}"
+    storage.write_json(OUTPUT.with_name(f"{name}.json"), measured)
+    storage.write_text(OUTPUT.with_name(f"{name}.md"), table(measured))
     print(table(measured))
 
 
