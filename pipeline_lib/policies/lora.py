@@ -66,6 +66,7 @@ def attach(base: PreTrainedModel, settings: LoraAdapter, name: str, seed: int) -
         torch.manual_seed(int(digest(["adapter", name, seed])[:15], 16))
         model = get_peft_model(_twin(base), config, adapter_name=ADAPTER)
     assert isinstance(model, PeftModel)
+    # peft chooses the class of an adapted layer itself; weights and names stay those that it made.
     for module in model.modules():
         if type(module) is Linear:
             module.__class__ = AdaptedLinear
