@@ -10,7 +10,7 @@ read.  Nobody has to guess what ``import_module(name)`` finds.  Of a module that
 docstrings and formatting do not count.  All other files count by their bytes: data, and texts that end in ``.py``.  If
 the package reads docstrings or source files, all of its files count by their bytes.  A module alone, or a folder
 without ``__init__.py``, may stand beside anything, such as outputs of stages: there the Python files of the folder
-count, and the files whose names are written in the code.
+count, and the files whose names are written in modules that are imported.
 
 Not found: hidden files; modules on a path that is added to ``sys.path`` at run time; of modules outside a package,
 imports of a computed name and files of a computed name.  Use `named_code` for classes that settings name by a string.
@@ -256,8 +256,8 @@ def _user_code(
     reached |= {package for module in reached for package in _packages_of(module)}
     as_text = any(syntax.reads_source for syntax in parsed.values())
     if not (base / "__init__.py").is_file():
-        for path in [sources[module] for module in parsed]:
-            files |= _named_files(path, base.parent)
+        for module in _reached_inside(entered, parsed, sources):
+            files |= _named_files(sources[module], base.parent)
     for module, path in sources.items():
         is_code = module in parsed and module in reached and not as_text
         files[module] = parsed[module].digest if is_code else file_digest(path)
@@ -281,6 +281,19 @@ def _user_files(name: str, base: Path) -> tuple[dict[str, Path], dict[str, str]]
             elif regular and path.suffix != ".pyc" and not path.name.startswith(".") and path.is_file():
                 others[f"{name}/{below.as_posix()}"] = file_digest(path)
     return sources, others
+
+
+def _reached_inside(entered: Iterable[str], parsed: Mapping[str, Syntax], sources: Mapping[str, Path]) -> set[str]:
+    """Return the modules of ``parsed`` that are entered, or imported by one of these."""
+    found: set[str] = set()
+    waiting = list(entered)
+    while waiting:
+        name = waiting.pop()
+        if name in parsed and name not in found:
+            found.add(name)
+            waiting += _imported(parsed[name], name, sources[name])
+        waiting += [package for package in _packages_of(name) if package in parsed and package not in found]
+    return found
 
 
 def _named_files(path: Path, root: Path) -> dict[str, str]:

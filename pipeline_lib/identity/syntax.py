@@ -91,13 +91,14 @@ def _imports(tree: ast.AST) -> Iterator[str]:
 
 
 def file_names(path: Path) -> set[str]:
-    """Return the literal strings in a source file that may be relative paths of files or folders.
+    """Return the literal strings in a source file that may be relative paths of files or folders, none of them hidden.
 
     Raises:
         SyntaxError: it is not valid Python.
     """
     texts = _texts(ast.parse(path.read_bytes(), filename=str(path)))
-    return {text for text in texts if 0 < len(text) <= 200 and text.isprintable() and text[0] not in "/~"}
+    plausible = {text for text in texts if 0 < len(text) <= 200 and text.isprintable() and text[0] not in "/~"}
+    return {text for text in plausible if not any(part.startswith(".") for part in text.split("/"))}
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:

@@ -147,6 +147,24 @@ def test_a_module_in_no_package_finds_the_files_that_it_names(
     assert named_code(name).digest != before
 
 
+def test_only_modules_that_are_imported_name_files_of_a_folder_without_init(package: Path) -> None:
+    place = package.parent / "without_init_of_mine"
+    place.mkdir()
+    (place / "task.py").write_text("from without_init_of_mine import helps\n")
+    (place / "helps.py").write_text("VALUE = 'table.json', '.hidden/table.json'\n")
+    (place / "test_task.py").write_text("NAMES = 'metrics.json'\n")
+    hidden = package.parent / ".hidden"
+    hidden.mkdir()
+    for file in (package.parent / "metrics.json", package.parent / "table.json", hidden / "table.json"):
+        file.write_text("1")
+    before = named_code("without_init_of_mine.task:Lab").digest
+    (package.parent / "metrics.json").write_text("2")
+    (hidden / "table.json").write_text("2")
+    assert named_code("without_init_of_mine.task:Lab").digest == before
+    (package.parent / "table.json").write_text("2")
+    assert named_code("without_init_of_mine.task:Lab").digest != before
+
+
 def test_an_installed_package_counts_alike(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code, "_library_folders", lambda: (package.parent,))
     for file in ("hidden/rules.py", "texts/table.csv", "settings.py"):
