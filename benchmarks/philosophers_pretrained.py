@@ -5,7 +5,7 @@
 Each model plays 30 episodes with five philosophers who move at the same time, and 30 in which they move one after
 another: a ring, P0 to P4, 30 steps, temperature 0.7, the default prompt, no messages.  Nobody is trained.  A model is
 what ``policy.models`` takes; it speaks through its own chat template, and all philosophers share its weights.  A
-condition takes minutes to hours on two cores; every fifteen episodes are kept, and the same command continues after them.
+condition takes minutes to hours on two cores; every fifteen episodes are kept, and the same command continues.
 """
 
 from __future__ import annotations

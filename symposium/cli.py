@@ -29,6 +29,7 @@ PROGRAMS = {
     ),
     "study": ("flows.study", "Compare ways of training: every level of a factor, with several seeds each."),
     "verdict": ("flows.outcomes", "Judge the outcomes of any systems: tables, or the logs of other programs."),
+    "audit": ("flows.reward_function", "Audit a reward function, of TRL or verifiers, before training on it."),
     "runs": ("flows.runs", "List the recorded runs with their verdicts."),
     "compare": ("flows.compare", "Compare runs with a verdict on one page."),
     "identity": ("flows.identity", "Show what a result depends on, and why a stage is stale."),

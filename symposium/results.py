@@ -37,11 +37,11 @@ class Audit:
 
     Attributes:
         result: status (PASS, WARN, FAIL), a summary, the checks, and the ladder of scripted teams.
-        path: the file in which it is kept.
+        path: the file in which it is kept; None for a reward function.
     """
 
     result: AuditResult
-    path: Path
+    path: Path | None
 
     @property
     def passed(self) -> bool:

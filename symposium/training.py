@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pipeline_lib import storage
 from pipeline_lib.assembly.auditing import audit_team
 from pipeline_lib.assembly.memory_check import check_memory
+from pipeline_lib.assembly.reward_functions import audit_reward
 from pipeline_lib.assembly.training import train_team
 from pipeline_lib.audit.result import AuditResult, permit
 from pipeline_lib.protocols import make_protocol
@@ -22,20 +25,40 @@ _PLAYING = {"environment": (), "problems": (), "policy": (), "rollouts": (), "sa
 _AUDITED = tuple(name for name in AuditSettings.model_fields if name != "override")
 
 
-def audit(experiment: Experiment) -> Audit:
-    """Test whether the best policy under the reward does the task (docs/rewards.md).
+def audit(subject: Any, problems: Any = None, **options: Any) -> Audit:
+    """Test whether the best policy under a reward does the task: of an experiment, or of any reward function.
 
-    Scripted teams and the base policy play.  The result is kept in the experiment's folder.
+    ``audit(experiment)``: scripted teams and the base policy play (docs/rewards.md).  The result is kept in the
+    experiment's folder.
+
+    ``audit(reward, problems, metric=...)``: the reward is a function in the signature of TRL's trainers or of a rubric
+    of verifiers, and texts that are made from the problems are played (docs/audit-any-reward.md).
+
+    Args:
+        subject: an experiment; or a reward function, several, a rubric with ``funcs`` and ``weights``, or names of
+            functions (``"module:function"``).
+        problems: for a reward function: a table (.csv, .tsv, .jsonl, .parquet), rows by column, or a data frame.
+        options: for a reward function: ``metric`` (required), ``solution``, ``prompt``, ``weights``, ``reward_range``,
+            ``model``, ``samples``, ``longest`` and ``limit``; `pipeline_lib.assembly.reward_functions.audit_reward`
+            explains them.
 
     Returns:
-        The checks with their sentences, and the rewards of the scripted teams.
+        The checks with their sentences, and the rewards of the teams or texts that were played.
 
     Raises:
-        TypeError: it is no experiment.
+        TypeError: it is neither, or an option is unknown.
+        RewardFunctionError: functions, problems, metric or solutions do not fit together.
         ProblemsError, PolicyError: the problems or the base policy cannot be made.
         SettingsError: there is not enough memory.
     """
-    check_type("experiment", experiment, Experiment, AN_EXPERIMENT)
+    if not isinstance(subject, Experiment):
+        if problems is None:
+            check_type("experiment", subject, Experiment, f"{AN_EXPERIMENT}, or a reward function with its problems")
+        with progress("audit") as report:
+            return Audit(audit_reward(subject, problems, **options, progress=report), None)
+    if problems is not None or options:
+        raise TypeError("an experiment says what its audit needs; problems and options are for a reward function")
+    experiment = subject
     params = experiment.params
     path = experiment.place("audit", audit=_AUDITED, **_PLAYING).with_suffix(".json")
     if not path.exists():

@@ -41,6 +41,7 @@ class ScriptedExaminer(Examiner):
     """Plays scripted teams, which write the same in every turn, and checks the order of their rewards."""
 
     turns: ClassVar[int | None] = None  #: maximum number of turns; None plays episodes to the end
+    edited_on: ClassVar[int] = PROBLEMS  #: problems on which edits are played
 
     @abstractmethod
     def teams(self, environment: Any, problem: Any, other: Any) -> Teams:
@@ -59,7 +60,8 @@ class ScriptedExaminer(Examiner):
         edited, again = self._edited(environment, problems, rungs)
         progress(len(edited), len(edited), "edits of scripted teams")
         checks[0] = bounded([*played.rewards, *(rung.reward for rung in edited)], played.bounds)
-        checks += [*compare(rungs, self.words), *judge(rungs, edited, self.words, environment.reward_bounds[1], again)]
+        counted = self.least([*rungs, *edited]), environment.reward_bounds[1]
+        checks += [*compare(rungs, self.words), *judge(rungs, edited, self.words, counted, again)]
         checks += self.further(rungs, played)
         return sorted(rungs, key=lambda rung: -rung.reward), checks + played.lost()
 
@@ -71,7 +73,7 @@ class ScriptedExaminer(Examiner):
         teams: list[Teams] = []
         for number, problem in enumerate(problems):
             own = self.teams(environment, problem, problems[(number + 1) % len(problems)])
-            if len(chosen) < PROBLEMS and any(role == "working" for role, _ in own.values()):
+            if len(chosen) < self.edited_on and any(role == "working" for role, _ in own.values()):
                 chosen.append(problem)
                 teams.append(own)
         if not chosen:
@@ -84,11 +86,20 @@ class ScriptedExaminer(Examiner):
                 {name: (role, actions[place]) for name, (role, actions) in wanted.items()}
                 for place in range(len(chosen))
             )
-            return ScriptedPlay(environment, chosen, lambda *_: next(asked), self.turns).rungs(self.wanted)
+            rungs = ScriptedPlay(environment, chosen, lambda *_: next(asked), self.turns).rungs(self.wanted)
+            return [self.judged(rung, wanted[rung.name][1], chosen) for rung in rungs]
 
         edited = search_edits(play, texts, rungs, words_of(environment.paid_by))
         best = max((rung for rung in rungs if rung.role == "working"), key=lambda rung: rung.reward).name
         return edited, play({best: texts[best]})
+
+    def least(self, rungs: Sequence[Rung]) -> float:
+        """Return the least reward of any team, above which others earn something."""
+        return min(rung.reward for rung in rungs)
+
+    def judged(self, rung: Rung, actions: Sequence[Sequence[str]], problems: Sequence[Any]) -> Rung:
+        """Return what an edited team counts as, which wrote these ``actions`` on these ``problems``."""
+        return rung
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
         """Return further checks of the teams' rewards."""
@@ -103,7 +114,6 @@ class ScriptedPlay:
         problems: problem of every episode.
         outcomes: of the last turn of every episode.
         rewards: sum over turns, of every episode that was not lost.
-        bounds: least and greatest reward of an episode.
     """
 
     def __init__(
@@ -141,8 +151,13 @@ class ScriptedPlay:
                 for name, value in outcome.terms.items():
                     self._terms[i][name] = self._terms[i].get(name, 0.0) + value
         self.rewards = [reward for reward in self._earned if reward is not None]
-        least, greatest = environment.reward_bounds
-        self.bounds = (min(least, least * turns), max(greatest, greatest * turns))
+        self._environment, self._turns = environment, turns
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Least and greatest reward of an episode."""
+        least, greatest = self._environment.reward_bounds
+        return min(least, least * self._turns), max(greatest, greatest * self._turns)
 
     def _known(self, episode: int) -> bool:
         return self._earned[episode] is not None

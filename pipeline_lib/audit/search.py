@@ -92,7 +92,7 @@ def search_edits(play: Play, texts: Texts, rungs: Sequence[Rung], words: Words) 
 
 
 def judge(
-    rungs: Sequence[Rung], edited: Sequence[Rung], words: str, greatest: float, again: Sequence[Rung] = ()
+    rungs: Sequence[Rung], edited: Sequence[Rung], words: str, bounds: tuple[float, float], again: Sequence[Rung] = ()
 ) -> list[Check]:
     """Judge what scripted and edited teams earn.
 
@@ -100,7 +100,7 @@ def judge(
         rungs: scripted teams on all problems.
         edited: result of `search_edits`; may be empty.
         words: the wanted metric in words.
-        greatest: greatest reward of a turn by the reward's own bounds.
+        bounds: least reward of any team that counts, and greatest reward of a turn by the reward's own bounds.
         again: some teams of ``edited``, played once more after the search.
 
     Returns:
@@ -108,7 +108,7 @@ def judge(
         of the greatest reward is paid to a team that leaves the task undone, with what nobody earns added to it;
         ``repeatable``, if teams were played again: FAIL if they earn something else than before.
     """
-    return [*_edits(edited, words), _form(rungs, edited, words, greatest), *_repeatable(edited, again)]
+    return [*_edits(edited, words), _form(rungs, edited, words, bounds), *_repeatable(edited, again)]
 
 
 def _edits(edited: Sequence[Rung], words: str) -> list[Check]:
@@ -126,14 +126,14 @@ def _edits(edited: Sequence[Rung], words: str) -> list[Check]:
     return [Check("edits", status, sentence, numbers, mend)]
 
 
-def _form(rungs: Sequence[Rung], edited: Sequence[Rung], words: str, greatest: float) -> Check:
+def _form(rungs: Sequence[Rung], edited: Sequence[Rung], words: str, bounds: tuple[float, float]) -> Check:
     every = (*rungs, *edited)
     most = max((rung.outcome for rung in every), default=0.0)
     undone = [rung for rung in every if rung.role == "degenerate" and rung.outcome < UNDONE * most]
     if not undone or not any(rung.role == "working" for rung in rungs):
         return Check("form", Status.WARN, "No team is known that does the task, so the possible reward is unknown.")
     top, best = max(undone, key=lambda rung: rung.reward), max(every, key=lambda rung: rung.reward)
-    bottom = min(rung.reward for rung in every)
+    bottom, greatest = bounds
     span, unearned = best.reward - bottom, max(0.0, greatest - best.reward)
     share = (top.reward - bottom) / span if span > 0 else 1.0
     possible = (top.reward - bottom + unearned) / (span + unearned) if span + unearned > 0 else 1.0

@@ -108,7 +108,7 @@ class Environment(ABC, Generic[P, S]):
 
     @property
     def paid_by(self) -> object:
-        """What computes the reward: an object or a function, in whose source the audit looks for words that it pays."""
+        """What computes the reward: an object or function, or a tuple of them; the audit reads its source for words."""
         return self
 
     def refuse_outside_bounds(self, outcomes: Sequence[Outcome[S]]) -> None:

@@ -169,7 +169,8 @@ _MISSING = {"", "na", "n/a", "nan", "none", "null"}
 _WORDS = {"true": 1.0, "false": 0.0}
 #: Values of Inspect's scorers, as its own `value_to_float` reads them.
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "no": 0.0}
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".eval", ".json")
+_TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+SUFFIXES = (*_TABLES, ".eval", ".json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,19 +251,30 @@ def _bytes(path: Path) -> bytes:
         raise OutcomesError(f"{path}: {(reason or str(error)).lower()}") from None
 
 
-def _rows(path: Path) -> _Rows:
+def read_table(path: Path) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the rows of a .csv, .tsv, .jsonl or .parquet file, each with its place (``name, line 3``).
+
+    Raises:
+        OutcomesError: the file cannot be read, is damaged, or is of another kind.
+    """
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):
-        return _Rows(path.name, list(_csv(path, "\t" if suffix == ".tsv" else ",")))
+        return list(_csv(path, "\t" if suffix == ".tsv" else ","))
     if suffix == ".jsonl":
-        rows = list(_jsonl(path))
-        keys: Mapping[str, Any] = rows[0][1] if rows else {}
-        if {"doc_id", "filter", "metrics", "doc_hash"} <= set(keys):
-            return _lm_eval(path, rows)
-        return _Rows(path.name, rows)
+        return list(_jsonl(path))
     if suffix == ".parquet":
-        rows = _parquet(path)
-        if rows and {"step", "prompt", "completion", "advantage"} <= set(rows[0][1]):
+        return _parquet(path)
+    raise OutcomesError(f"{path.name}: unknown kind of file; known are {', '.join(_TABLES)}")
+
+
+def _rows(path: Path) -> _Rows:
+    suffix = path.suffix.lower()
+    if suffix in _TABLES:
+        rows = read_table(path)
+        keys: Mapping[str, Any] = rows[0][1] if rows else {}
+        if suffix == ".jsonl" and {"doc_id", "filter", "metrics", "doc_hash"} <= set(keys):
+            return _lm_eval(path, rows)
+        if suffix == ".parquet" and {"step", "prompt", "completion", "advantage"} <= set(keys):
             return _trl(path, rows)
         return _Rows(path.name, rows)
     if suffix == ".eval":

@@ -1,0 +1,109 @@
+"""The audit of a reward function, with completions of a pretrained model if one is named."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline_lib.audit.examiner import Progress
+from pipeline_lib.audit.functions import MOST_ROWS, Row, audit_functions, metric_of, read_rows, scorers
+from pipeline_lib.audit.result import AuditResult
+from pipeline_lib.policies.load import load_team
+from pipeline_lib.policies.threads import right_threads
+from pipeline_lib.policies.warm_start import build_base
+from pipeline_lib.rollouts import Request, Sampling, make_engine
+from pipeline_lib.settings.policy import NoAdapter, PretrainedPolicy
+from pipeline_lib.settings.rollouts import TransformersRollouts
+
+_AGENT = "model"
+
+
+def audit_reward(
+    reward: Any,
+    problems: Any,
+    *,
+    metric: Any,
+    solution: str | None = None,
+    prompt: str | None = None,
+    weights: Sequence[float] | None = None,
+    reward_range: tuple[float, float] | None = None,
+    model: str | None = None,
+    samples: int = 4,
+    longest: int = 128,
+    limit: int = 16,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Audit a reward function before a training on it.
+
+    Args:
+        reward: a function, several, a rubric with ``funcs`` and ``weights``, or names (``"module:function"``).
+        problems: a table (.csv, .tsv, .jsonl, .parquet), rows by column, or a data frame.
+        metric: how much of the task a completion does, in [0, 1]: a function in a reward's signature, its name, or
+            ``equals:COLUMN``, ``contains:COLUMN``, ``last:COLUMN`` (last numbers are compared).
+        solution: column, or template such as ``"<answer>{answer}</answer>"``, of completions that do the task; by
+            default the column that does it by the metric.
+        prompt: column of the prompt; by default ``prompt``, ``question``, ``problem`` or ``input``.
+        weights: one per function; by default 1, or the rubric's.
+        reward_range: least and greatest reward, if they are known: what no text earns of them counts as earned without
+            the task.
+        model: what ``policy.models`` takes; its completions are judged as the start of a training.
+        samples: completions of each prompt, at least 2.
+        longest: tokens of a completion, at least 1.
+        limit: most problems that are played, at least 2 and at most 64; of more, as many are taken at equal distances.
+        progress: called as ``progress(done, total, text)``.
+
+    Raises:
+        RewardFunctionError: functions, problems, metric or solutions do not fit together.
+        ValueError: a number is too small or too great.
+        PolicyError: the model cannot be loaded.
+    """
+    for name, value, least, most in (
+        ("samples", samples, 2, 1000),
+        ("longest", longest, 1, 100_000),
+        ("limit", limit, 2, MOST_ROWS),
+    ):
+        if type(value) is not int or not least <= value <= most:
+            raise ValueError(f"{name} is {value!r}; it must be an integer from {least} to {most}")
+    given = problems.to_dict("records") if hasattr(problems, "columns") and hasattr(problems, "to_dict") else problems
+    every = read_rows(given, prompt)
+    chosen = min(limit, len(every))
+    rows = [every[place * len(every) // chosen] for place in range(chosen)]
+
+    def sample(played: Sequence[Row]) -> list[list[str]]:
+        return sample_model(model or "", [row.text for row in played], samples, longest)
+
+    base = sample if model is not None else None
+    return audit_functions(scorers(reward, weights), metric_of(metric), rows, solution, reward_range, base, progress)
+
+
+def sample_model(model: str, prompts: Sequence[str], group_size: int, longest: int, seed: int = 0) -> list[list[str]]:
+    """Return ``group_size`` completions of each prompt, at temperature 1, of at most ``longest`` tokens.
+
+    Args:
+        model: what ``policy.models`` takes: a name such as ``smollm2-135m``, an id on the hub, a folder, a GGUF file.
+        prompts: what a user says to the model; its chat template is applied.
+        group_size: at least 1.
+        longest: tokens, at least 1.
+        seed: of the random draws.
+
+    Raises:
+        PolicyError: the model cannot be loaded.
+    """
+    settings = PretrainedPolicy(kind="pretrained", models=(model,), dtype="auto", adapter=NoAdapter())
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
+        base = Path(folder, "base")
+        build_base(settings, Path(folder), base)  # without a warm start it needs no problems
+        team = load_team(settings, base, (_AGENT,))
+        running.enter_context(right_threads(team))
+        engine = running.enter_context(contextlib.closing(make_engine(TransformersRollouts(), settings)))
+        engine.load(team.policies)
+        policy = team.policy_of(_AGENT)
+        requests = [
+            Request(_AGENT, policy.encode(prompt), group_size, seed * 1_000_003 + number)
+            for number, prompt in enumerate(prompts)
+        ]
+        groups = engine.generate(requests, Sampling(max_new_tokens=longest))
+        return [[policy.decode(action.ids) for action in group] for group in groups]
