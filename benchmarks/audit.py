@@ -34,10 +34,10 @@ from pipeline_lib.environments.modules.settings import GeneratedModules
 from pipeline_lib.environments.philosophers.audit.dry_run import CHOICES, Floats
 from pipeline_lib.environments.philosophers.audit.examiner import audit_philosophers
 from pipeline_lib.environments.philosophers.rewards import Reward
-from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import Scenario, generate_scenarios
 from pipeline_lib.environments.philosophers.scripted import CLASSES, FREE, MINE
-from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment, ScenarioFamily, ScenarioProblems
+from pipeline_lib.environments.philosophers.settings import PhilosophersSettings, ScenarioFamily, ScenarioProblems
 from pipeline_lib.environments.philosophers.table import LEFT, RELEASE, RIGHT, WAIT
 from pipeline_lib.settings.problems import SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox
@@ -75,10 +75,10 @@ def audit_all(entries: Sequence[tuple[str, Entry]]) -> Iterator[tuple[str, Entry
         "modules": generate_modules(GeneratedModules(levels=(1, 2), sizes=SIZES))["train"][:8],
     }
     examiners = {"coding": CodingExaminer(), "modules": ModulesExaminer()}
-    usual = PhilosophersEnvironment(prompt="compact")
+    usual = PhilosophersSettings(prompt="compact")
     for task, entry in entries:
         if task == "philosophers":
-            table = Philosophers(entry.reward if isinstance(entry.reward, PhilosophersEnvironment) else usual)
+            table = PhilosophersEnvironment(entry.reward if isinstance(entry.reward, PhilosophersSettings) else usual)
             if isinstance(entry.reward, Reward):
                 table.reward = entry.reward
             yield task, entry, audit_philosophers(table, tables, 0, deadlocking_habits())[1]

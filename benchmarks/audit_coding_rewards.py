@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from benchmarks.audit_rewards import Entry, Label
 from pipeline_lib.environments.coding.rewards import Facts, Reward, Team
-from pipeline_lib.environments.coding.settings import CodingEnvironment
+from pipeline_lib.environments.coding.settings import CodingSettings
 
 Formula = Literal[
     "all_passed",
@@ -51,20 +51,20 @@ class Written(Reward):
 
 
 def _weights(name: str, label: Label, team: str = "pair", **weights: float | bool) -> Entry:
-    return Entry(name, label, CodingEnvironment.model_validate({"team": team, "reward": {"kind": "sound", **weights}}))
+    return Entry(name, label, CodingSettings.model_validate({"team": team, "reward": {"kind": "sound", **weights}}))
 
 
 def _fine(name: str, label: Label, team: str = "pair", **weights: float) -> Entry:
-    return Entry(name, label, CodingEnvironment.model_validate({"team": team, "reward": {"kind": "fine", **weights}}))
+    return Entry(name, label, CodingSettings.model_validate({"team": team, "reward": {"kind": "fine", **weights}}))
 
 
 def _written(name: str, label: Label, formula: Formula) -> Entry:
     reward: dict[str, Any] = {"kind": "custom", "path": f"{__name__}:Written", "options": {"formula": formula}}
-    return Entry(name, label, CodingEnvironment.model_validate({"reward": reward}))
+    return Entry(name, label, CodingSettings.model_validate({"reward": reward}))
 
 
 def _published(name: str, label: Label, team: str) -> Entry:
-    return Entry(name, label, CodingEnvironment.model_validate({"team": team, "reward": {"kind": "paper"}}))
+    return Entry(name, label, CodingSettings.model_validate({"team": team, "reward": {"kind": "paper"}}))
 
 
 CODING: tuple[Entry, ...] = (

@@ -13,9 +13,9 @@ import numpy as np
 
 from benchmarks.audit_rewards import Entry, Label
 from pipeline_lib.environments.coding import rewards as coding
-from pipeline_lib.environments.coding.settings import CodingEnvironment
+from pipeline_lib.environments.coding.settings import CodingSettings
 from pipeline_lib.environments.philosophers.rewards import Reward
-from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment
+from pipeline_lib.environments.philosophers.settings import PhilosophersSettings
 from pipeline_lib.environments.philosophers.summary import Floats, Summary
 
 
@@ -85,12 +85,12 @@ class Code(coding.Reward):
 
 def _dinner(name: str, label: Label, formula: str) -> Entry:
     reward: dict[str, Any] = {"kind": "custom", "path": f"{__name__}:Dinner", "options": {"formula": formula}}
-    return Entry(name, label, PhilosophersEnvironment.model_validate({"prompt": "compact", "reward": reward}))
+    return Entry(name, label, PhilosophersSettings.model_validate({"prompt": "compact", "reward": reward}))
 
 
 def _code(name: str, label: Label, formula: str) -> Entry:
     reward: dict[str, Any] = {"kind": "custom", "path": f"{__name__}:Code", "options": {"formula": formula}}
-    return Entry(name, label, CodingEnvironment.model_validate({"reward": reward}))
+    return Entry(name, label, CodingSettings.model_validate({"reward": reward}))
 
 
 FRESH_PHILOSOPHERS: tuple[Entry, ...] = (

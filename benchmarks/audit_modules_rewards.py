@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from benchmarks.audit_rewards import Entry, Label
 from pipeline_lib.environments.modules.rewards import Facts, Reward
-from pipeline_lib.environments.modules.settings import ModulesEnvironment
+from pipeline_lib.environments.modules.settings import ModulesSettings
 
 Formula = Literal["any_system_test", "failing", "constant", "best_part", "both", "defined_and_a_third", "any_and_units"]
 
@@ -34,12 +34,12 @@ class Written(Reward):
 
 
 def _weights(name: str, label: Label, team: str = "modules", **weights: float) -> Entry:
-    return Entry(name, label, ModulesEnvironment.model_validate({"team": team, "reward": {"kind": "sound", **weights}}))
+    return Entry(name, label, ModulesSettings.model_validate({"team": team, "reward": {"kind": "sound", **weights}}))
 
 
 def _written(name: str, label: Label, formula: Formula) -> Entry:
     reward: dict[str, Any] = {"kind": "custom", "path": f"{__name__}:Written", "options": {"formula": formula}}
-    return Entry(name, label, ModulesEnvironment.model_validate({"reward": reward}))
+    return Entry(name, label, ModulesSettings.model_validate({"reward": reward}))
 
 
 #: The bad one that the audit accepted at first.

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.credit_fidelity import Game
-from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import generate_scenarios
 from pipeline_lib.environments.philosophers.scripted import script
-from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment, ScenarioProblems
+from pipeline_lib.environments.philosophers.settings import PhilosophersSettings, ScenarioProblems
 from pipeline_lib.environments.philosophers.state import State, side_by_side
 from pipeline_lib.play import Player, groups
 from pipeline_lib.policies.policy import Team
@@ -105,7 +105,7 @@ def philosophers_games(philosophers: int, count: int, seed: int, horizon: int = 
     family = {"philosophers": [philosophers], "horizon": [horizon], "held": 0.5}
     sizes = {"train": 4 * count, "validation": 1, "test": 1}
     section = ScenarioProblems.model_validate({"seed": seed, "sizes": sizes, "family": family})
-    environment = Philosophers(PhilosophersEnvironment(prompt="compact"))
+    environment = PhilosophersEnvironment(PhilosophersSettings(prompt="compact"))
     found: list[Game] = []
     for scenario in generate_scenarios(section)["train"]:
         state = environment.start(scenario)
@@ -122,7 +122,7 @@ def philosophers_games(philosophers: int, count: int, seed: int, horizon: int = 
     return found
 
 
-def _played_on(environment: Philosophers, outcomes: Sequence[Any]) -> np.ndarray[Any, Any]:
+def _played_on(environment: PhilosophersEnvironment, outcomes: Sequence[Any]) -> np.ndarray[Any, Any]:
     """Return what each state earns from here to its end, by the script."""
     earned = np.zeros(len(outcomes))
     running: dict[int, State] = {place: o.state for place, o in enumerate(outcomes) if not o.done}

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import Scenario, dpbench
-from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment
+from pipeline_lib.environments.philosophers.settings import PhilosophersSettings
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player
@@ -58,7 +58,9 @@ class Cell:
         return folder / f"{self.model.replace('/', '_')}-{self.scenario.philosophers}-{name}.json"
 
 
-def estimate(cells: Sequence[Cell], environment: Philosophers, prices: tuple[float, float]) -> dict[str, float]:
+def estimate(
+    cells: Sequence[Cell], environment: PhilosophersEnvironment, prices: tuple[float, float]
+) -> dict[str, float]:
     """Return calls, tokens and cost if no episode ends early; the prompt is counted as the first one is."""
     calls = prompt = 0.0
     for cell in cells:
@@ -73,7 +75,7 @@ def estimate(cells: Sequence[Cell], environment: Philosophers, prices: tuple[flo
 
 def play(
     cell: Cell,
-    environment: Philosophers,
+    environment: PhilosophersEnvironment,
     server: OpenAIServer,
     sampling: Sampling,
     prices: tuple[float, float],
@@ -154,10 +156,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=Path(".symposium/frontier"))
     parser.add_argument("--yes", action="store_true", help="spend the estimated cost")
     chosen = parser.parse_args(arguments)
-    settings = PhilosophersEnvironment.model_validate(
-        {"prompt": chosen.prompt, "message_rounds": chosen.message_rounds}
-    )
-    environment = Philosophers(settings)
+    settings = PhilosophersSettings.model_validate({"prompt": chosen.prompt, "message_rounds": chosen.message_rounds})
+    environment = PhilosophersEnvironment(settings)
     cells = [Cell(model, dpbench(n), chosen.episodes) for model in chosen.models for n in chosen.sizes]
     identity = {
         "environment": settings.model_dump(mode="json"),

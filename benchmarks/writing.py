@@ -19,7 +19,7 @@ from pipeline_lib.environments.writing.demonstrations import demonstrate
 from pipeline_lib.environments.writing.problems.generated import draw_abstract, draw_post
 from pipeline_lib.environments.writing.runtime import WritingEnvironment
 from pipeline_lib.environments.writing.settings import PaperWritingReward, SoundWritingReward
-from pipeline_lib.environments.writing.settings import WritingEnvironment as Settings
+from pipeline_lib.environments.writing.settings import WritingSettings as Settings
 
 PAIRS = 10_000
 OUTPUT = Path("benchmarks/results/writing.json")

@@ -16,7 +16,7 @@ from pipeline_lib.environments.coding.audit.search import learn
 from pipeline_lib.environments.coding.audit.teams import SHOWS, process_check, teams
 from pipeline_lib.environments.coding.problems.generated import generate
 from pipeline_lib.environments.coding.settings import (
-    CodingEnvironment,
+    CodingSettings,
     FineCodingReward,
     GeneratedProblems,
     PaperCodingReward,
@@ -30,7 +30,7 @@ PROBLEMS = tuple(generate(GeneratedProblems(sizes=SplitSizes(train=4, validation
 
 
 @functools.cache
-def audited(section: CodingEnvironment, problems=PROBLEMS):
+def audited(section: CodingSettings, problems=PROBLEMS):
     environment = make_environment(section, ProcessSandbox())
     try:
         return audit(section, environment, problems)
@@ -40,7 +40,7 @@ def audited(section: CodingEnvironment, problems=PROBLEMS):
 
 @pytest.mark.parametrize("team", ["pair", "single"])
 def test_the_sound_reward_passes(team):
-    result = audited(CodingEnvironment(team=team))
+    result = audited(CodingSettings(team=team))
     assert result.status is Status.PASS, result.summary
     rewards = {rung.name: rung.reward for rung in result.ladder}
     assert result.ladder[0].name == "reference"
@@ -51,7 +51,7 @@ def test_the_sound_reward_passes(team):
 
 
 def test_the_published_reward_is_refused_because_a_show_of_teamwork_pays():
-    result = audited(CodingEnvironment(reward=PaperCodingReward()))
+    result = audited(CodingSettings(reward=PaperCodingReward()))
     check = next(c for c in result.checks if c.name == "teamwork")
     assert result.status is Status.FAIL and check.status is Status.FAIL
     assert check.numbers["solo"] == 2.5 and check.numbers["solo_useless_call"] == 4.0
@@ -60,7 +60,7 @@ def test_the_published_reward_is_refused_because_a_show_of_teamwork_pays():
 
 
 def test_the_fine_reward_passes_and_attempts_at_its_terms_earn_less_than_the_reference():
-    result = audited(CodingEnvironment(reward=FineCodingReward()))
+    result = audited(CodingSettings(reward=FineCodingReward()))
     assert result.status is Status.PASS, result.summary
     rungs = {rung.name: rung for rung in result.ladder}
     assert rungs["reference"].reward == pytest.approx(2.3)
@@ -73,7 +73,7 @@ def test_the_fine_reward_passes_and_attempts_at_its_terms_earn_less_than_the_ref
     assert rungs["visible_answers"].outcome < 0.2 and rungs["visible_answers"].terms["mutation"] == 0
     check = next(c for c in result.checks if c.name == "process")
     assert check.status is Status.PASS and check.numbers["gain"] < 0 and check.numbers["share"] < 0.5
-    assert not any(c.name == "process" for c in audited(CodingEnvironment()).checks), "the default needs no such teams"
+    assert not any(c.name == "process" for c in audited(CodingSettings()).checks), "the default needs no such teams"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_pay_for_the_helpers_process_alone_is_refused(padded, only, status):
 
 
 def test_no_show_of_needing_the_helper_earns_more_than_working_alone():
-    rungs = {rung.name: rung for rung in audited(CodingEnvironment()).ladder}
+    rungs = {rung.name: rung for rung in audited(CodingSettings()).ladder}
     for name in SHOWS:
         assert rungs[name].outcome == 1.0, "it solves everything"
         assert rungs[name].reward == pytest.approx(rungs["solo"].reward) and rungs[name].metrics["cooperation"] == 0
@@ -99,7 +99,7 @@ def test_no_show_of_needing_the_helper_earns_more_than_working_alone():
     [{"structure": 5.0, "syntax": 1.0, "tests": 0.2, "cooperation": 0.0}, {"structure": 1, "syntax": 1, "tests": 0.3}],
 )
 def test_a_reward_that_pays_for_form_is_refused_and_the_team_named(weights):
-    result = audited(CodingEnvironment(reward=SoundCodingReward(**weights)))
+    result = audited(CodingSettings(reward=SoundCodingReward(**weights)))
     check = next(c for c in result.checks if c.name == "form")
     assert result.status is Status.FAIL and check.status is Status.FAIL
     assert check.numbers["team"] in ("useless_call", "constant_zero", "constant_true", "wrapper_only")
@@ -107,7 +107,7 @@ def test_a_reward_that_pays_for_form_is_refused_and_the_team_named(weights):
 
 
 def test_the_menu_is_searched_for_what_the_reward_likes_best():
-    check = next(c for c in audited(CodingEnvironment()).checks if c.name == "search")
+    check = next(c for c in audited(CodingSettings()).checks if c.name == "search")
     assert check.status is Status.PASS
     assert check.numbers["favourite"] == "helper 'reference', main 'reference'"
     assert check.numbers["learned_passed"] > 0.8
@@ -123,14 +123,14 @@ def test_problems_whose_reference_fails_are_named():
     wrong = dataclasses.replace(
         PROBLEMS[1], hidden_tests="def check(candidate):\n    assert candidate([1, 2]) == 'never'\n"
     )
-    result = audited.__wrapped__(CodingEnvironment(), (PROBLEMS[0], wrong))
+    result = audited.__wrapped__(CodingSettings(), (PROBLEMS[0], wrong))
     check = next(c for c in result.checks if c.name == "reference")
     assert check.status is Status.FAIL and wrong.id in check.sentence
 
 
 def test_problems_without_reference_leave_the_ladder_incomplete():
     bare = [dataclasses.replace(problem, reference={}) for problem in PROBLEMS[:2]]
-    environment = make_environment(CodingEnvironment(), ProcessSandbox())
+    environment = make_environment(CodingSettings(), ProcessSandbox())
     try:
         rungs, checks = CodingExaminer().examine(environment, bare, 0, lambda done, total, text: None)
         assert {rung.role for rung in rungs} == {"degenerate"}

@@ -18,9 +18,9 @@ from pipeline_lib.environments.philosophers.audit.examiner import philosophers_l
 from pipeline_lib.environments.philosophers.audit.lint import lint
 from pipeline_lib.environments.philosophers.audit.search import reachable_meals, search_policies, search_rules
 from pipeline_lib.environments.philosophers.rewards import SoundReward, SumReward
-from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import dpbench, generate_scenarios, make_scenario
-from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment, ScenarioProblems
+from pipeline_lib.environments.philosophers.settings import PhilosophersSettings, ScenarioProblems
 from pipeline_lib.environments.philosophers.table import LEFT, RELEASE, RIGHT, Table, step
 from pipeline_lib.settings.problems import SplitSizes
 
@@ -37,8 +37,8 @@ TEACHING = {"no_deadlock_vacuous": 0.25, "fairness_vacuous": 0.25, "success_vacu
 
 
 def audited(reward: dict, scenarios=None, **settings) -> AuditResult:
-    section = PhilosophersEnvironment.model_validate({"reward": reward, **settings})
-    return audit(section, Philosophers(section), scenarios or [dpbench(5)])
+    section = PhilosophersSettings.model_validate({"reward": reward, **settings})
+    return audit(section, PhilosophersEnvironment(section), scenarios or [dpbench(5)])
 
 
 def check(result: AuditResult, name: str) -> Check:
@@ -261,6 +261,6 @@ def test_what_a_sequential_table_is_asked_fits_it():
 
 
 def test_an_audit_needs_problems():
-    section = PhilosophersEnvironment()
+    section = PhilosophersSettings()
     with pytest.raises(ValueError, match="at least one training problem"):
-        audit(section, Philosophers(section), [])
+        audit(section, PhilosophersEnvironment(section), [])

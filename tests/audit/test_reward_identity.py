@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pipeline_lib.audit.result import describe_reward, reward_digest
-from pipeline_lib.environments.coding.settings import CodingEnvironment
-from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment
+from pipeline_lib.environments.coding.settings import CodingSettings
+from pipeline_lib.environments.philosophers.settings import PhilosophersSettings
 
 REWARD = """
 from own_weights import WEIGHT
@@ -36,12 +36,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         sys.modules.pop(name, None)
 
 
-def mine(**options: float) -> CodingEnvironment:
+def mine(**options: float) -> CodingSettings:
     reward = {"kind": "custom", "path": "own_reward:Mine", "options": options}
-    return CodingEnvironment.model_validate({"reward": reward})
+    return CodingSettings.model_validate({"reward": reward})
 
 
-def digest_now(section: CodingEnvironment) -> str:
+def digest_now(section: CodingSettings) -> str:
     importlib.invalidate_caches()
     return reward_digest(section)
 
@@ -59,10 +59,10 @@ def test_source_imports_and_settings_count_and_comments_do_not(folder: Path):
 
 
 def test_a_reward_has_one_digest_for_all_arms_of_an_experiment():
-    assert reward_digest(CodingEnvironment(team="pair")) == reward_digest(CodingEnvironment(team="single"))
-    assert reward_digest(CodingEnvironment()) != reward_digest(PhilosophersEnvironment())
+    assert reward_digest(CodingSettings(team="pair")) == reward_digest(CodingSettings(team="single"))
+    assert reward_digest(CodingSettings()) != reward_digest(PhilosophersSettings())
 
 
 def test_a_reward_is_described_by_kind_and_settings(folder: Path):
     assert describe_reward(mine(each=2.0)) == ("'coding / custom' (path: own_reward:Mine, options: {'each': 2.0})")
-    assert "deadlock: 0.1" in describe_reward(PhilosophersEnvironment())
+    assert "deadlock: 0.1" in describe_reward(PhilosophersSettings())

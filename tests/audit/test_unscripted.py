@@ -16,10 +16,10 @@ from pipeline_lib.audit.result import Check, Status, worst
 from pipeline_lib.environment_api.environment import RewardError
 from pipeline_lib.environments.coding.audit.examiner import CodingExaminer
 from pipeline_lib.environments.coding.problems.generated import generate
-from pipeline_lib.environments.coding.settings import CodingEnvironment, GeneratedProblems
+from pipeline_lib.environments.coding.settings import CodingSettings, GeneratedProblems
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.environments.writing.audit import WritingExaminer
-from pipeline_lib.environments.writing.settings import GeneratedTexts, WritingEnvironment
+from pipeline_lib.environments.writing.settings import GeneratedTexts, WritingSettings
 from pipeline_lib.settings.problems import SplitSizes
 from pipeline_lib.settings.sandbox import ProcessSandbox
 from pipeline_lib.text_task.game import TextProblem
@@ -43,8 +43,8 @@ ALL = BAD | LATER_BAD | SOUND | LATER_SOUND
 def played() -> Iterator[dict[str, tuple[Any, Any, Any]]]:
     from pipeline_lib.environment_api.registry import find
 
-    coding = make_environment(CodingEnvironment(), ProcessSandbox())
-    writing = make_environment(WritingEnvironment(), ProcessSandbox())
+    coding = make_environment(CodingSettings(), ProcessSandbox())
+    writing = make_environment(WritingSettings(), ProcessSandbox())
     texts = find("writing").make_problems(GeneratedTexts(sizes=SIZES))["train"]
     yield {
         "coding": (coding, generate(GeneratedProblems(sizes=SIZES))["train"], CodingExaminer),

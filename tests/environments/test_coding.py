@@ -10,7 +10,7 @@ from pipeline_lib.environment_kit.programs import MAX_QUOTE, one_line
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.environments.coding.runtime import CodingEnvironment, CodingState
-from pipeline_lib.environments.coding.settings import CodingEnvironment as Settings
+from pipeline_lib.environments.coding.settings import CodingSettings as Settings
 from pipeline_lib.environments.coding.settings import PaperCodingReward, SoundCodingReward
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.sandbox import BadTests, Executor, Job, Limits, Status, Verdict

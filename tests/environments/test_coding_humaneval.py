@@ -4,7 +4,7 @@ import pytest
 
 from pipeline_lib.environments.coding.problems.datasets import read_dataset
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
-from pipeline_lib.environments.coding.settings import CodingEnvironment as Settings
+from pipeline_lib.environments.coding.settings import CodingSettings as Settings
 from pipeline_lib.environments.coding.settings import DatasetProblems
 from pipeline_lib.sandbox import Executor
 from tests.human_eval import HUMAN_EVAL

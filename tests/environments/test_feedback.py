@@ -20,7 +20,7 @@ from pipeline_lib.environments.coding.analysers import MAX_FINDINGS
 from pipeline_lib.environments.coding.feedback import MAX_CODE, MAX_EDITS
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
-from pipeline_lib.environments.coding.settings import CodingEnvironment as Settings
+from pipeline_lib.environments.coding.settings import CodingSettings as Settings
 from pipeline_lib.environments.coding.settings import Expert
 from pipeline_lib.sandbox import Case, Executor, Job, Limits, Status, Verdict
 from pipeline_lib.settings import Params

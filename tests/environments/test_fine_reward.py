@@ -17,7 +17,7 @@ from pipeline_lib.environments.coding.fine_measures import (
 from pipeline_lib.environments.coding.problems.generated import make_problem
 from pipeline_lib.environments.coding.problems.recipe import Recipe
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
-from pipeline_lib.environments.coding.settings import CodingEnvironment as Settings
+from pipeline_lib.environments.coding.settings import CodingSettings as Settings
 from pipeline_lib.sandbox import Case, Executor, Limits, Status, Verdict
 from pipeline_lib.settings.compose import validate_params
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import make_scenario
-from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment
+from pipeline_lib.environments.philosophers.settings import PhilosophersSettings
 
 
-def environment(**settings) -> Philosophers:
-    return Philosophers(PhilosophersEnvironment.model_validate(settings))
+def environment(**settings) -> PhilosophersEnvironment:
+    return PhilosophersEnvironment(PhilosophersSettings.model_validate(settings))
 
 
 def test_turn_rewards_sum_up_to_the_reward_of_the_episode():
@@ -149,7 +149,7 @@ def test_a_deadlock_can_be_played_on():
 
 def test_compact_prompts_have_no_room_for_messages():
     with pytest.raises(ValueError, match="compact has no space for messages"):
-        PhilosophersEnvironment(prompt="compact", message_rounds=1)
+        PhilosophersSettings(prompt="compact", message_rounds=1)
 
 
 def test_an_episode_ends_within_the_bounds_of_its_reward_and_a_turn_moves_it_at_most_by_their_width():

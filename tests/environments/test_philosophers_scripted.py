@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from pipeline_lib.environments.philosophers.play import scripted_records, summaries
-from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import dpbench, generate_scenarios, make_scenario
 from pipeline_lib.environments.philosophers.scripted import all_tables, play_teams, script
-from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment, ScenarioFamily, ScenarioProblems
+from pipeline_lib.environments.philosophers.settings import PhilosophersSettings, ScenarioFamily, ScenarioProblems
 from pipeline_lib.environments.philosophers.summary import metrics
 from pipeline_lib.environments.philosophers.table import ACTIONS
 from pipeline_lib.settings.problems import SplitSizes
@@ -99,7 +99,7 @@ def test_text_and_arrays_play_the_same_game(name, mode):
     """A script whose actions go through text, parser and `Environment.step` earns the very same records."""
     settings = ScenarioProblems(family=VARIED, sizes=SplitSizes(train=1, validation=1, test=12))
     scenarios = generate_scenarios(settings)["test"]
-    environment = Philosophers(PhilosophersEnvironment(mode=mode))
+    environment = PhilosophersEnvironment(PhilosophersSettings(mode=mode))
     sequential = mode == "sequential"
     expected = scripted_records(script(name), scenarios, environment.reward, sequential=sequential)
     states = [environment.start(scenario) for scenario in scenarios]
@@ -123,7 +123,7 @@ def test_text_and_arrays_play_the_same_game(name, mode):
 
 def test_records_are_in_order_and_name_their_sample():
     scenarios = [make_scenario("ring", 5), make_scenario("chain", 4), make_scenario("ring", 5, horizon=20)]
-    environment = Philosophers(PhilosophersEnvironment())
+    environment = PhilosophersEnvironment(PhilosophersSettings())
     records = scripted_records(script("random"), scenarios, environment.reward, samples=3)
     assert [(r.problem, r.sample) for r in records] == [(s.id, j) for s in scenarios for j in range(3)]
     assert all(dataclasses.asdict(r)["tokens"] == 0 for r in records)

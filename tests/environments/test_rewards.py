@@ -8,7 +8,7 @@ from pipeline_lib.environment_api.reward import total
 from pipeline_lib.environments.coding.program import build_program
 from pipeline_lib.environments.coding.rewards import Facts, PaperReward, Reward, SoundReward, Team, make_reward
 from pipeline_lib.environments.coding.settings import (
-    CodingEnvironment,
+    CodingSettings,
     FineCodingReward,
     PaperCodingReward,
     SoundCodingReward,
@@ -173,7 +173,7 @@ def test_the_terms_said_to_be_a_teams_alone_are_those_that_a_single_agent_never_
     known = [facts(*parts, 1.0, **all_done) for parts in itertools.product((AUX, ""), (USES, WRAPS, ALONE))]
     never = {name for name in pair.terms(known[0]) if not any(alone.terms(fact)[name] for fact in known)}
     task = CodingTask()
-    assert set(task.team_terms(CodingEnvironment(reward=settings))) == never
+    assert set(task.team_terms(CodingSettings(reward=settings))) == never
     assert never == ({"contract", "mutation", "ablation"} if settings.kind == "fine" else {"cooperation"})
-    assert not task.team_terms(CodingEnvironment(reward=settings, team="single"))
-    assert set(task.terms(CodingEnvironment(reward=settings))) == set(pair.terms(known[0]))
+    assert not task.team_terms(CodingSettings(reward=settings, team="single"))
+    assert set(task.terms(CodingSettings(reward=settings))) == set(pair.terms(known[0]))

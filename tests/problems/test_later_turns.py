@@ -13,7 +13,7 @@ from pipeline_lib.environments.coding.demonstrations import ROLES, CodingDemonst
 from pipeline_lib.environments.coding.problems.generated import draw_problems
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
-from pipeline_lib.environments.coding.settings import CodingEnvironment as Settings
+from pipeline_lib.environments.coding.settings import CodingSettings as Settings
 from pipeline_lib.sandbox import Executor, Limits
 from pipeline_lib.storage import digest
 from tests.problems.running import passed

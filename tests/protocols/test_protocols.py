@@ -4,7 +4,7 @@ import pytest
 
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
-from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
+from pipeline_lib.environments.coding.settings import CodingSettings
 from pipeline_lib.evaluation.run import evaluate_team
 from pipeline_lib.play import Player
 from pipeline_lib.protocols import PROTOCOLS, make_protocol

@@ -18,7 +18,7 @@ from grimp import ImportGraph, build_graph
 from pydantic import BaseModel
 
 from pipeline_lib.environment_api.registry import names
-from pipeline_lib.environments.coding.settings import CodingEnvironment
+from pipeline_lib.environments.coding.settings import CodingSettings
 from pipeline_lib.identity import code
 from pipeline_lib.identity.differences import differences
 from pipeline_lib.settings import Params, SettingsError, load_params
@@ -281,7 +281,7 @@ def test_the_version_of_vllm_in_its_own_environment_counts(project: Path):
 def test_a_stage_cannot_read_what_it_does_not_depend_on():
     params = settings_of("sweep")
     assert params.evaluate.validation.samples == 4
-    assert isinstance(params.environment, CodingEnvironment)
+    assert isinstance(params.environment, CodingSettings)
     with pytest.raises(IdentityError, match=r"stage sweep reads the setting evaluate\.metric"):
         _ = params.evaluate.metric
     with pytest.raises(IdentityError, match="stage sweep reads the setting verdict"):

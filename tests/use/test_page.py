@@ -17,7 +17,7 @@ import pytest
 from pipeline_lib.environments.coding.metrics import METRICS
 from pipeline_lib.environments.coding.problems.datasets import typed_problem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
-from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
+from pipeline_lib.environments.coding.settings import CodingSettings
 from pipeline_lib.play import Player
 from pipeline_lib.report.text import coloured
 from pipeline_lib.rollouts.engine import Action, Request

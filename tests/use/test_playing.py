@@ -16,7 +16,7 @@ from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find, names
 from pipeline_lib.environments.coding.problems.datasets import typed_problem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
-from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
+from pipeline_lib.environments.coding.settings import CodingSettings
 from pipeline_lib.environments.make import make_environment
 from pipeline_lib.play import Player
 from pipeline_lib.play.roots import paired

@@ -44,8 +44,7 @@ from pipeline_lib.environments.coding.problems.recipe import (
     main_source,
 )
 from pipeline_lib.environments.coding.runtime import CodingEnvironment, CodingState
-from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
-from pipeline_lib.environments.coding.settings import SoundCodingReward
+from pipeline_lib.environments.coding.settings import CodingSettings, SoundCodingReward
 from pipeline_lib.sandbox import Executor
 from pipeline_lib.storage import digest
 
@@ -251,7 +250,6 @@ def _repairs(
     mistakes: float,
     rng: random.Random,
 ) -> list[CodingDemonstration]:
-    """Return what each agent sees after its draft, and writes then."""
     if outcome.details.get("status") == "infra_error":
         raise ValueError(f"the sandbox failed while drafts were run: {outcome.details['error']}")
     found = []

@@ -87,7 +87,6 @@ def extract(text: str, wanted: Iterable[str] = ()) -> Extracted:
 
 
 def _parse(source: str) -> ast.Module | ParseError:
-    """Return the tree, or the first error."""
     try:
         return ast.parse(source, filename=_FILE)
     except SyntaxError as error:
@@ -180,7 +179,6 @@ def _without_tests(statements: Sequence[ast.stmt], wanted: set[str]) -> list[ast
 
 
 def _is_constant(statement: ast.stmt) -> bool:
-    """Return whether this is an assignment without a call."""
     assigns = isinstance(statement, ast.Assign) or (
         isinstance(statement, ast.AnnAssign) and statement.value is not None
     )
@@ -188,7 +186,6 @@ def _is_constant(statement: ast.stmt) -> bool:
 
 
 def _is_main_guard(statement: ast.stmt) -> bool:
-    """Return whether this is ``if __name__ == ...``."""
     return isinstance(statement, ast.If) and any(
         isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test)
     )

@@ -13,7 +13,7 @@ another agent's text, except what its code made the visible tests report.
 - ``critic``: what an agent's own base, which nobody trains, would write in the agent's place.  The base reads exactly
   what the agent would read without it.  It has no prompt of its own: a base that has seen later turns repairs the code,
   a chat model does the same, and a plain language model could not follow a request for a review.  Environments do not
-  sample, so what a critic writes is not known here (`CodingEnvironment.criticised`).
+  sample, so what a critic writes is not known here (`CodingSettings.criticised`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pipeline_lib.environment_kit.served_model import Answer, ServedModel
 from pipeline_lib.environments.coding.analysers import MYPY, PYFLAKES
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.program import HELPER, Program, Role
-from pipeline_lib.environments.coding.settings import CodingEnvironment, Expert
+from pipeline_lib.environments.coding.settings import CodingSettings, Expert
 from pipeline_lib.sandbox import Case, Job, Status, Verdict
 
 
@@ -222,7 +222,7 @@ _Outcome = Outcome[Any]
 class Feedback:
     """What agents are told of a turn in the next one; with one turn, nothing."""
 
-    def __init__(self, settings: CodingEnvironment) -> None:
+    def __init__(self, settings: CodingSettings) -> None:
         """Make the sources; the expert is not asked yet.
 
         Raises:
@@ -249,7 +249,6 @@ class Feedback:
         return next((failure for failure in failures if failure), "")
 
     def notes(self, agent: int, program: Program, verdicts: Mapping[str, Verdict]) -> tuple[Note, ...]:
-        """Return the notes for agent number ``agent``, without those of expert and critic; no line is said twice."""
         found: list[Note] = []
         for source in self._sources:
             if source == "tests":
@@ -280,7 +279,6 @@ class Feedback:
         return [_with(o, own, self._expert.costs(own)) for o, own in zip(outcomes, told, strict=True)]
 
     def close(self) -> None:
-        """Stop waiting for the expert."""
         if self._expert is not None:
             self._expert.close()
 

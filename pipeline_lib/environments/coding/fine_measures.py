@@ -100,7 +100,6 @@ def _sites(tree: ast.AST) -> Iterator[tuple[Any, Any, ast.AST]]:
 
 
 def _changes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what may stand in place of a node."""
     match node:
         case ast.Constant(value=bool() as value):
             yield ast.Constant(not value)

@@ -114,12 +114,10 @@ class Program:
 
     @property
     def parses(self) -> bool:
-        """Return whether everything the agents wrote was understood."""
         return all(role.error is None for role in self.roles)
 
     @property
     def main(self) -> Role:
-        """Return the role of the agent that writes the entry point."""
         return self.roles[-1]
 
     def with_helper(self, source: str) -> str:
@@ -286,7 +284,6 @@ class _Without(ast.NodeTransformer):
         self._name = name
 
     def apply(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Return the statements that are left."""
         kept = [self.visit(statement) for statement in body]
         return [statement for statement in kept if not isinstance(statement, ast.Pass)]
 
@@ -316,7 +313,6 @@ def _source(body: Sequence[ast.stmt]) -> str:
 
 
 def _ablated(sources: Sequence[str], entry_point: str) -> tuple[str, ...]:
-    """Return the program without its helper, once for each stub."""
     agreeing = (sources[0], _AGREEING, sources[1], _NO_ANSWER.format(entry_point))
     return _joined((sources[0], _NOTHING, sources[1])), _joined(agreeing)
 

@@ -92,7 +92,6 @@ class SoundReward(Reward):
         self.bounds = (0.0, weights.structure + weights.syntax + weights.tests + self._cooperation)
 
     def terms(self, facts: Facts) -> dict[str, float]:
-        """Return the four terms; see the class."""
         return {
             "structure": self._weights.structure * facts.structure,
             "syntax": self._weights.syntax * facts.program.parses,
@@ -134,7 +133,6 @@ class FineReward(Reward):
         self.bounds = (0.0, form + weights.tests + self._contract + self._mutation + self._ablation)
 
     def terms(self, facts: Facts) -> dict[str, float]:
-        """Return the six terms; see the class."""
         return {
             "structure": self._weights.structure * facts.structure,
             "syntax": self._weights.syntax * facts.program.parses,
@@ -164,7 +162,6 @@ class PaperReward(Reward):
         self.bounds = (0.0, 4.0 if self._pair else 2.1)
 
     def terms(self, facts: Facts) -> dict[str, float]:
-        """Return the four terms; see the class."""
         terms = dict.fromkeys(("structure", "syntax", "tests", "cooperation"), 0.0)
         program = facts.program
         terms["structure"] = 0.4 * (self._pair and program.roles[0].returns) + 0.6 * program.main.returns

@@ -37,7 +37,7 @@ from pipeline_lib.environments.coding.problems.problem import AGENTS, CodingProb
 from pipeline_lib.environments.coding.program import HELPER, Program, build_program
 from pipeline_lib.environments.coding.rewards import Facts, Reward, make_reward
 from pipeline_lib.environments.coding.schemes import convention, schemes
-from pipeline_lib.environments.coding.settings import CodingEnvironment as CodingSettings
+from pipeline_lib.environments.coding.settings import CodingSettings
 from pipeline_lib.sandbox import Executor, Job, Verdict
 
 #: The stubs that replace the helper in an ablation: one returns None, one agrees with everything.
@@ -60,12 +60,10 @@ class CodingAttempt(Attempt):
     last: bool
 
     def job(self, code: str) -> Job:
-        """Return the job of running ``code`` on the hidden tests."""
         problem = self.problem
         return Job(problem.id, code, problem.hidden_tests, problem.entry_point, problem.prelude)
 
     def programs(self, reward: Reward) -> Iterator[tuple[str, Job]]:
-        """Yield the jobs of the first batch, besides those of the feedback; ``reward`` says what to measure."""
         problem = self.problem
         if reward.needs_contract and len(self.program.roles) > 1 and self.program.roles[0].defined:
             tests = contract(problem)
@@ -110,7 +108,6 @@ class CodingAttempt(Attempt):
         )
 
     def metrics(self, facts: Facts, reward: Reward) -> dict[str, float]:
-        """Return the metrics of the outcome; those beyond the default reward's only if the reward measures them."""
         program = facts.program
         pair = len(program.roles) > 1
         found = {
@@ -187,11 +184,9 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
 
     @property
     def paid_by(self) -> object:
-        """The reward of the settings."""
         return self._reward
 
     def agents(self, problem: CodingProblem) -> tuple[str, ...]:
-        """Return ``("helper", "main")`` or ``("single",)``."""
         return self._agents
 
     def start(self, problem: CodingProblem, seed: int = 0) -> CodingState:
@@ -216,7 +211,6 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
         return "".join(part.text for part in self.parts(state, agent))
 
     def shortened(self, state: CodingState, agent: int, cut: int) -> str | None:
-        """Return the observation without the oldest turns; the last turn is always shown."""
         if not self._all_turns or cut >= len(state.turns):
             return None
         return "".join(part.text for part in self.parts(replace(state, turns=state.turns[cut:]), agent))
@@ -230,11 +224,9 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
         return observation(first, [(turn.actions[agent], turn.notes[agent]) for turn in turns])
 
     def ending(self, state: CodingState) -> CodingState:
-        """Return the state with its next turn as the last one, after which there is no feedback."""
         return replace(state, ending=True)
 
     def criticised(self, state: CodingState, texts: Mapping[int, str]) -> CodingState:
-        """Return the state in which each of these agents is told, last, what its base would write."""
         *before, last = state.turns
         notes = tuple((*own, note_of(texts[i])) if i in texts else own for i, own in enumerate(last.notes))
         return replace(state, turns=(*before, replace(last, notes=notes)))
@@ -253,12 +245,10 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
         return self._feedback.with_answers(super().step(states, joint_actions), self.observe)
 
     def attempt(self, state: CodingState, actions: tuple[str, ...]) -> CodingAttempt:
-        """Return the joined program."""
         program = build_program(actions, state.problem.entry_point)
         return CodingAttempt(actions, state.problem, program, state.ending or len(state.turns) + 1 >= self.turns)
 
     def programs(self, attempts: Sequence[CodingAttempt]) -> Iterator[Run]:
-        """Yield the programs, those that the feedback needs, and almost right programs of each problem."""
         yield from self._ladders(attempts)
         for attempt in attempts:
             if not attempt.last:
@@ -266,11 +256,9 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
             yield from ((attempt.verdicts, *job) for job in attempt.programs(self._reward))
 
     def further_programs(self, attempts: Sequence[CodingAttempt]) -> Iterator[Run]:
-        """Yield the programs that pass some test, with another helper."""
         yield from ((attempt.verdicts, *job) for attempt in attempts for job in attempt.replacements(self._reward))
 
     def stub(self, state: CodingState, agent: int) -> str:
-        """Return the agent's function with a body that returns None."""
         return f"def {self._function(state, agent)}(*args, **kwargs):\n    return None\n"
 
     def divided(self, problem: CodingProblem) -> bool:
@@ -278,7 +266,6 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
         return problem.source == "generated" and len(self._agents) > 1
 
     def right_part(self, state: CodingState, agent: int) -> str | None:
-        """Return the agent's function of the problem's known solution, if it has that function."""
         return state.problem.reference.get(self._function(state, agent))
 
     def _function(self, state: CodingState, agent: int) -> str:
@@ -292,7 +279,6 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
         return Exhibit(program.code, "python", checks_of(verdict))
 
     def close(self) -> None:
-        """End the sandbox's processes; a later step starts new ones."""
         self._feedback.close()
         super().close()
 
@@ -309,7 +295,6 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
                     yield found, str(number), attempt.job(code)
 
     def outcome(self, state: CodingState, attempt: CodingAttempt) -> Outcome[CodingState]:
-        """Return reward, metrics and feedback; see `step`."""
         program = attempt.program
         agents = range(len(program.roles))
         notes = tuple(() if attempt.last else self._feedback.notes(i, program, attempt.verdicts) for i in agents)

@@ -217,7 +217,6 @@ def early_exits(above: ast.AST, below: ast.AST) -> Iterator[ast.If]:
 
 
 def _blocks(node: ast.AST) -> list[list[ast.AST]]:
-    """Return the lists of statements that belong to a node."""
     fields = (getattr(node, name, None) for name in ("body", "orelse", "finalbody"))
     return [block for block in fields if isinstance(block, list)]
 

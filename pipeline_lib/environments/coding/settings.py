@@ -79,7 +79,7 @@ class Expert(ServedModelSection):
 ANALYSERS = {"static_analysis": "pyflakes", "types": "mypy"}
 
 
-class CodingEnvironment(EnvironmentSection):
+class CodingSettings(EnvironmentSection):
     """Two agents write a helper function and a main function, which are executed together."""
 
     kind: Literal["coding"] = "coding"
@@ -113,7 +113,7 @@ class CodingEnvironment(EnvironmentSection):
     reward: CodingReward = SoundCodingReward()
 
     @model_validator(mode="after")
-    def _feedback_fits(self) -> CodingEnvironment:
+    def _feedback_fits(self) -> CodingSettings:
         if len(set(self.feedback)) < len(self.feedback):
             raise ValueError(f"feedback names a source twice: {', '.join(self.feedback)}")
         if "expert" in self.feedback and self.expert is None:

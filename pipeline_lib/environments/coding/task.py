@@ -14,8 +14,8 @@ from pipeline_lib.environments.coding.metrics import METRICS, OF_TEAMS, SCHEMES,
 from pipeline_lib.environments.coding.problems.datasets import read_dataset, solution_jobs, typed_problem
 from pipeline_lib.environments.coding.problems.generated import generate
 from pipeline_lib.environments.coding.problems.problem import AGENTS, CodingProblem
-from pipeline_lib.environments.coding.runtime import CodingEnvironment as Coding
-from pipeline_lib.environments.coding.settings import ANALYSERS, CodingEnvironment, DatasetProblems, GeneratedProblems
+from pipeline_lib.environments.coding.runtime import CodingEnvironment
+from pipeline_lib.environments.coding.settings import ANALYSERS, CodingSettings, DatasetProblems, GeneratedProblems
 from pipeline_lib.problems.splitting import split_problems
 
 if TYPE_CHECKING:
@@ -27,25 +27,22 @@ if TYPE_CHECKING:
 class CodingTask(PairTask):
     """A helper and a main function are written by two agents, or both by one, and tested together."""
 
-    settings = CodingEnvironment
+    settings = CodingSettings
     problems = (GeneratedProblems, DatasetProblems)
     primary = "tests_passed"
     guards = ({"metric": "syntax", "better": "higher", "slack": 0.05},)
 
     def make_problems(self, settings: GeneratedProblems | DatasetProblems) -> Mapping[str, Sequence[CodingProblem]]:
-        """Generate problems, or read a published dataset and deal it out."""
         if settings.kind == "generated":
             return generate(settings)
         return split_problems(read_dataset(settings), settings.validation, settings.test, settings.seed)
 
     def check_problems(self, problems: Sequence[CodingProblem], executor: Callable[[], Executor]) -> None:
-        """Run the solutions that a dataset came with."""
         if problems[0].source == "generated":  # their tests come from running their solutions
             return
         check_solutions({problem.id: solution_jobs(problem) for problem in problems if problem.reference}, executor)
 
     def read_problem(self, row: Mapping[str, Any]) -> CodingProblem:
-        """Rebuild a `CodingProblem`."""
         return CodingProblem.from_json(row)
 
     def parse_problem(self, text: str) -> CodingProblem:
@@ -57,7 +54,6 @@ class CodingTask(PairTask):
         return replace(problem, visible_tests="", hidden_tests="")
 
     def prompts(self, problems: Sequence[CodingProblem]) -> list[str]:
-        """Return the first observation of every role."""
         return [text for problem in problems for text in problem.observations.values()]
 
     def demonstrate(
@@ -71,7 +67,6 @@ class CodingTask(PairTask):
         return (demonstrate if generated else demonstrate_others)(problems, count, mistakes, seed)
 
     def unreadable(self, params: Any) -> str:
-        """Return that published problems are in English, of which the embedded model has read none."""
         kind = params.problems.kind
         return "" if kind == "generated" else f"it was shown generated problems, and cannot read those of kind {kind}"
 
@@ -81,18 +76,15 @@ class CodingTask(PairTask):
         count: int,
         mistakes: float,
         seed: int,
-        settings: CodingEnvironment,
+        settings: CodingSettings,
         executor: Callable[[], Executor],
     ) -> Sequence[Demonstration]:
-        """Show how code is repaired after feedback on it."""
         return demonstrate_later(problems, count, mistakes, seed, settings, executor)
 
-    def make(self, settings: CodingEnvironment, executor: Callable[[], Executor]) -> Coding:
-        """Return the environment; the sandbox starts with the first program."""
-        return Coding(settings, executor)
+    def make(self, settings: CodingSettings, executor: Callable[[], Executor]) -> CodingEnvironment:
+        return CodingEnvironment(settings, executor)
 
     def agent_names(self, params: Any) -> Sequence[str]:
-        """Return the two agents, or the single one."""
         return AGENTS[params.environment.team]
 
     def check(self, params: Any) -> None:
@@ -118,29 +110,23 @@ class CodingTask(PairTask):
                 "environment.reward.contract to 0, or problems.kind to generated"
             )
 
-    def terms(self, settings: CodingEnvironment) -> Mapping[str, str]:
-        """Return what the terms of a reward of ours mean."""
+    def terms(self, settings: CodingSettings) -> Mapping[str, str]:
         return TERMS.get(settings.reward.kind, {})
 
-    def team_terms(self, settings: CodingEnvironment) -> Sequence[str]:
-        """Return the terms for working together: a single agent has no helper to call."""
+    def team_terms(self, settings: CodingSettings) -> Sequence[str]:
         return OF_TEAMS.get(settings.reward.kind, ()) if settings.team == "pair" else ()
 
     def schemes(self) -> Mapping[str, str]:
-        """Return the four schemes of the MAGRPO paper."""
         return SCHEMES
 
     def metrics(self) -> Metrics:
-        """Return tests passed, teamwork and form."""
         return METRICS
 
     def audit(self) -> Any:
-        """Return the audit with scripted programs."""
         from pipeline_lib.environments.coding.audit.examiner import CodingExaminer  # loads scipy: 0.5 s
 
         return CodingExaminer()
 
-    def reward_code(self, settings: CodingEnvironment) -> str:
-        """Return where the reward is."""
+    def reward_code(self, settings: CodingSettings) -> str:
         reward = settings.reward
         return reward.path if reward.kind == "custom" else "pipeline_lib.environments.coding.rewards:Reward"

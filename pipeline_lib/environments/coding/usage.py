@@ -90,7 +90,6 @@ class MainModule:
         return self._functions.get(name)
 
     def names(self) -> list[str]:
-        """Return all module-level names that have a meaning, the helper's left out."""
         return list(self._meaning)
 
     def resolve(self, name: str) -> str:
@@ -149,11 +148,9 @@ class MainFunction:
             self._aliases |= found
 
     def reads(self) -> set[str]:
-        """Return the module-level names that the function uses."""
         return {n.id for n in self.nodes if isinstance(n, ast.Name) and id(n) in self.module.own}
 
     def is_helper(self, node: ast.AST) -> bool:
-        """Return whether a node is a name that means the helper."""
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             return False
         return node.id in (self.module.aliases if id(node) in self.module.own else self._aliases)
@@ -191,7 +188,6 @@ class MainFunction:
 
 
 def _defaults(node: ast.AST) -> list[tuple[str, ast.expr]]:
-    """Return the parameters that have a default, each with it."""
     if not isinstance(node, ast.arguments):
         return []
     positional = [*node.posonlyargs, *node.args]

@@ -53,7 +53,6 @@ def teams(
 
 
 def _about(problem: ModulesProblem, other: ModulesProblem, single: bool) -> dict[str, tuple[str, dict[str, str]]]:
-    """Return teams that use a known solution."""
     known, *ways = problem.references
     parts, (*lower, top) = problem.parts, problem.parts
     wrong = other.references[0] if other.references else {}
@@ -115,7 +114,6 @@ def _answers(tests: str) -> dict[str, Any]:
 
 
 def _turned(problem: ModulesProblem, known: Mapping[str, str]) -> dict[str, str]:
-    """Return for each part the text of the next one."""
     parts = problem.parts
     return {part: known[after] for part, after in zip(parts, [*parts[1:], parts[0]], strict=True)}
 
@@ -131,11 +129,9 @@ class ModulesExaminer(ScriptedExaminer):
     turns = 1
 
     def teams(self, environment: Any, problem: Any, other: Any) -> Teams:
-        """Return parts of known quality."""
         return teams(environment, problem, other)
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
-        """Check pay for working alone, and the known solutions."""
         return [_alone(rungs), _reference_passes(played)]
 
 

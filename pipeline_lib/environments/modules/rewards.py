@@ -64,7 +64,6 @@ class SoundReward(Reward):
         self.bounds = (0.0, weights.form + weights.unit + weights.system)
 
     def terms(self, facts: Facts) -> dict[str, float]:
-        """Return the three terms."""
         return {
             "form": self._weights.form * facts.defined,
             "unit": self._weights.unit * facts.unit,

@@ -30,7 +30,7 @@ from pipeline_lib.environments.modules.rewards import Facts, make_reward
 from pipeline_lib.sandbox import Executor, Job, Verdict
 
 if TYPE_CHECKING:
-    from pipeline_lib.environments.modules.settings import ModulesEnvironment as ModulesSettings
+    from pipeline_lib.environments.modules.settings import ModulesSettings
 
 #: Longest text quoted from a test or an error, in characters.
 _MAX_QUOTE = 200
@@ -62,7 +62,6 @@ class ModulesAttempt(Attempt):
         return max((self.passed(key) for key in self.verdicts if key[:2] == (kind, part)), default=0.0)
 
     def facts(self) -> Facts:
-        """Return the facts that the reward depends on."""
         forms = {part: form(self.problem, part, source) for part, source in self.sources.items()}
         return Facts(forms, {part: self.best("unit", part) for part in self.sources}, self._system())
 
@@ -103,45 +102,35 @@ class ModulesEnvironment(ProgramEnvironment[ModulesProblem, ModulesState, Module
 
     @property
     def paid_by(self) -> object:
-        """The reward of the settings."""
         return self._reward
 
     def agents(self, problem: ModulesProblem) -> tuple[str, ...]:
-        """Return an agent for each part, with its name, or ``("single",)``."""
         return (SINGLE,) if self._single else problem.parts
 
     def start(self, problem: ModulesProblem, seed: int = 0) -> ModulesState:
-        """Return the state before the only turn; nothing in this environment is random."""
         return ModulesState(problem)
 
     def observe(self, state: ModulesState, agent: int) -> str:
-        """Return what the agent is told of the program."""
         return state.problem.observations[self.agents(state.problem)[agent]]
 
     def attempt(self, state: ModulesState, actions: tuple[str, ...]) -> ModulesAttempt:
-        """Return the parts."""
         return ModulesAttempt(actions, state.problem, self._sources(state.problem, actions))
 
     def programs(self, attempts: Sequence[ModulesAttempt]) -> Iterator[Run]:
-        """Yield the joined programs, and each part among right ones."""
         yield from ((attempt.verdicts, *job) for attempt in attempts for job in _first_programs(attempt))
 
     def further_programs(self, attempts: Sequence[ModulesAttempt]) -> Iterator[Run]:
-        """Yield the programs that pass some test, without each of their parts."""
         yield from ((attempt.verdicts, *job) for attempt in attempts for job in _ablations(attempt))
 
     def stub(self, state: ModulesState, agent: int) -> str:
-        """Return a part that can be called and returns None."""
         parts = state.problem.parts
         stubs = {part: stub(state.problem, part) for part in parts}
         return single_text(state.problem, stubs) if self._single else stubs[parts[agent]]
 
     def divided(self, problem: ModulesProblem) -> bool:
-        """Return True for a team: each agent is told its own part."""
         return len(problem.parts) > 1 and not self._single
 
     def right_part(self, state: ModulesState, agent: int) -> str | None:
-        """Return the part of the first known solution, if there is one."""
         if not state.problem.references:
             return None
         known = state.problem.references[0]

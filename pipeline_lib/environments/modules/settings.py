@@ -23,7 +23,7 @@ class SoundModulesReward(Section):
 ModulesReward = Annotated[SoundModulesReward | CustomReward, Field(discriminator="kind")]
 
 
-class ModulesEnvironment(EnvironmentSection):
+class ModulesSettings(EnvironmentSection):
     """Each agent writes one part of a program, and the joined program is tested."""
 
     kind: Literal["modules"] = "modules"

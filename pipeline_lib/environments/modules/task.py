@@ -16,8 +16,8 @@ from pipeline_lib.environments.modules.problems.generated import generate
 from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
 from pipeline_lib.environments.modules.program import solution_jobs
 from pipeline_lib.environments.modules.rewards import TERMS
-from pipeline_lib.environments.modules.runtime import ModulesEnvironment as Modules
-from pipeline_lib.environments.modules.settings import ClassProblems, GeneratedModules, ModulesEnvironment
+from pipeline_lib.environments.modules.runtime import ModulesEnvironment
+from pipeline_lib.environments.modules.settings import ClassProblems, GeneratedModules, ModulesSettings
 from pipeline_lib.problems.splitting import split_problems
 
 if TYPE_CHECKING:
@@ -29,25 +29,22 @@ if TYPE_CHECKING:
 class ModulesTask(Task):
     """Two to four agents write a part of a program each; parts and program are tested."""
 
-    settings = ModulesEnvironment
+    settings = ModulesSettings
     problems = (GeneratedModules, ClassProblems)
     primary = "system_passed"
     guards = ({"metric": "parts_parse", "better": "higher", "slack": 0.05},)
 
     def make_problems(self, settings: GeneratedModules | ClassProblems) -> Mapping[str, Sequence[ModulesProblem]]:
-        """Generate problems, or read classes and deal them out."""
         if settings.kind == "module_graphs":
             return generate(settings)
         return split_problems(read_classes(settings), settings.validation, settings.test, settings.seed)
 
     def check_problems(self, problems: Sequence[ModulesProblem], executor: Callable[[], Executor]) -> None:
-        """Run the solutions that classes came with."""
         if problems[0].layout == "package":  # their tests come from running their solutions
             return
         check_solutions({problem.id: solution_jobs(problem) for problem in problems if problem.references}, executor)
 
     def read_problem(self, row: Mapping[str, Any]) -> ModulesProblem:
-        """Rebuild a `ModulesProblem`."""
         return ModulesProblem.from_json(row)
 
     def without_code(self, problem: ModulesProblem) -> ModulesProblem:
@@ -55,62 +52,49 @@ class ModulesTask(Task):
         return replace(problem, unit_tests={}, system_tests="")
 
     def prompts(self, problems: Sequence[ModulesProblem]) -> list[str]:
-        """Return the observation of every role."""
         return [text for problem in problems for text in problem.observations.values()]
 
     def demonstrate(
         self, problems: Sequence[ModulesProblem], count: int, mistakes: float, seed: int
     ) -> Sequence[Demonstration]:
-        """Show modules that treat the steps in both ways, some flawed; ValueError for classes."""
         return demonstrate(problems, count, mistakes, seed)
 
     def unreadable(self, params: Any) -> str:
-        """Return that classes have no demonstrations."""
         kind = params.problems.kind
         return "" if kind == "module_graphs" else f"there are no demonstrations of problems of kind {kind}"
 
-    def make(self, settings: ModulesEnvironment, executor: Callable[[], Executor]) -> Modules:
-        """Return the environment; the sandbox starts with the first program."""
-        return Modules(settings, executor)
+    def make(self, settings: ModulesSettings, executor: Callable[[], Executor]) -> ModulesEnvironment:
+        return ModulesEnvironment(settings, executor)
 
-    def single_agent(self, settings: ModulesEnvironment) -> ModulesEnvironment:
-        """Return the form in which one agent is told everything and writes all parts."""
+    def single_agent(self, settings: ModulesSettings) -> ModulesSettings:
         return settings.model_copy(update={"team": "single"})
 
-    def unsuitable(self, protocol: str, settings: ModulesEnvironment) -> str:
-        """Return why a protocol does not suit: it needs several agents, or a second turn."""
+    def unsuitable(self, protocol: str, settings: ModulesSettings) -> str:
         if settings.team == "single":
             return "environment.team is single, and a single agent has no other agents to read"
         return "in a single turn it is what the base plays anyway" if protocol == "naive_concatenation" else ""
 
     def agent_names(self, params: Any) -> Sequence[str]:
-        """Return an agent for each part, or the single one."""
         if params.environment.team == "single":
             return (SINGLE,)
         return (*LOWER[: params.problems.modules - 1], TOP)
 
     def check(self, params: Any) -> None:
-        """Refuse steps of training that need more problems than are generated."""
         if params.problems.kind == "module_graphs":
             check_steps(params)
 
-    def terms(self, settings: ModulesEnvironment) -> Mapping[str, str]:
-        """Return what the terms of the default reward mean."""
+    def terms(self, settings: ModulesSettings) -> Mapping[str, str]:
         return TERMS if settings.reward.kind == "sound" else {}
 
     def metrics(self) -> Metrics:
-        """Return tests of the system and of the parts, need, and form."""
         return METRICS
 
     def audit(self) -> Any:
-        """Return the audit with scripted teams."""
         from pipeline_lib.environments.modules.audit import ModulesExaminer  # loads scipy: 0.5 s
 
         return ModulesExaminer()
 
-    def reward_code(self, settings: ModulesEnvironment) -> str:
+    def reward_code(self, settings: ModulesSettings) -> str:
         """Return where the reward is; the built-in one depends on what is run."""
         reward = settings.reward
-        return (
-            reward.path if reward.kind == "custom" else "pipeline_lib.environments.modules.runtime:ModulesEnvironment"
-        )
+        return reward.path if reward.kind == "custom" else "pipeline_lib.environments.modules.runtime:ModulesSettings"

@@ -24,7 +24,6 @@ class Reward(reward.Reward[Summary, Floats]):
     """The reward of an episode: `terms` takes the summary of B episodes so far and returns arrays of shape (B,)."""
 
     def total(self, summary: Summary) -> Floats:
-        """Return the sum of the terms, (B,)."""
         return np.sum(list(self.terms(summary).values()), axis=0, dtype=np.float64)
 
 
@@ -43,7 +42,6 @@ class SoundReward(Reward):
         self.bounds = (-deadlock - invalid, 1.0)
 
     def terms(self, summary: Summary) -> dict[str, Floats]:
-        """Return ``meals``, ``deadlock`` and ``invalid``."""
         return {
             "meals": TERMS["fair_meals"](summary),
             "deadlock": -self._deadlock * TERMS["early_deadlock"](summary),
@@ -72,7 +70,6 @@ class SumReward(Reward):
         self.bounds = clip or (sum(min(w, 0.0) for w in weights.values()), sum(max(w, 0.0) for w in weights.values()))
 
     def terms(self, summary: Summary) -> dict[str, Floats]:
-        """Return the weighted terms, and ``clip`` if the sum is clipped."""
         found = {name: weight * TERMS[name](summary) for name, weight in self._weights.items()}
         if self._clip is not None:
             total = np.sum(list(found.values()), axis=0, dtype=np.float64)

@@ -36,7 +36,7 @@ from pipeline_lib.environments.philosophers.table import step as move
 from pipeline_lib.environments.philosophers.text import Reply, intent, read_reply
 
 if TYPE_CHECKING:
-    from pipeline_lib.environments.philosophers.settings import MealsReward, PhilosophersEnvironment
+    from pipeline_lib.environments.philosophers.settings import MealsReward, PhilosophersSettings
 
 #: An episode has at most this many turns; scenarios end much earlier, at their horizon.
 MOST_TURNS = 100_000
@@ -44,7 +44,7 @@ MOST_TURNS = 100_000
 _read = lru_cache(maxsize=4096)(read_reply)
 
 
-class Philosophers(Environment[Scenario, State]):
+class PhilosophersEnvironment(Environment[Scenario, State]):
     """A table of philosophers as a cooperative task for language models.
 
     Args:
@@ -56,7 +56,7 @@ class Philosophers(Environment[Scenario, State]):
 
     turns = MOST_TURNS
 
-    def __init__(self, settings: PhilosophersEnvironment) -> None:
+    def __init__(self, settings: PhilosophersSettings) -> None:
         self.settings = settings
         self.reward = make_reward(settings.reward)
         least, greatest = self.reward.bounds
@@ -73,7 +73,6 @@ class Philosophers(Environment[Scenario, State]):
         return tuple(f"P{seat}" for seat in range(problem.philosophers))
 
     def start(self, problem: Scenario, seed: int = 0) -> State:
-        """Return the first state; ``seed`` is not used, because nothing here is random."""
         table = lay_table(problem, self.settings.mode == "sequential", self.settings.deadlock_ends)
         return State(
             scenario=problem,
@@ -95,7 +94,6 @@ class Philosophers(Environment[Scenario, State]):
         return None if self.settings.message_rounds else state.board.hungry(state.column)
 
     def observe(self, state: State, agent: int) -> str:
-        """Return what a philosopher sees, in the wording of the settings."""
         view = self._view(state, agent)
         if self.settings.prompt == "compact":
             return text.compact(view)
@@ -113,7 +111,6 @@ class Philosophers(Environment[Scenario, State]):
         )
 
     def step(self, states: Sequence[State], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[State]]:
-        """Apply one joint action, or one round of messages, to each state."""
         outcomes: list[Outcome[State] | None] = [None] * len(states)
         together: dict[tuple[str, int], list[int]] = {}
         for index, state in enumerate(states):
@@ -128,11 +125,9 @@ class Philosophers(Environment[Scenario, State]):
         return [outcome for outcome in outcomes if outcome is not None]
 
     def stub(self, state: State, agent: int) -> str:
-        """Return the action of a philosopher that waits and sends no message."""
         return text.action_name(WAIT)
 
     def exhibit(self, state: State, actions: Sequence[str]) -> Exhibit:
-        """Return the state of every philosopher: eating or hungry, and the forks in hand."""
         seats = range(state.scenario.philosophers)
         lines = [f"P{seat}: {text.snapshot(self._view(state, seat))}" for seat in seats]
         return Exhibit("\n".join(lines))

@@ -46,7 +46,6 @@ class Graph:
 
     @property
     def philosophers(self) -> int:
-        """Return the number of philosophers, N."""
         return len(self.left)
 
     @cached_property
@@ -56,12 +55,10 @@ class Graph:
 
     @cached_property
     def left_index(self) -> npt.NDArray[np.intp]:
-        """Return ``left`` as an index array, shape (N,)."""
         return np.array(self.left, dtype=np.intp)
 
     @cached_property
     def right_index(self) -> npt.NDArray[np.intp]:
-        """Return ``right`` as an index array, shape (N,)."""
         return np.array(self.right, dtype=np.intp)
 
     @cached_property
@@ -171,17 +168,14 @@ class Scenario:
 
     @property
     def content_hash(self) -> str:
-        """Return the SHA-256 of everything but the names of the scenario."""
         content = dataclasses.asdict(self)
         return digest({key: value for key, value in content.items() if key not in ("id", "source", "family", "level")})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the scenario as a JSON object with one key per attribute."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Scenario:
-        """Rebuild a scenario from `to_json`; unknown or missing keys raise TypeError."""
         values: dict[str, Any] = {k: tuple(item) if isinstance(item, list) else item for k, item in value.items()}
         return cls(**values)
 

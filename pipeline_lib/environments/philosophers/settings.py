@@ -36,7 +36,7 @@ class TermsReward(Section):
 MealsReward = Annotated[SoundMealsReward | TermsReward | CustomReward, Field(discriminator="kind")]
 
 
-class PhilosophersEnvironment(EnvironmentSection):
+class PhilosophersSettings(EnvironmentSection):
     """Dining philosophers: every philosopher needs two forks and shares each of them with a neighbour."""
 
     kind: Literal["philosophers"] = "philosophers"
@@ -64,7 +64,7 @@ class PhilosophersEnvironment(EnvironmentSection):
     reward: MealsReward = SoundMealsReward()
 
     @model_validator(mode="after")
-    def _compact_is_compact(self) -> PhilosophersEnvironment:
+    def _compact_is_compact(self) -> PhilosophersSettings:
         if self.prompt == "compact" and (self.message_rounds or self.memory):
             raise ValueError(
                 f"prompt compact has no space for messages (message_rounds {self.message_rounds}) or memory "

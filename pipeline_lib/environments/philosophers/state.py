@@ -72,7 +72,6 @@ class State:
 
     @property
     def table(self) -> Table:
-        """Return the table this episode is a column of."""
         return self.board.table
 
 

@@ -42,12 +42,10 @@ class Summary:
 
     @property
     def philosophers(self) -> int:
-        """Return N."""
         return int(self.meals.shape[0])
 
     @property
     def total_meals(self) -> Floats:
-        """Return all meals of the table."""
         return self.meals.sum(axis=0).astype(np.float64)
 
     @property
@@ -57,7 +55,6 @@ class Summary:
 
     @property
     def starving(self) -> Floats:
-        """Return the number of philosophers that had no meal."""
         return (self.meals == 0).sum(axis=0).astype(np.float64)
 
     def fairness(self, without_meals: float = 0.0) -> Floats:

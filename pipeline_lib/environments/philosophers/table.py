@@ -110,7 +110,6 @@ class Table:
 
     @property
     def batch(self) -> int:
-        """Return B."""
         return int(self.time.shape[0])
 
     @property

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environment_api.task import Task
 from pipeline_lib.environments.philosophers.demonstrations import demonstrate_philosophers
 from pipeline_lib.environments.philosophers.metrics import METRICS, TERMS
-from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import Scenario, generate_scenarios
-from pipeline_lib.environments.philosophers.settings import PhilosophersEnvironment, ScenarioProblems
+from pipeline_lib.environments.philosophers.settings import PhilosophersSettings, ScenarioProblems
 
 if TYPE_CHECKING:
     from pipeline_lib.environment_api.metrics import Metrics
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class PhilosophersTask(Task):
     """Every philosopher needs two forks, and shares each with a neighbour."""
 
-    settings = PhilosophersEnvironment
+    settings = PhilosophersSettings
     problems = (ScenarioProblems,)
     primary = "meals_share"
     guards = (
@@ -30,24 +30,20 @@ class PhilosophersTask(Task):
     )
 
     def make_problems(self, settings: ScenarioProblems) -> Mapping[str, Sequence[Scenario]]:
-        """Draw the scenarios of every split, and of families that training never sees."""
         return {split: found for split, found in generate_scenarios(settings).items() if found}
 
     def read_problem(self, row: Mapping[str, Any]) -> Scenario:
-        """Rebuild a `Scenario`."""
         return Scenario.from_json(row)
 
     def demonstrate(
         self, problems: Sequence[Scenario], count: int, mistakes: float, seed: int
     ) -> Sequence[Demonstration]:
-        """Show the habit that deadlocks, with slips."""
         return demonstrate_philosophers(problems, count, mistakes, seed)
 
-    def make(self, settings: PhilosophersEnvironment, executor: Callable[[], Any]) -> Philosophers:
-        """Return the table; no program is run."""
-        return Philosophers(settings)
+    def make(self, settings: PhilosophersSettings, executor: Callable[[], Any]) -> PhilosophersEnvironment:
+        return PhilosophersEnvironment(settings)
 
-    def unsuitable(self, protocol: str, settings: PhilosophersEnvironment) -> str:
+    def unsuitable(self, protocol: str, settings: PhilosophersSettings) -> str:
         """Return why a protocol makes no sense: a single turn, no space for quotes, or no texts to read."""
         if protocol == "naive_concatenation":
             return "it plays a single turn, but a meal needs several"
@@ -60,7 +56,6 @@ class PhilosophersTask(Task):
         return ""
 
     def agent_names(self, params: Any) -> Sequence[str]:
-        """Return the seats of the largest table."""
         return [f"P{seat}" for seat in range(max(params.problems.family.philosophers))]
 
     def max_acting(self, params: Any) -> int:
@@ -70,7 +65,6 @@ class PhilosophersTask(Task):
         return 1 if alone else max(params.problems.family.philosophers)
 
     def check(self, params: Any) -> None:
-        """Refuse prompts that the embedded model cannot read."""
         prompt = params.environment.prompt
         if params.policy.kind == "embedded" and prompt != "compact":
             raise ValueError(
@@ -79,25 +73,20 @@ class PhilosophersTask(Task):
             )
 
     def unreadable(self, params: Any) -> str:
-        """Return that only the compact prompt is demonstrated."""
         prompt = params.environment.prompt
         return "" if prompt == "compact" else f"those of the philosophers have the prompt compact, not {prompt}"
 
-    def terms(self, settings: PhilosophersEnvironment) -> Mapping[str, str]:
-        """Return what the terms of a reward of ours mean."""
+    def terms(self, settings: PhilosophersSettings) -> Mapping[str, str]:
         return TERMS if settings.reward.kind != "custom" else {}
 
     def metrics(self) -> Metrics:
-        """Return meals and what keeps philosophers from them."""
         return METRICS
 
     def audit(self) -> Any:
-        """Return the audit with scripted policies and searches."""
         from pipeline_lib.environments.philosophers.audit.examiner import PhilosophersExaminer  # loads scipy: 0.5 s
 
         return PhilosophersExaminer()
 
-    def reward_code(self, settings: PhilosophersEnvironment) -> str:
-        """Return where the reward is."""
+    def reward_code(self, settings: PhilosophersSettings) -> str:
         reward = settings.reward
         return reward.path if reward.kind == "custom" else "pipeline_lib.environments.philosophers.rewards:Reward"

@@ -140,5 +140,4 @@ class WritingExaminer(ScriptedExaminer):
     turns = 1
 
     def teams(self, environment: Any, problem: Any, other: Any) -> Teams:
-        """Return texts of known quality."""
         return teams(environment, problem, other)

@@ -81,7 +81,6 @@ class SoundReward(Reward):
         self.judge = Judge(weights.judge) if weights.judge else None
 
     def terms(self, work: Work) -> dict[str, float]:
-        """Return the terms; see the class."""
         weights, reading, limits = self._weights, work.reading, work.problem.limits
         lengths = (
             length_share(reading.useful_words[0], reading.words[0], limits.first)
@@ -115,7 +114,6 @@ class PaperReward(Reward):
         self._variant = variant
 
     def terms(self, work: Work) -> dict[str, float]:
-        """Return the five terms of `published_terms`."""
         return published_terms(work.first, work.second, CONSTANTS[work.problem.task, self._variant])
 
 

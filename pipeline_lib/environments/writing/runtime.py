@@ -26,7 +26,7 @@ from pipeline_lib.environments.writing.published import (
 )
 from pipeline_lib.environments.writing.reading import lengths_fit, read
 from pipeline_lib.environments.writing.rewards import Work, make_reward
-from pipeline_lib.environments.writing.settings import WritingEnvironment as WritingSettings
+from pipeline_lib.environments.writing.settings import WritingSettings
 
 #: Most of its own previous text that a writer is shown, in characters.
 MAX_OWN_TEXT = 4000
@@ -82,19 +82,15 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
 
     @property
     def paid_by(self) -> object:
-        """The reward of the settings."""
         return self._reward
 
     def agents(self, problem: WritingProblem) -> tuple[str, ...]:
-        """Return ``("first", "second")`` or ``("single",)``."""
         return self._agents
 
     def start(self, problem: WritingProblem, seed: int = 0) -> WritingState:
-        """Return the state before the first turn; nothing in this environment is random."""
         return WritingState(problem)
 
     def observe(self, state: WritingState, agent: int) -> str:
-        """Return the agent's part of the source, in later turns followed by its own last text and notes on it."""
         first = state.problem.observations[self._agents[agent]]
         if not state.turns:
             return first
@@ -124,7 +120,6 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
         ]
 
     def close(self) -> None:
-        """Stop waiting for a judge."""
         if self._reward.judge is not None:
             self._reward.judge.close()
 

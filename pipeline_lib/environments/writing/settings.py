@@ -53,7 +53,7 @@ class PaperWritingReward(Section):
 WritingReward = Annotated[SoundWritingReward | PaperWritingReward | CustomReward, Field(discriminator="kind")]
 
 
-class WritingEnvironment(EnvironmentSection):
+class WritingSettings(EnvironmentSection):
     """Two writers summarise or introduce one text; each of them sees a part of it."""
 
     kind: Literal["writing"] = "writing"

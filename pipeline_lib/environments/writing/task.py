@@ -13,8 +13,8 @@ from pipeline_lib.environments.writing.metrics import METRICS, TERMS
 from pipeline_lib.environments.writing.problems.datasets import read_dataset
 from pipeline_lib.environments.writing.problems.generated import generate
 from pipeline_lib.environments.writing.problems.problem import AGENTS, WritingProblem
-from pipeline_lib.environments.writing.runtime import WritingEnvironment as Writing
-from pipeline_lib.environments.writing.settings import GeneratedTexts, PublishedTexts, WritingEnvironment
+from pipeline_lib.environments.writing.runtime import WritingEnvironment
+from pipeline_lib.environments.writing.settings import GeneratedTexts, PublishedTexts, WritingSettings
 from pipeline_lib.problems.splitting import split_problems
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class WritingTask(PairTask):
     """Two writers, or one, tell what a text says: a short and a long summary, or the halves of an introduction."""
 
-    settings = WritingEnvironment
+    settings = WritingSettings
     problems = (GeneratedTexts, PublishedTexts)
     primary = "coverage"
     guards = (
@@ -36,59 +36,46 @@ class WritingTask(PairTask):
     demonstrates_reading = True
 
     def make_problems(self, settings: GeneratedTexts | PublishedTexts) -> Mapping[str, Sequence[WritingProblem]]:
-        """Generate texts, or read a published dataset and deal it out."""
         if settings.kind == "world":
             return generate(settings)
         return split_problems(read_dataset(settings), settings.validation, settings.test, settings.seed)
 
     def read_problem(self, row: Mapping[str, Any]) -> WritingProblem:
-        """Rebuild a `WritingProblem`."""
         return WritingProblem.from_json(row)
 
     def prompts(self, problems: Sequence[WritingProblem]) -> list[str]:
-        """Return the first observation of every role."""
         return [text for problem in problems for text in problem.observations.values()]
 
     def demonstrate(
         self, problems: Sequence[WritingProblem], count: int, mistakes: float, seed: int
     ) -> Sequence[Demonstration]:
-        """Show texts that leave out, invent, copy, and agree on nothing unless one was read before."""
         return demonstrate(problems, count, mistakes, seed)
 
-    def make(self, settings: WritingEnvironment, executor: Callable[[], Any]) -> Writing:
-        """Return the environment; no program is run."""
-        return Writing(settings)
+    def make(self, settings: WritingSettings, executor: Callable[[], Any]) -> WritingEnvironment:
+        return WritingEnvironment(settings)
 
     def agent_names(self, params: Any) -> Sequence[str]:
-        """Return the two agents, or the single one."""
         return AGENTS[params.environment.team]
 
     def check(self, params: Any) -> None:
-        """Refuse steps of training that need more texts than are generated."""
         if params.problems.kind == "world":
             check_steps(params)
 
-    def terms(self, settings: WritingEnvironment) -> Mapping[str, str]:
-        """Return what the terms of a reward of ours mean."""
+    def terms(self, settings: WritingSettings) -> Mapping[str, str]:
         return TERMS.get(settings.reward.kind, {})
 
     def metrics(self) -> Metrics:
-        """Return facts told, what follows from nothing, form, and the published reward."""
         return METRICS
 
     def audit(self) -> Any:
-        """Return the audit with scripted writers."""
         from pipeline_lib.environments.writing.audit import WritingExaminer  # loads scipy: 0.5 s
 
         return WritingExaminer()
 
     def figures(self, data: Any) -> Sequence[Any]:
-        """Return texts before and after, where the test kept some."""
         return texts(data)
 
-    def reward_code(self, settings: WritingEnvironment) -> str:
+    def reward_code(self, settings: WritingSettings) -> str:
         """Return where the reward is; the built-in ones depend on how texts are read."""
         reward = settings.reward
-        return (
-            reward.path if reward.kind == "custom" else "pipeline_lib.environments.writing.runtime:WritingEnvironment"
-        )
+        return reward.path if reward.kind == "custom" else "pipeline_lib.environments.writing.runtime:WritingSettings"

@@ -15,7 +15,7 @@ from pipeline_lib.environments.modules.problems.problem import ModulesProblem
 from pipeline_lib.environments.modules.program import program, single_text, solution_jobs
 from pipeline_lib.environments.modules.runtime import ModulesEnvironment
 from pipeline_lib.environments.modules.settings import ClassProblems
-from pipeline_lib.environments.modules.settings import ModulesEnvironment as Settings
+from pipeline_lib.environments.modules.settings import ModulesSettings as Settings
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.sandbox import Executor, Limits
 from pipeline_lib.settings import load_params

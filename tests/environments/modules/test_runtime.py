@@ -11,7 +11,7 @@ from pipeline_lib.environments.modules.problems.design import TOP
 from pipeline_lib.environments.modules.problems.problem import ModulesProblem
 from pipeline_lib.environments.modules.program import below, join_single, split_single, top_level, unfenced
 from pipeline_lib.environments.modules.runtime import ModulesEnvironment
-from pipeline_lib.environments.modules.settings import ModulesEnvironment as Settings
+from pipeline_lib.environments.modules.settings import ModulesSettings as Settings
 from pipeline_lib.sandbox import Executor, Limits, Status, Verdict
 from pipeline_lib.storage import write_jsonl
 from tests.environments.modules.help import DESIGNS, generated, plain_passed, problem

@@ -15,7 +15,7 @@ from pipeline_lib.environments.modules.problems.problem import SINGLE
 from pipeline_lib.environments.modules.program import join_single
 from pipeline_lib.environments.modules.rewards import Facts, Reward
 from pipeline_lib.environments.modules.runtime import ModulesEnvironment
-from pipeline_lib.environments.modules.settings import ModulesEnvironment as Settings
+from pipeline_lib.environments.modules.settings import ModulesSettings as Settings
 from pipeline_lib.environments.modules.settings import SoundModulesReward
 from pipeline_lib.sandbox import Executor
 from pipeline_lib.settings import load_params

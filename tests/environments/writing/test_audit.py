@@ -13,7 +13,7 @@ from pipeline_lib.environments.writing.settings import (
     SoundWritingReward,
     WritingReward,
 )
-from pipeline_lib.environments.writing.settings import WritingEnvironment as Settings
+from pipeline_lib.environments.writing.settings import WritingSettings as Settings
 from pipeline_lib.settings.environment import CustomReward
 from tests.environments.writing.help import problems
 

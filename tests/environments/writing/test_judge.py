@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pipeline_lib.environment_kit.served_model import AMOUNTS
 from pipeline_lib.environments.writing.runtime import WritingEnvironment
 from pipeline_lib.environments.writing.settings import JudgeModel, SoundWritingReward
-from pipeline_lib.environments.writing.settings import WritingEnvironment as Settings
+from pipeline_lib.environments.writing.settings import WritingSettings as Settings
 from tests.environments.writing.help import SOUND, problems, work
 from tests.http_server import HttpServer, Reply
 

@@ -5,7 +5,7 @@ import pytest
 from pipeline_lib.environments.writing.metrics import METRICS
 from pipeline_lib.environments.writing.runtime import WritingEnvironment, split_texts
 from pipeline_lib.environments.writing.settings import PaperWritingReward
-from pipeline_lib.environments.writing.settings import WritingEnvironment as Settings
+from pipeline_lib.environments.writing.settings import WritingSettings as Settings
 from tests.environments.writing.help import problems, world_of
 
 

@@ -31,13 +31,11 @@ class CodingExaminer(ScriptedExaminer):
         return found
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
-        """Check pay for pretending, pay for the helper's process, and the reference solutions."""
         return [_teamwork(rungs), *process_check(rungs), _reference_passes(played)]
 
     def examine(
         self, environment: Any, problems: Sequence[Any], seed: int, progress: Progress
     ) -> tuple[list[Rung], list[Check]]:
-        """Play the scripted programs, then train in miniature on a menu of functions."""
         rungs, checks = super().examine(environment, problems, seed, progress)
         checks.append(search_menu(environment, problems, seed))
         progress(1, 1, "training in miniature")

@@ -125,7 +125,6 @@ def alone(problem: CodingProblem) -> str:
 
 
 def _renamed(text: str, name: str) -> str:
-    """Return a program in which the helper has another name."""
     return re.sub(rf"\b{HELPER}\b", name, text)
 
 

@@ -83,7 +83,6 @@ def _skeleton(name: str, function: ast.FunctionDef, *lines: str) -> str:
 
 
 def _call(function: ast.FunctionDef) -> str:
-    """Return the arguments that pass the parameters on."""
     arguments = function.args
     parts = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     if arguments.vararg:
@@ -142,12 +141,10 @@ def solution_jobs(problem: CodingProblem) -> list[Job]:
 
 
 def _missing(name: str, names: Sequence[str]) -> str:
-    """Return an id that no problem has, with the nearest one that a problem has."""
     return repr(name) + "".join(f" (did you mean {near!r}?)" for near in difflib.get_close_matches(name, names, n=1))
 
 
 def _name(row: Fields) -> str:
-    """Return the id of a problem."""
     name = str(row.get("task_id"))
     return name if _is_humaneval(row) or row.get("test_list") is None else f"MBPP/{name}"
 
@@ -238,7 +235,6 @@ def _mbpp_problem(row: Fields, settings: DatasetProblems) -> CodingProblem:
 
 
 def _seen(asserts: Sequence[str], visible: str, name: str) -> list[str]:
-    """Return the published tests that are among the visible ones."""
     bodies = [as_check(test, name).partition("\n")[2].rstrip("\n") for test in asserts]
     return [test for test, body in zip(asserts, bodies, strict=True) if body in visible]
 

@@ -165,7 +165,6 @@ def _table(filters: tuple[str, ...], maps: tuple[str, ...], switch: str | None) 
 
 
 def _kept(recipe: Recipe) -> frozenset[int]:
-    """Return the values that pass the filters."""
     return _passing(tuple(piece.code for piece in recipe.filters))
 
 
@@ -305,7 +304,6 @@ def _leaves_open(role: str, recipe: Recipe, problem: CodingProblem, known: dict[
 
 
 def _solves(solved: CodingProblem, other: CodingProblem) -> bool:
-    """Return whether one problem's reference passes the other's hidden tests."""
     namespace: dict[str, Any] = {}
     exec(other.hidden_tests, namespace)
     try:
@@ -332,7 +330,6 @@ def observations(recipe: Recipe, prompt: Prompt = "compact") -> dict[str, str]:
 
 
 def _in_plain_english(recipe: Recipe) -> dict[str, str]:
-    """Return what each role is told in ``compact``, in sentences."""
     chosen = f"Choose the items of the list xs that are {recipe.plain_filter}. "
     mapped = f"From each chosen item x make a new one: {recipe.plain_map}. "
     reduced = f"Return {recipe.plain_reduction}. "

@@ -49,10 +49,8 @@ class CodingProblem:
         return digest([asked, normalised_code(self.prelude)])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the problem as a JSON object with one key per attribute."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CodingProblem:
-        """Rebuild a problem from `to_json`; unknown or missing keys raise TypeError."""
         return cls(**value)

@@ -91,12 +91,10 @@ class Recipe:
 
     @property
     def condition(self) -> str:
-        """Return the filters as one expression over ``x``."""
         return " and ".join(piece.code for piece in self.filters) or "True"
 
     @property
     def mapped(self) -> str:
-        """Return the maps as one expression over ``x``."""
         if self.switch is not None:
             yes, no = self.maps
             return f"{yes.code} if {self.switch.code} else {no.code}"
@@ -107,13 +105,11 @@ class Recipe:
 
     @property
     def reduced(self) -> str:
-        """Return the reduction as one expression over ``ys``."""
         first, *rest = (piece.code for piece in self.reductions)
         return " - ".join([first, *(f"({code})" if " - " in code else code for code in rest)])
 
     @property
     def filter_phrase(self) -> str:
-        """Return the filters in the observations of the helper and a single agent."""
         return "items " + " and ".join(piece.phrase for piece in self.filters)
 
     @property
@@ -126,17 +122,14 @@ class Recipe:
 
     @property
     def reduce_phrase(self) -> str:
-        """Return the reduction in the observations of the main and a single agent."""
         return " without ".join(piece.phrase for piece in self.reductions)
 
     @property
     def plain_filter(self) -> str:
-        """Return the filters in plain English."""
         return " and ".join(piece.plain for piece in self.filters)
 
     @property
     def plain_map(self) -> str:
-        """Return the maps in plain English."""
         if self.switch is not None:
             yes, no = self.maps
             return f"if x is {self.switch.plain}, {yes.plain}, and otherwise {no.plain}"
@@ -144,7 +137,6 @@ class Recipe:
 
     @property
     def plain_reduction(self) -> str:
-        """Return the reduction in plain English."""
         first, *rest = (piece.plain for piece in self.reductions)
         said = " minus ".join([first, *(f"({plain})" if " minus " in plain else plain for plain in rest)])
         return f"{said} of the new items"
@@ -186,7 +178,6 @@ class Recipe:
         }
 
     def parts(self) -> Iterator[Recipe]:
-        """Yield the recipes that leave out one filter, one map, one branch of the switch or one of two reductions."""
         for number in range(len(self.filters)):
             yield replace(self, filters=_without(self.filters, number))
         for number in range(len(self.maps)):

@@ -61,7 +61,6 @@ def _parse(source: str) -> ast.Module:
 
 
 def _asserts(tree: ast.AST) -> list[ast.Assert]:
-    """Return the asserts in source order."""
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
     return sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
@@ -74,7 +73,6 @@ def _is_case(node: ast.Assert, entry_point: str) -> bool:
 
 
 def _keep(source: str, numbers: Collection[int]) -> str:
-    """Return the source with only the asserts of these numbers."""
     tree = ast.parse(source)
     dropped = {id(node) for number, node in enumerate(_asserts(tree)) if number not in numbers}
     return ast.unparse(ast.fix_missing_locations(_Without(dropped).visit(tree))) + "\n"
@@ -87,11 +85,9 @@ class _Without(ast.NodeTransformer):
         self.dropped = dropped
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
-        """Return the assert or ``pass``."""
         return ast.copy_location(ast.Pass(), node) if id(node) in self.dropped else node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
-        """Return the function without unnecessary ``pass`` statements."""
         self.generic_visit(node)
         node.body = [child for child in node.body if not isinstance(child, ast.Pass)] or [ast.Pass()]
         return node
@@ -104,5 +100,4 @@ class _Renamed(ast.NodeTransformer):
         self.entry_point = entry_point
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Return the name, or ``candidate``."""
         return ast.copy_location(ast.Name("candidate", node.ctx), node) if node.id == self.entry_point else node

@@ -105,7 +105,6 @@ class Design:
 
     @property
     def needs(self) -> dict[str, tuple[str, ...]]:
-        """Return for each module the modules that it imports."""
         return graph(len(self.own) + 1, self.depth)
 
     @property
@@ -140,7 +139,6 @@ class Design:
         return self.own[LOWER.index(module)]
 
     def step(self, module: str) -> ModulePiece:
-        """Return the step on the way from a module to those that import it."""
         layer = 0
         while below := self.needs[module]:
             module, layer = below[0], layer + 1
@@ -201,7 +199,6 @@ class Design:
         return f"{imports}def {FUNCTION}(xs):\n    return {value}\n"
 
     def solution(self, way: str) -> dict[str, str]:
-        """Return all modules, in one way."""
         return {module: self.source(module, way) for module in self.needs}
 
     def lists(

@@ -55,16 +55,13 @@ class ModulesProblem:
 
     @property
     def content_hash(self) -> str:
-        """Return the SHA-256 of the normalised observations."""
         return digest({role: normalised_text(text) for role, text in self.observations.items()})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the problem as a JSON object with one key per attribute."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> ModulesProblem:
-        """Rebuild a problem from `to_json`; unknown or missing keys raise TypeError."""
         maps = {
             name: {part: tuple(names) for part, names in value.get(name, {}).items()} for name in ("needs", "defines")
         }

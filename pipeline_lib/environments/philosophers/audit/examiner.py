@@ -17,7 +17,7 @@ from pipeline_lib.environments.philosophers.audit.lint import lint
 from pipeline_lib.environments.philosophers.audit.search import search_policies, search_rules
 from pipeline_lib.environments.philosophers.play import scripted_records
 from pipeline_lib.environments.philosophers.rewards import Reward
-from pipeline_lib.environments.philosophers.runtime import Philosophers
+from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.scripted import CLASSES, SCRIPTS, seen
 from pipeline_lib.environments.philosophers.state import State
@@ -82,7 +82,7 @@ def _rung(name: str, records: Sequence[EpisodeRecord]) -> Rung:
 
 
 def audit_philosophers(
-    environment: Philosophers,
+    environment: PhilosophersEnvironment,
     scenarios: Sequence[Scenario],
     seed: int,
     habits: Floats | None = None,
@@ -124,15 +124,13 @@ class PhilosophersExaminer(Examiner):
     def __init__(self) -> None:
         self._habits: Habits | None = None
 
-    def watched(self, environment: Philosophers, problems: Sequence[Scenario]) -> Habits:
-        """Return the environment, wrapped so that it counts the base policy's actions."""
+    def watched(self, environment: PhilosophersEnvironment, problems: Sequence[Scenario]) -> Habits:
         self._habits = Habits(environment)
         return self._habits
 
     def examine(
-        self, environment: Philosophers, problems: Sequence[Scenario], seed: int, progress: Progress
+        self, environment: PhilosophersEnvironment, problems: Sequence[Scenario], seed: int, progress: Progress
     ) -> tuple[list[Rung], list[Check]]:
-        """Make every check of `audit_philosophers`, with the habits that were counted."""
         habits = None
         if self._habits is not None:
             usual = usual_batch(problems, self._habits.sequential)
@@ -143,7 +141,7 @@ class PhilosophersExaminer(Examiner):
 class Habits(Environment[Scenario, State]):
     """Wraps the philosophers' environment and counts the players' actions by situation."""
 
-    def __init__(self, environment: Philosophers) -> None:
+    def __init__(self, environment: PhilosophersEnvironment) -> None:
         self._inner = environment
         self._counts: Counter[tuple[int, int, int, int]] = Counter()
         self.turns, self.reward_bounds = environment.turns, environment.reward_bounds
@@ -163,23 +161,18 @@ class Habits(Environment[Scenario, State]):
         return np.log(counts / counts.sum(axis=-1, keepdims=True))
 
     def agents(self, problem: Scenario) -> tuple[str, ...]:
-        """Return the names of the philosophers."""
         return self._inner.agents(problem)
 
     def start(self, problem: Scenario, seed: int = 0) -> State:
-        """Return the laid table."""
         return self._inner.start(problem, seed)
 
     def acting(self, state: State) -> Sequence[int] | None:
-        """Return who acts."""
         return self._inner.acting(state)
 
     def observe(self, state: State, agent: int) -> str:
-        """Return what a philosopher sees."""
         return self._inner.observe(state, agent)
 
     def step(self, states: Sequence[State], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[State]]:
-        """Count the actions of the hungry and pass them on."""
         tables: dict[int, Any] = {}
         for state, actions in zip(states, joint_actions, strict=True):
             if self._inner.talking(state):

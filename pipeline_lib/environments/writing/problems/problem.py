@@ -69,12 +69,10 @@ class WritingProblem:
         return digest([self.task, {role: normalised_text(text) for role, text in self.observations.items()}])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the problem as a JSON object with one key per attribute."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> WritingProblem:
-        """Rebuild a problem from `to_json`; unknown or missing keys raise TypeError."""
         row = dict(value)
         row["limits"] = Limits(**{name: tuple(pair) for name, pair in row["limits"].items()})
         row["facts"] = tuple((kind, tuple(values)) for kind, values in row["facts"])

@@ -116,7 +116,6 @@ class World:
                         raise ValueError(f"world {self.name}: two templates look alike: {' '.join(skeleton)}")
 
     def values(self, slot: str) -> tuple[str, ...]:
-        """Return the values of a class of words, verbs in their plain form."""
         return self.words[slot] if slot in self.words else tuple(plain for _, _, plain in self.verbs[slot])
 
     def state(self, fact: Fact, hero: str, template: int, tense: str) -> str:
@@ -172,7 +171,6 @@ class World:
         return kind, (*values[:place], other, *values[place + 1 :])
 
     def draw(self, kinds: Sequence[str], rng: random.Random) -> list[Fact]:
-        """Return a random fact of each kind."""
         return [(name, tuple(rng.choice(self.values(slot)) for slot in self.kinds[name].slots)) for name in kinds]
 
     def _enter(self, word: str, name: str, value: str) -> None:
