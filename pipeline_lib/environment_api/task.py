@@ -62,6 +62,7 @@ class Task(ABC):
         guards: limits that a checkpoint must keep to be selected, unless settings define them; as ``evaluate.guards``.
         retries: in environments with the setting ``turns``, every turn is an attempt at the same thing, as
             `Environment.retries` says; the verdict then compares the last turn with the first.
+        rewarded_in: where the code of the rewards of ours is, ``package.module:Class``; empty: it is this class.
         demonstrates_reading: demonstrations quote texts of agents, so the embedded model can play protocols in which
             agents read each other.
     """
@@ -71,6 +72,7 @@ class Task(ABC):
     primary: ClassVar[str]
     guards: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     retries: ClassVar[bool] = False
+    rewarded_in: ClassVar[str] = ""
     demonstrates_reading: ClassVar[bool] = False
 
     @abstractmethod
@@ -246,7 +248,10 @@ class Task(ABC):
 
     def reward_code(self, settings: Any) -> str:
         """Return the location of the reward's code, ``package.module:Class``; an edit there requires a new audit."""
-        return f"{type(self).__module__}:{type(self).__qualname__}"
+        reward = getattr(settings, "reward", None)
+        if getattr(reward, "kind", "") == "custom":
+            return str(reward.path)
+        return self.rewarded_in or f"{type(self).__module__}:{type(self).__qualname__}"
 
     def figures(self, data: Any) -> Sequence[Any]:
         """Return figures that only this environment has.

@@ -5,13 +5,21 @@ from __future__ import annotations
 import difflib
 import gzip
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.problems.splits import SPLITS
+
+if TYPE_CHECKING:
+    from pipeline_lib.settings.problems import PublishedProblems
+
+P = TypeVar("P")
+
+Fields = Mapping[str, Any]
+"""The values of a row by the names of its fields."""
 
 _FORMATS = {".jsonl": "json", ".jsonl.gz": "json", ".json": "json", ".parquet": "parquet"}
 
@@ -65,10 +73,10 @@ def list_field(fields: Mapping[str, Any], name: str, item: type, items: str) -> 
         ProblemsError: the field is no list, or one of its items is of another type.
     """
     value = fields.get(name)
-    found = [] if value is None else value
-    if not isinstance(found, list) or not all(isinstance(each, item) for each in found):
+    values = [] if value is None else value
+    if not isinstance(values, list) or not all(isinstance(each, item) for each in values):
         raise ProblemsError(f"the field {name} must be a list of {items}, got {_short(value)}")
-    return found
+    return values
 
 
 def read_rows(source: str, published: str, subset: str | None, revision: str) -> list[Row]:
@@ -108,14 +116,54 @@ def read_rows(source: str, published: str, subset: str | None, revision: str) ->
             return _of_file(list(table), path)
     name = source or published
     try:
-        found = datasets.load_dataset(name, subset if name == published else None, revision=revision)
+        splits = datasets.load_dataset(name, subset if name == published else None, revision=revision)
     except Exception as error:  # no network, no such dataset, no such revision: the library has no common type
         raise ProblemsError(
             f"problems.source: the hub did not provide {name!r} ({_first_line(error)}); without a connection, set "
             "problems.source to the path of a .jsonl, .jsonl.gz, .json or .parquet file"
         ) from None
-    rows = [row for split in found.values() for row in split]
+    rows = [row for split in splits.values() for row in split]
     return [Row(row, name, f"{name}: row {number}", "") for number, row in enumerate(_some(rows, name), 1)]
+
+
+def published_problems(
+    settings: PublishedProblems,
+    published: tuple[str, str | None],
+    name_of: Callable[[int, Fields], str],
+    make: Callable[[str, Fields], P | None],
+) -> Iterator[tuple[P, Row]]:
+    """Yield the problems of a dataset in published order with their rows, without those that settings leave out.
+
+    Args:
+        settings: the ``problems`` section.
+        published: hub id of the dataset as published, and the name of its configuration, or None.
+        name_of: returns the id of the problem of a row, given the row's number, from 0.
+        make: returns the problem of a row, given its id; None if it is of no use.
+
+    Raises:
+        ProblemsError: as `read_rows`; or a problem cannot be made, and the message names it and where it stands; or
+            there is no problem that settings leave out, or none is left.
+    """
+    rows = read_rows(settings.source, *published, settings.revision)
+    names = [name_of(number, row.fields) for number, row in enumerate(rows)]
+    if unknown := [name for name in settings.leave_out if name not in names]:
+        missing = " and no problem ".join(f"{name!r}{_near(name, names)}" for name in unknown)
+        raise ProblemsError(f"problems.leave_out: {rows[0].source} has no problem {missing}")
+    if set(names) <= set(settings.leave_out):
+        raise ProblemsError(f"problems.leave_out: all problems of {rows[0].source} are left out")
+    for row, name in zip(rows, names, strict=True):
+        if name not in settings.leave_out:
+            try:
+                problem = make(name, row.fields)
+            except ProblemsError as error:
+                raise ProblemsError(f"{row.place}: problem {name}: {error}") from None
+            if problem is not None:
+                yield problem, row
+
+
+def _near(word: object, known: Sequence[str], least: float = 0.6) -> str:
+    near = difflib.get_close_matches(str(word), known, n=1, cutoff=least)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _some(rows: list[Mapping[str, Any]], source: str) -> list[Mapping[str, Any]]:
@@ -148,9 +196,7 @@ def _split(row: Mapping[str, Any], place: str) -> str:
     if split is None:
         raise ProblemsError(f"{place}: the field split is missing, and other rows have it; {accepted}")
     if split not in SPLITS:
-        near = difflib.get_close_matches(str(split), SPLITS, n=1, cutoff=0.4)
-        advice = f"; did you mean {near[0]!r}?" if near else ""
-        raise ProblemsError(f"{place}: split: got {split!r}; {accepted}{advice}")
+        raise ProblemsError(f"{place}: split: got {split!r}; {accepted}{_near(split, SPLITS, 0.4)}")
     return str(split)
 
 

@@ -101,17 +101,15 @@ def _salvage(text: str) -> tuple[list[ast.stmt], ParseError | None]:
     """Parse what can be parsed: the text as one run of lines, or cut at its fences, whichever keeps more."""
     lines = text.splitlines()
     fences = [number for number, line in enumerate(lines) if line.lstrip().startswith(_FENCES)]
-    cuts = [0, *(number + 1 for number in fences)]
-    ends = [*fences, len(lines)]
     whole = _pieces(lines, 0)
     if not fences:
         return whole
-    fenced: tuple[list[ast.stmt], ParseError | None] = ([], None)
-    for start, end in zip(cuts, ends, strict=True):
-        dedented = textwrap.dedent("\n".join(lines[start:end])).splitlines()
-        statements, error = _pieces(dedented, start)
-        fenced = (fenced[0] + statements, fenced[1] or error)
-    return max((fenced, whole), key=lambda found: _lines_of_code(found[0]))
+    inside: list[ast.stmt] = []
+    first_error: ParseError | None = None
+    for start, end in zip([0, *(number + 1 for number in fences)], [*fences, len(lines)], strict=True):
+        statements, error = _pieces(textwrap.dedent("\n".join(lines[start:end])).splitlines(), start)
+        inside, first_error = inside + statements, first_error or error
+    return max((inside, first_error), whole, key=lambda read: _lines_of_code(read[0]))
 
 
 def _lines_of_code(statements: Iterable[ast.stmt]) -> int:
@@ -161,28 +159,19 @@ def _without_tests(statements: Sequence[ast.stmt], wanted: set[str]) -> list[ast
     keep = {id(s) for s in statements if isinstance(s, _KEPT) or _is_constant(s)}
     if len(keep) == len(statements):
         return list(statements)
-    imported = {
-        import_name(alias) for s in statements if isinstance(s, (ast.Import, ast.ImportFrom)) for alias in s.names
-    }
+    imported = {import_name(a) for s in statements if isinstance(s, (ast.Import, ast.ImportFrom)) for a in s.names}
     candidates = [s for s in statements if isinstance(s, _STATEMENTS_OF_STATE) and not _is_main_guard(s)]
     read = wanted | {name.id for name in module_references([s for s in statements if id(s) in keep])}
-    changed = True
-    while changed:
-        changed = False
-        for statement in candidates:
-            if id(statement) in keep or not (_touched(statement) - imported) & read:
-                continue
-            keep.add(id(statement))
-            read |= {name.id for name in module_references([statement])}
-            changed = True
+    while more := [s for s in candidates if id(s) not in keep and (_touched(s) - imported) & read]:
+        keep |= set(map(id, more))
+        read |= {name.id for name in module_references(more)}
     return [s for s in statements if id(s) in keep]
 
 
 def _is_constant(statement: ast.stmt) -> bool:
-    assigns = isinstance(statement, ast.Assign) or (
-        isinstance(statement, ast.AnnAssign) and statement.value is not None
-    )
-    return assigns and not any(isinstance(node, (ast.Call, ast.Await)) for node in ast.walk(statement))
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None:
+        return False
+    return not any(isinstance(node, (ast.Call, ast.Await)) for node in ast.walk(statement))
 
 
 def _is_main_guard(statement: ast.stmt) -> bool:

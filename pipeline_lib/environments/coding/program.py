@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pipeline_lib.environments.coding.extraction import Extracted, ParseError, extract
-from pipeline_lib.environments.coding.scopes import Function, bindings, import_name, module_references, rename, walk_own
-from pipeline_lib.environments.coding.usage import MainModule, definitions, is_thin_wrapper
+from pipeline_lib.environments.coding.scopes import bindings, import_name, module_references, rename, walk_own
+from pipeline_lib.environments.coding.usage import MainModule, definitions, follow, is_thin_wrapper
 
 #: Name of the function that the helper agent writes.
 HELPER = "aux"
@@ -74,14 +75,12 @@ class Role:
         function: name of the function expected of the agent.
         defined: it is there, as a function, lambda, class or import.
         returns: it is there and returns (or yields) something other than a bare None.
-        functions: all functions the agent defined at the top level.
         error: what could not be parsed in the agent's text.
     """
 
     function: str
     defined: bool
     returns: bool
-    functions: tuple[str, ...]
     error: ParseError | None
 
 
@@ -137,44 +136,27 @@ def build_program(texts: tuple[str, ...], entry_point: str) -> Program:
         raise ValueError(f"a program is written by one or two agents, got {len(texts)} texts")
     main = _part(texts[-1], entry_point, entry_point)
     if len(texts) == 1:
-        calls, ignores, wraps = main.usage
-        return Program(
-            main.source,
-            (),
-            (main.source,),
-            (main.role,),
-            calls_helper=calls,
-            ignores_helper=ignores,
-            thin_wrapper=wraps,
-        )
+        return Program(main.source, (), (main.source,), (main.role,), **main.usage)
     helper = _part(texts[0], HELPER, entry_point)
     sources: tuple[str, ...] = (helper.source, main.source)
     conflicts: tuple[str, ...] = ()
     if helper.names & main.names or entry_point in helper.names:
         sources, conflicts = _separated(texts, entry_point, helper.role.defined)
-    # If the other agent wrote no helper there is no cooperation.
-    calls, ignores, wraps = main.usage if helper.role.defined else (False, False, False)
-    return Program(
-        code=_joined(sources),
-        ablated=_ablated(sources, entry_point) if calls else (),
-        parts=sources,
-        roles=(helper.role, main.role),
-        conflicts=conflicts,
-        calls_helper=calls,
-        lacks_helper=main.usage[0] and not helper.role.defined,
-        ignores_helper=ignores,
-        thin_wrapper=wraps,
-    )
+    roles, calls = (helper.role, main.role), main.usage.get("calls_helper", False)
+    if not helper.role.defined:  # so there is no cooperation
+        return Program(_joined(sources), (), sources, roles, conflicts, lacks_helper=calls)
+    ablated = _ablated(sources, entry_point) if calls else ()
+    return Program(_joined(sources), ablated, sources, roles, conflicts, **main.usage)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What one agent wrote: its source, the module-level names it binds, and (calls, ignores, wraps) the helper."""
+    """What one agent wrote: its source, the module-level names it binds, and what `Program` says of the helper."""
 
     role: Role
     source: str
     names: frozenset[str]
-    usage: tuple[bool, bool, bool]
+    usage: Mapping[str, bool]
 
 
 @functools.lru_cache(maxsize=8192)
@@ -185,35 +167,35 @@ def _part(text: str, function: str, entry_point: str) -> _Part:
         source = _source(extracted.body)
         role = _role(extracted, function)
         names = frozenset(name for name, _ in bindings(extracted.body))
-        usage = _usage(extracted.body, entry_point) if function == entry_point else (False, False, False)
-        return _Part(role, source, names, usage)
+        return _Part(role, source, names, _usage(extracted.body, entry_point) if function == entry_point else {})
     except RecursionError:
         error = ParseError(1, 1, "nested too deeply")
     except ValueError:
         # The tree holds a formatted string that has no source form in this version of Python.
         error = ParseError(1, 1, "cannot be written as source")
-    return _Part(Role(function, False, False, (), error), "", frozenset(), (False, False, False))
+    return _Part(Role(function, False, False, error), "", frozenset(), {})
 
 
-def _usage(body: Sequence[ast.stmt], entry_point: str) -> tuple[bool, bool, bool]:
+def _usage(body: Sequence[ast.stmt], entry_point: str) -> dict[str, bool]:
     if not any(isinstance(node, ast.Name) and node.id == HELPER for statement in body for node in ast.walk(statement)):
-        return False, False, False
+        return {}
     module = MainModule(body, HELPER)
     uses = module.uses_of_helper(entry_point)
-    return bool(uses), bool(uses) and not any(uses), bool(uses) and is_thin_wrapper(module, entry_point)
+    if not uses:
+        return {}
+    return {
+        "calls_helper": True,
+        "ignores_helper": not any(uses),
+        "thin_wrapper": is_thin_wrapper(module, entry_point),
+    }
 
 
 def _role(extracted: Extracted, function: str) -> Role:
     meaning = definitions(extracted.body)
-    names = tuple(name for name, node in meaning.items() if isinstance(node, Function))
-    name, seen = function, set()
-    while isinstance(node := meaning.get(name), ast.Name) and name not in seen:
-        seen.add(name)
-        name = node.id
-    defined = node is not None and not isinstance(
-        node, (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.Name)
-    )
-    return Role(function, defined, defined and _returns_value(node), names, extracted.error)
+    node = meaning.get(follow(meaning, function))
+    no_function = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.Name)
+    defined = node is not None and not isinstance(node, no_function)
+    return Role(function, defined, defined and _returns_value(node), extracted.error)
 
 
 def _returns_value(node: ast.AST | None) -> bool:
@@ -222,10 +204,9 @@ def _returns_value(node: ast.AST | None) -> bool:
         return not _is_none(node.body)
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return True
-    own = list(walk_own(node.body))
     return any(
         isinstance(inner, (ast.Yield, ast.YieldFrom)) or (isinstance(inner, ast.Return) and not _is_none(inner.value))
-        for inner in own
+        for inner in walk_own(node.body)
     )
 
 
@@ -239,7 +220,7 @@ def _separated(texts: Sequence[str], entry_point: str, helper_defined: bool) -> 
     conflicts = []
     in_helper, in_main = _meanings(helper), _meanings(main)
     if helper_defined and HELPER in in_main:
-        main = _Without(HELPER).apply(main)
+        main = [s for s in map(_Without(HELPER).visit, main) if not isinstance(s, ast.Pass)]
         conflicts.append(f"{HELPER}: the helper's is used, the main agent's is left out")
     taken = {*in_helper, *in_main, *(name.id for name in module_references([*helper, *main]))}
     renamed = {}
@@ -264,7 +245,7 @@ def _fresh(name: str, taken: set[str]) -> str:
 
 def _meanings(body: Sequence[ast.stmt]) -> dict[str, str]:
     """Return what each module-level name is bound to, in a form that can be compared between agents."""
-    found: dict[str, list[str]] = {}
+    meanings: dict[str, str] = {}
     for statement in body:
         for name, node in bindings([statement]):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -273,39 +254,30 @@ def _meanings(body: Sequence[ast.stmt]) -> dict[str, str]:
                 meaning = f"import {' '.join(parts)}"
             else:
                 meaning = ast.dump(statement)
-            found.setdefault(name, []).append(meaning)
-    return {name: "\n".join(meanings) for name, meanings in found.items()}
+            meanings[name] = f"{meanings.get(name, '')}{meaning}\n"
+    return meanings
 
 
 class _Without(ast.NodeTransformer):
-    """Removes the module-level bindings of one name: definitions, assignments and imports."""
+    """Removes the module-level bindings of one name: definitions, assignments and imports, in any block."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def apply(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        kept = [self.visit(statement) for statement in body]
-        return [statement for statement in kept if not isinstance(statement, ast.Pass)]
-
-    def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.stmt:
-        # The bodies of other definitions are scopes of their own: not visited.
-        return ast.copy_location(ast.Pass(), node) if node.name == self._name else node
-
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _definition
-
-    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        given = {target.id for target in node.targets if isinstance(target, ast.Name)}
-        return ast.copy_location(ast.Pass(), node) if given == {self._name} else node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
-        given = isinstance(node.target, ast.Name) and node.target.id == self._name
-        return ast.copy_location(ast.Pass(), node) if given else node
-
-    def _import(self, node: ast.Import | ast.ImportFrom) -> ast.stmt:
-        node.names = [alias for alias in node.names if import_name(alias) != self._name]
-        return node if node.names else ast.copy_location(ast.Pass(), node)
-
-    visit_Import = visit_ImportFrom = _import
+    def visit(self, node: ast.AST) -> Any:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                removed = node.name == self._name  # their bodies are scopes of their own: not visited
+            case ast.Assign(targets=targets):
+                removed = {target.id for target in targets if isinstance(target, ast.Name)} == {self._name}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                removed = name == self._name
+            case ast.Import() | ast.ImportFrom():
+                node.names = [alias for alias in node.names if import_name(alias) != self._name]
+                removed = not node.names
+            case _:
+                return self.generic_visit(node)
+        return ast.copy_location(ast.Pass(), node) if removed else node
 
 
 def _source(body: Sequence[ast.stmt]) -> str:

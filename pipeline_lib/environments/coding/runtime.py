@@ -35,7 +35,7 @@ from pipeline_lib.environments.coding.fine_measures import (
 )
 from pipeline_lib.environments.coding.problems.problem import AGENTS, CodingProblem
 from pipeline_lib.environments.coding.program import HELPER, Program, build_program
-from pipeline_lib.environments.coding.rewards import Facts, Reward, make_reward
+from pipeline_lib.environments.coding.rewards import Facts, make_reward
 from pipeline_lib.environments.coding.schemes import convention, schemes
 from pipeline_lib.environments.coding.settings import CodingSettings
 from pipeline_lib.sandbox import Executor, Job, Verdict
@@ -63,73 +63,6 @@ class CodingAttempt(Attempt):
         problem = self.problem
         return Job(problem.id, code, problem.hidden_tests, problem.entry_point, problem.prelude)
 
-    def programs(self, reward: Reward) -> Iterator[tuple[str, Job]]:
-        problem = self.problem
-        if reward.needs_contract and len(self.program.roles) > 1 and self.program.roles[0].defined:
-            tests = contract(problem)
-            if tests and problem.hidden_tests:
-                yield "contract", Job(problem.id, self.program.parts[0], tests, HELPER)
-        if not self.program.main.defined or not problem.hidden_tests:
-            return
-        job = self.job(self.program.code)
-        yield "hidden", job
-        if reward.needs_baseline:
-            yield "none", replace(job, code=f"def {problem.entry_point}(*args, **kwargs):\n    return None\n")
-
-    def replacements(self, reward: Reward) -> Iterator[tuple[str, Job]]:
-        """Yield the jobs that show whether and how the helper matters, if the program passes any test."""
-        if self.failure is not None or self.passed("hidden") == 0:
-            return
-        for kind, code in zip(ABLATIONS, self.program.ablated, strict=False):
-            yield kind, self.job(code)
-        if self.program.ablated and reward.mutants:
-            for number, source in enumerate(mutants(self.program.parts[0], reward.mutants)):
-                yield f"{_MUTANT}{number}", self.job(self.program.with_helper(source))
-
-    def facts(self, ladder: Sequence[Verdict], reward: Reward) -> Facts:
-        """Return the facts that the reward depends on.
-
-        Args:
-            ladder: verdicts on almost right programs of the problem (`hardness`); empty if nothing is known of them.
-            reward: says what was measured.
-        """
-        passed = self.passed("hidden")
-        ablated = [self.passed(kind) for kind in ABLATIONS if kind in self.verdicts]
-        adds = max(0.0, passed - max(ablated)) if ablated else 0.0
-        weighted = killed = 0.0
-        if reward.hardness is not None and (hidden := self.verdicts.get("hidden")) is not None:
-            hardness = hardness_of_tests(ladder, hidden.total)
-            weighted = weighted_share(passed_cases(hidden), hardness, reward.hardness)
-        if adds > 0 and reward.mutants:
-            changed = [verdict for kind, verdict in self.verdicts.items() if kind.startswith(_MUTANT)]
-            killed = noticed(self.verdicts["hidden"], changed)
-        return Facts(
-            self.program, passed, self.passed("none"), adds > 0, adds, weighted, self.passed("contract"), killed
-        )
-
-    def metrics(self, facts: Facts, reward: Reward) -> dict[str, float]:
-        program = facts.program
-        pair = len(program.roles) > 1
-        found = {
-            "tests_passed": facts.passed,
-            "all_passed": float(facts.passed >= 1.0),
-            "structure": facts.structure,
-            "syntax": float(program.parses),
-            "cooperation": float(pair and facts.needs_helper),
-            "calls_helper": float(program.calls_helper),
-            "ignores_helper": float(program.ignores_helper),
-            "thin_wrapper": float(program.thin_wrapper),
-        }
-        if reward.hardness is not None:
-            found["tests_weighted"] = facts.passed_weighted
-        if reward.needs_contract:
-            found["contract_met"] = facts.contract
-        if reward.mutants:
-            found["mutants_noticed"] = facts.killed
-        if reward.hardness is not None or reward.needs_contract or reward.mutants:
-            found |= {"helper_adds": facts.helper_adds, "programs": float(len(self.verdicts))}
-        return found
-
 
 #: Rewards closer than this count as equal, so that rounding cannot keep an episode from ending.
 _TOLERANCE = 1e-9
@@ -156,9 +89,8 @@ class CodingState:
 class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAttempt]):
     """Two functions by two agents (team ``pair``), or both by one (``single``), tested together.
 
-    Metrics of an outcome: ``tests_passed`` in [0, 1]; ``all_passed``, ``syntax``, ``cooperation``, ``calls_helper``,
-    ``ignores_helper`` and ``thin_wrapper``, each 0 or 1; ``structure`` in [0, 1]; and what a finer reward measures
-    (`attempt.Attempt.metrics`).  A single agent has no partner to cooperate with: its ``cooperation`` is always 0.
+    `metrics.METRICS` says what is measured; what only a finer reward needs is measured only for it.  A single agent has
+    no partner to cooperate with: its ``cooperation`` is always 0.
     """
 
     retries = True
@@ -251,12 +183,31 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
     def programs(self, attempts: Sequence[CodingAttempt]) -> Iterator[Run]:
         yield from self._ladders(attempts)
         for attempt in attempts:
-            if not attempt.last:
-                yield from ((attempt.verdicts, *job) for job in self._feedback.jobs(attempt.problem, attempt.program))
-            yield from ((attempt.verdicts, *job) for job in attempt.programs(self._reward))
+            problem, program = attempt.problem, attempt.program
+            if not problem.hidden_tests:
+                continue
+            jobs = {} if attempt.last else dict(self._feedback.jobs(problem, program))
+            written = len(program.roles) > 1 and program.roles[0].defined
+            if self._reward.needs_contract and written and (tests := contract(problem)):
+                jobs["contract"] = Job(problem.id, program.parts[0], tests, HELPER)
+            if program.main.defined:
+                jobs["hidden"] = attempt.job(program.code)
+                if self._reward.needs_baseline:
+                    nothing = f"def {problem.entry_point}(*args, **kwargs):\n    return None\n"
+                    jobs["none"] = attempt.job(nothing)
+            yield from ((attempt.verdicts, kind, job) for kind, job in jobs.items())
 
     def further_programs(self, attempts: Sequence[CodingAttempt]) -> Iterator[Run]:
-        yield from ((attempt.verdicts, *job) for attempt in attempts for job in attempt.replacements(self._reward))
+        """Yield the programs that pass some test, with another helper: they show whether and how it matters."""
+        for attempt in attempts:
+            program = attempt.program
+            if not program.ablated or attempt.failure is not None or attempt.passed("hidden") == 0:
+                continue
+            for kind, code in zip(ABLATIONS, program.ablated, strict=True):
+                yield attempt.verdicts, kind, attempt.job(code)
+            if self._reward.mutants:
+                for number, source in enumerate(mutants(program.parts[0], self._reward.mutants)):
+                    yield attempt.verdicts, f"{_MUTANT}{number}", attempt.job(program.with_helper(source))
 
     def stub(self, state: CodingState, agent: int) -> str:
         return f"def {self._function(state, agent)}(*args, **kwargs):\n    return None\n"
@@ -306,17 +257,54 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
             return failed(state, one_line(failure))
         if not problem.hidden_tests:  # a typed problem may have none
             return untested(state)
-        facts = attempt.facts(list(ladder.values()), self._reward)
+        facts = self._facts(attempt, list(ladder.values()))
         terms = self._reward.terms(facts)
         reward = total(terms)
         return Outcome(
             reward=reward,
             terms=terms,
-            metrics=attempt.metrics(facts, self._reward),
+            metrics=self._metrics(attempt, facts),
             state=state,
             done=attempt.last or reward >= self._enough,
             details=_details(attempt),
         )
+
+    def _facts(self, attempt: CodingAttempt, ladder: Sequence[Verdict]) -> Facts:
+        """Return the facts that the reward depends on; ``ladder`` has the verdicts on almost right programs."""
+        passed, verdicts = attempt.passed("hidden"), attempt.verdicts
+        ablated = [attempt.passed(kind) for kind in ABLATIONS if kind in verdicts]
+        adds = max(0.0, passed - max(ablated)) if ablated else 0.0
+        weighted = killed = 0.0
+        if self._reward.hardness is not None and "hidden" in verdicts:
+            hardness = hardness_of_tests(ladder, verdicts["hidden"].total)
+            weighted = weighted_share(passed_cases(verdicts["hidden"]), hardness, self._reward.hardness)
+        if adds > 0 and self._reward.mutants:
+            changed = [verdict for kind, verdict in verdicts.items() if kind.startswith(_MUTANT)]
+            killed = noticed(verdicts["hidden"], changed)
+        none, met = attempt.passed("none"), attempt.passed("contract")
+        return Facts(attempt.program, passed, none, adds > 0, adds, weighted, met, killed)
+
+    def _metrics(self, attempt: CodingAttempt, facts: Facts) -> dict[str, float]:
+        program, reward = facts.program, self._reward
+        measured: dict[str, float] = {
+            "tests_passed": facts.passed,
+            "all_passed": facts.passed >= 1.0,
+            "structure": facts.structure,
+            "syntax": program.parses,
+            "cooperation": len(program.roles) > 1 and facts.needs_helper,
+            "calls_helper": program.calls_helper,
+            "ignores_helper": program.ignores_helper,
+            "thin_wrapper": program.thin_wrapper,
+        }
+        if reward.hardness is not None:
+            measured["tests_weighted"] = facts.passed_weighted
+        if reward.needs_contract:
+            measured["contract_met"] = facts.contract
+        if reward.mutants:
+            measured["mutants_noticed"] = facts.killed
+        if reward.hardness is not None or reward.needs_contract or reward.mutants:
+            measured |= {"helper_adds": facts.helper_adds, "programs": len(attempt.verdicts)}
+        return {name: float(value) for name, value in measured.items()}
 
 
 def _key(problem: CodingProblem) -> tuple[str, str]:

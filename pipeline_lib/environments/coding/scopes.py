@@ -99,7 +99,7 @@ class _References(ast.NodeVisitor):
     """Collects the names that no enclosing function, class or comprehension binds."""
 
     def __init__(self) -> None:
-        self.found: list[ast.Name] = []
+        self.references: list[ast.Name] = []
         self._scopes: list[_Scope] = []
 
     def visit_Name(self, node: ast.Name) -> None:
@@ -109,24 +109,17 @@ class _References(ast.NodeVisitor):
             # The body of a class is no enclosing scope for the functions in it.
             if node.id in scope.names and not (scope.is_class and depth > 0):
                 return
-        self.found.append(node)
+        self.references.append(node)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self._function(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-        self._function(node)
-
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        self._function(node)
-
-    def _function(self, node: Function) -> None:
+    def visit_FunctionDef(self, node: Function) -> None:
         outer: list[ast.AST] = [*_children(node), *(arg.annotation for arg in parameters(node) if arg.annotation)]
         if not isinstance(node, ast.Lambda) and node.returns is not None:
             outer.append(node.returns)
         body = body_of(node)
         self._all(outer)
         self._within(_Scope.of(body, (arg.arg for arg in parameters(node))), body)
+
+    visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         self._all(_children(node))
@@ -158,7 +151,7 @@ def module_references(nodes: Iterable[ast.AST]) -> list[ast.Name]:
     visitor = _References()
     for node in nodes:
         visitor.visit(node)
-    return visitor.found
+    return visitor.references
 
 
 def rename(statements: Sequence[ast.stmt], names: Mapping[str, str]) -> None:

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pipeline_lib.environment_kit.served_model import ServedModelSection
-from pipeline_lib.settings.base import FileName, Machine, Section
+from pipeline_lib.settings.base import Machine, Section
 from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
-from pipeline_lib.settings.problems import PROMPT, FamilyProblems, Prompt, SplitSizes
+from pipeline_lib.settings.problems import PROMPT, FamilyProblems, Prompt, PublishedProblems, SplitSizes
 
 
 class SoundCodingReward(Section):
@@ -142,38 +142,10 @@ class GeneratedProblems(FamilyProblems):
         return self
 
 
-class DatasetProblems(Section):
+class DatasetProblems(PublishedProblems):
     """A published coding dataset with its published fields, from the hub or a local file."""
 
     kind: Literal["humaneval", "coophumaneval", "mbpp"]
-    source: FileName = Field(
-        "",
-        description="hub id or path of a .jsonl, .jsonl.gz, .json or .parquet file; empty means the published hub id",
-    )
-    revision: str = Field("main", description="hub revision (branch, tag or commit)")
-    leave_out: tuple[str, ...] = Field((), description="ids of problems that are not used, such as HumanEval/32")
-    seed: int = Field(7, ge=0, description="seed of the split; not used if the rows of a file have the field split")
-    validation: float = Field(
-        0.15,
-        gt=0,
-        lt=1,
-        description=(
-            "share of problems on which checkpoints are compared; shares are not used if the rows of a file have the "
-            "field split"
-        ),
-    )
-    test: float = Field(
-        0.25, gt=0, lt=1, description="share of problems for the verdict; every look at them is counted"
-    )
     visible_tests: int = Field(
         1, ge=0, le=16, description="number of first tests of a problem that are shown as feedback and not rewarded"
     )
-
-    @model_validator(mode="after")
-    def _something_to_train_on(self) -> DatasetProblems:
-        if self.validation + self.test >= 1:
-            raise ValueError(
-                f"validation ({self.validation}) and test ({self.test}) leave no problem to train on; "
-                "their sum must be below 1"
-            )
-        return self

@@ -30,6 +30,7 @@ class CodingTask(PairTask):
     settings = CodingSettings
     problems = (GeneratedProblems, DatasetProblems)
     primary = "tests_passed"
+    rewarded_in = "pipeline_lib.environments.coding.rewards:Reward"
     guards = ({"metric": "syntax", "better": "higher", "slack": 0.05},)
 
     def make_problems(self, settings: GeneratedProblems | DatasetProblems) -> Mapping[str, Sequence[CodingProblem]]:
@@ -126,7 +127,3 @@ class CodingTask(PairTask):
         from pipeline_lib.environments.coding.audit.examiner import CodingExaminer  # loads scipy: 0.5 s
 
         return CodingExaminer()
-
-    def reward_code(self, settings: CodingSettings) -> str:
-        reward = settings.reward
-        return reward.path if reward.kind == "custom" else "pipeline_lib.environments.coding.rewards:Reward"

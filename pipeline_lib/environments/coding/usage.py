@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from pipeline_lib.environments.coding.scopes import Function, bindings, body_of, module_references, parameters, walk_own
@@ -29,14 +29,23 @@ _ONLY_LOOKED_AT = (
 
 def definitions(body: Iterable[ast.stmt]) -> dict[str, ast.AST]:
     """Return what each module-level name stands for: a definition, an import, or the expression assigned last."""
-    found: dict[str, ast.AST] = {}
+    meaning: dict[str, ast.AST] = {}
     for node in walk_own(body):
         match node:
             case ast.Assign() | ast.AnnAssign():
-                found.update({name.id: value for name, value in assignments(node)})
+                meaning.update({name.id: value for name, value in assignments(node)})
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Import() | ast.ImportFrom():
-                found.update({name: node for name, _ in bindings([node])})
-    return found
+                meaning.update({name: node for name, _ in bindings([node])})
+    return meaning
+
+
+def follow(meaning: Mapping[str, ast.AST], name: str) -> str:
+    """Follow module-level aliases (``main = solve``) to the name they end at."""
+    seen = set()
+    while isinstance(node := meaning.get(name), ast.Name) and name not in seen:
+        seen.add(name)
+        name = node.id
+    return name
 
 
 def assignments(node: ast.AST) -> list[tuple[ast.Name, ast.expr]]:
@@ -73,11 +82,9 @@ class MainModule:
         self._meaning.pop(helper, None)
         self.own = {id(name) for name in module_references(body)}
         self.aliases = {helper}
-        while True:
-            found = {n for n, node in self._meaning.items() if isinstance(node, ast.Name) and node.id in self.aliases}
-            if found <= self.aliases:
-                break
-            self.aliases |= found
+        names = {name: node.id for name, node in self._meaning.items() if isinstance(node, ast.Name)}
+        while more := {name for name, other in names.items() if other in self.aliases} - self.aliases:
+            self.aliases |= more
         self._functions: dict[str, MainFunction] = {}
 
     def function(self, name: str) -> MainFunction | None:
@@ -93,24 +100,20 @@ class MainModule:
         return list(self._meaning)
 
     def resolve(self, name: str) -> str:
-        """Follow module-level aliases (``main = solve``) to the name they end at."""
-        seen = set()
-        while isinstance(node := self._meaning.get(name), ast.Name) and name not in seen:
-            seen.add(name)
-            name = node.id
-        return name
+        """Return the name that a module-level name ends at (`follow`)."""
+        return follow(self._meaning, name)
 
     def reachable(self, entry_point: str) -> list[MainFunction]:
         """Return the functions that the entry point leads to, itself included."""
-        found: dict[str, MainFunction] = {}
+        reached: dict[str, MainFunction] = {}
         todo = [self.resolve(entry_point)]
         while todo:
             name = todo.pop()
             function = self.function(name)
-            if function is not None and name not in found:
-                found[name] = function
-                todo += [self.resolve(other) for other in function.reads()]
-        return [found[name] for name in sorted(found)]
+            if function is not None and name not in reached:
+                reached[name] = function
+                todo += map(self.resolve, function.reads())
+        return [reached[name] for name in sorted(reached)]
 
     def uses_of_helper(self, entry_point: str) -> list[bool]:
         """Return one entry per place, reached from the entry point, where the helper is called or handed on.
@@ -141,11 +144,8 @@ class MainFunction:
                 self.assigned.setdefault(name, []).append(value)
         self.parents = {id(child): inner for inner in self.nodes for child in ast.iter_child_nodes(inner)}
         self._aliases: set[str] = set()
-        while True:
-            found = {n for n, values in self.assigned.items() if any(self.is_helper(value) for value in values)}
-            if found <= self._aliases:
-                break
-            self._aliases |= found
+        while more := {n for n, given in self.assigned.items() if any(map(self.is_helper, given))} - self._aliases:
+            self._aliases |= more
 
     def reads(self) -> set[str]:
         return {n.id for n in self.nodes if isinstance(n, ast.Name) and id(n) in self.module.own}
@@ -177,10 +177,8 @@ class MainFunction:
         if isinstance(parent, ast.Expr):
             return True
         names = {name.id for name, value in assignments(parent) if value is call}
-        complete = isinstance(parent, ast.AnnAssign) or (
-            isinstance(parent, ast.Assign) and all(isinstance(target, ast.Name) for target in parent.targets)
-        )
-        if not names or not complete:
+        targets = parent.targets if isinstance(parent, ast.Assign) else []
+        if not names or isinstance(parent, ast.NamedExpr) or not all(isinstance(t, ast.Name) for t in targets):
             return False
         read = {n.id for n in self.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         shared = {name for n in self.nodes if isinstance(n, (ast.Global, ast.Nonlocal)) for name in n.names}
@@ -323,12 +321,10 @@ def _always_leaves(statements: Sequence[ast.stmt]) -> bool:
 def _reached_blocks(statement: ast.stmt) -> list[Sequence[ast.stmt]]:
     """Return the blocks of a compound statement; definitions have blocks of their own and count as none."""
     match statement:
-        case ast.If(body=body, orelse=orelse) | ast.For(body=body, orelse=orelse) | ast.While(body=body, orelse=orelse):
-            return [body, orelse]
-        case ast.AsyncFor(body=body, orelse=orelse):
-            return [body, orelse]
-        case ast.With(body=body) | ast.AsyncWith(body=body):
-            return [body]
+        case ast.If() | ast.For() | ast.While() | ast.AsyncFor():
+            return [statement.body, statement.orelse]
+        case ast.With() | ast.AsyncWith():
+            return [statement.body]
         case ast.Try(body=body, handlers=handlers, orelse=orelse, finalbody=finalbody):
             return [body, *(handler.body for handler in handlers), orelse, finalbody]
         case ast.Match(cases=cases):

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline_lib.settings.base import FileName, Section
+from pipeline_lib.settings.base import Section
 from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
-from pipeline_lib.settings.problems import PROMPT, FamilyProblems, Prompt, SplitSizes
+from pipeline_lib.settings.problems import PROMPT, FamilyProblems, Prompt, PublishedProblems, SplitSizes
 
 
 class SoundModulesReward(Section):
@@ -60,28 +60,10 @@ class GeneratedModules(FamilyProblems):
         return self
 
 
-class ClassProblems(Section):
+class ClassProblems(PublishedProblems):
     """ClassEval's classes with their published fields, from the hub or a local file; pretrained policies only."""
 
     kind: Literal["classeval"] = "classeval"
-    source: FileName = Field(
-        "",
-        description="hub id or path of a .jsonl, .jsonl.gz, .json or .parquet file; empty means the published hub id",
-    )
-    revision: str = Field("main", description="hub revision (branch, tag or commit)")
     modules: int = Field(
         2, ge=2, le=4, description="number of agents that share the methods of a class; at most one for each method"
     )
-    leave_out: tuple[str, ...] = Field((), description="ids of problems that are not used, such as ClassEval_52")
-    seed: int = Field(7, ge=0, description="seed of the split; not used if the rows of a file have the field split")
-    validation: float = Field(0.15, gt=0, lt=1, description="share of problems on which checkpoints are compared")
-    test: float = Field(0.25, gt=0, lt=1, description="share of problems for the verdict; every look is counted")
-
-    @model_validator(mode="after")
-    def _something_to_train_on(self) -> ClassProblems:
-        if self.validation + self.test >= 1:
-            raise ValueError(
-                f"validation ({self.validation}) and test ({self.test}) leave no problem to train on; "
-                "their sum must be below 1"
-            )
-        return self

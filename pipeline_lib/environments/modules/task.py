@@ -32,6 +32,7 @@ class ModulesTask(Task):
     settings = ModulesSettings
     problems = (GeneratedModules, ClassProblems)
     primary = "system_passed"
+    rewarded_in = "pipeline_lib.environments.modules.runtime:ModulesEnvironment"  # it depends on what is run
     guards = ({"metric": "parts_parse", "better": "higher", "slack": 0.05},)
 
     def make_problems(self, settings: GeneratedModules | ClassProblems) -> Mapping[str, Sequence[ModulesProblem]]:
@@ -93,8 +94,3 @@ class ModulesTask(Task):
         from pipeline_lib.environments.modules.audit import ModulesExaminer  # loads scipy: 0.5 s
 
         return ModulesExaminer()
-
-    def reward_code(self, settings: ModulesSettings) -> str:
-        """Return where the reward is; the built-in one depends on what is run."""
-        reward = settings.reward
-        return reward.path if reward.kind == "custom" else "pipeline_lib.environments.modules.runtime:ModulesSettings"

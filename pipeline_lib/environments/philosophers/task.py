@@ -23,6 +23,7 @@ class PhilosophersTask(Task):
     settings = PhilosophersSettings
     problems = (ScenarioProblems,)
     primary = "meals_share"
+    rewarded_in = "pipeline_lib.environments.philosophers.rewards:Reward"
     guards = (
         {"metric": "meals_share", "better": "higher", "limit": 0.01},
         {"metric": "invalid_share", "better": "lower", "slack": 0.05},
@@ -86,7 +87,3 @@ class PhilosophersTask(Task):
         from pipeline_lib.environments.philosophers.audit.examiner import PhilosophersExaminer  # loads scipy: 0.5 s
 
         return PhilosophersExaminer()
-
-    def reward_code(self, settings: PhilosophersSettings) -> str:
-        reward = settings.reward
-        return reward.path if reward.kind == "custom" else "pipeline_lib.environments.philosophers.rewards:Reward"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from pipeline_lib.environment_kit.served_model import ServedModelSection
-from pipeline_lib.settings.base import FileName, Section
+from pipeline_lib.settings.base import Section
 from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
-from pipeline_lib.settings.problems import PROMPT, Prompt, SplitSizes
+from pipeline_lib.settings.problems import PROMPT, Prompt, PublishedProblems, SplitSizes
 
 Task = Literal["summary", "introduction"]
 
@@ -88,25 +88,8 @@ class GeneratedTexts(Section):
     prompt: Prompt = PROMPT
 
 
-class PublishedTexts(Section):
+class PublishedTexts(PublishedProblems):
     """A published dataset with its published fields, from the hub or a local file."""
 
     kind: Literal["tldr", "arxiv"]
-    source: FileName = Field(
-        "",
-        description="hub id or path of a .jsonl, .jsonl.gz, .json or .parquet file; empty means the published hub id",
-    )
-    revision: str = Field("main", description="hub revision (branch, tag or commit)")
-    seed: int = Field(7, ge=0, description="seed of the split")
     most: int = Field(2000, ge=3, description="largest number of texts; the first usable ones in published order")
-    validation: float = Field(0.15, gt=0, lt=1, description="share of texts on which checkpoints are compared")
-    test: float = Field(0.25, gt=0, lt=1, description="share of texts for the verdict; every look at them is counted")
-
-    @model_validator(mode="after")
-    def _something_to_train_on(self) -> PublishedTexts:
-        if self.validation + self.test >= 1:
-            raise ValueError(
-                f"validation ({self.validation}) and test ({self.test}) leave no text to train on; their sum must be "
-                "below 1"
-            )
-        return self

@@ -28,11 +28,11 @@ class WritingTask(PairTask):
     settings = WritingSettings
     problems = (GeneratedTexts, PublishedTexts)
     primary = "coverage"
+    rewarded_in = "pipeline_lib.environments.writing.runtime:WritingEnvironment"  # it depends on how texts are read
     guards = (
         {"metric": "inventions", "better": "lower", "slack": 0.05},
         {"metric": "complete", "better": "higher", "slack": 0.05},
     )
-
     demonstrates_reading = True
 
     def make_problems(self, settings: GeneratedTexts | PublishedTexts) -> Mapping[str, Sequence[WritingProblem]]:
@@ -74,8 +74,3 @@ class WritingTask(PairTask):
 
     def figures(self, data: Any) -> Sequence[Any]:
         return texts(data)
-
-    def reward_code(self, settings: WritingSettings) -> str:
-        """Return where the reward is; the built-in ones depend on how texts are read."""
-        reward = settings.reward
-        return reward.path if reward.kind == "custom" else "pipeline_lib.environments.writing.runtime:WritingSettings"

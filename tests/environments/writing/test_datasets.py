@@ -52,8 +52,11 @@ def test_abstracts_of_the_published_length_are_used(tmp_path: Path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{"prompt": "a post"}, {"text": "no"}], r"rows.jsonl:2: no text in the field prompt; it has the fields"),
-        ([{"abstract_text": "too short"}], "none of 1 texts can be used"),
+        (
+            [{"prompt": "a post"}, {"text": "no"}],
+            r"rows.jsonl:2: problem tldr/1-\w+: the field prompt is missing; it has text",
+        ),
+        ([{"abstract_text": "too short"}], "none of its texts can be used"),
     ],
 )
 def test_a_dataset_that_cannot_be_used_is_an_answer_in_words(tmp_path: Path, rows, message):

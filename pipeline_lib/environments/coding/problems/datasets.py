@@ -21,17 +21,16 @@ team answers and nothing is run:
 from __future__ import annotations
 
 import ast
-import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.problems.tests_split import as_check, split_tests
 from pipeline_lib.environments.coding.settings import DatasetProblems
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.rows import Row, list_field, read_rows, text_field
+from pipeline_lib.problems.rows import Fields, Row, list_field, published_problems, text_field
 from pipeline_lib.sandbox import Job
 from pipeline_lib.storage import digest
 
@@ -100,37 +99,14 @@ HUB = {
     "mbpp": ("google-research-datasets/mbpp", "sanitized"),
 }
 
-Fields = Mapping[str, Any]
-
 _HUMANEVAL_FIELDS = ("task_id", "prompt", "test", "entry_point")
 _MBPP_FIELDS = ("task_id", "code", "test_list")
 
 
 def read_dataset(settings: DatasetProblems) -> list[tuple[CodingProblem, Row]]:
-    """Return the problems of a dataset in published order with their rows, without those that settings leave out.
-
-    Raises:
-        ProblemsError: the source is not there, is empty, lacks a field, or a problem in it cannot be used; the
-            message names the problem and where it stands.  Or there is no problem that settings leave out.
-    """
-    rows = read_rows(settings.source, *HUB[settings.kind], settings.revision)
-    names = [_name(row.fields) for row in rows]
-    if unknown := [name for name in settings.leave_out if name not in names]:
-        raise ProblemsError(
-            f"problems.leave_out: {rows[0].source} has no problem "
-            + " and no problem ".join(_missing(name, names) for name in unknown)
-        )
-    problems = []
-    for row, name in zip(rows, names, strict=True):
-        if name in settings.leave_out:
-            continue
-        try:
-            problems.append((_problem(row.fields, settings), row))
-        except ProblemsError as error:
-            raise ProblemsError(f"{row.place}: problem {name}: {error}") from None
-    if not problems:
-        raise ProblemsError(f"problems.leave_out: all problems of {rows[0].source} are left out")
-    return problems
+    """Return the problems of a dataset with their rows; raises as `published_problems`."""
+    make = partial(_problem, settings)
+    return list(published_problems(settings, HUB[settings.kind], _name, make))
 
 
 def solution_jobs(problem: CodingProblem) -> list[Job]:
@@ -140,11 +116,7 @@ def solution_jobs(problem: CodingProblem) -> list[Job]:
     return [Job(name, code, text, problem.entry_point, problem.prelude) for name, text in tests.items() if text]
 
 
-def _missing(name: str, names: Sequence[str]) -> str:
-    return repr(name) + "".join(f" (did you mean {near!r}?)" for near in difflib.get_close_matches(name, names, n=1))
-
-
-def _name(row: Fields) -> str:
+def _name(_: int, row: Fields) -> str:
     name = str(row.get("task_id"))
     return name if _is_humaneval(row) or row.get("test_list") is None else f"MBPP/{name}"
 
@@ -153,11 +125,11 @@ def _is_humaneval(row: Fields) -> bool:
     return all(row.get(field) is not None for field in ("test", "entry_point"))
 
 
-def _problem(row: Fields, settings: DatasetProblems) -> CodingProblem:
+def _problem(settings: DatasetProblems, name: str, row: Fields) -> CodingProblem:
     if _is_humaneval(row):
         return _humaneval_problem(row, settings)
     if row.get("test_list") is not None:
-        return _mbpp_problem(row, settings)
+        return _mbpp_problem(name, row, settings)
     raise ProblemsError(
         f"has the fields {', '.join(sorted(row))}; expected {', '.join(_HUMANEVAL_FIELDS)} (HumanEval), or prompt or "
         f"text, {', '.join(_MBPP_FIELDS)} (MBPP)"
@@ -205,7 +177,7 @@ def problem_of_prompt(identifier: str, source: str, prompt: str, name: str) -> t
     return problem, "".join(lines[first:])
 
 
-def _mbpp_problem(row: Fields, settings: DatasetProblems) -> CodingProblem:
+def _mbpp_problem(identifier: str, row: Fields, settings: DatasetProblems) -> CodingProblem:
     if not (row.get("prompt") or row.get("text")):
         raise ProblemsError(f"the field prompt (or text) is missing; it has {', '.join(sorted(row))}")
     text = text_field(row, "prompt" if row.get("prompt") else "text")
@@ -221,9 +193,9 @@ def _mbpp_problem(row: Fields, settings: DatasetProblems) -> CodingProblem:
     task = f"{text.strip()}\nThe function is called {name}."
     _identifier(row)
     return CodingProblem(
-        id=_name(row),
+        id=identifier,
         source=settings.kind,
-        family=_name(row),
+        family=identifier,
         level=1,
         entry_point=name,
         observations=observations(task, function, _seen(asserts, visible, name)),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environments.modules.problems.design import LOWER, TOP
 from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.rows import Row, list_field, read_rows, text_field
+from pipeline_lib.problems.rows import Row, list_field, published_problems, text_field
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.modules.settings import ClassProblems
@@ -36,27 +36,9 @@ _RULES = (
 
 
 def read_classes(settings: ClassProblems) -> list[tuple[ModulesProblem, Row]]:
-    """Return the classes in published order with their rows, without those that settings leave out.
-
-    Raises:
-        ProblemsError: the source is not there, is empty, lacks a field, or a class in it cannot be used; the message
-            names the class and where it stands.  Or there is no class that settings leave out.
-    """
-    rows = read_rows(settings.source, HUB, None, settings.revision)
-    names = [str(row.fields.get("task_id")) for row in rows]
-    if unknown := [name for name in settings.leave_out if name not in names]:
-        raise ProblemsError(f"problems.leave_out: {rows[0].source} has no problem {', '.join(map(repr, unknown))}")
-    found = []
-    for row, name in zip(rows, names, strict=True):
-        if name in settings.leave_out:
-            continue
-        try:
-            found.append((class_problem(row.fields, settings.modules), row))
-        except ProblemsError as error:
-            raise ProblemsError(f"{row.place}: problem {name}: {error}") from None
-    if not found:
-        raise ProblemsError(f"problems.leave_out: all problems of {rows[0].source} are left out")
-    return found
+    """Return the classes with their rows; raises as `published_problems`."""
+    name_of, agents = (lambda _, row: str(row.get("task_id"))), settings.modules
+    return list(published_problems(settings, (HUB, None), name_of, lambda _, row: class_problem(row, agents)))
 
 
 def class_problem(row: Mapping[str, Any], agents: int) -> ModulesProblem:

@@ -8,11 +8,12 @@ writers see the whole text, as published; their prompts say which part each of t
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pipeline_lib.environments.writing.problems.problem import Limits, WritingProblem
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.rows import Row, read_rows
+from pipeline_lib.problems.rows import Fields, Row, published_problems, text_field
 from pipeline_lib.storage import digest
 
 if TYPE_CHECKING:
@@ -55,33 +56,31 @@ _ASKED = {
 
 
 def read_dataset(settings: PublishedTexts) -> list[tuple[WritingProblem, Row]]:
-    """Return the problems of a dataset in published order with their rows, at most as many as the settings say.
+    """Return the problems of a dataset with their rows, at most as many as the settings say.
 
     Raises:
-        ProblemsError: the source does not exist, is empty, lacks the field, or has no usable text; the
-            message names the row.
+        ProblemsError: as `published_problems`; or no text can be used.
     """
-    published, field, task = HUB[settings.kind]
-    rows = read_rows(settings.source, published, None, settings.revision)
-    problems: list[tuple[WritingProblem, Row]] = []
-    for number, row in enumerate(rows):
-        value = row.fields.get(field)
-        if not isinstance(value, str):
-            raise ProblemsError(
-                f"{row.place}: no text in the field {field}; it has the fields {', '.join(sorted(row.fields))}"
-            )
-        text = " ".join(value.replace("<S>", " ").replace("</S>", " ").split())
-        if not _usable(text, task):
-            continue
-        problems.append((_problem(settings.kind, task, number, text), row))
-        if len(problems) == settings.most:
-            break
+    kind = settings.kind
+    hub, field, task = HUB[kind]
+
+    def name_of(number: int, row: Fields) -> str:
+        return f"{kind}/{number}-{digest([_text(str(row.get(field)))])[:8]}"
+
+    def make(name: str, row: Fields) -> WritingProblem | None:
+        text = _text(text_field(row, field))
+        return _problem(name, kind, task, text) if _usable(text, task) else None
+
+    problems = list(islice(published_problems(settings, (hub, None), name_of, make), settings.most))
     if not problems:
         low, high = ABSTRACT_WORDS
-        raise ProblemsError(
-            f"{rows[0].source}: none of {len(rows)} texts can be used (abstracts of {low} to {high} words)"
-        )
+        source = settings.source or hub
+        raise ProblemsError(f"{source}: none of its texts can be used (abstracts of {low} to {high} words)")
     return problems
+
+
+def _text(published: str) -> str:
+    return " ".join(published.replace("<S>", " ").replace("</S>", " ").split())
 
 
 def _usable(text: str, task: str) -> bool:
@@ -89,13 +88,12 @@ def _usable(text: str, task: str) -> bool:
     return ABSTRACT_WORDS[0] <= words <= ABSTRACT_WORDS[1] if task == "introduction" else words > 0
 
 
-def _problem(kind: str, task: str, number: int, text: str) -> WritingProblem:
+def _problem(name: str, kind: str, task: str, text: str) -> WritingProblem:
     limits = LIMITS[task]
     lengths = dict(zip("abcd", (*limits.first, *limits.second), strict=True))
     what = {"summary": "post", "introduction": "abstract"}[task]
     # the heading that asks for the author's own summary is no part of the post
     source = re.sub(r"\s*TL;DR:\s*$", "", text)
-    name = f"{kind}/{number}-{digest([text])[:8]}"
     return WritingProblem(
         id=name,
         source=kind,
