@@ -193,3 +193,24 @@ class ScriptedPlay:
                 {"lost": lost, "played": len(self.names)},
             )
         ]
+
+
+def solutions_pass(played: ScriptedPlay, metrics: Sequence[str]) -> Check:
+    """Check that the solutions that problems came with, the teams ``reference...``, have the value 1 in these metrics.
+
+    Where one does not, the full reward cannot be reached.
+    """
+    solved = [
+        (problem.id, min(outcome.metrics[metric] for metric in metrics))
+        for name, problem, outcome in zip(played.names, played.problems, played.outcomes, strict=True)
+        if name.startswith("reference") and outcome.reward is not None
+    ]
+    if not solved:
+        return Check("reference", Status.WARN, "No problem has a known solution, so no working team could be played.")
+    if broken := [problem for problem, least in solved if least < 1.0]:
+        sentence = (
+            f"{len(broken)} of {len(solved)} known solutions fail tests, first that of '{broken[0]}': the full reward "
+            "cannot be reached there."
+        )
+        return Check("reference", Status.FAIL, sentence, {"broken": broken})
+    return Check("reference", Status.PASS, f"All {len(solved)} known solutions pass every test.")

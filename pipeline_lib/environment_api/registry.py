@@ -66,10 +66,10 @@ def task_class(kind: str) -> type[Task]:
             f"cannot import the environment {kind!r}: {error}; expected 'package.module' or 'package.module:Class'"
         ) from error
     if class_name:
-        found = [getattr(module, class_name, None)]
+        candidates = [getattr(module, class_name, None)]
     else:
-        found = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
-    classes = [value for value in found if isinstance(value, type) and issubclass(value, Task)]
+        candidates = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+    classes = [value for value in candidates if isinstance(value, type) and issubclass(value, Task)]
     if len(classes) != 1:
         held = ", ".join(value.__name__ for value in classes) or "none"
         raise UnknownEnvironmentError(

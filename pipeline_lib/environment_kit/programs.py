@@ -173,15 +173,15 @@ def check_solutions(jobs: Mapping[str, Sequence[Job]], executor: Callable[[], Ex
             verdicts: list[Verdict | None] = [*sandbox.run(everything)]
         except BadTests:
             verdicts = [_verdict(sandbox, job, place, refused) for place, job in enumerate(everything)]
-    if broken := [found for found in verdicts if found is not None and found.status is Status.INFRA_ERROR]:
+    if broken := [verdict for verdict in verdicts if verdict is not None and verdict.status is Status.INFRA_ERROR]:
         raise ProblemsError(f"the sandbox failed on the solution of {broken[0].id}: {broken[0].error}")
     failing: dict[str, str] = {}
     place = 0
     for problem, each in jobs.items():
         here = range(place, place := place + len(each))
         wrong = [refused[n] for n in here if n in refused]
-        judged = [found for n in here if (found := verdicts[n]) is not None]
-        if wrong or any(found.status is not Status.PASSED for found in judged):
+        judged = [verdict for n in here if (verdict := verdicts[n]) is not None]
+        if wrong or any(verdict.status is not Status.PASSED for verdict in judged):
             failing[problem] = wrong[0] if wrong else _reason(judged)
     if not failing:
         return

@@ -113,16 +113,16 @@ class ServedModel(Generic[T]):
         asked: dict[str, Answer[T]] = {}
         if missing:
             with ThreadPoolExecutor(self._settings.concurrency, thread_name_prefix=self._name) as pool:
-                found = pool.map(
+                answered = pool.map(
                     lambda key: self._request(key, bodies[missing[key]], questions[missing[key]][1]), missing
                 )
-                asked = dict(zip(missing, found, strict=True))
-        known = {f"{self._name}_remembered": 1.0}
+                asked = dict(zip(missing, answered, strict=True))
+        remembered = {f"{self._name}_remembered": 1.0}
         answers = []
         for key in keys:
-            answer = asked[key] if key in asked else Answer(self._answers[key], costs=known)
+            answer = asked[key] if key in asked else Answer(self._answers[key], costs=remembered)
             answers.append(answer)
-            asked[key] = replace(answer, costs={} if answer.value is None else known)
+            asked[key] = replace(answer, costs={} if answer.value is None else remembered)
         return answers
 
     def costs(self, answers: Iterable[Answer[T]]) -> dict[str, float]:

@@ -181,14 +181,14 @@ def spoiled(text: str, mistake: str, name: str, wrong_name: str, rng: random.Ran
 
 def places(record: D, *fields: str) -> list[tuple[Any, Callable[[Any], D]]]:
     """Return each piece in some fields of a record, with what returns the record with another piece in its place."""
-    found: list[tuple[Any, Callable[[Any], D]]] = []
+    pieces: list[tuple[Any, Callable[[Any], D]]] = []
     for field in fields:
         value: Any = getattr(record, field)
         if isinstance(value, Piece):
-            found.append((value, partial(_put, record, field, None)))
+            pieces.append((value, partial(_put, record, field, None)))
         else:
-            found += [(piece, partial(_put, record, field, number)) for number, piece in enumerate(value)]
-    return found
+            pieces += [(piece, partial(_put, record, field, number)) for number, piece in enumerate(value)]
+    return pieces
 
 
 def _put(record: D, field: str, number: int | None, new: Any) -> D:
@@ -224,10 +224,10 @@ def misread(
         by_one: a constant is off by one, if one occurs in the program; else a piece is of another kind.
         rng: draws the piece and what stands in its place.
     """
-    right, found = written(record), places(record, *fields)
-    rng.shuffle(found)
+    right, candidates = written(record), places(record, *fields)
+    rng.shuffle(candidates)
     for one in (True, False) if by_one else (False,):
-        for piece, put in found:
+        for piece, put in candidates:
             if one and piece.k is None:
                 continue
             table = next(table for table in tables if piece.kind in table)

@@ -43,10 +43,10 @@ def check_disjoint(splits: Mapping[str, Iterable[tuple[str, str]]]) -> None:
     Raises:
         ProblemsError: names both problems and both splits.
     """
-    known: dict[str, tuple[str, str]] = {}
+    first_seen: dict[str, tuple[str, str]] = {}
     for split, problems in splits.items():
         for name, content in problems:
-            other_split, other = known.setdefault(content, (split, name))
+            other_split, other = first_seen.setdefault(content, (split, name))
             if other_split != split:
                 raise ProblemsError(
                     f"problem {name!r} of the {split} split is problem {other!r} of the {other_split} split "

@@ -45,17 +45,17 @@ def draw_distinct(split: str, size: int, draw: Callable[[int], P | None], advice
     Raises:
         ValueError: there are too few; the message says how many were found.
     """
-    found: dict[str, P] = {}
+    drawn: dict[str, P] = {}
     failed = 0
-    while len(found) < size:
+    while len(drawn) < size:
         failed += 1
         if failed > MAX_FAILED_DRAWS:
             raise ValueError(
-                f"problems.sizes.{split}: asked for {size}, but only {len(found)} different problems were found; "
+                f"problems.sizes.{split}: asked for {size}, but only {len(drawn)} different problems were found; "
                 f"{advice}"
             )
-        problem = draw(len(found))
-        if problem is not None and problem.id not in found:
-            found[problem.id] = problem
+        problem = draw(len(drawn))
+        if problem is not None and problem.id not in drawn:
+            drawn[problem.id] = problem
             failed = 0
-    return list(found.values())
+    return list(drawn.values())

@@ -93,7 +93,7 @@ def read_rows(source: str, published: str, subset: str | None, revision: str) ->
     Raises:
         ProblemsError: the source does not exist, cannot be read or is empty, or a row's ``split`` is not a split.
     """
-    import datasets
+    import datasets  # takes a second to load, and only reading a dataset needs it
 
     # the caller reports progress
     datasets.disable_progress_bars()
@@ -161,8 +161,8 @@ def published_problems(
                 yield problem, row
 
 
-def _near(word: object, known: Sequence[str], least: float = 0.6) -> str:
-    near = difflib.get_close_matches(str(word), known, n=1, cutoff=least)
+def _near(word: object, words: Sequence[str], least: float = 0.6) -> str:
+    near = difflib.get_close_matches(str(word), words, n=1, cutoff=least)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 

@@ -69,10 +69,10 @@ def load_split(folder: Path, split: str) -> list[Any]:
         problems = [environment.read_problem(row) for row in rows]
     except TypeError as error:
         raise CorruptFileError(f"{path}: not a problem of this version of the project ({error}); {remedy}") from None
-    found = [(problem.id, problem.content_hash) for problem in problems]
-    for (name, content), expected in zip(found, zip(entry["ids"], entry["hashes"], strict=True), strict=False):
+    loaded = [(problem.id, problem.content_hash) for problem in problems]
+    for (name, content), expected in zip(loaded, zip(entry["ids"], entry["hashes"], strict=True), strict=False):
         if (name, content) != expected:
             raise CorruptFileError(f"{path}: problem {name!r} is not the one that {MANIFEST} lists; {remedy}")
-    if len(found) != entry["count"]:
-        raise CorruptFileError(f"{path}: holds {len(found)} problems, {MANIFEST} says {entry['count']}; {remedy}")
+    if len(loaded) != entry["count"]:
+        raise CorruptFileError(f"{path}: holds {len(loaded)} problems, {MANIFEST} says {entry['count']}; {remedy}")
     return problems

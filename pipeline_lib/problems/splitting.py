@@ -22,7 +22,7 @@ Found = Sequence[tuple[P, Row]]
 """Problems with the rows they were made from."""
 
 
-def split_problems(found: Found[P], validation: float, test: float, seed: int) -> dict[str, list[P]]:
+def split_problems(pairs: Found[P], validation: float, test: float, seed: int) -> dict[str, list[P]]:
     """Divide problems among the splits: as their file says, else by the shares; of copies only the first is used.
 
     A warning names the copies that are left out.
@@ -37,7 +37,7 @@ def split_problems(found: Found[P], validation: float, test: float, seed: int) -
         ProblemsError: a split would be empty, a file puts copies of a problem in two splits, or two problems have the
             same id.
     """
-    kept = _without_copies(found)
+    kept = _without_copies(pairs)
     _check_ids(kept)
     if kept[0][1].split:
         return _as_the_file_says(kept)
@@ -60,10 +60,10 @@ def split_problems(found: Found[P], validation: float, test: float, seed: int) -
     return {split: splits[split] for split in SPLITS}
 
 
-def _without_copies(found: Found[P]) -> list[tuple[P, Row]]:
+def _without_copies(pairs: Found[P]) -> list[tuple[P, Row]]:
     kept: dict[str, tuple[P, Row]] = {}
     copies = []
-    for problem, row in found:
+    for problem, row in pairs:
         first, its_row = kept.setdefault(problem.content_hash, (problem, row))
         if row.split != its_row.split:
             raise ProblemsError(
@@ -73,24 +73,24 @@ def _without_copies(found: Found[P]) -> list[tuple[P, Row]]:
         if row is not its_row:
             copies.append(f"{problem.id} (of {first.id})")
     if copies:
-        log.warning("%d of %d problems are copies and left out: %s", len(copies), len(found), ", ".join(copies))
+        log.warning("%d of %d problems are copies and left out: %s", len(copies), len(pairs), ", ".join(copies))
     return list(kept.values())
 
 
-def _check_ids(found: Found[P]) -> None:
-    known: dict[str, Row] = {}
-    for problem, row in found:
-        if (other := known.setdefault(problem.id, row)) is not row:
+def _check_ids(pairs: Found[P]) -> None:
+    first_seen: dict[str, Row] = {}
+    for problem, row in pairs:
+        if (other := first_seen.setdefault(problem.id, row)) is not row:
             raise ProblemsError(
                 f"{row.place}: problem {problem.id!r} has the id of another one ({other.place}); results are kept by "
                 "id: rename one of them"
             )
 
 
-def _as_the_file_says(found: Found[P]) -> dict[str, list[P]]:
-    splits = {split: [problem for problem, row in found if row.split == split] for split in SPLITS}
+def _as_the_file_says(pairs: Found[P]) -> dict[str, list[P]]:
+    splits = {split: [problem for problem, row in pairs if row.split == split] for split in SPLITS}
     if empty := [split for split in SPLITS if not splits[split]]:
         raise ProblemsError(
-            f"{found[0][1].source}: no problem has split {empty[0]!r}; each of {', '.join(SPLITS)} needs one"
+            f"{pairs[0][1].source}: no problem has split {empty[0]!r}; each of {', '.join(SPLITS)} needs one"
         )
     return splits

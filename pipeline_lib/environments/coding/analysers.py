@@ -75,10 +75,10 @@ class Analysis:
         if role.error is not None:  # only what could be salvaged of its text is in the program
             return [one_line(f"your code does not parse: {role.error}")]
         cases = verdict.cases[agent * MAX_FINDINGS : (agent + 1) * MAX_FINDINGS]
-        found = [case.message.removeprefix(_MARK) for case in cases if case.message.startswith(_MARK)]
-        if not found and any(case.result != "ok" for case in cases):
+        texts = [case.message.removeprefix(_MARK) for case in cases if case.message.startswith(_MARK)]
+        if not texts and any(case.result != "ok" for case in cases):
             return [f"{ANALYSERS[self.source]} did not finish"]
-        return [one_line(text) for text in found]
+        return [one_line(text) for text in texts]
 
 
 #: Parts keep their own numbers of lines, so that a finding's line says whose it is.  The prelude is the last part.  If

@@ -142,8 +142,7 @@ def plant(mistake: str, recipe: Recipe, role: str, convention: str, rng: random.
 
 def _draw(problem: CodingProblem, recipe: Recipe, mistakes: float, rng: random.Random) -> CodingDemonstration:
     role, convention = weighted(ROLES, rng), weighted(CONVENTIONS, rng)
-    mistake = weighted(MISTAKES, rng) if rng.random() < mistakes else ""
-    action = plant(mistake, recipe, role, convention, rng) if mistake else write(recipe, role, convention)
+    action, mistake = _written(recipe, role, convention, mistakes, rng)
     return CodingDemonstration(problem.observations[role], action, role, convention, mistake)
 
 
@@ -206,38 +205,31 @@ def demonstrate_later(
     rng = random.Random(digest(["later turns", seed]))
     if any(problem.source != "generated" for problem in problems):
         problems = draw_problems("train", OTHERS, seed=seed)
-    recipes = [(_shown_only(problem), recipe_of(problem)) for problem in problems]
+    # Visible tests stand in place of hidden ones, so that each draft runs once.
+    recipes = [(replace(problem, hidden_tests=problem.visible_tests), recipe_of(problem)) for problem in problems]
     drafts: dict[str, list[_Draft]] = {"pair": [], "single": []}
-    while sum(len(AGENTS[team]) * len(own) for team, own in drafts.items()) < count:
+    while sum(len(AGENTS[team]) * len(written) for team, written in drafts.items()) < count:
         team = "single" if rng.random() < SINGLE else "pair"
         drafts[team].append(_write_draft(*rng.choice(recipes), team, rng))
     sources = tuple(source for source in settings.feedback if source not in ("expert", "critic"))
     criticised = CRITICISED if "critic" in settings.feedback else 0.0
-    found: list[CodingDemonstration] = []
-    for team, own in drafts.items():
-        form = settings.model_copy(
-            update={"team": team, "reward": SoundCodingReward(), "feedback": sources, "expert": None}
-        )
+    plain = {"reward": SoundCodingReward(), "feedback": sources, "expert": None}
+    repairs: list[CodingDemonstration] = []
+    for team, written in drafts.items():
+        form = settings.model_copy(update={"team": team, **plain})
         with contextlib.closing(CodingEnvironment(form, executor)) as environment:
-            starts = [environment.start(draft.problem) for draft in own]
-            outcomes = environment.step(starts, [draft.actions for draft in own])
-            for draft, outcome in zip(own, outcomes, strict=True):
-                found += _repairs(environment, draft, outcome, bool(sources), criticised, mistakes, rng)
-    rng.shuffle(found)
-    return found[:count]
-
-
-def _shown_only(problem: CodingProblem) -> CodingProblem:
-    """Return the problem with its visible tests in place of the hidden ones, so that each draft runs once."""
-    return replace(problem, hidden_tests=problem.visible_tests)
+            starts = [environment.start(draft.problem) for draft in written]
+            outcomes = environment.step(starts, [draft.actions for draft in written])
+            for draft, outcome in zip(written, outcomes, strict=True):
+                repairs += _repairs(environment, draft, outcome, bool(sources), criticised, mistakes, rng)
+    rng.shuffle(repairs)
+    return repairs[:count]
 
 
 def _write_draft(problem: CodingProblem, recipe: Recipe, team: str, rng: random.Random) -> _Draft:
     conventions = tuple(weighted(CONVENTIONS, rng) for _ in AGENTS[team])
-    actions = tuple(
-        _written(recipe, role, convention, WRONG_DRAFTS, rng)[0]
-        for role, convention in zip(AGENTS[team], conventions, strict=True)
-    )
+    followed = zip(AGENTS[team], conventions, strict=True)
+    actions = tuple(_written(recipe, role, convention, WRONG_DRAFTS, rng)[0] for role, convention in followed)
     return _Draft(problem, recipe, conventions, actions)
 
 
@@ -252,7 +244,7 @@ def _repairs(
 ) -> list[CodingDemonstration]:
     if outcome.details.get("status") == "infra_error":
         raise ValueError(f"the sandbox failed while drafts were run: {outcome.details['error']}")
-    found = []
+    repairs = []
     repeated = told and bool(outcome.metrics.get("all_passed"))
     for number, role in enumerate(environment.agents(draft.problem)):
         convention, mistake = draft.conventions[0 if told else number], ""
@@ -265,8 +257,8 @@ def _repairs(
             text = action if repeated else _written(draft.recipe, role, convention, WRONG_DRAFTS, rng)[0]
             state = environment.criticised(state, {number: text})
         seen = environment.observe(state, number)
-        found.append(CodingDemonstration(seen, action, role, convention, mistake))
-    return found
+        repairs.append(CodingDemonstration(seen, action, role, convention, mistake))
+    return repairs
 
 
 def _written(recipe: Recipe, role: str, convention: str, mistakes: float, rng: random.Random) -> tuple[str, str]:

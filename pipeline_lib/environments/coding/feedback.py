@@ -30,7 +30,7 @@ from pipeline_lib.environment_kit.served_model import Answer, ServedModel
 from pipeline_lib.environments.coding.analysers import MYPY, PYFLAKES
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.program import HELPER, Program, Role
-from pipeline_lib.environments.coding.settings import CodingSettings, Expert
+from pipeline_lib.environments.coding.settings import CodingSettings
 from pipeline_lib.sandbox import Case, Job, Status, Verdict
 
 
@@ -58,13 +58,7 @@ MAX_FAILURES = 1
 
 
 def _notes_on_tests(role: Role, program: Program, visible: Verdict | None) -> list[Note]:
-    """Return the notes on the program for the agent in ``role``, a line each.
-
-    Args:
-        role: the agent's role.
-        program: the joint program.
-        visible: the sandbox's verdict on the visible tests, from a process without other tests; None if there are none.
-    """
+    """Return the notes on the program for the agent in ``role``, a line each; ``visible`` saw no other tests."""
     notes = []
     if role.error is not None:
         notes.append(one_line(f"your code does not parse: {role.error}"))
@@ -124,21 +118,6 @@ Without a suggestion, answer {{"edits": []}}."""
 Edits = list[tuple[str, str]]
 
 
-def make_expert(settings: Expert) -> ServedModel[Edits]:
-    """Return the expert; nothing is asked yet.  Raises as `ServedModel`."""
-    return ServedModel(settings, _EXPERT, "environment.expert", settings.max_tokens, _restored)
-
-
-def question(shown: str, code: str) -> tuple[str, Any]:
-    """Return the question for an agent, and what reads the answer.
-
-    Args:
-        shown: everything that the agent is shown.
-        code: its own code, in which edits must be found.
-    """
-    return _QUESTION.format(shown=shown, edits=MAX_EDITS, code=MAX_CODE), partial(_read, code)
-
-
 def notes_of(edits: Edits) -> tuple[Note, ...]:
     """Return edits as notes."""
     notes = []
@@ -151,10 +130,6 @@ def notes_of(edits: Edits) -> tuple[Note, ...]:
         elif before:
             notes.append(f"an expert suggests to remove:\n{before}")
     return tuple(Note(_EXPERT, note) for note in notes or ["an expert suggests no edit"])
-
-
-def _restored(rows: Any) -> Edits:
-    return [(str(old), str(new)) for old, new in rows]
 
 
 def _read(code: str, text: str) -> Edits:
@@ -201,15 +176,10 @@ def observation(first: str, turns: Sequence[tuple[str, Sequence[Note]]]) -> tupl
     """
     parts = [Part("task", first.rstrip("\n") + "\n")]
     for text, notes in turns:
-        parts.append(Part("own code", f"\nYour code:\n{shown(text)}\n"))
+        parts.append(Part("own code", f"\nYour code:\n{text.strip()[:MAX_OWN_TEXT]}\n"))
         for number, note in enumerate(notes):
             parts.append(Part(note.source.replace("_", " "), f"{'' if number else chr(10)}- {note.text}\n"))
     return (*parts, Part("", _INVITATION if turns[-1][1] else f"\n{_INVITATION}"))
-
-
-def shown(text: str) -> str:
-    """Return as much of its own text as an agent is shown."""
-    return text.strip()[:MAX_OWN_TEXT]
 
 
 #: Tools that read programs without running them, by source.
@@ -230,7 +200,15 @@ class Feedback:
         """
         self._sources = settings.feedback if settings.turns > 1 else ()
         self._analyses = [ANALYSES[source] for source in self._sources if source in ANALYSES]
-        self._expert = make_expert(settings.expert) if "expert" in self._sources and settings.expert else None
+        self._expert: ServedModel[Edits] | None = None
+        if _EXPERT in self._sources and (expert := settings.expert) is not None:
+            self._expert = ServedModel(
+                expert,
+                _EXPERT,
+                "environment.expert",
+                expert.max_tokens,
+                lambda rows: [(str(old), str(new)) for old, new in rows],
+            )
 
     def jobs(self, problem: CodingProblem, program: Program) -> Iterator[tuple[str, Job]]:
         """Yield the jobs for the sandbox that the sources need, by kind: ``visible`` or the source's name."""
@@ -249,13 +227,13 @@ class Feedback:
         return next((failure for failure in failures if failure), "")
 
     def notes(self, agent: int, program: Program, verdicts: Mapping[str, Verdict]) -> tuple[Note, ...]:
-        found: list[Note] = []
+        notes: list[Note] = []
         for source in self._sources:
             if source == "tests":
-                found += _notes_on_tests(program.roles[agent], program, verdicts.get("visible"))
+                notes += _notes_on_tests(program.roles[agent], program, verdicts.get("visible"))
             elif source in verdicts:
-                found += [Note(source, text) for text in ANALYSES[source].findings(agent, program, verdicts[source])]
-        return tuple({note.text: note for note in reversed(found)}.values())[::-1]
+                notes += [Note(source, text) for text in ANALYSES[source].findings(agent, program, verdicts[source])]
+        return tuple({note.text: note for note in reversed(notes)}.values())[::-1]
 
     def with_answers(self, outcomes: Sequence[_Outcome], observe: Callable[[Any, int], str]) -> list[_Outcome]:
         """Return the outcomes of a turn with the notes of the expert, if there is one, in episodes that go on.
@@ -268,15 +246,18 @@ class Feedback:
         """
         if self._expert is None:
             return list(outcomes)
+        asked = [() if outcome.done else outcome.state.turns[-1].actions for outcome in outcomes]
         questions = [
-            question(observe(outcome.state, agent), action)
-            for outcome in outcomes
-            if not outcome.done
-            for agent, action in enumerate(outcome.state.turns[-1].actions)
+            (
+                _QUESTION.format(shown=observe(o.state, agent), edits=MAX_EDITS, code=MAX_CODE),
+                partial(_read, code),
+            )
+            for o, actions in zip(outcomes, asked, strict=True)
+            for agent, code in enumerate(actions)
         ]
         answers = iter(self._expert.ask(questions))
-        told = [[] if o.done else [next(answers) for _ in o.state.turns[-1].actions] for o in outcomes]
-        return [_with(o, own, self._expert.costs(own)) for o, own in zip(outcomes, told, strict=True)]
+        told = [[next(answers) for _ in actions] for actions in asked]
+        return [_with(o, given, self._expert.costs(given)) for o, given in zip(outcomes, told, strict=True)]
 
     def close(self) -> None:
         if self._expert is not None:
@@ -285,12 +266,16 @@ class Feedback:
 
 def _with(outcome: _Outcome, answers: Sequence[Answer[Edits]], costs: Mapping[str, float]) -> _Outcome:
     """Return an outcome with the answers for its agents, or without reward if one of them failed."""
-    if failed := [answer.error for answer in answers if answer.value is None]:
-        details = {"status": "expert_failed", "error": " ".join(failed[0].split()), "costs": costs}
+    if errors := [answer.error for answer in answers if answer.value is None]:
+        details = {"status": "expert_failed", "error": " ".join(errors[0].split()), "costs": costs}
         return Outcome(None, {}, {}, outcome.state, done=True, details=details)
-    state = outcome.state
-    if answers:
-        *before, last = state.turns
-        notes = tuple((*own, *notes_of(answer.value or [])) for own, answer in zip(last.notes, answers, strict=True))
-        state = replace(state, turns=(*before, replace(last, notes=notes)))
+    further = {agent: notes_of(answer.value or []) for agent, answer in enumerate(answers)}
+    state = with_notes(outcome.state, further) if answers else outcome.state
     return replace(outcome, state=state, details={**outcome.details, "costs": costs})
+
+
+def with_notes(state: Any, further: Mapping[int, Sequence[Note]]) -> Any:
+    """Return a state after a turn with further notes on that turn, by number of the agent."""
+    *before, last = state.turns
+    notes = tuple((*told, *further.get(agent, ())) for agent, told in enumerate(last.notes))
+    return replace(state, turns=(*before, replace(last, notes=notes)))

@@ -75,18 +75,18 @@ def mutants(source: str, limit: int) -> tuple[str, ...]:
     sites = list(_sites(tree))
     if len(sites) > limit:
         sites = [sites[number * len(sites) // limit] for number in range(limit)]
-    found: dict[str, None] = {}
+    sources: dict[str, None] = {}
     for holder, key, changed in sites:
         kept = holder[key]
         holder[key] = changed
         try:
-            found[ast.unparse(tree)] = None
+            sources[ast.unparse(tree)] = None
         except (ValueError, RecursionError):  # such as a formatted string without a source form in this Python
             continue
         finally:
             holder[key] = kept
-    found.pop(original, None)
-    return tuple(found)
+    sources.pop(original, None)
+    return tuple(sources)
 
 
 def _sites(tree: ast.AST) -> Iterator[tuple[Any, Any, ast.AST]]:
@@ -168,14 +168,14 @@ def noticed(verdict: Verdict, ablated: Sequence[Verdict]) -> float:
         verdict: of the program.
         ablated: of the program with each mutant in place of its helper.
     """
-    passed, found = passed_cases(verdict), []
+    passed, judged = passed_cases(verdict), []
     for other in ablated:
         wrong = {case.index for case in other.cases if case.result == "fail"}
         if passed & wrong:
-            found.append(True)
+            judged.append(True)
         elif passed <= passed_cases(other):
-            found.append(False)
-    return sum(found) / len(found) if found else 0.0
+            judged.append(False)
+    return sum(judged) / len(judged) if judged else 0.0
 
 
 #: Chosen items of each input.  No two are alike and none is 0, so that a helper that ignores its input meets few tests.

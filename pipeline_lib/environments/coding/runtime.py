@@ -23,7 +23,7 @@ from pipeline_lib.environment_kit.programs import (
     one_line,
     untested,
 )
-from pipeline_lib.environments.coding.feedback import Feedback, Note, note_of, observation
+from pipeline_lib.environments.coding.feedback import Feedback, Note, note_of, observation, with_notes
 from pipeline_lib.environments.coding.fine_measures import (
     almost_right,
     contract,
@@ -145,7 +145,7 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
     def shortened(self, state: CodingState, agent: int, cut: int) -> str | None:
         if not self._all_turns or cut >= len(state.turns):
             return None
-        return "".join(part.text for part in self.parts(replace(state, turns=state.turns[cut:]), agent))
+        return self.observe(replace(state, turns=state.turns[cut:]), agent)
 
     def parts(self, state: CodingState, agent: int) -> tuple[Part, ...]:
         """Return the parts of the agent's observation, with the source of feedback that each comes from."""
@@ -159,9 +159,8 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
         return replace(state, ending=True)
 
     def criticised(self, state: CodingState, texts: Mapping[int, str]) -> CodingState:
-        *before, last = state.turns
-        notes = tuple((*own, note_of(texts[i])) if i in texts else own for i, own in enumerate(last.notes))
-        return replace(state, turns=(*before, replace(last, notes=notes)))
+        after: CodingState = with_notes(state, {agent: (note_of(text),) for agent, text in texts.items()})
+        return after
 
     def step(self, states: Sequence[CodingState], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[CodingState]]:
         """Join, run and reward; see the class for metrics, and `ProgramEnvironment.step`.
@@ -225,9 +224,8 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
     def exhibit(self, state: CodingState, actions: Sequence[str]) -> Exhibit:
         """Return the joined program and, if it led to this state, the result of each hidden test: for people only."""
         program = build_program(tuple(actions), state.problem.entry_point)
-        last = state.turns[-1] if state.turns else None
-        verdict = last.verdict if last is not None and last.actions == tuple(actions) else None
-        return Exhibit(program.code, "python", checks_of(verdict))
+        verdicts = [turn.verdict for turn in state.turns[-1:] if turn.actions == tuple(actions)]
+        return Exhibit(program.code, "python", checks_of(verdicts[0] if verdicts else None))
 
     def close(self) -> None:
         self._feedback.close()
@@ -241,9 +239,9 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
             problem = attempt.problem
             key = _key(problem)
             if problem.hidden_tests and (key not in self._ladder or failure_of(self._ladder[key]) is not None):
-                found = self._ladder[key] = {}
+                verdicts = self._ladder[key] = {}
                 for number, code in enumerate(almost_right(problem)):
-                    yield found, str(number), attempt.job(code)
+                    yield verdicts, str(number), attempt.job(code)
 
     def outcome(self, state: CodingState, attempt: CodingAttempt) -> Outcome[CodingState]:
         program = attempt.program

@@ -43,10 +43,10 @@ def schemes(code: str, entry_point: str) -> frozenset[str]:
     functions = module.reachable(entry_point)
     carriers = _carriers(functions, module)
     all_uses = [HelperUses(function, carriers) for function in functions]
-    found = frozenset(name for uses in all_uses for name in repetition_schemes(uses) | condition_schemes(uses))
-    if not found and any(map(_adds, all_uses)):  # every scheme processes values: only where there is no other
+    followed = frozenset(name for uses in all_uses for name in repetition_schemes(uses) | condition_schemes(uses))
+    if not followed and any(map(_adds, all_uses)):  # every scheme processes values: only where there is no other
         return frozenset({"decorator"})
-    return found
+    return followed
 
 
 def _carriers(functions: Sequence[MainFunction], module: MainModule) -> frozenset[str]:
@@ -60,16 +60,16 @@ def _carriers(functions: Sequence[MainFunction], module: MainModule) -> frozense
         for name, values in function.assigned.items():
             bodies += [(name, value, function) for value in values if _makes_function(value)]
     bodies += [(name, f.node, f) for name in module.names() if (f := module.function(name)) in functions and f]
-    found: set[str] = set()
+    carriers: set[str] = set()
     while True:
         more = {
             name
             for name, body, function in bodies
-            if any(function.is_helper(inner) or refers(inner, found) for inner in ast.walk(body))
+            if any(function.is_helper(inner) or refers(inner, carriers) for inner in ast.walk(body))
         }
-        if more <= found:
-            return frozenset(found)
-        found |= more
+        if more <= carriers:
+            return frozenset(carriers)
+        carriers |= more
 
 
 def _makes_function(value: ast.expr) -> bool:
@@ -230,9 +230,9 @@ _WORKS = (
 
 def condition_schemes(uses: HelperUses) -> set[str]:
     """Return the schemes that the conditions of a function show."""
-    found = {name for use in uses.nodes for name in (*_safety(uses, use), *_choice(uses, use))}
+    shown = {name for use in uses.nodes for name in (*_safety(uses, use), *_choice(uses, use))}
     replaced = _replaced(uses)
-    return found | {name for value in uses.values if id(value) not in replaced for name in _of_value(uses, value)}
+    return shown | {name for value in uses.values if id(value) not in replaced for name in _of_value(uses, value)}
 
 
 def _safety(uses: HelperUses, use: ast.AST) -> Iterator[str]:
@@ -354,14 +354,14 @@ def _sides_of(uses: HelperUses, test: ast.expr, nothing: bool) -> tuple[Sequence
 
 def _replaced(uses: HelperUses) -> set[int]:
     """Return the ids of all nodes that stand where it was noticed that there is no value."""
-    found = set()
+    replaced = set()
     for value in uses.values:
         test = uses.condition(value)
         nothing = None if test is None else _nothing(uses, test)
         if test is not None and nothing is not None:
             instead, _ = _sides_of(uses, test, nothing)
-            found |= {id(inner) for node in instead for inner in ast.walk(node)}
-    return found
+            replaced |= {id(inner) for node in instead for inner in ast.walk(node)}
+    return replaced
 
 
 def _nothing(uses: HelperUses, test: ast.expr) -> bool | None:
@@ -446,14 +446,14 @@ _HOLDS = frozenset({"partial", "callable", "isinstance", "print", "wraps", "cach
 
 def repetition_schemes(uses: HelperUses) -> set[str]:
     """Return the schemes that the repetitions of a function show."""
-    found = {name for use in uses.nodes for name in _repeated(uses, use)}
+    shown = {name for use in uses.nodes for name in _repeated(uses, use)}
     for node in uses.carriers():
-        found |= set(_repeated(uses, node))
+        shown |= set(_repeated(uses, node))
         if _is_inside(uses, node, node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")):
-            found.add("coordinator")
+            shown.add("coordinator")
     if _calls_twice(uses):
-        found.add("coordinator")
-    return found
+        shown.add("coordinator")
+    return shown
 
 
 def _repeated(uses: HelperUses, use: ast.AST) -> Iterator[str]:

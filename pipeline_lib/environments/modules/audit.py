@@ -11,7 +11,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline_lib.audit.examiner import ScriptedExaminer, ScriptedPlay, Teams
+from pipeline_lib.audit.examiner import ScriptedExaminer, ScriptedPlay, Teams, solutions_pass
 from pipeline_lib.audit.result import Check, Rung, Status
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environments.modules.problems.problem import PACKAGE, ModulesProblem
@@ -36,52 +36,52 @@ def teams(
     agents = environment.agents(problem)
     state = environment.start(problem)
     told = problem.observations
-    found: dict[str, tuple[str, dict[str, str]]] = {
+    joint: dict[str, tuple[str, dict[str, str]]] = {
         "nobody_does_anything": ("degenerate", dict.fromkeys(parts, "")),
         "copied_prompt": ("degenerate", {part: told[part] for part in parts}),
         "stubs": ("degenerate", {part: stub(problem, part) for part in parts}),
     }
-    for number, known in enumerate(problem.references):
-        found["reference" if not number else f"reference_{number + 1}"] = ("working", dict(known))
+    for number, reference in enumerate(problem.references):
+        joint["reference" if not number else f"reference_{number + 1}"] = ("working", dict(reference))
     if problem.references:
-        found |= _about(problem, other, len(agents) == 1)
+        joint |= _about(problem, other, len(agents) == 1)
     if len(agents) == 1:
-        return {name: (role, [single_text(problem, sources)]) for name, (role, sources) in found.items()} | {
+        return {name: (role, [single_text(problem, sources)]) for name, (role, sources) in joint.items()} | {
             "copied_whole_prompt": ("degenerate", [environment.observe(state, 0)])
         }
-    return {name: (role, [sources[part] for part in parts]) for name, (role, sources) in found.items()}
+    return {name: (role, [sources[part] for part in parts]) for name, (role, sources) in joint.items()}
 
 
 def _about(problem: ModulesProblem, other: ModulesProblem, single: bool) -> dict[str, tuple[str, dict[str, str]]]:
-    known, *ways = problem.references
+    reference, *ways = problem.references
     parts, (*lower, top) = problem.parts, problem.parts
     wrong = other.references[0] if other.references else {}
-    found = {
+    joint = {
         "another_program": ("degenerate", {part: wrong.get(part, "") for part in parts}),
-        "last_one_missing": ("other", {**known, top: ""}),
-        "first_one_missing": ("other", {**known, parts[0]: ""}),
+        "last_one_missing": ("other", {**reference, top: ""}),
+        "first_one_missing": ("other", {**reference, parts[0]: ""}),
     }
     if problem.layout == "package":
         stubs = {part: memorised(problem, part) for part in parts}
-        found["stubs_that_satisfy_unit_tests"] = ("degenerate", stubs)
+        joint["stubs_that_satisfy_unit_tests"] = ("degenerate", stubs)
         for name, share in _SHARES.items():
-            found[name] = ("other", {**known, top: right_on(problem, share)})
-        found["all_the_same_file"] = ("degenerate", dict.fromkeys(parts, known[parts[0]]))
+            joint[name] = ("other", {**reference, top: right_on(problem, share)})
+        joint["all_the_same_file"] = ("degenerate", dict.fromkeys(parts, reference[parts[0]]))
     if problem.layout == "package" or not single:  # a single agent's class is one text, whoever owns a method
-        found["copies_of_another_file"] = ("degenerate", _turned(problem, known))
-        found["one_writes_all"] = ("other", {**{part: stub(problem, part) for part in lower}, top: whole(problem)})
-        found["one_writes_all_alone"] = ("other", {**dict.fromkeys(lower, ""), top: whole(problem)})
+        joint["copies_of_another_file"] = ("degenerate", _turned(problem, reference))
+        joint["one_writes_all"] = ("other", {**{part: stub(problem, part) for part in lower}, top: whole(problem)})
+        joint["one_writes_all_alone"] = ("other", {**dict.fromkeys(lower, ""), top: whole(problem)})
     if ways:
-        found["parts_that_do_not_fit"] = ("other", {**ways[0], top: known[top]})
-    return found
+        joint["parts_that_do_not_fit"] = ("other", {**ways[0], top: reference[top]})
+    return joint
 
 
 def whole(problem: ModulesProblem) -> str:
     """Return one part that does the work of all: all methods, or the whole program in a package of its own."""
     if problem.layout == "class":
         return single_text(problem, problem.references[0])
-    own = {part: source.replace(f"from {PACKAGE} ", "from own ") for part, source in problem.references[0].items()}
-    return package_program(own, problem.parts[-1], problem.entry_point, "own")
+    renamed = {part: source.replace(f"from {PACKAGE} ", "from own ") for part, source in problem.references[0].items()}
+    return package_program(renamed, problem.parts[-1], problem.entry_point, "own")
 
 
 def memorised(problem: ModulesProblem, part: str) -> str:
@@ -113,9 +113,9 @@ def _answers(tests: str) -> dict[str, Any]:
     return answers
 
 
-def _turned(problem: ModulesProblem, known: Mapping[str, str]) -> dict[str, str]:
+def _turned(problem: ModulesProblem, reference: Mapping[str, str]) -> dict[str, str]:
     parts = problem.parts
-    return {part: known[after] for part, after in zip(parts, [*parts[1:], parts[0]], strict=True)}
+    return {part: reference[after] for part, after in zip(parts, [*parts[1:], parts[0]], strict=True)}
 
 
 #: Teams in which one agent does the work of all.
@@ -132,7 +132,7 @@ class ModulesExaminer(ScriptedExaminer):
         return teams(environment, problem, other)
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
-        return [_alone(rungs), _reference_passes(played)]
+        return [_alone(rungs), solutions_pass(played, ("system_passed", "units_passed"))]
 
 
 def _alone(rungs: Sequence[Rung]) -> Check:
@@ -147,25 +147,3 @@ def _alone(rungs: Sequence[Rung]) -> Check:
     if best.reward >= shared.reward:
         return Check("alone", Status.FAIL, f"{said}.", numbers, "pay for the unit tests of every part.")
     return Check("alone", Status.PASS, f"{said}.", numbers)
-
-
-def _reference_passes(played: ScriptedPlay) -> Check:
-    known = [
-        (problem, outcome)
-        for name, problem, outcome in zip(played.names, played.problems, played.outcomes, strict=True)
-        if name.startswith("reference") and outcome.reward is not None
-    ]
-    if not known:
-        return Check("reference", Status.WARN, "No problem has a known solution, so no working team could be played.")
-    broken = [
-        problem.id for problem, found in known if min(found.metrics[m] for m in ("system_passed", "units_passed")) < 1
-    ]
-    if broken:
-        return Check(
-            "reference",
-            Status.FAIL,
-            f"{len(broken)} of {len(known)} known solutions fail tests, first that of '{broken[0]}': the full reward "
-            "cannot be reached there.",
-            {"broken": broken},
-        )
-    return Check("reference", Status.PASS, f"All {len(known)} known solutions pass every test.")

@@ -131,13 +131,13 @@ def class_program(frame: str, name: str, sources: Mapping[str, str], owned: Mapp
     bound = {part: tuple(_mangled(method, name) for method in methods) for part, methods in owned.items()}
     parts = []
     for part, text in sources.items():
-        found = _parse(text)
-        if found is not None:
+        parsed = _parse(text)
+        if parsed is not None:
             foreign = tuple(method for other, methods in bound.items() if other != part for method in methods)
-            parts.append((_alone(found, whole), bound[part], foreign))
+            parts.append((_alone(parsed, whole), bound[part], foreign))
     around = ast.unparse(ast.Module([node for node in tree.body if node is not whole], []))
     head = "\n".join(ast.unparse(node) for node in tree.body if isinstance(node, ast.ImportFrom) and _is_future(node))
-    parts = [(f"{head}\n{source}", own, foreign) for source, own, foreign in parts]
+    parts = [(f"{head}\n{source}", names, foreign) for source, names, foreign in parts]
     frame = f"{head}\n{ast.unparse(whole)}"
     call = f"__symposium_join__({name!r}, {frame!r}, {fields!r}, {tuple(parts)!r})\n"
     return f"{around}\n\n\n{_JOIN}{call}del __symposium_join__\n"
@@ -211,8 +211,8 @@ class Form:
 def split_single(text: str, parts: Sequence[str]) -> dict[str, str]:
     """Return the text below each part's heading in a single agent's text: the last one, "" if there is none."""
     pieces = _HEADING.split(unfenced(text))
-    found = dict(zip(pieces[1::2], pieces[2::2], strict=True))
-    return {part: found.get(part, "").strip("\n") for part in parts}
+    by_part = dict(zip(pieces[1::2], pieces[2::2], strict=True))
+    return {part: by_part.get(part, "").strip("\n") for part in parts}
 
 
 def join_single(sources: Mapping[str, str]) -> str:
@@ -264,10 +264,10 @@ def below(problem: ModulesProblem, part: str) -> tuple[str, ...]:
 def form(problem: ModulesProblem, part: str, text: str) -> Form:
     """Return the form of the text of a part."""
     if problem.layout == "class":
-        found = methods_of(text, problem.entry_point)
+        names = methods_of(text, problem.entry_point)
     else:
-        found = top_level(text)
-    return Form(found is not None, found is not None and set(problem.defines[part]) <= found)
+        names = top_level(text)
+    return Form(names is not None, names is not None and set(problem.defines[part]) <= names)
 
 
 @lru_cache(maxsize=8192)
@@ -286,8 +286,8 @@ def _bound(statement: ast.stmt) -> set[str]:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return {name}
         case ast.Assign(targets=targets):
-            found = (node for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
-            return {node.id for node in found if isinstance(node.ctx, ast.Store)}  # not the run of table[run] = 1
+            stored = (node for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
+            return {node.id for node in stored if isinstance(node.ctx, ast.Store)}  # not the run of table[run] = 1
         case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
             return {name}
         case ast.Import(names=names) | ast.ImportFrom(names=names):

@@ -76,8 +76,8 @@ class ModulesAttempt(Attempt):
         passing, counted = self._held("system"), self._held("system")
         for part in self.problem.parts:
             needing = passing - self._held("expected", part)
-            own = {case.source for verdict in self._of("unit", part) for case in verdict.cases}
-            if needing & own & self._held("without", part):
+            tests = {case.source for verdict in self._of("unit", part) for case in verdict.cases}
+            if needing & tests & self._held("without", part):
                 counted -= needing
         return len(counted) / self.verdicts["system", "", 0].total
 
@@ -133,8 +133,8 @@ class ModulesEnvironment(ProgramEnvironment[ModulesProblem, ModulesState, Module
     def right_part(self, state: ModulesState, agent: int) -> str | None:
         if not state.problem.references:
             return None
-        known = state.problem.references[0]
-        return single_text(state.problem, known) if self._single else known[state.problem.parts[agent]]
+        reference = state.problem.references[0]
+        return single_text(state.problem, reference) if self._single else reference[state.problem.parts[agent]]
 
     def exhibit(self, state: ModulesState, actions: Sequence[str]) -> Exhibit:
         """Return the parts and, if they led to this state, the result of each system test: for people only."""
@@ -190,8 +190,8 @@ def _first_programs(attempt: ModulesAttempt) -> Iterator[tuple[tuple[str, str, i
         return
     yield ("system", "", 0), _job(problem, sources)
     for part in problem.parts:
-        for number, known in enumerate(problem.references):
-            among = {**{name: known[name] for name in below(problem, part)}, part: sources[part]}
+        for number, reference in enumerate(problem.references):
+            among = {**{name: reference[name] for name in below(problem, part)}, part: sources[part]}
             yield ("unit", part, number), _job(problem, among, part)
 
 
@@ -218,7 +218,7 @@ def _metrics(attempt: ModulesAttempt, facts: Facts) -> dict[str, float]:
         "units_right": sum(share >= 1.0 for share in facts.units.values()) / count,
         "parts_needed": sum(needed.values()) / count,
         "parts_defined": facts.defined,
-        "parts_parse": sum(found.parses for found in facts.forms.values()) / count,
+        "parts_parse": sum(part_form.parses for part_form in facts.forms.values()) / count,
         **{f"unit_{part}": share for part, share in facts.units.items()},
         **{f"needed_{part}": value for part, value in needed.items()},
     }

@@ -42,20 +42,20 @@ def demonstrate_philosophers(
     if not scenarios:
         raise ValueError("there are no scenarios to demonstrate")
     rng = np.random.default_rng(int(digest(["philosophers", seed])[:15], 16))
-    found: list[Demonstration] = []
-    while len(found) < count:
+    demonstrations: list[Demonstration] = []
+    while len(demonstrations) < count:
         for batch in lay_batches(scenarios, sequential=False):
             table = batch.table
-            own = np.array([s.labels or range(s.philosophers) for s in batch.scenarios]).T % 4  # (N, B)
+            slips = np.array([s.labels or range(s.philosophers) for s in batch.scenarios]).T % 4  # (N, B)
             while not table.done.all():
                 by_lot = rng.random(table.left.shape) < mistakes
                 habit = np.where(table.left, RIGHT, LEFT)
-                slip = np.where(rng.random(habit.shape) < OWN_SLIPS, own, rng.integers(0, 4, habit.shape))
+                slip = np.where(rng.random(habit.shape) < OWN_SLIPS, slips, rng.integers(0, 4, habit.shape))
                 actions = np.where(by_lot, slip, habit).astype(np.int8)
-                found += _written(table, batch.scenarios, actions, rng)
+                demonstrations += _written(table, batch.scenarios, actions, rng)
                 table = step(table, actions)
-    chosen = rng.permutation(len(found))[:count]
-    return [found[i] for i in chosen]
+    chosen = rng.permutation(len(demonstrations))[:count]
+    return [demonstrations[i] for i in chosen]
 
 
 def _written(
@@ -66,12 +66,12 @@ def _written(
 ) -> list[Demonstration]:
     """Return observation and action of one philosopher of every unfinished episode."""
     board = Board(table)
-    found = []
+    demonstrations = []
     for column in np.flatnonzero(~table.done).tolist():
         seat = int(rng.integers(table.graph.philosophers))
         labels = scenarios[column].labels
         view = board.view(seat, column, labels[seat] if labels else None)
         if view.eating:
             continue  # eating philosophers do not act
-        found.append(Demonstration(text.compact(view), text.LETTERS[int(actions[seat, column])]))
-    return found
+        demonstrations.append(Demonstration(text.compact(view), text.LETTERS[int(actions[seat, column])]))
+    return demonstrations

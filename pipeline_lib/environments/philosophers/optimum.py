@@ -62,11 +62,11 @@ class Plan:
             ValueError: a configuration that no table can be in.
         """
         keys = _key(digits, self.eating_time)
-        known = _key(self.configurations, self.eating_time)
-        found = np.searchsorted(known, keys)
-        if (known[np.minimum(found, len(known) - 1)] != keys).any():
+        all_keys = _key(self.configurations, self.eating_time)
+        places = np.searchsorted(all_keys, keys)
+        if (all_keys[np.minimum(places, len(all_keys) - 1)] != keys).any():
             raise ValueError("no table can be in this configuration")
-        return found
+        return places
 
     def best_moves(self, number: int, phase: int, steps_left: int) -> npt.NDArray[np.int32]:
         """Return the configurations that may follow on a path with the most meals."""
@@ -177,7 +177,7 @@ def _moves(
         dtype=np.int8,
     )
     joint = np.array(list(itertools.product(range(3), repeat=len(movers))), dtype=np.intp)
-    known = _key(digits, eating_time)
+    all_keys = _key(digits, eating_time)
     origins: list[npt.NDArray[np.int64]] = []
     targets: list[npt.NDArray[np.int64]] = []
     chunk = max(1, _CHUNK // len(joint))
@@ -193,7 +193,7 @@ def _moves(
         fits = (_occupancy(graph, during) <= 1).all(axis=-1)
         origin, choice = np.nonzero(fits)
         origins.append(origin + low)
-        targets.append(np.searchsorted(known, _key(following[origin, choice], eating_time)))
+        targets.append(np.searchsorted(all_keys, _key(following[origin, choice], eating_time)))
     pairs = np.unique(np.concatenate(origins) * len(digits) + np.concatenate(targets))
     origin, target = pairs // len(digits), pairs % len(digits)
     eats_before, eats_after = digits[origin] >= EATING, digits[target] >= EATING

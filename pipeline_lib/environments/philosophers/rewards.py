@@ -70,11 +70,11 @@ class SumReward(Reward):
         self.bounds = clip or (sum(min(w, 0.0) for w in weights.values()), sum(max(w, 0.0) for w in weights.values()))
 
     def terms(self, summary: Summary) -> dict[str, Floats]:
-        found = {name: weight * TERMS[name](summary) for name, weight in self._weights.items()}
+        weighted = {name: weight * TERMS[name](summary) for name, weight in self._weights.items()}
         if self._clip is not None:
-            total = np.sum(list(found.values()), axis=0, dtype=np.float64)
-            found["clip"] = np.clip(total, *self._clip) - total
-        return found
+            total = np.sum(list(weighted.values()), axis=0, dtype=np.float64)
+            weighted["clip"] = np.clip(total, *self._clip) - total
+        return weighted
 
 
 #: The library of terms, each in [0, 1] for every episode and every moment of it.

@@ -233,14 +233,14 @@ def exclusive_violations(graph: Graph, left: Bools, right: Bools) -> Bools:
 
 
 def _arrays(table: Table) -> list[npt.NDArray[Any]]:
-    found: list[npt.NDArray[Any]] = []
+    arrays: list[npt.NDArray[Any]] = []
 
     def keep(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        found.append(array)
+        arrays.append(array)
         return array
 
     _map(table, keep)
-    return found
+    return arrays
 
 
 def _map(table: Table, function: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Table:

@@ -31,7 +31,7 @@ class PhilosophersTask(Task):
     )
 
     def make_problems(self, settings: ScenarioProblems) -> Mapping[str, Sequence[Scenario]]:
-        return {split: found for split, found in generate_scenarios(settings).items() if found}
+        return {split: scenarios for split, scenarios in generate_scenarios(settings).items() if scenarios}
 
     def read_problem(self, row: Mapping[str, Any]) -> Scenario:
         return Scenario.from_json(row)

@@ -40,7 +40,7 @@ def teams(environment: Any, problem: WritingProblem, other: WritingProblem) -> T
     seen = [environment.observe(state, number) for number in range(len(agents))]
     short, long = problem.limits.first[0], problem.limits.second[0]
     source = problem.text.split()
-    found: dict[str, tuple[str, list[str]]] = {
+    joint: dict[str, tuple[str, list[str]]] = {
         "empty": ("degenerate", ["", ""]),
         "white_space": ("degenerate", ["\t " * 40, " \t" * 90]),
         "nonsense": ("degenerate", [_words(NONSENSE, short), _words(NONSENSE[20:], long)]),
@@ -55,10 +55,10 @@ def teams(environment: Any, problem: WritingProblem, other: WritingProblem) -> T
         "list_of_words": ("degenerate", [f"{' '.join(sorted(set(source)))}.", f"{' '.join(source[::-1])}."]),
     }
     if problem.reference:
-        found |= _about(problem, other)
+        joint |= _about(problem, other)
     if len(agents) == 1:
-        return {name: (role, ["\n\n".join(texts)]) for name, (role, texts) in found.items()}
-    return found
+        return {name: (role, ["\n\n".join(texts)]) for name, (role, texts) in joint.items()}
+    return joint
 
 
 def nonsense_with_connectives(problem: WritingProblem) -> list[str]:

@@ -86,14 +86,14 @@ def _draw(problem: WritingProblem, mistakes: float, rng: random.Random) -> Writi
     mine, others = problem.parts[place], problem.parts[1 - place]
     told = _shared_out(mine, others, rng)
     if rng.random() < QUOTED:
-        own, theirs = (
+        written, theirs = (
             _text(problem, _shared_out(part, other, rng), rng.random() < mistakes, tense, rng)
             for part, other in ((mine, others), (others, mine))
         )
         if place and rng.random() < 0.5:
             observation = after_reading(observation, [(f"{PAIR[0]} wrote", theirs)], "Write your part.")
         else:
-            said = [("You wrote", own), (f"{PAIR[1 - place]} wrote", theirs)]
+            said = [("You wrote", written), (f"{PAIR[1 - place]} wrote", theirs)]
             observation = after_reading(observation, said, "Write your part again, so that all fit.")
         there = {read.fact for each in split_sentences(theirs) if (read := WORLDS[problem.world].read(each))}
         told = [number for number in mine if number not in others or problem.facts[number] not in there]

@@ -54,7 +54,7 @@ class Judge(ServedModel[float]):
 
 def _mark(text: str) -> float:
     """Return the only number of an answer as a share of the highest mark; raises ValueError if there is none."""
-    found = set(_MARK.findall(text))
-    if len(found) != 1 or not 0 <= (mark := int(found.pop())) <= HIGHEST:
+    numbers = set(_MARK.findall(text))
+    if len(numbers) != 1 or not 0 <= (mark := int(numbers.pop())) <= HIGHEST:
         raise ValueError("the answer is not one mark")
     return mark / HIGHEST

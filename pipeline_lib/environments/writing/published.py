@@ -203,8 +203,8 @@ def band(ratio: float, limits: Band) -> float | None:
 
 def unique_ratio(first: str, second: str) -> float | None:
     """Return how many times as many different words the second text has; None if the first has none."""
-    own, others = all_words(first), all_words(second)
-    return len(others) / len(own) if own else None
+    words, others = all_words(first), all_words(second)
+    return len(others) / len(words) if words else None
 
 
 def categories(text: str) -> frozenset[str]:
@@ -213,15 +213,15 @@ def categories(text: str) -> frozenset[str]:
     return frozenset(name for name, phrases in _CATEGORIES.items() if phrases.search(lower))
 
 
-def connectives_share(found: int) -> float:
+def connectives_share(count: int) -> float:
     """Return ``min(1, 0.4 + min(0.05 (n - 1), 0.6))`` for n categories found, 0 for none."""
-    return min(1.0, 0.4 + min(0.05 * (found - 1), 0.6)) if found else 0.0
+    return min(1.0, 0.4 + min(0.05 * (count - 1), 0.6)) if count else 0.0
 
 
 def overlap(first: str, second: str) -> float:
     """Return the Jaccard index of the different words without stopwords, in [0, 1]; 1 if neither text has any."""
-    own, others = all_words(first) - STOPWORDS, all_words(second) - STOPWORDS
-    return len(own & others) / len(own | others) if own or others else 1.0
+    words, others = all_words(first) - STOPWORDS, all_words(second) - STOPWORDS
+    return len(words & others) / len(words | others) if words or others else 1.0
 
 
 def shared_share(index: float, cap: float) -> float:

@@ -30,16 +30,16 @@ def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text, without white space around them; empty ones are left out."""
     if _END.search(text) is None:
         return [text.strip()] if text.strip() else []
-    found: list[str] = []
+    sentences: list[str] = []
     start = 0
     for end in _END.finditer(text):
         sentence = text[start : end.start()]
         if _ends_short(sentence):
             continue
-        found.append(text[start : end.end()].strip())
+        sentences.append(text[start : end.end()].strip())
         start = end.end()
-    found.append(text[start:].strip())
-    return [sentence for sentence in found if sentence]
+    sentences.append(text[start:].strip())
+    return [sentence for sentence in sentences if sentence]
 
 
 def is_complete(sentence: str) -> bool:
@@ -50,8 +50,8 @@ def is_complete(sentence: str) -> bool:
 
 
 def _ends_short(sentence: str) -> bool:
-    found = _SHORT_FORM.search(sentence[-12:])
-    return found is not None and found[0] != "I."
+    short_form = _SHORT_FORM.search(sentence[-12:])
+    return short_form is not None and short_form[0] != "I."
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +122,11 @@ def lengths_fit(words: tuple[int, int], limits: Limits) -> bool:
 
 def length_notes(words: tuple[int, int], limits: Limits) -> tuple[list[str], list[str]]:
     """Return the feedback for each writer on its own length."""
-    found: tuple[list[str], list[str]] = [], []
-    for own, count, (least, greatest) in zip(found, words, (limits.first, limits.second), strict=True):
+    notes: tuple[list[str], list[str]] = [], []
+    for told, count, (least, greatest) in zip(notes, words, (limits.first, limits.second), strict=True):
         if not least <= count <= greatest:
-            own.append(f"{count} words; it should be {least} to {greatest}")
-    return found
+            told.append(f"{count} words; it should be {least} to {greatest}")
+    return notes
 
 
 _WORD = re.compile(r"\w+")
@@ -163,7 +163,7 @@ def read_exactly(problem: WritingProblem, first: str, second: str) -> Reading:
     words, useful = [0, 0], [0, 0]
     notes = length_notes((len(first.split()), len(second.split())), problem.limits)
     for number, text in enumerate((first, second)):
-        own: set[object] = set()
+        told_here: set[object] = set()
         previous: Statement | None = None
         wrong = again = taken = 0
         for sentence in split_sentences(text):
@@ -179,10 +179,10 @@ def read_exactly(problem: WritingProblem, first: str, second: str) -> Reading:
                 wrong += not copies
             elif statement.fact not in facts or statement.hero not in ("", problem.hero):
                 wrong += 1
-            elif statement.fact in own:
+            elif statement.fact in told_here:
                 again += 1
             else:
-                own.add(statement.fact)
+                told_here.add(statement.fact)
                 styles[statement.tense].add(statement.fact)
                 useful[number] += statement.words
                 if statement.fact in told_before:
@@ -190,11 +190,11 @@ def read_exactly(problem: WritingProblem, first: str, second: str) -> Reading:
                 else:
                     links += here is not None and not here.entities.isdisjoint(statement.entities)
                     previous = statement
-        told_before |= own
+        told_before |= told_here
         unsupported += wrong + taken
         repeated += again
         part = problem.parts[number]
-        notes[number].insert(0, f"facts told: {sum(problem.facts[i] in own for i in part)} of {len(part)}")
+        notes[number].insert(0, f"facts told: {sum(problem.facts[i] in told_here for i in part)} of {len(part)}")
         if wrong:
             notes[number].append(f"sentences that do not follow from what you saw: {wrong}")
         if again or taken:
@@ -231,7 +231,7 @@ OLD = 0.8
 
 def read_by_words(problem: WritingProblem, first: str, second: str) -> Reading:
     """Return the analysis of two texts about a published source."""
-    known, facts, runs = _source(problem.text)
+    source_words, facts, runs = _source(problem.text)
     told_words: dict[str, float] = {}
     unsupported = 0.0
     repeated = copied = links = sentences = complete = 0
@@ -256,7 +256,7 @@ def read_by_words(problem: WritingProblem, first: str, second: str) -> Reading:
                 again += 1
                 previous = frozenset()
                 continue
-            follows = min(1.0, small / SMALL) * len(content & known) / len(content) if whole else 0.0
+            follows = min(1.0, small / SMALL) * len(content & source_words) / len(content) if whole else 0.0
             wrong += 1.0 - follows
             useful[number] += follows * len(sentence.split())
             links += follows >= 0.5 and not previous.isdisjoint(content)
@@ -318,7 +318,7 @@ def _likeness(first: str, second: str) -> float:
         Counter(word for word in _LEXICAL_WORD.findall(text.lower()) if word in STOPWORDS) for text in (first, second)
     ]
     product = sum(count * counts[1][word] for word, count in counts[0].items())
-    norms = [sqrt(sum(count**2 for count in own.values())) for own in counts]
+    norms = [sqrt(sum(count**2 for count in counter.values())) for counter in counts]
     return product / (norms[0] * norms[1]) if all(norms) else 0.0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, ScriptedPlay, Teams
+from pipeline_lib.audit.examiner import Progress, ScriptedExaminer, ScriptedPlay, Teams, solutions_pass
 from pipeline_lib.audit.result import Check, Rung, Status
 from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environments.coding.audit.search import search_menu
@@ -25,13 +25,13 @@ class CodingExaminer(ScriptedExaminer):
 
     def teams(self, environment: Environment[CodingProblem, Any], problem: Any, other: Any) -> Teams:
         """Return programs of known quality; for a reward that judges the helper itself, also attempts to please it."""
-        found = teams(problem, other, environment.agents(problem), environment)
-        if getattr(environment, "judges_helper", False) and "solo" in found:
-            found |= process_teams(problem, found["solo"][1][1])
-        return found
+        scripted = teams(problem, other, environment.agents(problem), environment)
+        if getattr(environment, "judges_helper", False) and "solo" in scripted:
+            scripted |= process_teams(problem, scripted["solo"][1][1])
+        return scripted
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
-        return [_teamwork(rungs), *process_check(rungs), _reference_passes(played)]
+        return [_teamwork(rungs), *process_check(rungs), solutions_pass(played, ("tests_passed",))]
 
     def examine(
         self, environment: Any, problems: Sequence[Any], seed: int, progress: Progress
@@ -40,27 +40,6 @@ class CodingExaminer(ScriptedExaminer):
         checks.append(search_menu(environment, problems, seed))
         progress(1, 1, "training in miniature")
         return rungs, checks
-
-
-def _reference_passes(played: ScriptedPlay) -> Check:
-    outcomes = played.outcomes
-    references = [i for i, name in enumerate(played.names) if name == "reference" and outcomes[i].reward is not None]
-    if not references:
-        return Check(
-            "reference", Status.WARN, "No problem has a reference solution, so no working team could be played."
-        )
-    broken = [played.problems[i].id for i in references if outcomes[i].metrics["tests_passed"] < 1.0]
-    if broken:
-        return Check(
-            "reference",
-            Status.FAIL,
-            f"The reference solution of {len(broken)} of {len(references)} problems fails tests, first '{broken[0]}': "
-            "the full reward cannot be reached there.",
-            {"broken": broken},
-        )
-    return Check(
-        "reference", Status.PASS, f"The reference solutions of all {len(references)} problems pass every test."
-    )
 
 
 def _teamwork(rungs: Sequence[Rung]) -> Check:

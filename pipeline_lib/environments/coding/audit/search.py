@@ -81,8 +81,8 @@ def search_menu(environment: Environment[CodingProblem, Any], problems: Sequence
     rewards, passed, names = _run(environment, usable)
     mean, error = rewards.mean(axis=0), rewards.std(axis=0) / np.sqrt(max(1, len(usable) - 1))
     done = passed.mean(axis=0)
-    found = best_policy(mean.ravel(), done.ravel(), error.ravel())
-    likes = divmod(found.index, mean.shape[1])
+    policy = best_policy(mean.ravel(), done.ravel(), error.ravel())
+    likes = divmod(policy.index, mean.shape[1])
     team = f"helper '{names[0][likes[0]]}', main '{names[1][likes[1]]}'"
     ends = learn(rewards, seed)
     earns, does = float(np.mean([mean[end] for end in ends])), float(np.mean([done[end] for end in ends]))
@@ -91,22 +91,22 @@ def search_menu(environment: Environment[CodingProblem, Any], problems: Sequence
         "favourite_passed": float(done[likes]),
         "learned_reward": earns,
         "learned_passed": does,
-        "best_reward": found.best,
-        "best_passed": found.most,
+        "best_reward": policy.best,
+        "best_passed": policy.most,
         "pairs": mean.size,
         "ends": sorted({f"{names[0][h]} / {names[1][m]}" for h, m in ends}),
     }
-    if found.status is not Status.PASS:
+    if policy.status is not Status.PASS:
         sentence = (
-            f"Of {mean.size} pairs of functions, {team} earns {found.reward:.3f}, as much as any, and passes "
-            f"{done[likes]:.0%} of the tests where others pass {found.most:.0%}."
+            f"Of {mean.size} pairs of functions, {team} earns {policy.reward:.3f}, as much as any, and passes "
+            f"{done[likes]:.0%} of the tests where others pass {policy.most:.0%}."
         )
-        return Check("search", found.status, sentence, numbers, "give the hidden tests more weight.")
+        return Check("search", policy.status, sentence, numbers, "give the hidden tests more weight.")
     story = (
         f"Of {mean.size} pairs of functions the reward likes {team} best; {LEARNERS} pairs of agents that learned to "
-        f"choose end with {earns:.3f} of at most {found.best:.3f} and {does:.0%} of the tests passed"
+        f"choose end with {earns:.3f} of at most {policy.best:.3f} and {does:.0%} of the tests passed"
     )
-    stuck = does < DOUBTFUL * found.most
+    stuck = does < DOUBTFUL * policy.most
     return Check("search", Status.WARN if stuck else Status.PASS, f"{story}.", numbers)
 
 
@@ -121,16 +121,16 @@ def learn(rewards: Floats, seed: int) -> list[tuple[int, int]]:
     problems, helpers, mains = rewards.shape
     logits = np.zeros((LEARNERS, helpers)), np.zeros((LEARNERS, mains))
     for _ in range(UPDATES):
-        chances = [_softmax(own) for own in logits]
+        chances = [_softmax(table) for table in logits]
         chosen = [(rng.random((LEARNERS, GROUP, 1)) > p.cumsum(axis=1)[:, None, :-1]).sum(axis=2) for p in chances]
         earned = rewards[rng.integers(problems, size=(LEARNERS, 1)), chosen[0], chosen[1]]  # (LEARNERS, GROUP)
         spread = earned.std(axis=1, keepdims=True)
         advantages = np.divide(
             earned - earned.mean(axis=1, keepdims=True), spread, out=np.zeros_like(earned), where=spread > 1e-9
         )
-        for own, p, choice in zip(logits, chances, chosen, strict=True):
-            score = np.eye(own.shape[1])[choice] - p[:, None, :]
-            own += RATE * (advantages[..., None] * score).mean(axis=1)
+        for table, p, choice in zip(logits, chances, chosen, strict=True):
+            score = np.eye(table.shape[1])[choice] - p[:, None, :]
+            table += RATE * (advantages[..., None] * score).mean(axis=1)
     return [(int(h), int(m)) for h, m in zip(logits[0].argmax(axis=1), logits[1].argmax(axis=1), strict=True)]
 
 

@@ -57,7 +57,7 @@ def teams(
     state = environment.start(problem)
     seen = [environment.observe(state, number) for number in range(len(agents))]
     words = f"# def {HELPER}(xs): return {HELPER}({entry}(xs))\n'''def {entry}(xs):\n    return {HELPER}(xs)'''\n"
-    found: dict[str, tuple[str, list[str]]] = {
+    joint: dict[str, tuple[str, list[str]]] = {
         "empty": ("degenerate", ["", ""]),
         "copied_prompt": ("degenerate", [seen[0], seen[-1]]),
         "keywords": ("degenerate", [words, words]),
@@ -66,24 +66,24 @@ def teams(
         "padded": ("degenerate", [padded(HELPER), padded(entry)]),
     }
     for name, value in CONSTANTS.items():
-        found[name] = ("degenerate", [constant(HELPER, value), constant(entry, value)])
+        joint[name] = ("degenerate", [constant(HELPER, value), constant(entry, value)])
     if entry in problem.reference:
         helper, main = problem.reference.get(HELPER, IDENTITY), problem.reference[entry]
-        found["reference"] = ("working", [helper, main])
+        joint["reference"] = ("working", [helper, main])
         for name, every in PARTLY_RIGHT.items():
-            found[name] = ("other", [helper, partly(problem, every)])
+            joint[name] = ("other", [helper, partly(problem, every)])
         if (half := right_on_half(problem)) is not None:
-            found["right_on_half_of_the_tests"] = ("other", [helper, half])
+            joint["right_on_half_of_the_tests"] = ("other", [helper, half])
         if len(agents) == 2:
-            found["solo"] = ("working", [IDENTITY, alone(problem)])
+            joint["solo"] = ("working", [IDENTITY, alone(problem)])
             for name, (useless, gives_up) in SHOWS.items():
                 pretends = show(problem, gives_up)
-                found[name] = ("other", [useless, pretends])
-                found[name + WITH_ITS_OWN] = ("other", [useless, _renamed(f"{useless}\n{pretends}", "own_check")])
-            found["wrong_helper"] = ("other", [other.reference.get(HELPER, constant(HELPER, "None")), main])
+                joint[name] = ("other", [useless, pretends])
+                joint[name + WITH_ITS_OWN] = ("other", [useless, _renamed(f"{useless}\n{pretends}", "own_check")])
+            joint["wrong_helper"] = ("other", [other.reference.get(HELPER, constant(HELPER, "None")), main])
     if len(agents) == 1:
-        return {name: (role, ["\n".join(dict.fromkeys(texts))]) for name, (role, texts) in found.items()}
-    return found
+        return {name: (role, ["\n".join(dict.fromkeys(texts))]) for name, (role, texts) in joint.items()}
+    return joint
 
 
 def constant(function: str, value: str) -> str:
@@ -149,14 +149,14 @@ def right_on_half(problem: CodingProblem) -> str | None:
         for node in ast.walk(ast.parse(problem.hidden_tests))
         if isinstance(node, ast.Compare) and isinstance(node.left, ast.Call)
     ]
-    known = list(dict.fromkeys(f"({', '.join(map(ast.unparse, call.args))},)" for call in calls if call.args))
-    known = known[: len(known) // 2]
-    if not known:
+    inputs = list(dict.fromkeys(f"({', '.join(map(ast.unparse, call.args))},)" for call in calls if call.args))
+    inputs = inputs[: len(inputs) // 2]
+    if not inputs:
         return None
     entry = problem.entry_point
     inner = re.sub(rf"\b{re.escape(entry)}\b", "solve", problem.reference[entry])
     return (
-        f"{inner}\n_KNOWN = [{', '.join(known)}]\n\n\ndef {entry}(*args):\n"
+        f"{inner}\n_KNOWN = [{', '.join(inputs)}]\n\n\ndef {entry}(*args):\n"
         "    return solve(*args) if args in _KNOWN else None\n"
     )
 
@@ -200,25 +200,25 @@ def process_teams(problem: CodingProblem, alone: str) -> dict[str, tuple[str, li
         return {}
     helper, main, entry = problem.reference[HELPER], problem.reference[problem.entry_point], problem.entry_point
     inner = re.sub(rf"\b{HELPER}\b", "own_part", helper)
-    found = {
+    joint = {
         _UNUSED: ("other", [helper, alone]),
         _ONLY: ("other", [helper, f"def {entry}(*args):\n    {HELPER}(*args)\n    return 0\n"]),
         _VISIBLE: ("degenerate", [helper, _knows(problem)]),
     }
     for name, body in _ENRICHED.items():
-        found[name] = ("other", [f"{inner}\ndef {HELPER}(*args):\n{body}", main])
-    return found
+        joint[name] = ("other", [f"{inner}\ndef {HELPER}(*args):\n{body}", main])
+    return joint
 
 
 def _knows(problem: CodingProblem) -> str:
     """Return a main function that knows the answers of the visible tests and calls its helper for show."""
     equal = [node for node in ast.walk(ast.parse(problem.visible_tests)) if isinstance(node, ast.Compare)]
-    known = [
+    answers = [
         f"({', '.join(map(ast.unparse, test.left.args))},): {ast.unparse(test.comparators[0])}"
         for test in equal
         if isinstance(test.left, ast.Call)
     ]
-    table = ", ".join(f"repr({pair.partition(': ')[0]}): {pair.partition(': ')[2]}" for pair in known)
+    table = ", ".join(f"repr({pair.partition(': ')[0]}): {pair.partition(': ')[2]}" for pair in answers)
     return (
         f"def {problem.entry_point}(*args):\n    found = {HELPER}(*args)\n"
         f"    return {{{table}}}.get(repr(args), 0 if found else 0)\n"

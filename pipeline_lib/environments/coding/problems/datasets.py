@@ -213,8 +213,8 @@ def _seen(asserts: Sequence[str], visible: str, name: str) -> list[str]:
 
 def _identifier(row: Fields) -> str:
     """Return the row's id, which MBPP publishes as a number."""
-    found = row.get("task_id")
-    return str(found) if isinstance(found, int) else text_field(row, "task_id")
+    identifier = row.get("task_id")
+    return str(identifier) if isinstance(identifier, int) else text_field(row, "task_id")
 
 
 def _parses(source: str) -> bool:
@@ -233,10 +233,10 @@ def _parse(source: str, what: str) -> ast.Module:
 
 
 def _definition(tree: ast.Module, name: str, what: str) -> ast.FunctionDef:
-    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
-    if not found:
+    definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    if not definitions:
         raise ProblemsError(f"{what} does not define the entry point {name!r}")
-    return found[-1]
+    return definitions[-1]
 
 
 def _called(tests: ast.Module, code: ast.Module) -> str:
@@ -244,12 +244,12 @@ def _called(tests: ast.Module, code: ast.Module) -> str:
     defined: Sequence[str] = [node.name for node in code.body if isinstance(node, ast.FunctionDef)]
     calls = [node.func for node in ast.walk(tests) if isinstance(node, ast.Call)]
     called = {function.id for function in calls if isinstance(function, ast.Name)}
-    found = [name for name in defined if name in called]
-    if not found:
+    tested = [name for name in defined if name in called]
+    if not tested:
         raise ProblemsError(
             f"the tests call none of the functions that the code defines ({', '.join(defined) or 'none'})"
         )
-    return found[-1]
+    return tested[-1]
 
 
 _FIRST_ASSERT = re.compile(r"^assert\b", re.MULTILINE)
@@ -262,8 +262,8 @@ def typed_problem(text: str) -> CodingProblem:
     Raises:
         ProblemsError: there is no function, the text is not Python, or the asserts test nothing.
     """
-    found = _FIRST_ASSERT.search(text)
-    prompt, tests = (text[: found.start()], text[found.start() :]) if found else (text, "")
+    first_assert = _FIRST_ASSERT.search(text)
+    prompt, tests = (text[: first_assert.start()], text[first_assert.start() :]) if first_assert else (text, "")
     functions = _FUNCTION.findall(prompt)
     if not functions:
         raise ProblemsError(

@@ -76,12 +76,12 @@ def _candidates(recipe: Recipe, count: int) -> list[Test] | None:
         return None
     edges = _edges(recipe)
     program = _program(recipe)
-    found: dict[tuple[int, ...], int] = {}
+    answers: dict[tuple[int, ...], int] = {}
     for _ in range(count):
         xs = _pick(inside, edges, rng.randint(3, 4), rng) + _pick(outside, edges, rng.randint(2, 3), rng)
         rng.shuffle(xs)
-        found[tuple(xs)] = program(xs)
-    return [(list(xs), answer) for xs, answer in found.items()]
+        answers[tuple(xs)] = program(xs)
+    return [(list(xs), answer) for xs, answer in answers.items()]
 
 
 def _edges(recipe: Recipe) -> set[int]:
@@ -237,8 +237,8 @@ def draw_problems(
     seen: set[str] = set()
     known_open: dict[str, bool] = {}
 
-    def one(found: int) -> CodingProblem | None:
-        recipe = draw(levels[found % len(levels)], rng)
+    def one(count: int) -> CodingProblem | None:
+        recipe = draw(levels[count % len(levels)], rng)
         if recipe.name in seen or split_of(recipe.family, seed, apart_from) != split:
             return None
         seen.add(recipe.name)
@@ -285,22 +285,22 @@ def make_problem(recipe: Recipe, visible: int, hidden: int, prompt: Prompt = "co
     )
 
 
-def _leaves_open(role: str, recipe: Recipe, problem: CodingProblem, known: dict[str, bool]) -> bool:
+def _leaves_open(role: str, recipe: Recipe, problem: CodingProblem, is_open: dict[str, bool]) -> bool:
     """Return whether there is another problem with the role's observation and other answers.
 
     ``known`` caches the results by observation.
     """
     observation = problem.observations[role]
-    if observation not in known:
+    if observation not in is_open:
         field, kinds = _HIDDEN_PARTS[role]
         rest: tuple[ListPiece, ...] = getattr(recipe, field)[1:]
         visible, hidden = (tests.count("assert") for tests in (problem.visible_tests, problem.hidden_tests))
         changes: list[dict[str, Any]] = [{field: (piece, *rest)} for piece in pieces(kinds)]
         twins = (make_problem(replace(recipe, **change), visible, hidden) for change in changes)
-        known[observation] = any(
+        is_open[observation] = any(
             twin is not None and not _solves(problem, twin) and not _solves(twin, problem) for twin in twins
         )
-    return known[observation]
+    return is_open[observation]
 
 
 def _solves(solved: CodingProblem, other: CodingProblem) -> bool:

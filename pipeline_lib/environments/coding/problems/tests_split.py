@@ -61,8 +61,8 @@ def _parse(source: str) -> ast.Module:
 
 
 def _asserts(tree: ast.AST) -> list[ast.Assert]:
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
-    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+    asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+    return sorted(asserts, key=lambda node: (node.lineno, node.col_offset))
 
 
 def _is_case(node: ast.Assert, entry_point: str) -> bool:

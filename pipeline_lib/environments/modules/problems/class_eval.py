@@ -62,7 +62,7 @@ def class_problem(row: Mapping[str, Any], agents: int) -> ModulesProblem:
     methods = list(dict.fromkeys(info["method_name"] for info in infos))
     solution, tests = _parse(row["solution_code"], "solution_code"), _parse(row["test"], "test")
     owned = share(methods, agents)
-    units = {part: _tests_of(tests, own, infos) for part, own in owned.items()}
+    units = {part: _tests_of(tests, part_methods, infos) for part, part_methods in owned.items()}
     return ModulesProblem(
         id=row["task_id"],
         source="classeval",
@@ -97,10 +97,10 @@ def _parse(source: str, field: str) -> ast.Module:
 
 
 def _class(tree: ast.Module, name: str) -> ast.ClassDef:
-    found = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
-    if len(found) != 1:
-        raise ProblemsError(f"the field solution_code defines the class {name} {len(found)} times; it must be once")
-    return found[0]
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+    if len(classes) != 1:
+        raise ProblemsError(f"the field solution_code defines the class {name} {len(classes)} times; it must be once")
+    return classes[0]
 
 
 def _frame(solution: ast.Module, name: str, methods: Sequence[str]) -> str:
@@ -120,16 +120,15 @@ def _observations(row: Mapping[str, Any], owned: Mapping[str, tuple[str, ...]]) 
     head = "\n".join([*imports, "", row["class_constructor"].rstrip()]).strip()
     about = textwrap.dedent(str(row.get("class_description") or "")).strip().strip('"').strip()
     told = {}
-    for part, own in owned.items():
-        others = [
-            described[name].strip().partition("\n")[0] for names in owned.values() for name in names if name not in own
-        ]
+    for part, part_methods in owned.items():
+        other_methods = [name for methods in owned.values() for name in methods if name not in part_methods]
+        others = [described[name].strip().partition("\n")[0] for name in other_methods]
         told[part] = (
             "Several programmers write the methods of one class without seeing each other's code.\n\n"
             f"{about}\n\n{head}\n\n"
             + "".join(f"    {line}\n" for line in ("# Others write:", *others))
             + "\n    # You write:\n"
-            + "\n\n".join(f"    {described[name].strip()}" for name in own)
+            + "\n\n".join(f"    {described[name].strip()}" for name in part_methods)
             + f"\n\n{_RULES}\n"
         )
     told[SINGLE] = f"Complete this class. Answer with Python code and nothing else.\n\n{row['skeleton'].strip()}\n"
@@ -153,13 +152,11 @@ def _is_framed(method: str, described: Collection[str]) -> bool:
 
 def _reference(solution: ast.Module, name: str, owned: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """Return the methods of each part; further methods of the solution belong to the last one."""
-    known = {method for methods in owned.values() for method in methods}
+    described = {method for methods in owned.values() for method in methods}
     functions = [node for node in _class(solution, name).body if isinstance(node, _FUNCTIONS)]
-    further = {node.name for node in functions if node.name not in known and not _is_framed(node.name, known)}
+    further = {node.name for node in functions if node.name not in described and not _is_framed(node.name, described)}
+    written = {part: {*methods, *(further if part == TOP else ())} for part, methods in owned.items()}
     return {
-        part: "\n\n".join(
-            ast.unparse(node) for node in functions if node.name in own or (part == TOP and node.name in further)
-        )
-        + "\n"
-        for part, own in owned.items()
+        part: "\n\n".join(ast.unparse(node) for node in functions if node.name in methods) + "\n"
+        for part, methods in written.items()
     }

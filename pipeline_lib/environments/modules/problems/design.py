@@ -78,13 +78,13 @@ def graph(modules: int, depth: int) -> dict[str, tuple[str, ...]]:
     """
     layers = [1] * (depth - 2) + [modules - depth + 1, 1]
     names = [*LOWER[: modules - 1], TOP]
-    found: dict[str, tuple[str, ...]] = {}
+    imports: dict[str, tuple[str, ...]] = {}
     below: tuple[str, ...] = ()
     for size in layers:
         layer, names = tuple(names[:size]), names[size:]
-        found |= dict.fromkeys(layer, below)
+        imports |= dict.fromkeys(layer, below)
         below = layer
-    return found
+    return imports
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,20 +147,20 @@ class Design:
     def said(self, module: str) -> str:
         """Return what a module must do, as its agent is told."""
         needs = self.needs[module]
-        found = [f"from {', '.join(needs)} {self.step(needs[0]).phrase}"] if needs else []
+        clauses = [f"from {', '.join(needs)} {self.step(needs[0]).phrase}"] if needs else []
         if module == TOP:
-            found.append(self.end.phrase)
+            clauses.append(self.end.phrase)
         else:
-            found += [
+            clauses += [
                 f"{'change' if needs else 'keep'} {self.piece(module).phrase}",
                 f"hand on {self.step(module).phrase}",
             ]
-        return f"{module}.py: {'; '.join(found)}"
+        return f"{module}.py: {'; '.join(clauses)}"
 
     def said_plainly(self, module: str) -> str:
         """Return `said` in plain English."""
         needs = self.needs[module]
-        found = [f"{module}.py defines the function {FUNCTION}(xs) of a list xs of integers."]
+        sentences = [f"{module}.py defines the function {FUNCTION}(xs) of a list xs of integers."]
         if needs:
             names = " and ".join(needs)
             lists = (
@@ -168,20 +168,22 @@ class Design:
                 if len(needs) == 1
                 else (f"the lists that {FUNCTION}(xs) of {names} return, one after the other")
             )
-            found.append(
+            sentences.append(
                 f"It imports {names} from the package {PACKAGE}, and takes {lists}. Between {names} and {module}, one "
                 f"side must do this to each item x: {self.step(needs[0]).plain}."
             )
         if module == TOP:
-            found.append(f"It returns {self.end.plain}.")
-            return " ".join(found)
-        own = self.piece(module).plain
-        found.append(f"Then it does this to each item x: {own}." if needs else f"It keeps the items that are {own}.")
-        found.append(
+            sentences.append(f"It returns {self.end.plain}.")
+            return " ".join(sentences)
+        piece = self.piece(module).plain
+        sentences.append(
+            f"Then it does this to each item x: {piece}." if needs else f"It keeps the items that are {piece}."
+        )
+        sentences.append(
             f"It returns the new list. Between {module} and what imports it, one side must do this to each item x: "
             f"{self.step(module).plain}."
         )
-        return " ".join(found)
+        return " ".join(sentences)
 
     def source(self, module: str, way: str) -> str:
         """Return a right module that treats the steps in one way, `EARLY` or `LATE`."""

@@ -48,8 +48,8 @@ def draw_problems(split: str, size: int, settings: GeneratedModules, rng: random
     """Return different problems of one split, the same number of each level; raises as `generate`."""
     levels = settings.levels
 
-    def one(found: int) -> ModulesProblem | None:
-        design = draw_design(settings.modules, levels[found % len(levels)], rng)
+    def one(count: int) -> ModulesProblem | None:
+        design = draw_design(settings.modules, levels[count % len(levels)], rng)
         if split_of(design.family, settings.seed, settings.apart_from) != split:
             return None
         return make_problem(design, settings.unit_tests, settings.system_tests, settings.prompt)
@@ -103,9 +103,9 @@ def observations(design: Design, prompt: Prompt = "compact") -> dict[str, str]:
         only = "Answer with Python code only.\n"
         parts = {module: design.said_plainly(module) for module in design.needs}
         begin = f"Several programmers write the Python package {PACKAGE}, a file each."
-        own = {module: f"{begin} You write {module}.py. {text} {only}" for module, text in parts.items()}
+        told = {module: f"{begin} You write {module}.py. {text} {only}" for module, text in parts.items()}
         all_in_one = f"Write the Python package {PACKAGE}. Begin each file with its name in a comment, as # {TOP}.py."
-        return {**own, SINGLE: "\n".join([all_in_one, *parts.values(), only])}
+        return {**told, SINGLE: "\n".join([all_in_one, *parts.values(), only])}
     said = {module: design.said(module) for module in design.needs}
     return {**{module: f"{text}\n" for module, text in said.items()}, SINGLE: "\n".join([*said.values(), ""])}
 
@@ -113,14 +113,14 @@ def observations(design: Design, prompt: Prompt = "compact") -> dict[str, str]:
 def _inputs(design: Design) -> list[list[int]] | None:
     """Return random inputs on which every list of the right program has some items, or None if there are too few."""
     rng = random.Random(digest(["inputs", design.name]))
-    found: dict[tuple[int, ...], None] = {}
+    inputs: dict[tuple[int, ...], None] = {}
     for _ in range(4 * _CANDIDATES):
         xs = rng.sample(_VALUES, rng.randint(6, 9))
         before, _ = design.lists(xs)
         if all(len(items) >= _FEWEST for items in before.values()):
-            found[tuple(xs)] = None
-        if len(found) == _CANDIDATES:
-            return [list(xs) for xs in found]
+            inputs[tuple(xs)] = None
+        if len(inputs) == _CANDIDATES:
+            return [list(xs) for xs in inputs]
     return None
 
 
@@ -133,12 +133,12 @@ def _system_tests(design: Design, inputs: Sequence[list[int]], count: int) -> li
             wrong.append(partial(design.answer, idle=module))
     for layer in _layers(design):
         wrong += [partial(design.answer, times=dict.fromkeys(layer, times)) for times in (0, 2)]
-    found = [[fails(program, test) for test in tests] for program in wrong]
-    if any(2 * sum(one) < len(tests) for one in found):
+    found_by = [[fails(program, test) for test in tests] for program in wrong]
+    if any(2 * sum(one) < len(tests) for one in found_by):
         return None
-    found += [[fails(neighbour.answer, test) for test in tests] for neighbour in design.neighbours()]
-    chosen = choose_tests(tests, found, count)
-    if any(2 * sum(one[n] for n in chosen) < len(chosen) for one in found[: len(wrong)]):
+    found_by += [[fails(neighbour.answer, test) for test in tests] for neighbour in design.neighbours()]
+    chosen = choose_tests(tests, found_by, count)
+    if any(2 * sum(one[n] for n in chosen) < len(chosen) for one in found_by[: len(wrong)]):
         return None
     return [tests[n] for n in chosen]
 

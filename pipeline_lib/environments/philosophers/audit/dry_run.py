@@ -121,17 +121,17 @@ def dry_run(
     rng = np.random.default_rng([seed, 20])
     history: dict[str, list[Floats]] = {}
     for _ in range(updates):
-        logits, found = learn(logits, batch, reward, rng, of_meals)
-        for key, values in found.items():
+        logits, measured = learn(logits, batch, reward, rng, of_meals)
+        for key, values in measured.items():
             history.setdefault(key, []).append(values)
     window = max(2, int(_WINDOW * updates))
     taken = {key: np.array(values) for key, values in history.items()}  # (updates, K)
     courses = {}
     for name in begin:
-        own = [i for i, other in enumerate(names) if other == name]
-        late = {key: values[-window:, own] for key, values in taken.items()}
+        columns = [i for i, other in enumerate(names) if other == name]
+        late = {key: values[-window:, columns] for key, values in taken.items()}
         courses[name] = Course(
-            {key: values[:3, own].mean(axis=0) for key, values in taken.items()},
+            {key: values[:3, columns].mean(axis=0) for key, values in taken.items()},
             {key: values.mean(axis=0) for key, values in late.items()},
             late["reward"].std(axis=0, ddof=1) / np.sqrt(window),
         )
@@ -192,21 +192,21 @@ def learn(
     gradient = chosen - chances * chosen.sum(axis=-1, keepdims=True)
     summary = summarise(table, optimum)
     measured = metrics(summary)
-    found = {
+    means = {
         key: measured[key].reshape(kinds, GROUP).mean(axis=-1)
         for key in ("meals", "meals_share", "deadlock", "wait_share")
     }
-    found["reward"] = reward.total(summary).reshape(kinds, GROUP).mean(axis=-1)
-    found["flat"] = (np.ptp(earned.reshape(kinds, GROUP), axis=-1) < 1e-9).astype(np.float64)
-    return logits + RATE * gradient / GROUP, found
+    means["reward"] = reward.total(summary).reshape(kinds, GROUP).mean(axis=-1)
+    means["flat"] = (np.ptp(earned.reshape(kinds, GROUP), axis=-1) < 1e-9).astype(np.float64)
+    return logits + RATE * gradient / GROUP, means
 
 
-def _search(own: Course, told: Course, best_script: float) -> Check:
+def _search(rewarded: Course, told: Course, best_script: float) -> Check:
     """Compare the learners of the reward with the learners of the meals, by reward and meals."""
-    ours, theirs = int(np.argmax(own.last["reward"])), int(np.argmax(told.last["meals"]))
-    meals, possible = float(own.last["meals"][ours]), float(told.last["meals"][theirs])
-    earns, would = float(own.last["reward"][ours]), float(told.last["reward"][theirs])
-    noise = 2 * float(np.hypot(own.error[ours], told.error[theirs]))
+    ours, theirs = int(np.argmax(rewarded.last["reward"])), int(np.argmax(told.last["meals"]))
+    meals, possible = float(rewarded.last["meals"][ours]), float(told.last["meals"][theirs])
+    earns, would = float(rewarded.last["reward"][ours]), float(told.last["reward"][theirs])
+    noise = 2 * float(np.hypot(rewarded.error[ours], told.error[theirs]))
     numbers = {"meals": meals, "reward": earns, "meals_of_others": possible, "reward_of_others": would}
     story = (
         f"A miniature trained on this reward eats {meals:.1f} meals and earns {earns:.3f}; one trained on meals alone "

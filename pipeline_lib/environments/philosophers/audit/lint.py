@@ -248,10 +248,10 @@ def _nothing(meals: Meals, values: Floats, lost: Floats) -> Check:
 
 
 def _traps(meals: Meals, values: Floats) -> Check:
-    known = {tuple(column): value for column, value in zip(meals.T.tolist(), values.tolist(), strict=True)}
+    value_of = {tuple(column): value for column, value in zip(meals.T.tolist(), values.tolist(), strict=True)}
     trapped, looked_at = 0, 0
-    for column, value in known.items():
-        further = [known.get((*column[:i], column[i] + 1, *column[i + 1 :])) for i in range(len(column))]
+    for column, value in value_of.items():
+        further = [value_of.get((*column[:i], column[i] + 1, *column[i + 1 :])) for i in range(len(column))]
         reachable = [v for v in further if v is not None]
         if not reachable:
             continue

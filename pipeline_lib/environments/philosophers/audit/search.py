@@ -65,20 +65,20 @@ def _played(philosophers: int, sequential: bool) -> tuple[list[Summary], Summary
     scenario = dpbench(philosophers)
     optimum = best_meals(scenario, sequential)[0]
     start = lay_table(scenario, sequential)
-    found = []
+    played = []
     count = len(all_tables())
     teams = np.arange(count * count)
     even = (np.arange(philosophers) % 2 == 0)[:, None]
     for low in range(0, len(teams), _CHUNK):
         part = teams[low : low + _CHUNK]
         table = start.select(np.zeros(len(part), np.intp))
-        found.append(summarise(play_teams(table, np.where(even, part // count, part % count)), optimum))
+        played.append(summarise(play_teams(table, np.where(even, part // count, part % count)), optimum))
 
     def scripted(name: str) -> Summary:
         return summarise(play(start, script(name), np.random.default_rng(philosophers)), optimum)
 
     # The scripts know the clock or the whole table, which no memoryless policy does.
-    return [*found, *map(scripted, _SCRIPTS)], scripted("wait")
+    return [*played, *map(scripted, _SCRIPTS)], scripted("wait")
 
 
 def _judge(
@@ -88,18 +88,18 @@ def _judge(
     stuck: npt.NDArray[np.bool_],
     nothing: float,
 ) -> Check:
-    found = best_policy(rewards, meals)
-    likes, most, count = found.index, int(found.most), len(all_tables())
+    policy = best_policy(rewards, meals)
+    likes, most, count = policy.index, int(policy.most), len(all_tables())
     none = rewards[meals == 0]
     eating = rewards[(meals > 0) & ~stuck]
     beaten = float((eating < none.max() - 1e-9).mean()) if len(none) and len(eating) else 0.0
-    gain = found.best - nothing
+    gain = policy.best - nothing
     unearned = float(none.max() - nothing) / gain if len(none) and gain > 1e-9 else 0.0
     numbers = {
         "waiting": nothing,
         "share_without_meals": unearned,
-        "best_reward": found.best,
-        "reward": found.reward,
+        "best_reward": policy.best,
+        "reward": policy.reward,
         "meals": int(meals[likes]),
         "most_meals": most,
         "best_reward_without_meals": float(none.max()) if len(none) else None,
@@ -108,12 +108,12 @@ def _judge(
     }
     name = f"policies_{n}"
     who = f"pair {likes // count}/{likes % count} of memoryless policies" if likes < count**2 else "scripted policy"
-    if found.status is not Status.PASS:
+    if policy.status is not Status.PASS:
         return Check(
             name,
-            found.status,
+            policy.status,
             f"For {n} philosophers the {who} eats {meals[likes]} meals and earns {rewards[likes]:.3f}, as much as any "
-            f"(at most {found.best:.3f}); another policy eats {most}.",
+            f"(at most {policy.best:.3f}); another policy eats {most}.",
             numbers,
             "make every further meal worth more than what this policy is paid for instead.",
         )
@@ -122,7 +122,7 @@ def _judge(
             name,
             form(unearned),
             f"For {n} philosophers a pair of memoryless policies that never eats earns {none.max():.3f}, "
-            f"{unearned:.0%} of what can be earned beyond waiting ({found.best:.3f}, waiting {nothing:.3f}).",
+            f"{unearned:.0%} of what can be earned beyond waiting ({policy.best:.3f}, waiting {nothing:.3f}).",
             numbers,
             "make meals worth more than all that can be earned without one.",
         )
@@ -147,12 +147,12 @@ def search_rules(step: Step = trained_step, horizon: int = 30) -> list[Check]:
     """
     checks = []
     for n in RULE_SIZES:
-        found, allowed = reachable_meals(n, horizon, step), most_meals(make_graph("ring", n), horizon)[0]
-        numbers = {"found": found, "allowed": allowed}
-        if found != allowed:
-            relation = "serves" if found > allowed else "only serves"
+        reached, allowed = reachable_meals(n, horizon, step), most_meals(make_graph("ring", n), horizon)[0]
+        numbers = {"found": reached, "allowed": allowed}
+        if reached != allowed:
+            relation = "serves" if reached > allowed else "only serves"
             sentence = (
-                f"The environment {relation} {found} meals to {n} philosophers in {horizon} steps, the rules allow "
+                f"The environment {relation} {reached} meals to {n} philosophers in {horizon} steps, the rules allow "
                 f"{allowed}: training would find out."
             )
             checks.append(Check(f"rules_{n}", Status.FAIL, sentence, numbers))
@@ -168,7 +168,7 @@ def reachable_meals(philosophers: int, horizon: int, step: Step) -> int:
     n = philosophers
     joint = np.array(list(itertools.product(range(4), repeat=n)), np.int8).T  # (N, J)
     start = make_table(make_graph("ring", n), [list(range(n))], horizon)
-    known: dict[bytes, int] = {_code(start)[0]: 0}
+    numbers: dict[bytes, int] = {_code(start)[0]: 0}
     tables = [start]
     follows: list[npt.NDArray[np.intp]] = []
     gains: list[npt.NDArray[np.int32]] = []
@@ -180,11 +180,11 @@ def reachable_meals(philosophers: int, horizon: int, step: Step) -> int:
         codes = _code(after)
         targets = np.empty(len(codes), np.intp)
         for column, code in enumerate(codes):
-            if code not in known:
-                known[code] = len(tables)
+            if code not in numbers:
+                numbers[code] = len(tables)
                 tables.append(_anew(start, after, column))
                 over.append(bool(after.deadlocked[column]))
-            targets[column] = known[code]
+            targets[column] = numbers[code]
         reached = np.unique(targets)
         gained = (after.meals - before.meals).sum(axis=0)
         # Different joint actions may lead to one configuration with different meals: keep the best.

@@ -113,8 +113,8 @@ def _problem(
     hero = rng.choice(world.values("hero"))
     lines = [world.tell(fact, hero, rng.randrange(2)) for fact in facts]
     numbers = range(len(facts))
-    own, shared = dealt[0], dealt[0] + dealt[1]
-    parts = (tuple(numbers[:shared]), tuple(numbers[own:]))
+    shared_from, shared = dealt[0], dealt[0] + dealt[1]
+    parts = (tuple(numbers[:shared]), tuple(numbers[shared_from:]))
     seen = {**dict(zip(PAIR, parts, strict=True)), SINGLE: tuple(numbers)}
     text = f"{hero}: {'; '.join(lines)}"
     return WritingProblem(
@@ -132,7 +132,9 @@ def _problem(
         hero=hero,
         facts=tuple(facts),
         parts=parts,
-        reference=tuple(write(world, hero, [facts[i] for i in told]) for told in (numbers[:own], numbers[own:])),
+        reference=tuple(
+            write(world, hero, [facts[i] for i in told]) for told in (numbers[:shared_from], numbers[shared_from:])
+        ),
     )
 
 

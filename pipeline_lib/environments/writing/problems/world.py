@@ -148,13 +148,13 @@ class World:
         opening = _OPENING.match(sentence)
         words = sentence[opening.end() if opening else 0 : -1].lower().split()
         classes = [self._classes.get(word) for word in words]
-        found = self._skeletons.get(
-            tuple(f"<{known[0]}>" if known else word for known, word in zip(classes, words, strict=True))
+        template = self._skeletons.get(
+            tuple(f"<{word_class[0]}>" if word_class else word for word_class, word in zip(classes, words, strict=True))
         )
-        if found is None:
+        if template is None:
             return None
-        kind, tense = found
-        said = {known[0].partition(":")[0]: known[1] for known in classes if known}
+        kind, tense = template
+        said = {word_class[0].partition(":")[0]: word_class[1] for word_class in classes if word_class}
         return Statement(
             fact=(kind, tuple(said[slot] for slot in self.kinds[kind].slots)),
             hero=said.get("hero", ""),
@@ -198,7 +198,7 @@ class World:
                 return values[name]
             return self._forms[name, values[name]][TENSES.index(tense) if tense else form]
 
-        return re.sub(r"{([\w:]+)}", lambda found: value(found[1]), template)
+        return re.sub(r"{([\w:]+)}", lambda match: value(match[1]), template)
 
 
 def _of_tense(word: str, tense: int) -> str:
