@@ -1,4 +1,4 @@
-"""Common methods of tasks with the settings ``team`` (pair or single) and ``turns``."""
+"""Common methods of tasks with the setting ``team`` (pair or single), and ``turns`` if there can be several."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PairTask(Task):
         """Return why a protocol does not suit: it needs two agents, or a second turn."""
         if settings.team == "single":
             return "environment.team is single, and a single agent has no other agents to read"
-        if protocol == "naive_concatenation" and settings.turns == 1:
+        if protocol == "naive_concatenation" and getattr(settings, "turns", 1) == 1:
             return "with environment.turns 1 it is the same as the base"
         return ""
 
@@ -30,6 +30,6 @@ class PairTask(Task):
 
     def notes(self, settings: Any) -> list[str]:
         """Return a note if the base equals a baseline."""
-        if settings.team == "pair" and settings.turns == 1:
+        if settings.team == "pair" and getattr(settings, "turns", 1) == 1:
             return ["With one turn, the base is the same as the baseline naive concatenation."]
         return []
