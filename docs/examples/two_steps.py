@@ -108,6 +108,7 @@ class State:
 class StepsAttempt(Attempt):
     """A joint action, and its program."""
 
+    problem: Steps
     code: str
     defined: float
 
@@ -135,7 +136,7 @@ class StepsEnvironment(ProgramEnvironment[Steps, State, StepsAttempt]):
 
     def attempt(self, state: State, actions: tuple[str, ...]) -> StepsAttempt:
         code = "\n\n".join([*actions, "def main(x):\n    return second(first(x))\n"])
-        return StepsAttempt(actions, code, share_defined(actions))
+        return StepsAttempt(actions, state.problem, code, share_defined(actions))
 
     def programs(self, attempts: Sequence[StepsAttempt]) -> Iterator[Run]:
         for attempt in attempts:

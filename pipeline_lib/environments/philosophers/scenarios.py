@@ -235,10 +235,9 @@ def generate_scenarios(settings: ScenarioProblems) -> dict[str, list[Scenario]]:
     if settings.published_test:
         splits["test"] = [dpbench(n) for n in settings.published_test]
         seen.update(scenario.content_hash for scenario in splits["test"])
-    sizes = {"test": settings.sizes.test, "validation": settings.sizes.validation, "train": settings.sizes.train}
-    for split, size in sizes.items():
+    for split in ("test", "validation", "train"):
         if split not in splits:
-            splits[split] = _draw_split(settings.family, size, rng, seen, split)
+            splits[split] = _draw_split(settings.family, getattr(settings.sizes, split), rng, seen, split)
     return {split: splits[split] for split in ("train", "validation", "test")}
 
 
@@ -261,22 +260,12 @@ def _draw_split(family: ScenarioFamily, size: int, rng: random.Random, seen: set
 
 def _draw(family: ScenarioFamily, graph: str, n: int, rng: random.Random) -> Scenario:
     seats = list(range(n))
-    labels = {
-        "seat": tuple(seats),
-        "shuffled": tuple(rng.sample(range(4 * n), n)),
-        "anonymous": (),
-    }[family.labels]
+    # Arguments are drawn in this order, whatever the family uses: the same seed gives the same scenarios.
+    labels = {"seat": tuple(seats), "shuffled": tuple(rng.sample(range(4 * n), n)), "anonymous": ()}[family.labels]
     priority = tuple(rng.sample(seats, n)) if family.priority == "shuffled" else tuple(seats)
-    return make_scenario(
-        graph,
-        n,
-        rng.choice(family.horizon),
-        labels,
-        priority,
-        _draw_holdings(make_graph(graph, n), family.held, rng),
-        rng.choice(family.eating_time),
-        rng.randrange(family.wordings),
-    )
+    horizon, held = rng.choice(family.horizon), _draw_holdings(make_graph(graph, n), family.held, rng)
+    eating_time, wording = rng.choice(family.eating_time), rng.randrange(family.wordings)
+    return make_scenario(graph, n, horizon, labels, priority, held, eating_time, wording)
 
 
 def _draw_holdings(graph: Graph, share: float, rng: random.Random) -> tuple[int, ...]:

@@ -103,13 +103,7 @@ def ratio(numerator: npt.ArrayLike, denominator: npt.ArrayLike, empty: float) ->
 
 
 def metrics(summary: Summary) -> dict[str, Floats]:
-    """Return the unweighted quantities of the episodes so far, each of shape (B,).
-
-    ``meals``, ``meals_share`` (of the optimum), ``meals_per_step`` (per step of the horizon, not of the steps run),
-    ``deadlock`` 0/1, ``deadlocks``, ``fairness``, ``minimum_share`` (N times the fewest meals, of the optimum),
-    ``starvation`` (share of philosophers without a meal), ``livelock`` 0/1, ``wait_share``, ``invalid_share`` and
-    ``failed_share`` (of the decisions) and ``survived`` (share of the horizon before the first deadlock).
-    """
+    """Return the metrics of the episodes so far, each of shape (B,); `metrics.METRICS` says what they are."""
     counts, n = summary.counts, summary.philosophers
     return {
         "meals": summary.total_meals,

@@ -51,9 +51,7 @@ class PhilosophersTask(Task):
         if settings.prompt == "compact":
             return "environment.prompt is compact, a line of letters without space for the texts of others"
         if settings.mode == "sequential":
-            return (
-                "environment.mode is sequential, so one philosopher acts at a time and has no texts of others to read"
-            )
+            return "environment.mode is sequential: one philosopher acts at a time and has no texts of others to read"
         return ""
 
     def agent_names(self, params: Any) -> Sequence[str]:

@@ -242,11 +242,13 @@ def _judge(name: str, course: Course) -> Check:
         f"(deadlock {last['deadlock']:.0%}, reward {first['reward']:.3f} to {last['reward']:.3f}; {learners} learners)"
     )
     mend = "start from a base that does some of the task, or make the reward rise with every step towards it."
+    why = ""
     if 2 * collapsed > learners:
         why = "its groups have no variance of reward" if first["flat"] > 0.5 else "it learned not to eat"
+    elif change.mean() + 2 * error < 0:
+        why = "it lost meals by learning"
+    if why:
         return Check(f"dry_run_{name}", Status.FAIL, f"{story}: {why}.", numbers, mend)
-    if change.mean() + 2 * error < 0:
-        return Check(f"dry_run_{name}", Status.FAIL, f"{story}: it lost meals by learning.", numbers, mend)
     doubtful = collapsed or change.mean() < 0
     return Check(f"dry_run_{name}", Status.WARN if doubtful else Status.PASS, f"{story}.", numbers)
 

@@ -11,7 +11,7 @@ import numpy as np
 from pipeline_lib.audit.examiner import Examiner, Progress
 from pipeline_lib.audit.ladder import bounded, compare, make_rung
 from pipeline_lib.audit.result import Check, Rung, Status
-from pipeline_lib.environment_api.environment import Environment, Outcome
+from pipeline_lib.environment_api.environment import Outcome
 from pipeline_lib.environments.philosophers.audit.dry_run import CHOICES, Floats, dry_run, usual_batch
 from pipeline_lib.environments.philosophers.audit.lint import lint
 from pipeline_lib.environments.philosophers.audit.search import search_policies, search_rules
@@ -20,6 +20,7 @@ from pipeline_lib.environments.philosophers.rewards import Reward
 from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment
 from pipeline_lib.environments.philosophers.scenarios import Scenario
 from pipeline_lib.environments.philosophers.scripted import CLASSES, SCRIPTS, seen
+from pipeline_lib.environments.philosophers.settings import PhilosophersSettings
 from pipeline_lib.environments.philosophers.state import State
 from pipeline_lib.environments.philosophers.text import read_reply
 from pipeline_lib.evaluation.episodes import EpisodeRecord
@@ -58,12 +59,10 @@ def philosophers_ladder(
     checks = [bounded(earned, reward.bounds), *compare(rungs, WANTED[1])]
     by_name = {rung.name: rung for rung in rungs}
     wait, chance = by_name["wait"].reward, by_name["random"].reward
+    status, sentence = Status.PASS, f"Random play earns {chance:.3f}, more than 'wait' ({wait:.3f})."
     if wait >= chance:
-        sentence = f"'wait' earns {wait:.3f}, no less than random play ({chance:.3f})."
-        checks.append(Check("random", Status.WARN, sentence, {"wait": wait, "random": chance}))
-    else:
-        sentence = f"Random play earns {chance:.3f}, more than 'wait' ({wait:.3f})."
-        checks.append(Check("random", Status.PASS, sentence, {"wait": wait, "random": chance}))
+        status, sentence = Status.WARN, f"'wait' earns {wait:.3f}, no less than random play ({chance:.3f})."
+    checks.append(Check("random", status, sentence, {"wait": wait, "random": chance}))
     return sorted(rungs, key=lambda r: -r.reward), checks
 
 
@@ -125,7 +124,7 @@ class PhilosophersExaminer(Examiner):
         self._habits: Habits | None = None
 
     def watched(self, environment: PhilosophersEnvironment, problems: Sequence[Scenario]) -> Habits:
-        self._habits = Habits(environment)
+        self._habits = Habits(environment.settings)
         return self._habits
 
     def examine(
@@ -133,19 +132,17 @@ class PhilosophersExaminer(Examiner):
     ) -> tuple[list[Rung], list[Check]]:
         habits = None
         if self._habits is not None:
-            usual = usual_batch(problems, self._habits.sequential)
+            usual = usual_batch(problems, environment.settings.mode == "sequential")
             habits = self._habits.logits(usual.table.graph.philosophers)
         return audit_philosophers(environment, problems, seed, habits, progress)
 
 
-class Habits(Environment[Scenario, State]):
-    """Wraps the philosophers' environment and counts the players' actions by situation."""
+class Habits(PhilosophersEnvironment):
+    """Counts the players' actions by what the philosopher saw of its forks."""
 
-    def __init__(self, environment: PhilosophersEnvironment) -> None:
-        self._inner = environment
+    def __init__(self, settings: PhilosophersSettings) -> None:
+        super().__init__(settings)
         self._counts: Counter[tuple[int, int, int, int]] = Counter()
-        self.turns, self.reward_bounds = environment.turns, environment.reward_bounds
-        self.sequential = environment.settings.mode == "sequential"
 
     def logits(self, philosophers: int) -> Floats:
         """Return the habits counted at tables of this size, (N, 9, 5) logits by seat, situation and action.
@@ -160,29 +157,18 @@ class Habits(Environment[Scenario, State]):
         counts += 2 * everybody / everybody.sum(axis=-1, keepdims=True)
         return np.log(counts / counts.sum(axis=-1, keepdims=True))
 
-    def agents(self, problem: Scenario) -> tuple[str, ...]:
-        return self._inner.agents(problem)
-
-    def start(self, problem: Scenario, seed: int = 0) -> State:
-        return self._inner.start(problem, seed)
-
-    def acting(self, state: State) -> Sequence[int] | None:
-        return self._inner.acting(state)
-
-    def observe(self, state: State, agent: int) -> str:
-        return self._inner.observe(state, agent)
-
     def step(self, states: Sequence[State], joint_actions: Sequence[Sequence[str]]) -> list[Outcome[State]]:
+        """Count the actions of the hungry and do the step."""
         tables: dict[int, Any] = {}
         for state, actions in zip(states, joint_actions, strict=True):
-            if self._inner.talking(state):
+            if self.talking(state):
                 continue
             key = id(state.board)
             if key not in tables:
                 tables[key] = seen(state.table)
-            movers = self._inner.acting(state)
+            movers = self.acting(state)
             for i in range(len(actions)) if movers is None else movers:
                 if state.table.eating[i, state.column] == 0:
                     what = int(tables[key][i, state.column]), read_reply(actions[i]).action
                     self._counts[(len(actions), i, *what)] += 1
-        return self._inner.step(states, joint_actions)
+        return super().step(states, joint_actions)
