@@ -8,7 +8,6 @@ is all that the chain needs: problems, a warm start, an audit of the reward, tra
 from __future__ import annotations
 
 import ast
-import contextlib
 import dataclasses
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from pipeline_lib.environment_api.metrics import Metric, behaviour
 from pipeline_lib.environment_api.pair_task import PairTask
 from pipeline_lib.environment_api.reward import total
 from pipeline_lib.environment_api.task import Demonstration
-from pipeline_lib.environment_kit.programs import Attempt, ProgramEnvironment, Run, failed
+from pipeline_lib.environment_kit.programs import Attempt, ProgramEnvironment, Run, failed, parsed
 from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_distinct, split_of
 from pipeline_lib.sandbox import Executor, Job
 from pipeline_lib.settings.environment import EnvironmentSection
@@ -169,10 +168,8 @@ class StepsEnvironment(ProgramEnvironment[Steps, State, StepsAttempt]):
 
 def share_defined(texts: Sequence[str]) -> float:
     """Return the share of the functions that texts define; a text that is not Python defines nothing."""
-    names: set[str] = set()
-    for text in texts:
-        with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-            names |= {node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+    trees = [tree for text in texts if (tree := parsed(text)) is not None]
+    names = {node.name for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)}
     return len(names & set(ROLES)) / len(ROLES)
 
 

@@ -6,6 +6,7 @@ gives no reward instead of a bad one.
 
 from __future__ import annotations
 
+import ast
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -149,6 +150,14 @@ def one_line(text: str, longest: int = MAX_QUOTE) -> str:
     """Return untrusted text as one line of printable characters, cut to ``longest``."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[: 4 * longest]).split())
     return line if len(line) <= longest else line[: longest - 3] + "..."
+
+
+def parsed(source: str) -> ast.Module | None:
+    """Return the syntax tree of untrusted source; None if Python cannot parse it, or only at too great a depth."""
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def check_solutions(jobs: Mapping[str, Sequence[Job]], executor: Callable[[], Executor]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import gzip
 import tempfile
@@ -58,6 +59,18 @@ def text_field(fields: Mapping[str, Any], name: str, where: str = "") -> str:
     if not isinstance(value, str):
         raise ProblemsError(f"the field {where}{name} must be a text, got {_short(value)}")
     return value
+
+
+def python_field(source: str, what: str) -> ast.Module:
+    """Return the syntax tree of Python in a row; ``what`` says where it stands, such as ``the field code``.
+
+    Raises:
+        ProblemsError: it is not Python.
+    """
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError) as error:
+        raise ProblemsError(f"{what} is not Python ({error})") from None
 
 
 def list_field(fields: Mapping[str, Any], name: str, item: type, items: str) -> list[Any]:

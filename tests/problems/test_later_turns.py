@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from pipeline_lib.environments.coding.problems.generated import draw_problems
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.runtime import CodingEnvironment
 from pipeline_lib.environments.coding.settings import CodingSettings as Settings
+from pipeline_lib.environments.coding.settings import GeneratedProblems
 from pipeline_lib.sandbox import Executor, Limits
 from pipeline_lib.storage import digest
 from tests.problems.running import passed
@@ -41,13 +43,18 @@ def draft(demonstration: CodingDemonstration) -> str:
     return demonstration.observation.split(BEGINNING)[1].partition("\n- ")[0].partition("\nWrite it again")[0].strip()
 
 
+def drawn_problems() -> list[CodingProblem]:
+    rng = random.Random(digest(["problems", 7, "train"]))
+    return draw_problems("train", 40, GeneratedProblems(seed=7), rng)
+
+
 def told(demonstration: CodingDemonstration) -> str:
     return demonstration.observation.split(BEGINNING)[1]
 
 
 def test_the_first_turns_are_demonstrated_as_they_were() -> None:
     """The default base is made from these: another digest is another base, another learning curve."""
-    drawn = demonstrate(draw_problems("train", 40, seed=7), 2000, 0.2, seed=0)
+    drawn = demonstrate(drawn_problems(), 2000, 0.2, seed=0)
     found = digest([[one.observation, one.action] for one in drawn])
     assert found == "acccc6b05e8c472f38a6381013ba4a82decc531ce1db7d9a5ec0c1a560facb88"
 
@@ -103,7 +110,7 @@ def test_of_a_critic_half_of_the_demonstrations_have_a_note_with_a_draft(shown: 
 
 
 def test_without_a_critic_later_turns_are_demonstrated_as_they_were() -> None:
-    problems, executor = draw_problems("train", 40, seed=7), functools.partial(Executor, slots=1, limits=Limits())
+    problems, executor = drawn_problems(), functools.partial(Executor, slots=1, limits=Limits())
     drawn = demonstrate_later(problems, 60, 0.2, 0, Settings(turns=2), executor)
     found = digest([[one.observation, one.action] for one in drawn])
     assert found == "71a88a76e78a12b0ea1412aef8d536a6665ccbc3e165f6342550ef0cc372a9ec"

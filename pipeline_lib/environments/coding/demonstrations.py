@@ -44,7 +44,7 @@ from pipeline_lib.environments.coding.problems.recipe import (
     main_source,
 )
 from pipeline_lib.environments.coding.runtime import CodingEnvironment, CodingState
-from pipeline_lib.environments.coding.settings import CodingSettings, SoundCodingReward
+from pipeline_lib.environments.coding.settings import CodingSettings, GeneratedProblems, SoundCodingReward
 from pipeline_lib.sandbox import Executor
 from pipeline_lib.storage import digest
 
@@ -81,7 +81,12 @@ def demonstrate_others(
     problems: Sequence[CodingProblem], count: int, mistakes: float, seed: int
 ) -> list[CodingDemonstration]:
     """Return demonstrations on generated problems in place of ``problems``."""
-    return demonstrate(draw_problems("train", OTHERS, seed=seed), count, mistakes, seed)
+    return demonstrate(_other_problems(seed), count, mistakes, seed)
+
+
+def _other_problems(seed: int) -> list[CodingProblem]:
+    rng = random.Random(digest(["problems", seed, "train"]))
+    return draw_problems("train", OTHERS, GeneratedProblems(seed=seed), rng)
 
 
 def demonstrate(problems: Sequence[CodingProblem], count: int, mistakes: float, seed: int) -> list[CodingDemonstration]:
@@ -204,7 +209,7 @@ def demonstrate_later(
         raise ValueError("there are no problems to demonstrate")
     rng = random.Random(digest(["later turns", seed]))
     if any(problem.source != "generated" for problem in problems):
-        problems = draw_problems("train", OTHERS, seed=seed)
+        problems = _other_problems(seed)
     # Visible tests stand in place of hidden ones, so that each draft runs once.
     recipes = [(replace(problem, hidden_tests=problem.visible_tests), recipe_of(problem)) for problem in problems]
     drafts: dict[str, list[_Draft]] = {"pair": [], "single": []}

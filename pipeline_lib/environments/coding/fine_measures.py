@@ -20,29 +20,23 @@ Nothing is executed here but this project's own solutions, and the same source g
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import math
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pipeline_lib.environment_kit.programs import parsed
 from pipeline_lib.environments.coding.problems.generated import recipe_of
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.problems.recipe import HELPER, Recipe
 from pipeline_lib.sandbox import Verdict
 from pipeline_lib.storage import digest
 
+_OPPOSITES = ((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot))
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
+    one: other for pair in _OPPOSITES for one, other in (pair, pair[::-1])
 }
 
 _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
@@ -67,24 +61,21 @@ def mutants(source: str, limit: int) -> tuple[str, ...]:
         source: Python.
         limit: greatest number of mutants.
     """
+    if (tree := parsed(source)) is None:
+        return ()
     try:
-        tree = ast.parse(source)
         original = ast.unparse(tree)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (ValueError, RecursionError):
         return ()
     sites = list(_sites(tree))
     if len(sites) > limit:
         sites = [sites[number * len(sites) // limit] for number in range(limit)]
     sources: dict[str, None] = {}
     for holder, key, changed in sites:
-        kept = holder[key]
-        holder[key] = changed
-        try:
+        kept, holder[key] = holder[key], changed
+        with contextlib.suppress(ValueError, RecursionError):  # a formatted string without a source form in this Python
             sources[ast.unparse(tree)] = None
-        except (ValueError, RecursionError):  # such as a formatted string without a source form in this Python
-            continue
-        finally:
-            holder[key] = kept
+        holder[key] = kept
     sources.pop(original, None)
     return tuple(sources)
 
@@ -162,11 +153,7 @@ def noticed(verdict: Verdict, ablated: Sequence[Verdict]) -> float:
 
     A mutant is noticed if a test that the program passes gets a wrong value from it, and unnoticed if it passes all
     that the program passes.  One that only stops with an error says nothing and is left out: otherwise a helper would
-    gain by checking itself.
-
-    Args:
-        verdict: of the program.
-        ablated: of the program with each mutant in place of its helper.
+    gain by checking itself.  ``ablated`` are the verdicts on the program with each mutant in place of its helper.
     """
     passed, judged = passed_cases(verdict), []
     for other in ablated:

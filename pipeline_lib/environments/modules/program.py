@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from pipeline_lib.environment_kit.programs import parsed
 from pipeline_lib.environments.modules.problems.problem import PACKAGE, ModulesProblem
 from pipeline_lib.sandbox import Job
 
@@ -131,10 +132,10 @@ def class_program(frame: str, name: str, sources: Mapping[str, str], owned: Mapp
     bound = {part: tuple(_mangled(method, name) for method in methods) for part, methods in owned.items()}
     parts = []
     for part, text in sources.items():
-        parsed = _parse(text)
-        if parsed is not None:
+        part_tree = _parse(text)
+        if part_tree is not None:
             foreign = tuple(method for other, methods in bound.items() if other != part for method in methods)
-            parts.append((_alone(parsed, whole), bound[part], foreign))
+            parts.append((_alone(part_tree, whole), bound[part], foreign))
     around = ast.unparse(ast.Module([node for node in tree.body if node is not whole], []))
     head = "\n".join(ast.unparse(node) for node in tree.body if isinstance(node, ast.ImportFrom) and _is_future(node))
     parts = [(f"{head}\n{source}", names, foreign) for source, names, foreign in parts]
@@ -145,14 +146,11 @@ def class_program(frame: str, name: str, sources: Mapping[str, str], owned: Mapp
 
 def _parse(text: str) -> ast.Module | None:
     for form in (text, textwrap.dedent(text), f"class _:\n{text}", f"class _:\n{textwrap.indent(text, ' ')}"):
-        try:
-            tree = ast.parse(form)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        match tree.body:
-            case [ast.ClassDef(name="_", body=body)]:
+        match parsed(form):
+            case ast.Module(body=[ast.ClassDef(name="_", body=body)]):
                 return ast.Module(body, [])
-        return tree
+            case ast.Module() as tree:
+                return tree
     return None
 
 
@@ -273,11 +271,8 @@ def form(problem: ModulesProblem, part: str, text: str) -> Form:
 @lru_cache(maxsize=8192)
 def top_level(text: str) -> frozenset[str] | None:
     """Return the names that a module binds at its top level; None if it does not parse."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    return frozenset(name for statement in tree.body for name in _bound(statement))
+    tree = parsed(text)
+    return None if tree is None else frozenset(name for statement in tree.body for name in _bound(statement))
 
 
 def _bound(statement: ast.stmt) -> set[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import fsum, sqrt
 
@@ -92,6 +92,38 @@ class Reading:
     notes: tuple[tuple[str, ...], tuple[str, ...]]
 
 
+@dataclass(slots=True)
+class _Tally:
+    """What is counted while both texts are read; see `Reading`."""
+
+    notes: tuple[list[str], list[str]]
+    unsupported: float = 0.0
+    repeated: int = 0
+    copied: int = 0
+    links: int = 0
+    sentences: int = 0
+    useful: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    words: list[int] = field(default_factory=lambda: [0, 0])
+
+    def reading(self, facts: int, coverage: float, style: float, complete: float) -> Reading:
+        """Return the analysis of texts whose source has this number of facts, or of sentences that would tell them."""
+        sentences = self.sentences
+        return Reading(
+            coverage=coverage,
+            unsupported=self.unsupported / facts,
+            repeated=self.repeated / facts,
+            style=style,
+            links=min(1.0, self.links / (facts - 2)),
+            useful_words=(round(self.useful[0]), round(self.useful[1])),
+            words=(self.words[0], self.words[1]),
+            sentences=sentences,
+            inventions=(self.unsupported - self.copied) / sentences if sentences else 0.0,
+            copied=(self.repeated + self.copied) / sentences if sentences else 0.0,
+            complete=complete,
+            notes=(tuple(self.notes[0]), tuple(self.notes[1])),
+        )
+
+
 def length_share(useful: int, words: int, limits: tuple[int, int]) -> float:
     """Return how well a length fits, in [0, 1].
 
@@ -159,22 +191,21 @@ def read_exactly(problem: WritingProblem, first: str, second: str) -> Reading:
     facts = frozenset(problem.facts)
     styles: dict[str, set[object]] = {tense: set() for tense in TENSES}
     told_before: set[object] = set()
-    unsupported = repeated = copied = incomplete = links = sentences = 0
-    words, useful = [0, 0], [0, 0]
-    notes = length_notes((len(first.split()), len(second.split())), problem.limits)
+    incomplete = 0
+    tally = _Tally(length_notes((len(first.split()), len(second.split())), problem.limits))
     for number, text in enumerate((first, second)):
         told_here: set[object] = set()
         previous: Statement | None = None
         wrong = again = taken = 0
         for sentence in split_sentences(text):
-            sentences += 1
-            words[number] += len(sentence.split())
+            tally.sentences += 1
+            tally.words[number] += len(sentence.split())
             statement = _state(problem.world, sentence)
             here, previous = previous, None
             if statement is None:
                 incomplete += not is_complete(sentence)
                 copies = _is_copy(sentence, problem.text)
-                copied += copies
+                tally.copied += copies
                 taken += copies
                 wrong += not copies
             elif statement.fact not in facts or statement.hero not in ("", problem.hero):
@@ -184,36 +215,24 @@ def read_exactly(problem: WritingProblem, first: str, second: str) -> Reading:
             else:
                 told_here.add(statement.fact)
                 styles[statement.tense].add(statement.fact)
-                useful[number] += statement.words
+                tally.useful[number] += statement.words
                 if statement.fact in told_before:
-                    repeated += 1
+                    tally.repeated += 1
                 else:
-                    links += here is not None and not here.entities.isdisjoint(statement.entities)
+                    tally.links += here is not None and not here.entities.isdisjoint(statement.entities)
                     previous = statement
         told_before |= told_here
-        unsupported += wrong + taken
-        repeated += again
+        tally.unsupported += wrong + taken
+        tally.repeated += again
         part = problem.parts[number]
-        notes[number].insert(0, f"facts told: {sum(problem.facts[i] in told_here for i in part)} of {len(part)}")
+        tally.notes[number].insert(0, f"facts told: {sum(problem.facts[i] in told_here for i in part)} of {len(part)}")
         if wrong:
-            notes[number].append(f"sentences that do not follow from what you saw: {wrong}")
+            tally.notes[number].append(f"sentences that do not follow from what you saw: {wrong}")
         if again or taken:
-            notes[number].append(f"sentences that are copied or said twice: {again + taken}")
+            tally.notes[number].append(f"sentences that are copied or said twice: {again + taken}")
+    complete = 1.0 - incomplete / tally.sentences if tally.sentences else 0.0
     count = len(facts)
-    return Reading(
-        coverage=len(told_before) / count,
-        unsupported=unsupported / count,
-        repeated=repeated / count,
-        style=max(map(len, styles.values())) / count,
-        links=min(1.0, links / (count - 2)),
-        useful_words=(useful[0], useful[1]),
-        words=(words[0], words[1]),
-        sentences=sentences,
-        inventions=(unsupported - copied) / sentences if sentences else 0.0,
-        copied=(repeated + copied) / sentences if sentences else 0.0,
-        complete=1.0 - incomplete / sentences if sentences else 0.0,
-        notes=(tuple(notes[0]), tuple(notes[1])),
-    )
+    return tally.reading(count, len(told_before) / count, max(map(len, styles.values())) / count, complete)
 
 
 _LEXICAL_WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
@@ -233,19 +252,17 @@ def read_by_words(problem: WritingProblem, first: str, second: str) -> Reading:
     """Return the analysis of two texts about a published source."""
     source_words, facts, runs = _source(problem.text)
     told_words: dict[str, float] = {}
-    unsupported = 0.0
-    repeated = copied = links = sentences = complete = 0
-    useful, words = [0.0, 0.0], [0, 0]
-    notes = length_notes((len(first.split()), len(second.split())), problem.limits)
+    complete = 0
+    tally = _Tally(length_notes((len(first.split()), len(second.split())), problem.limits))
     everything: set[str] = set()
     for number, text in enumerate((first, second)):
         previous: frozenset[str] = frozenset()
         wrong = 0.0
         again = taken = 0
         for sentence in split_sentences(text):
-            sentences += 1
+            tally.sentences += 1
             small, content, all_words = _content(sentence)
-            words[number] += len(sentence.split())
+            tally.words[number] += len(sentence.split())
             whole = is_complete(sentence) and bool(content)
             complete += whole
             if any(tuple(all_words[i : i + LEXICAL_RUN]) in runs for i in range(len(all_words) - LEXICAL_RUN + 1)):
@@ -258,34 +275,22 @@ def read_by_words(problem: WritingProblem, first: str, second: str) -> Reading:
                 continue
             follows = min(1.0, small / SMALL) * len(content & source_words) / len(content) if whole else 0.0
             wrong += 1.0 - follows
-            useful[number] += follows * len(sentence.split())
-            links += follows >= 0.5 and not previous.isdisjoint(content)
+            tally.useful[number] += follows * len(sentence.split())
+            tally.links += follows >= 0.5 and not previous.isdisjoint(content)
             previous = content if follows >= 0.5 else frozenset()
             for word in content & facts:
                 told_words[word] = max(told_words.get(word, 0.0), follows)
             everything |= content
-        unsupported += wrong + taken
-        repeated += again
-        copied += taken
+        tally.unsupported += wrong + taken
+        tally.repeated += again
+        tally.copied += taken
         if wrong >= 1:
-            notes[number].append(f"sentences that do not follow from the text: about {round(wrong)}")
+            tally.notes[number].append(f"sentences that do not follow from the text: about {round(wrong)}")
         if again or taken:
-            notes[number].append(f"sentences that are copied or said twice: {again + taken}")
+            tally.notes[number].append(f"sentences that are copied or said twice: {again + taken}")
     coverage = fsum(told_words.values()) / max(1, len(facts))  # exact, so the order of a set does not matter
-    return Reading(
-        coverage=coverage,
-        unsupported=unsupported / SENTENCES,
-        repeated=repeated / SENTENCES,
-        style=coverage * _likeness(first, second),
-        links=min(1.0, links / (SENTENCES - 2)),
-        useful_words=(round(useful[0]), round(useful[1])),
-        words=(words[0], words[1]),
-        sentences=sentences,
-        inventions=(unsupported - copied) / sentences if sentences else 0.0,
-        copied=(repeated + copied) / sentences if sentences else 0.0,
-        complete=complete / sentences if sentences else 0.0,
-        notes=(tuple(notes[0]), tuple(notes[1])),
-    )
+    whole_sentences = complete / tally.sentences if tally.sentences else 0.0
+    return tally.reading(SENTENCES, coverage, coverage * _likeness(first, second), whole_sentences)
 
 
 @lru_cache(maxsize=4096)

@@ -131,9 +131,9 @@ def _renamed(text: str, name: str) -> str:
 def partly(problem: CodingProblem, every: int) -> str:
     """Return the reference's main function, made to answer on about one of ``every`` inputs only."""
     entry = problem.entry_point
-    inner = re.sub(rf"\b{re.escape(entry)}\b", "solve", problem.reference[entry])
     return (
-        f"{inner}\ndef {entry}(*args, **kwargs):\n    if sum(map(ord, repr(args))) % {every}:\n        return None\n"
+        f"{_solve(problem)}\ndef {entry}(*args, **kwargs):\n"
+        f"    if sum(map(ord, repr(args))) % {every}:\n        return None\n"
         "    return solve(*args, **kwargs)\n"
     )
 
@@ -153,12 +153,16 @@ def right_on_half(problem: CodingProblem) -> str | None:
     inputs = inputs[: len(inputs) // 2]
     if not inputs:
         return None
-    entry = problem.entry_point
-    inner = re.sub(rf"\b{re.escape(entry)}\b", "solve", problem.reference[entry])
     return (
-        f"{inner}\n_KNOWN = [{', '.join(inputs)}]\n\n\ndef {entry}(*args):\n"
+        f"{_solve(problem)}\n_KNOWN = [{', '.join(inputs)}]\n\n\ndef {problem.entry_point}(*args):\n"
         "    return solve(*args) if args in _KNOWN else None\n"
     )
+
+
+def _solve(problem: CodingProblem) -> str:
+    """Return the reference's main function under the name ``solve``."""
+    entry = problem.entry_point
+    return re.sub(rf"\b{re.escape(entry)}\b", "solve", problem.reference[entry])
 
 
 def show(problem: CodingProblem, gives_up: str) -> str:
@@ -199,7 +203,7 @@ def process_teams(problem: CodingProblem, alone: str) -> dict[str, tuple[str, li
     if HELPER not in problem.reference:
         return {}
     helper, main, entry = problem.reference[HELPER], problem.reference[problem.entry_point], problem.entry_point
-    inner = re.sub(rf"\b{HELPER}\b", "own_part", helper)
+    inner = _renamed(helper, "own_part")
     joint = {
         _UNUSED: ("other", [helper, alone]),
         _ONLY: ("other", [helper, f"def {entry}(*args):\n    {HELPER}(*args)\n    return 0\n"]),

@@ -26,11 +26,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from pipeline_lib.environment_kit.programs import parsed
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.problems.tests_split import as_check, split_tests
 from pipeline_lib.environments.coding.settings import DatasetProblems
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.rows import Fields, Row, list_field, published_problems, text_field
+from pipeline_lib.problems.rows import Fields, Row, list_field, published_problems, python_field, text_field
 from pipeline_lib.sandbox import Job
 from pipeline_lib.storage import digest
 
@@ -157,7 +158,7 @@ def problem_of_prompt(identifier: str, source: str, prompt: str, name: str) -> t
     Raises:
         ProblemsError: the prompt is not Python, or does not define the function.
     """
-    tree = _parse(prompt, "the prompt") if _parses(prompt) else _parse(f"{prompt.rstrip()}\n    pass\n", "the prompt")
+    tree = parsed(prompt) or python_field(f"{prompt.rstrip()}\n    pass\n", "the prompt")
     function = _definition(tree, name, "the prompt")
     unended = prompt.rpartition("\n")[2].strip()  # a solution goes below the last line, not behind it
     lines = (f"{prompt}\n" if unended else prompt).splitlines(keepends=True)
@@ -182,8 +183,8 @@ def _mbpp_problem(identifier: str, row: Fields, settings: DatasetProblems) -> Co
         raise ProblemsError(f"the field prompt (or text) is missing; it has {', '.join(sorted(row))}")
     text = text_field(row, "prompt" if row.get("prompt") else "text")
     code, asserts = text_field(row, "code").replace("\r\n", "\n"), list_field(row, "test_list", str, "texts")
-    tree = _parse(code, "the field code")
-    name = _called(_parse("\n".join(asserts), "test_list"), tree)
+    tree = python_field(code, "the field code")
+    name = _called(python_field("\n".join(asserts), "test_list"), tree)
     visible, hidden = split_tests(as_check("\n".join(asserts), name), name, settings.visible_tests)
     has_setup = row.get("test_setup_code") not in (None, "")
     setup = (
@@ -215,21 +216,6 @@ def _identifier(row: Fields) -> str:
     """Return the row's id, which MBPP publishes as a number."""
     identifier = row.get("task_id")
     return str(identifier) if isinstance(identifier, int) else text_field(row, "task_id")
-
-
-def _parses(source: str) -> bool:
-    try:
-        ast.parse(source)
-    except (SyntaxError, ValueError):
-        return False
-    return True
-
-
-def _parse(source: str, what: str) -> ast.Module:
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError) as error:
-        raise ProblemsError(f"{what} is not Python ({error})") from None
 
 
 def _definition(tree: ast.Module, name: str, what: str) -> ast.FunctionDef:
@@ -272,9 +258,6 @@ def typed_problem(text: str) -> CodingProblem:
     problem, _ = problem_of_prompt(f"typed/{digest([text])[:8]}", "typed", f"{prompt.rstrip()}\n", functions[-1])
     if not tests.strip():
         return problem
-    try:
-        ast.parse(tests)
-    except SyntaxError as error:
-        raise ProblemsError(f"the text after the first assert is not Python ({error})") from None
+    python_field(tests, "the text after the first assert")
     _, hidden = split_tests(as_check(tests, problem.entry_point), problem.entry_point, 0)
     return replace(problem, hidden_tests=hidden)

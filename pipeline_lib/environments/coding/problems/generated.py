@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from pipeline_lib.environment_kit.vocabulary import PROGRAM_ERRORS, Test, check_source, choose_tests, fails
+from pipeline_lib.environment_kit.vocabulary import PROGRAM_ERRORS, Test, check_source, choose_tests, compiled, fails
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.problems.recipe import (
     ENTRY_POINT,
@@ -123,7 +123,7 @@ def _program(recipe: Recipe) -> _Program:
         tuple(piece.code for piece in recipe.maps),
         recipe.switch.code if recipe.switch else None,
     )
-    first, *others = [_compiled("ys", piece.code) for piece in recipe.reductions]
+    first, *others = [compiled("ys", piece.code) for piece in recipe.reductions]
 
     def program(xs: list[int]) -> int:
         ys = [y for x in xs if (y := table[x]) is not None]
@@ -147,9 +147,9 @@ class _Items(dict[int, int | None]):
 @lru_cache(maxsize=4096)
 def _table(filters: tuple[str, ...], maps: tuple[str, ...], switch: str | None) -> _Items:
     """Return the results of filters and maps, given by their code, by item."""
-    conditions = [_compiled("x", code) for code in filters]
-    changes = [_compiled("x", code) for code in maps]
-    choose = _compiled("x", switch) if switch else None
+    conditions = [compiled("x", code) for code in filters]
+    changes = [compiled("x", code) for code in maps]
+    choose = compiled("x", switch) if switch else None
 
     def becomes(x: int) -> int | None:
         if not all(holds(x) for holds in conditions):
@@ -170,15 +170,8 @@ def _kept(recipe: Recipe) -> frozenset[int]:
 
 @lru_cache(maxsize=4096)
 def _passing(filters: tuple[str, ...]) -> frozenset[int]:
-    conditions = [_compiled("x", code) for code in filters]
+    conditions = [compiled("x", code) for code in filters]
     return frozenset(x for x in _VALUES if all(holds(x) for holds in conditions))
-
-
-@lru_cache(maxsize=1024)
-def _compiled(parameter: str, code: str) -> Callable[[Any], Any]:
-    """Return a function of one of this package's own expressions; never of untrusted code."""
-    function: Callable[[Any], Any] = eval(f"lambda {parameter}: {code}")
-    return function
 
 
 #: The part of a recipe that is not in the observation of each role of a pair.
@@ -192,58 +185,21 @@ def generate(settings: GeneratedProblems) -> dict[str, list[CodingProblem]]:
         ValueError: a split is larger than the number of distinct problems that can be found for it.
     """
     rng = random.Random(digest(["problems", settings.seed]))
-    tests = (settings.visible_tests, settings.hidden_tests)
-    return {
-        split: draw_problems(
-            split,
-            getattr(settings.sizes, split),
-            settings.levels,
-            settings.seed,
-            rng,
-            tests,
-            settings.apart_from,
-            settings.prompt,
-        )
-        for split in FAMILY_SHARES
-    }
+    return {split: draw_problems(split, getattr(settings.sizes, split), settings, rng) for split in FAMILY_SHARES}
 
 
-def draw_problems(
-    split: str,
-    size: int,
-    levels: Sequence[int] = (1,),
-    seed: int = 0,
-    rng: random.Random | None = None,
-    tests: tuple[int, int] = (2, 6),
-    apart_from: int | None = None,
-    prompt: Prompt = "compact",
-) -> list[CodingProblem]:
-    """Return different problems of one split.
-
-    Args:
-        split: ``train``, ``validation`` or ``test``; only its families are used.
-        size: number of problems.
-        levels: levels to draw from, in turn, so that each has the same share.
-        seed: fixes which split a family belongs to.
-        rng: random numbers; by default seeded from ``seed``.
-        tests: numbers of visible and hidden tests.
-        apart_from: see `split_of`.
-        prompt: see `observations`.
-
-    Raises:
-        ValueError: there are fewer; the message gives their number.
-    """
-    rng = rng or random.Random(digest(["problems", seed, split]))
-    seen: set[str] = set()
-    known_open: dict[str, bool] = {}
+def draw_problems(split: str, size: int, settings: GeneratedProblems, rng: random.Random) -> list[CodingProblem]:
+    """Return different problems of one split, the same number of each level; raises as `generate`."""
+    levels, seen = settings.levels, set()
+    is_open: dict[str, bool] = {}
 
     def one(count: int) -> CodingProblem | None:
         recipe = draw(levels[count % len(levels)], rng)
-        if recipe.name in seen or split_of(recipe.family, seed, apart_from) != split:
+        if recipe.name in seen or split_of(recipe.family, settings.seed, settings.apart_from) != split:
             return None
         seen.add(recipe.name)
-        problem = make_problem(recipe, *tests, prompt)
-        if problem is None or not all(_leaves_open(role, recipe, problem, known_open) for role in _HIDDEN_PARTS):
+        problem = make_problem(recipe, settings.visible_tests, settings.hidden_tests, settings.prompt)
+        if problem is None or not all(_leaves_open(role, recipe, problem, is_open) for role in _HIDDEN_PARTS):
             return None
         return problem
 
@@ -286,17 +242,14 @@ def make_problem(recipe: Recipe, visible: int, hidden: int, prompt: Prompt = "co
 
 
 def _leaves_open(role: str, recipe: Recipe, problem: CodingProblem, is_open: dict[str, bool]) -> bool:
-    """Return whether there is another problem with the role's observation and other answers.
-
-    ``known`` caches the results by observation.
-    """
+    """Return whether there is another problem with the role's observation and other answers; kept in ``is_open``."""
     observation = problem.observations[role]
     if observation not in is_open:
         field, kinds = _HIDDEN_PARTS[role]
         rest: tuple[ListPiece, ...] = getattr(recipe, field)[1:]
-        visible, hidden = (tests.count("assert") for tests in (problem.visible_tests, problem.hidden_tests))
+        counts = (problem.visible_tests.count("assert"), problem.hidden_tests.count("assert"))
         changes: list[dict[str, Any]] = [{field: (piece, *rest)} for piece in pieces(kinds)]
-        twins = (make_problem(replace(recipe, **change), visible, hidden) for change in changes)
+        twins = (make_problem(replace(recipe, **change), *counts) for change in changes)
         is_open[observation] = any(
             twin is not None and not _solves(problem, twin) and not _solves(twin, problem) for twin in twins
         )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib.environments.modules.problems.design import LOWER, TOP
 from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
 from pipeline_lib.problems.content import ProblemsError
-from pipeline_lib.problems.rows import Row, list_field, published_problems, text_field
+from pipeline_lib.problems.rows import Row, list_field, published_problems, python_field, text_field
 
 if TYPE_CHECKING:
     from pipeline_lib.environments.modules.settings import ClassProblems
@@ -60,7 +60,7 @@ def class_problem(row: Mapping[str, Any], agents: int) -> ModulesProblem:
         for field in _TEXTS_OF_METHODS:
             text_field(info, field, f"methods_info[{number}].")
     methods = list(dict.fromkeys(info["method_name"] for info in infos))
-    solution, tests = _parse(row["solution_code"], "solution_code"), _parse(row["test"], "test")
+    solution, tests = (python_field(row[field], f"the field {field}") for field in ("solution_code", "test"))
     owned = share(methods, agents)
     units = {part: _tests_of(tests, part_methods, infos) for part, part_methods in owned.items()}
     return ModulesProblem(
@@ -87,13 +87,6 @@ def share(methods: Sequence[str], agents: int) -> dict[str, tuple[str, ...]]:
     parts = (*LOWER[: count - 1], TOP)
     ends = [round(len(methods) * number / count) for number in range(count + 1)]
     return {part: tuple(methods[ends[n] : ends[n + 1]]) for n, part in enumerate(parts)}
-
-
-def _parse(source: str, field: str) -> ast.Module:
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError) as error:
-        raise ProblemsError(f"the field {field} is not Python ({error})") from None
 
 
 def _class(tree: ast.Module, name: str) -> ast.ClassDef:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from pipeline_lib.environment_kit.vocabulary import DIGITS, Kind, Piece, neighbours_of, substitute
+from pipeline_lib.environment_kit.vocabulary import DIGITS, Kind, Piece, compiled, neighbours_of, substitute
 from pipeline_lib.environments.modules.problems.problem import PACKAGE
 
 CONDITIONS: Mapping[str, Kind] = {
@@ -229,7 +229,7 @@ class Design:
         """Return the value of the whole program; IndexError or ValueError if a list is too short.  See `lists`."""
         _, after = self.lists(xs, times, idle)
         items = [item for below in self.needs[TOP] for item in after[below]]
-        return int(_compiled("ys", self.end.code)(items))
+        return int(compiled("ys", self.end.code)(items))
 
     def neighbours(self) -> Iterator[Design]:
         """Return the designs with a constant that differs by one, or with another reduction."""
@@ -252,14 +252,7 @@ def draw_design(modules: int, level: int, rng: random.Random) -> Design:
 def _lower(design: Design) -> list[tuple[str, str, _Function, _Function]]:
     """Return for each module but the last: its name, what it imports or "", its own piece, and its step."""
     return [
-        (module, "".join(needs), _compiled("x", design.piece(module).code), _compiled("x", design.step(module).code))
+        (module, "".join(needs), compiled("x", design.piece(module).code), compiled("x", design.step(module).code))
         for module, needs in design.needs.items()
         if module != TOP
     ]
-
-
-@lru_cache(maxsize=4096)
-def _compiled(parameter: str, code: str) -> _Function:
-    """Return a function of one of this package's own expressions; never of untrusted code."""
-    function: _Function = eval(f"lambda {parameter}: {code}")
-    return function
