@@ -19,9 +19,9 @@ from pydantic import Field
 from pipeline_lib.audit.examiner import ScriptedExaminer, Teams
 from pipeline_lib.environment_api.environment import Outcome
 from pipeline_lib.environment_api.metrics import Metric, behaviour
-from pipeline_lib.environment_api.pair_task import PairTask
 from pipeline_lib.environment_api.reward import total
 from pipeline_lib.environment_api.task import Demonstration
+from pipeline_lib.environment_api.team_task import TeamTask
 from pipeline_lib.environment_kit.programs import Attempt, ProgramEnvironment, Run, failed, parsed
 from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_distinct, split_of
 from pipeline_lib.sandbox import Executor, Job
@@ -198,8 +198,8 @@ class StepsExaminer(ScriptedExaminer):
 # ---- The task: what the chain asks for.
 
 
-class TwoSteps(PairTask):
-    """Two agents write a step of one computation each; `PairTask` has the form for a single agent."""
+class TwoSteps(TeamTask):
+    """Two agents write a step of one computation each; `TeamTask` has the form for a single agent."""
 
     settings = StepsSettings
     problems = (StepsProblems,)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environment_api.pair_task import PairTask
 from pipeline_lib.environment_api.task import check_critic, check_steps
+from pipeline_lib.environment_api.team_task import TeamTask
 from pipeline_lib.environment_kit.programs import check_solutions
 from pipeline_lib.environments.coding.demonstrations import demonstrate, demonstrate_later, demonstrate_others
 from pipeline_lib.environments.coding.metrics import METRICS, OF_TEAMS, SCHEMES, TERMS
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pipeline_lib.sandbox import Executor
 
 
-class CodingTask(PairTask):
+class CodingTask(TeamTask):
     """A helper and a main function are written by two agents, or both by one, and tested together."""
 
     settings = CodingSettings

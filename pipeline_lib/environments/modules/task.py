@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environment_api.task import Task, check_steps
+from pipeline_lib.environment_api.task import check_steps
+from pipeline_lib.environment_api.team_task import TeamTask
 from pipeline_lib.environment_kit.programs import check_solutions
 from pipeline_lib.environments.modules.demonstrations import demonstrate
 from pipeline_lib.environments.modules.metrics import METRICS
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pipeline_lib.sandbox import Executor
 
 
-class ModulesTask(Task):
+class ModulesTask(TeamTask):
     """Two to four agents write a part of a program each; parts and program are tested."""
 
     settings = ModulesSettings
@@ -66,14 +67,6 @@ class ModulesTask(Task):
 
     def make(self, settings: ModulesSettings, executor: Callable[[], Executor]) -> ModulesEnvironment:
         return ModulesEnvironment(settings, executor)
-
-    def single_agent(self, settings: ModulesSettings) -> ModulesSettings:
-        return settings.model_copy(update={"team": "single"})
-
-    def unsuitable(self, protocol: str, settings: ModulesSettings) -> str:
-        if settings.team == "single":
-            return "environment.team is single, and a single agent has no other agents to read"
-        return "in a single turn it is what the base plays anyway" if protocol == "naive_concatenation" else ""
 
     def agent_names(self, params: Any) -> Sequence[str]:
         if params.environment.team == "single":

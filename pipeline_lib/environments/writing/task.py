@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib.environment_api.pair_task import PairTask
 from pipeline_lib.environment_api.task import check_steps
+from pipeline_lib.environment_api.team_task import TeamTask
 from pipeline_lib.environments.writing.demonstrations import demonstrate
 from pipeline_lib.environments.writing.figures import texts
 from pipeline_lib.environments.writing.metrics import METRICS, TERMS
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pipeline_lib.environment_api.task import Demonstration
 
 
-class WritingTask(PairTask):
+class WritingTask(TeamTask):
     """Two writers, or one, tell what a text says: a short and a long summary, or the halves of an introduction."""
 
     settings = WritingSettings

@@ -1,4 +1,4 @@
-"""Common methods of tasks with the setting ``team`` (pair or single), and ``turns`` if there can be several."""
+"""Common methods of tasks whose setting ``team`` is ``single`` for one agent that does the work of all."""
 
 from __future__ import annotations
 
@@ -7,29 +7,26 @@ from typing import Any
 from pipeline_lib.environment_api.task import Task
 
 
-class PairTask(Task):
-    """A task for two agents that act at the same time, or for one agent; a further turn is a further attempt."""
+class TeamTask(Task):
+    """A task for agents that act at the same time, or for one; a further turn is a further attempt."""
 
     retries = True
 
     def single_agent(self, settings: Any) -> Any:
-        """Return the form in which one agent does the work of both."""
+        """Return the form in which one agent does the work of all."""
         return settings.model_copy(update={"team": "single"})
 
     def unsuitable(self, protocol: str, settings: Any) -> str:
-        """Return why a protocol does not suit: it needs two agents, or a second turn."""
+        """Return why a protocol does not suit: it needs several agents, or a second turn."""
         if settings.team == "single":
             return "environment.team is single, and a single agent has no other agents to read"
         if protocol == "naive_concatenation" and getattr(settings, "turns", 1) == 1:
-            return "with environment.turns 1 it is the same as the base"
+            turn = "environment.turns 1" if hasattr(settings, "turns") else "a single turn"
+            return f"with {turn} it is the same as the base"
         return ""
-
-    def max_acting(self, params: Any) -> int:
-        """Return the size of the team."""
-        return 1 if params.environment.team == "single" else 2
 
     def notes(self, settings: Any) -> list[str]:
         """Return a note if the base equals a baseline."""
-        if settings.team == "pair" and getattr(settings, "turns", 1) == 1:
+        if settings.team != "single" and getattr(settings, "turns", 1) == 1:
             return ["With one turn, the base is the same as the baseline naive concatenation."]
         return []
