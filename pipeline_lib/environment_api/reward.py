@@ -41,6 +41,11 @@ def total(terms: Mapping[str, float]) -> float:
     return float(sum(terms.values()))
 
 
+def is_enough(reward: float, bounds: tuple[float, float], share: float) -> bool:
+    """Return whether a turn's reward is this share of the greatest; rounding cannot keep an episode from ending."""
+    return reward >= share * bounds[1] - 1e-9
+
+
 def custom_reward(settings: Any, base: type[R], given: Mapping[str, Any] | None = None) -> R:
     """Create a reward of the user's own class.
 

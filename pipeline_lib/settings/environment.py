@@ -23,6 +23,15 @@ class EnvironmentSection(Section):
     kind: str = Field(description="name of an environment, such as coding, or import path: package.module")
 
 
+#: The setting ``stop_at`` of environments whose turns are attempts at the same thing (`environment_api.reward.is_enough`).
+STOP_AT: Any = Field(
+    1.0,
+    gt=0,
+    le=1,
+    description="an episode ends early if a turn's reward reaches this share of the greatest possible reward",
+)
+
+
 class CustomReward(Section):
     """A reward class of your own, with its own terms, bounds and settings (docs/rewards.md)."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline_lib.environment_api.environment import Exhibit, Outcome, Part
-from pipeline_lib.environment_api.reward import total
+from pipeline_lib.environment_api.reward import is_enough, total
 from pipeline_lib.environment_kit.programs import (
     Attempt,
     ProgramEnvironment,
@@ -64,10 +64,6 @@ class CodingAttempt(Attempt):
         return Job(problem.id, code, problem.hidden_tests, problem.entry_point, problem.prelude)
 
 
-#: Rewards closer than this count as equal, so that rounding cannot keep an episode from ending.
-_TOLERANCE = 1e-9
-
-
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One turn: every agent's text, the feedback to each agent, and the verdict on the hidden tests."""
@@ -105,7 +101,7 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
         self._all_turns = settings.history == "all"
         self._reward = make_reward(settings.reward, settings.team)
         self.reward_bounds = self._reward.bounds
-        self._enough = settings.stop_at * self.reward_bounds[1] - _TOLERANCE
+        self._stop_at = settings.stop_at
         # Verdicts on almost right programs, by problem, if the reward weighs tests by how hard they are.
         self._ladder: dict[tuple[str, str], dict[str, Verdict]] = {}
 
@@ -263,7 +259,7 @@ class CodingEnvironment(ProgramEnvironment[CodingProblem, CodingState, CodingAtt
             terms=terms,
             metrics=self._metrics(attempt, facts),
             state=state,
-            done=attempt.last or reward >= self._enough,
+            done=attempt.last or is_enough(reward, self.reward_bounds, self._stop_at),
             details=_details(attempt),
         )
 

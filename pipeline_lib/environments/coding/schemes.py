@@ -61,22 +61,16 @@ def _carriers(functions: Sequence[MainFunction], module: MainModule) -> frozense
             bodies += [(name, value, function) for value in values if _makes_function(value)]
     bodies += [(name, f.node, f) for name in module.names() if (f := module.function(name)) in functions and f]
     carriers: set[str] = set()
-    while True:
-        more = {
-            name
-            for name, body, function in bodies
-            if any(function.is_helper(inner) or refers(inner, carriers) for inner in ast.walk(body))
-        }
-        if more <= carriers:
-            return frozenset(carriers)
-        carriers |= more
+    leading = [name for name, body, function in bodies if any(map(function.is_helper, ast.walk(body)))]
+    while leading:
+        carriers |= set(leading)
+        rest = ((name, body) for name, body, _ in bodies if name not in carriers)
+        leading = [name for name, body in rest if any(refers(inner, carriers) for inner in ast.walk(body))]
+    return frozenset(carriers)
 
 
 def _makes_function(value: ast.expr) -> bool:
-    match value:
-        case ast.Lambda() | ast.Call(func=ast.Name(id="partial") | ast.Attribute(attr="partial")):
-            return True
-    return False
+    return isinstance(value, ast.Lambda) or called(value) == "partial"
 
 
 def _adds(uses: HelperUses) -> bool:
@@ -110,9 +104,6 @@ def _is_prepared(function: MainFunction, argument: ast.expr) -> bool:
     return True
 
 
-CONDITIONALS = (ast.If, ast.IfExp)
-
-
 class HelperUses:
     """The places in one function where the helper, its values, or what leads to it stand.
 
@@ -141,11 +132,8 @@ class HelperUses:
                 case ast.Assign(targets=targets, value=ast.Call(func=func)) if func in self.nodes:
                     stored = (inner for target in targets for inner in ast.walk(target))
                     self._names |= {n.id for n in stored if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        self.values = [
-            node
-            for node in function.nodes
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in self._names
-        ]
+        read = (n for n in function.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+        self.values = [name for name in read if name.id in self._names]
 
     def carriers(self) -> Iterator[ast.AST]:
         """Yield the nodes that name something which leads to the helper."""
@@ -170,7 +158,7 @@ class HelperUses:
     def condition(self, node: ast.AST) -> ast.expr | None:
         """Return the condition of the ``if`` or conditional expression that ``node`` is part of."""
         for above, below in self.path(node):
-            if isinstance(above, CONDITIONALS) and above.test is below:
+            if isinstance(above, (ast.If, ast.IfExp)) and above.test is below:
                 return above.test
         return None
 
@@ -294,16 +282,10 @@ def _branches(uses: HelperUses, use: ast.AST) -> Iterator[Sequence[ast.AST]]:
             case ast.If(test=test) if below is not test and not uses.is_about_value(test):
                 in_body = below in above.body
                 yield (above.orelse if in_body else above.body) or uses.continuation(above)
-            case ast.match_case():
-                match_statement = uses.parents[id(above)]
-                assert isinstance(match_statement, ast.Match)
-                if not uses.is_about_value(match_statement.subject):
-                    others = [case.body for case in match_statement.cases if case is not above]
-                    yield [statement for body in others for statement in body]
-            case ast.ExceptHandler():
-                tried = uses.parents[id(above)]
-                assert isinstance(tried, ast.Try)
-                yield tried.body
+            case ast.Match(subject=subject, cases=cases) if below in cases and not uses.is_about_value(subject):
+                yield [statement for case in cases if case is not below for statement in case.body]
+            case ast.Try(body=tried, handlers=handlers) if below in handlers:
+                yield tried
         exits = early_exits(above, below)
         yield from (statement.body for statement in exits if not uses.is_about_value(statement.test))
 
@@ -342,14 +324,14 @@ def _of_test(uses: HelperUses, test: ast.expr) -> Iterator[str]:
 
 def _sides_of(uses: HelperUses, test: ast.expr, nothing: bool) -> tuple[Sequence[ast.AST], Sequence[ast.AST]]:
     """Return what is done without a value, and with one."""
-    conditional = uses.parents[id(test)]
-    assert isinstance(conditional, CONDITIONALS)
-    if isinstance(conditional, ast.IfExp):
-        sides: tuple[Sequence[ast.AST], Sequence[ast.AST]] = [conditional.body], [conditional.orelse]
-    else:
-        rest = conditional.orelse or (uses.after(conditional) if leaves(conditional.body) else [])
-        sides = conditional.body, rest
-    return sides if nothing else (sides[1], sides[0])
+    sides: list[Sequence[ast.AST]] = []
+    match uses.parents[id(test)]:
+        case ast.IfExp(body=body, orelse=other):
+            sides = [[body], [other]]
+        case ast.If(body=block, orelse=rest) as conditional:
+            sides = [block, rest or (uses.after(conditional) if leaves(block) else [])]
+    with_none, with_value = sides if nothing else sides[::-1]
+    return with_none, with_value
 
 
 def _replaced(uses: HelperUses) -> set[int]:
@@ -357,8 +339,7 @@ def _replaced(uses: HelperUses) -> set[int]:
     replaced = set()
     for value in uses.values:
         test = uses.condition(value)
-        nothing = None if test is None else _nothing(uses, test)
-        if test is not None and nothing is not None:
+        if test is not None and (nothing := _nothing(uses, test)) is not None:
             instead, _ = _sides_of(uses, test, nothing)
             replaced |= {id(inner) for node in instead for inner in ast.walk(node)}
     return replaced
@@ -409,11 +390,7 @@ def _of_match(node: ast.Match) -> str:
     """Say what a match on the helper's value is for: to notice that there is none, or to choose."""
     for case in node.cases:
         match case.pattern:
-            case (
-                ast.MatchSingleton(value=None)
-                | ast.MatchSequence(patterns=[])
-                | ast.MatchValue(value=ast.Constant(value=""))
-            ):
+            case ast.MatchSingleton(None) | ast.MatchSequence([]) | ast.MatchValue(ast.Constant("")):
                 return "fallback"
     return "strategy_filter"
 
@@ -512,10 +489,8 @@ def _sides(uses: HelperUses, use: ast.AST) -> set[tuple[int, bool]]:
     """Return the conditions that a call depends on, each with the side that it is on."""
     sides = set()
     for above, below in uses.path(use):
-        if isinstance(above, ast.IfExp) and below is not above.test:
-            sides.add((id(above), below is above.body))
-        if isinstance(above, ast.If) and below is not above.test:
-            sides.add((id(above), below in above.body))
+        if isinstance(above, (ast.If, ast.IfExp)) and below is not above.test:
+            sides.add((id(above), below is above.body or (isinstance(above, ast.If) and below in above.body)))
         sides |= {(id(statement), False) for statement in early_exits(above, below)}
     return sides
 
@@ -534,12 +509,11 @@ def convention(code: str) -> str:
         SyntaxError: ``code`` is not Python.
     """
     node = definitions(ast.parse(code).body).get(HELPER)
+    values: list[ast.expr | None] = []
     if isinstance(node, ast.Lambda):
-        values: list[ast.expr | None] = [node.body]
+        values = [node.body]
     elif isinstance(node, ast.FunctionDef):
         values = [inner.value for inner in walk_own(node.body) if isinstance(inner, ast.Return)]
-    else:
-        return "other"
     match values:
         case [ast.ListComp(elt=ast.Name(id=name), generators=[ast.comprehension(target=ast.Name(id=target))]) as made]:
             return "keep" if name == target and made.generators[0].ifs else "list"

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pipeline_lib.environment_kit.served_model import ServedModelSection
 from pipeline_lib.settings.base import Machine, Section
-from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
+from pipeline_lib.settings.environment import STOP_AT, CustomReward, EnvironmentSection
 from pipeline_lib.settings.problems import PROMPT, FamilyProblems, Prompt, PublishedProblems, SplitSizes
 
 
@@ -104,12 +104,7 @@ class CodingSettings(EnvironmentSection):
             "the oldest are cut"
         ),
     )
-    stop_at: float = Field(
-        1.0,
-        gt=0,
-        le=1,
-        description="an episode ends early if a turn's reward reaches this share of the greatest possible reward",
-    )
+    stop_at: float = STOP_AT
     reward: CodingReward = SoundCodingReward()
 
     @model_validator(mode="after")

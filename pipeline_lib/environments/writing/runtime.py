@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipeline_lib.environment_api.environment import Environment, Outcome
-from pipeline_lib.environment_api.reward import total
+from pipeline_lib.environment_api.reward import is_enough, total
 from pipeline_lib.environment_kit.served_model import Answer
 from pipeline_lib.environments.writing.problems.problem import AGENTS, WritingProblem
 from pipeline_lib.environments.writing.published import (
@@ -43,9 +43,6 @@ def next_observation(first: str, action: str, notes: Sequence[str]) -> str:
     lines = [first.rstrip("\n"), "", "Your text:", action.strip()[:MAX_OWN_TEXT], ""]
     return "\n".join([*lines, *(f"- {note}" for note in notes), "Write it again, improved:\n"])
 
-
-#: Rewards closer than this count as equal, so that rounding cannot keep an episode from ending.
-_TOLERANCE = 1e-9
 
 _EMPTY_LINE = re.compile(r"\n[ \t]*\n\s*")
 
@@ -78,7 +75,7 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
         self._told = settings.feedback == "notes"
         self._reward = make_reward(settings.reward)
         self.reward_bounds = self._reward.bounds
-        self._enough = settings.stop_at * self.reward_bounds[1] - _TOLERANCE
+        self._stop_at = settings.stop_at
 
     @property
     def paid_by(self) -> object:
@@ -146,7 +143,7 @@ class WritingEnvironment(Environment[WritingProblem, WritingState]):
             terms=terms,
             metrics=measure(work),
             state=after,
-            done=len(after.turns) >= self.turns or reward >= self._enough,
+            done=len(after.turns) >= self.turns or is_enough(reward, self.reward_bounds, self._stop_at),
             details={
                 **{f"reward_of_turn_{number}": each.reward for number, each in enumerate(after.turns, 1)},
                 "texts": [" ".join(text.split()[:100]) for text in (work.first, work.second)],

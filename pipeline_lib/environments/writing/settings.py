@@ -8,7 +8,7 @@ from pydantic import Field
 
 from pipeline_lib.environment_kit.served_model import ServedModelSection
 from pipeline_lib.settings.base import Section
-from pipeline_lib.settings.environment import CustomReward, EnvironmentSection
+from pipeline_lib.settings.environment import STOP_AT, CustomReward, EnvironmentSection
 from pipeline_lib.settings.problems import PROMPT, Prompt, PublishedProblems, SplitSizes
 
 Task = Literal["summary", "introduction"]
@@ -66,12 +66,7 @@ class WritingSettings(EnvironmentSection):
     feedback: Literal["plain", "notes"] = Field(
         "notes", description="what a writer sees in later turns: its own text, or also the counts for it, in words"
     )
-    stop_at: float = Field(
-        1.0,
-        gt=0,
-        le=1,
-        description="an episode ends early if a turn's reward reaches this share of the greatest possible reward",
-    )
+    stop_at: float = STOP_AT
     reward: WritingReward = SoundWritingReward()
 
 
