@@ -23,7 +23,7 @@ class EnvironmentSection(Section):
     kind: str = Field(description="name of an environment, such as coding, or import path: package.module")
 
 
-#: The setting ``stop_at`` of environments whose turns are attempts at the same thing (`environment_api.reward.is_enough`).
+#: The setting ``stop_at`` of environments whose turns are attempts at the same thing (`reward.is_enough`).
 STOP_AT: Any = Field(
     1.0,
     gt=0,

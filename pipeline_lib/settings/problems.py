@@ -27,7 +27,7 @@ PROMPT: Any = Field(
 
 
 class FamilyProblems(Section):
-    """Problems that are drawn; all problems of a family are in one split (`pipeline_lib.problems.drawing`)."""
+    """Problems that are drawn; all problems of a family are in one split (`pipeline_lib.problems.splitting`)."""
 
     seed: int = Field(7, ge=0, description="seed of the generator and of the split")
     apart_from: int | None = Field(

@@ -14,7 +14,7 @@ from pipeline_lib.environments.coding.problems.generated import generate, make_p
 from pipeline_lib.environments.coding.problems.problem import CodingProblem
 from pipeline_lib.environments.coding.problems.recipe import FILTERS, LEVELS, MAPS, REDUCTIONS, Kind, Recipe, pieces
 from pipeline_lib.environments.coding.settings import GeneratedProblems
-from pipeline_lib.problems.drawing import split_of
+from pipeline_lib.problems.splitting import split_of
 from pipeline_lib.settings.problems import SplitSizes
 from tests.problems.conftest import EVERY_LEVEL, MANY
 from tests.problems.running import cases, load, passed

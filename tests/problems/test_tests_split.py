@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_lib.environments.coding.problems.tests_split import as_check, split_tests
+from pipeline_lib.environments.coding.problems.datasets import as_check, split_tests
 from pipeline_lib.problems.content import ProblemsError
 from pipeline_lib.sandbox.tests_source import count_cases
 

@@ -10,7 +10,7 @@ from pipeline_lib.environments.modules.problems.generated import design_of, obse
 from pipeline_lib.environments.modules.problems.problem import SINGLE, ModulesProblem
 from pipeline_lib.environments.modules.program import below
 from pipeline_lib.environments.modules.settings import GeneratedModules
-from pipeline_lib.problems.drawing import split_of
+from pipeline_lib.problems.splitting import split_of
 from tests.environments.modules.help import DESIGNS, asserts, generated, plain_passed, problem
 
 

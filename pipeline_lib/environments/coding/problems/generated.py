@@ -33,7 +33,7 @@ from pipeline_lib.environments.coding.problems.recipe import (
     pieces,
 )
 from pipeline_lib.environments.coding.settings import GeneratedProblems
-from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_distinct, split_of
+from pipeline_lib.problems.splitting import FAMILY_SHARES, draw_distinct, split_of
 from pipeline_lib.settings.problems import Prompt
 from pipeline_lib.storage import digest
 

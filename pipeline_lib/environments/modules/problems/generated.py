@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pipeline_lib.environment_kit.vocabulary import Test, check_source, choose_tests, fails
 from pipeline_lib.environments.modules.problems.design import EARLY, FUNCTION, LATE, TOP, Design, draw_design
 from pipeline_lib.environments.modules.problems.problem import PACKAGE, SINGLE, ModulesProblem
-from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_distinct, split_of
+from pipeline_lib.problems.splitting import FAMILY_SHARES, draw_distinct, split_of
 from pipeline_lib.settings.problems import Prompt
 from pipeline_lib.storage import digest
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pipeline_lib.environments.writing.problems.problem import PAIR, SINGLE, Limits, WritingProblem
 from pipeline_lib.environments.writing.problems.world import WORLDS, Fact, World
-from pipeline_lib.problems.drawing import FAMILY_SHARES, draw_distinct, split_of
+from pipeline_lib.problems.splitting import FAMILY_SHARES, draw_distinct, split_of
 from pipeline_lib.settings.problems import Prompt
 from pipeline_lib.storage import digest
 
