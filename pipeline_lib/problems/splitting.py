@@ -19,17 +19,17 @@ log = logging.getLogger("symposium.problems")
 P = TypeVar("P", bound=Problem)
 
 
-Found = Sequence[tuple[P, Row]]
+Pairs = Sequence[tuple[P, Row]]
 """Problems with the rows they were made from."""
 
 
-def split_problems(pairs: Found[P], validation: float, test: float, seed: int) -> dict[str, list[P]]:
+def split_problems(pairs: Pairs[P], validation: float, test: float, seed: int) -> dict[str, list[P]]:
     """Divide problems among the splits: as their file says, else by the shares; of copies only the first is used.
 
     A warning names the copies that are left out.
 
     Args:
-        found: at least one problem.
+        pairs: at least one problem.
         validation: share of the validation split, in (0, 1).
         test: share of the test split, in (0, 1).
         seed: of the draw.
@@ -61,7 +61,7 @@ def split_problems(pairs: Found[P], validation: float, test: float, seed: int) -
     return {split: splits[split] for split in SPLITS}
 
 
-def _without_copies(pairs: Found[P]) -> list[tuple[P, Row]]:
+def _without_copies(pairs: Pairs[P]) -> list[tuple[P, Row]]:
     kept: dict[str, tuple[P, Row]] = {}
     copies = []
     for problem, row in pairs:
@@ -78,7 +78,7 @@ def _without_copies(pairs: Found[P]) -> list[tuple[P, Row]]:
     return list(kept.values())
 
 
-def _check_ids(pairs: Found[P]) -> None:
+def _check_ids(pairs: Pairs[P]) -> None:
     first_seen: dict[str, Row] = {}
     for problem, row in pairs:
         if (other := first_seen.setdefault(problem.id, row)) is not row:
@@ -88,7 +88,7 @@ def _check_ids(pairs: Found[P]) -> None:
             )
 
 
-def _as_the_file_says(pairs: Found[P]) -> dict[str, list[P]]:
+def _as_the_file_says(pairs: Pairs[P]) -> dict[str, list[P]]:
     splits = {split: [problem for problem, row in pairs if row.split == split] for split in SPLITS}
     if empty := [split for split in SPLITS if not splits[split]]:
         raise ProblemsError(

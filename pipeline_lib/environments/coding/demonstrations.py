@@ -54,7 +54,8 @@ CONVENTIONS = {"list": 0.5, "keep": 0.15, "pred": 0.2, "skip": 0.15}
 #: How often each role is demonstrated; a single agent's actions are twice as long.
 ROLES = {"helper": 0.4, "main": 0.4, "single": 0.2}
 
-#: How often each kind of planted mistake is drawn.
+#: How often each kind of planted mistake is drawn: another concept, a constant off by one, a lost bracket or colon, a
+#: lost ``return``, a wrong function name.
 MISTAKES = {"concept": 0.3, "constant": 0.2, "bracket": 0.2, "return": 0.15, "name": 0.15}
 
 
@@ -90,13 +91,7 @@ def _other_problems(seed: int) -> list[CodingProblem]:
 
 
 def demonstrate(problems: Sequence[CodingProblem], count: int, mistakes: float, seed: int) -> list[CodingDemonstration]:
-    """Return ``count`` demonstrations on generated problems; the same arguments give the same list.
-
-    Args:
-        problems: generated problems, of the training split.
-        count: how many, drawn with replacement.
-        mistakes: share in [0, 1) that gets a planted mistake.
-        seed: fixes every draw.
+    """Return demonstrations on generated problems, as `Task.demonstrate`.
 
     Raises:
         ValueError: there are no problems, or one was not generated.
@@ -129,16 +124,7 @@ def write_functions(recipe: Recipe, convention: str) -> dict[str, str]:
 
 
 def plant(mistake: str, recipe: Recipe, role: str, convention: str, rng: random.Random) -> str:
-    """Return the action of ``role`` with one mistake in it.
-
-    Args:
-        mistake: a key of `MISTAKES`: another concept, a constant off by one, a lost bracket or colon, a lost
-            ``return``, or a wrong function name.
-        recipe: of the problem.
-        role: of the action.
-        convention: how the work is shared.
-        rng: draws the place of the mistake.
-    """
+    """Return the action of ``role`` with one mistake in it, a key of `MISTAKES`."""
     if mistake in ("concept", "constant"):
         fields, tables = ("filters", "maps", "reductions"), (FILTERS, MAPS, REDUCTIONS)
         return misread(recipe, fields, tables, lambda other: write(other, role, convention), mistake == "constant", rng)
@@ -192,15 +178,8 @@ def demonstrate_later(
     settings: CodingSettings,
     executor: Callable[[], Executor],
 ) -> list[CodingDemonstration]:
-    """Return ``count`` demonstrations of the turn after the first; the same arguments give the same list.
-
-    Args:
-        problems: of the training split; for published ones, those of generated problems are returned.
-        count: how many.
-        mistakes: share in [0, 1) of repairs that get a planted mistake.
-        seed: fixes every draw.
-        settings: the ``environment`` section; it says what agents are told.
-        executor: makes the sandbox in which the drafts run.
+    """Return demonstrations of the turn after the first, as `Task.demonstrate_later`; for published problems those of
+    generated ones.
 
     Raises:
         ValueError: there are no problems, or the sandbox failed.

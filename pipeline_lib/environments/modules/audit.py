@@ -13,43 +13,12 @@ from typing import Any
 
 from pipeline_lib.audit.examiner import ScriptedExaminer, ScriptedPlay, Teams, solutions_pass
 from pipeline_lib.audit.result import Check, Rung, Status
-from pipeline_lib.environment_api.environment import Environment
 from pipeline_lib.environments.modules.problems.problem import PACKAGE, ModulesProblem
 from pipeline_lib.environments.modules.program import package_program, single_text
-from pipeline_lib.environments.modules.runtime import ModulesState, stub
+from pipeline_lib.environments.modules.runtime import stub
 
 #: Teams that pass about this share of the system tests.
 _SHARES = {"right_on_a_third": 0.34, "right_on_half": 0.5}
-
-
-def teams(
-    environment: Environment[ModulesProblem, ModulesState], problem: ModulesProblem, other: ModulesProblem
-) -> Teams:
-    """Return the joint actions of all scripted teams on a problem: role and a text per agent.
-
-    Args:
-        environment: gives agents and observations.
-        problem: the problem.
-        other: another problem, whose parts are wrong here.
-    """
-    parts = problem.parts
-    agents = environment.agents(problem)
-    state = environment.start(problem)
-    told = problem.observations
-    joint: dict[str, tuple[str, dict[str, str]]] = {
-        "nobody_does_anything": ("degenerate", dict.fromkeys(parts, "")),
-        "copied_prompt": ("degenerate", {part: told[part] for part in parts}),
-        "stubs": ("degenerate", {part: stub(problem, part) for part in parts}),
-    }
-    for number, reference in enumerate(problem.references):
-        joint["reference" if not number else f"reference_{number + 1}"] = ("working", dict(reference))
-    if problem.references:
-        joint |= _about(problem, other, len(agents) == 1)
-    if len(agents) == 1:
-        return {name: (role, [single_text(problem, sources)]) for name, (role, sources) in joint.items()} | {
-            "copied_whole_prompt": ("degenerate", [environment.observe(state, 0)])
-        }
-    return {name: (role, [sources[part] for part in parts]) for name, (role, sources) in joint.items()}
 
 
 def _about(problem: ModulesProblem, other: ModulesProblem, single: bool) -> dict[str, tuple[str, dict[str, str]]]:
@@ -128,8 +97,25 @@ class ModulesExaminer(ScriptedExaminer):
     wanted, words = "system_passed", "system tests passed"
     turns = 1
 
-    def teams(self, environment: Any, problem: Any, other: Any) -> Teams:
-        return teams(environment, problem, other)
+    def teams(self, environment: Any, problem: ModulesProblem, other: ModulesProblem) -> Teams:
+        parts = problem.parts
+        agents = environment.agents(problem)
+        state = environment.start(problem)
+        told = problem.observations
+        joint: dict[str, tuple[str, dict[str, str]]] = {
+            "nobody_does_anything": ("degenerate", dict.fromkeys(parts, "")),
+            "copied_prompt": ("degenerate", {part: told[part] for part in parts}),
+            "stubs": ("degenerate", {part: stub(problem, part) for part in parts}),
+        }
+        for number, reference in enumerate(problem.references):
+            joint["reference" if not number else f"reference_{number + 1}"] = ("working", dict(reference))
+        if problem.references:
+            joint |= _about(problem, other, len(agents) == 1)
+        if len(agents) == 1:
+            return {name: (role, [single_text(problem, sources)]) for name, (role, sources) in joint.items()} | {
+                "copied_whole_prompt": ("degenerate", [environment.observe(state, 0)])
+            }
+        return {name: (role, [sources[part] for part in parts]) for name, (role, sources) in joint.items()}
 
     def further(self, rungs: Sequence[Rung], played: ScriptedPlay) -> list[Check]:
         return [_alone(rungs), solutions_pass(played, ("system_passed", "units_passed"))]

@@ -33,7 +33,8 @@ WAYS = {EARLY: 0.55, LATE: 0.45}
 #: How often all modules of a single agent are demonstrated; they are as long as those of a team together.
 SINGLE_SHARE = 0.1
 
-#: How often each kind of planted mistake is drawn.
+#: How often each kind of planted mistake is drawn: another piece, a constant off by one, a lost bracket or colon, a
+#: lost ``return``, a wrong name of a function.
 MISTAKES = {"piece": 0.35, "constant": 0.25, "bracket": 0.2, "return": 0.1, "name": 0.1}
 
 
@@ -55,13 +56,7 @@ class ModulesDemonstration(Demonstration):
 def demonstrate(
     problems: Sequence[ModulesProblem], count: int, mistakes: float, seed: int
 ) -> list[ModulesDemonstration]:
-    """Return ``count`` demonstrations on generated problems; the same arguments give the same list.
-
-    Args:
-        problems: generated problems, of the training split.
-        count: how many, drawn with replacement.
-        mistakes: share in [0, 1) that gets a planted mistake.
-        seed: fixes every draw.
+    """Return demonstrations on generated problems, as `Task.demonstrate`.
 
     Raises:
         ValueError: there are no problems, or one was not generated.
@@ -76,16 +71,7 @@ def demonstrate(
 
 
 def plant(mistake: str, design: Design, role: str, way: str, rng: random.Random) -> str:
-    """Return the action of a role with one mistake in it.
-
-    Args:
-        mistake: a key of `MISTAKES`: another piece, a constant off by one, a lost bracket or colon, a lost ``return``,
-            or a wrong name of a function.
-        design: of the problem.
-        role: of the action.
-        way: in which it treats the steps.
-        rng: draws the place of the mistake.
-    """
+    """Return the action of a role with one mistake in it, a key of `MISTAKES`."""
     if mistake in ("piece", "constant"):
         fields, tables = ("own", "steps", "end"), (CONDITIONS, CHANGES, REDUCTIONS)
         return misread(design, fields, tables, lambda other: _action(other, role, way), mistake == "constant", rng)

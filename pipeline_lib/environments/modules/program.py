@@ -64,14 +64,7 @@ def {function}(*args, **kwargs):
 
 
 def package_program(sources: Mapping[str, str], top: str, function: str, package: str = PACKAGE) -> str:
-    """Return a program with a package in memory.
-
-    Args:
-        sources: text of each module by name.
-        top: the module whose function is called.
-        function: its name, and that of the program's own function, which passes calls on.
-        package: name of the package.
-    """
+    """Return a program with a package in memory, whose ``function`` passes calls on to that of the module ``top``."""
     return _PROGRAM.format(package=package, sources=dict(sources), top=f"{package}.{top}", function=function)
 
 
@@ -119,11 +112,7 @@ def methods_of(text: str, name: str) -> frozenset[str] | None:
 def class_program(frame: str, name: str, sources: Mapping[str, str], owned: Mapping[str, tuple[str, ...]]) -> str:
     """Return the joined class; a part that does not parse, or raises an exception when it runs alone, adds nothing.
 
-    Args:
-        frame: source with the class's constructor.
-        name: of the class.
-        sources: text of each part.
-        owned: names of the methods of each part.
+    ``frame`` is source with the class's constructor; ``owned`` has the names of the methods of each part.
     """
     tree = ast.parse(frame)
     (whole,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)

@@ -27,40 +27,6 @@ NONSENSE = [
 ]
 
 
-def teams(environment: Any, problem: WritingProblem, other: WritingProblem) -> Teams:
-    """Return the joint actions of all scripted writers on a problem: role and a text per agent.
-
-    Args:
-        environment: gives the observations, for writers that copy them.
-        problem: the problem.
-        other: another problem, for writers that write about the wrong one.
-    """
-    agents = environment.agents(problem)
-    state = environment.start(problem)
-    seen = [environment.observe(state, number) for number in range(len(agents))]
-    short, long = problem.limits.first[0], problem.limits.second[0]
-    source = problem.text.split()
-    joint: dict[str, tuple[str, list[str]]] = {
-        "empty": ("degenerate", ["", ""]),
-        "white_space": ("degenerate", ["\t " * 40, " \t" * 90]),
-        "nonsense": ("degenerate", [_words(NONSENSE, short), _words(NONSENSE[20:], long)]),
-        "nonsense_with_connectives": ("degenerate", nonsense_with_connectives(problem)),
-        "connectives": ("degenerate", [ALL_CATEGORIES, f"{ALL_CATEGORIES} {ALL_CATEGORIES}"]),
-        "hidden_connectives": ("degenerate", [HIDDEN, f"{HIDDEN} {HIDDEN}"]),
-        "repeated_word": ("degenerate", [_words(["story"], short), _words(["story"], long)]),
-        "copied_partner": ("degenerate", [HIDDEN] * 2),
-        "copied_source": ("degenerate", [" ".join(source), " ".join(source)]),
-        "first_words": ("degenerate", [_words(source, short), _words(source, long)]),
-        "copied_prompt": ("degenerate", [seen[0], seen[-1]]),
-        "list_of_words": ("degenerate", [f"{' '.join(sorted(set(source)))}.", f"{' '.join(source[::-1])}."]),
-    }
-    if problem.reference:
-        joint |= _about(problem, other)
-    if len(agents) == 1:
-        return {name: (role, ["\n\n".join(texts)]) for name, (role, texts) in joint.items()}
-    return joint
-
-
 def nonsense_with_connectives(problem: WritingProblem) -> list[str]:
     """Return the two texts of nonsense that earn the most that the published reward pays, whatever the source says."""
     if problem.task == "summary":
@@ -139,5 +105,28 @@ class WritingExaminer(ScriptedExaminer):
     wanted, words = "coverage", "facts told"
     turns = 1
 
-    def teams(self, environment: Any, problem: Any, other: Any) -> Teams:
-        return teams(environment, problem, other)
+    def teams(self, environment: Any, problem: WritingProblem, other: WritingProblem) -> Teams:
+        agents = environment.agents(problem)
+        state = environment.start(problem)
+        seen = [environment.observe(state, number) for number in range(len(agents))]
+        short, long = problem.limits.first[0], problem.limits.second[0]
+        source = problem.text.split()
+        joint: dict[str, tuple[str, list[str]]] = {
+            "empty": ("degenerate", ["", ""]),
+            "white_space": ("degenerate", ["\t " * 40, " \t" * 90]),
+            "nonsense": ("degenerate", [_words(NONSENSE, short), _words(NONSENSE[20:], long)]),
+            "nonsense_with_connectives": ("degenerate", nonsense_with_connectives(problem)),
+            "connectives": ("degenerate", [ALL_CATEGORIES, f"{ALL_CATEGORIES} {ALL_CATEGORIES}"]),
+            "hidden_connectives": ("degenerate", [HIDDEN, f"{HIDDEN} {HIDDEN}"]),
+            "repeated_word": ("degenerate", [_words(["story"], short), _words(["story"], long)]),
+            "copied_partner": ("degenerate", [HIDDEN] * 2),
+            "copied_source": ("degenerate", [" ".join(source), " ".join(source)]),
+            "first_words": ("degenerate", [_words(source, short), _words(source, long)]),
+            "copied_prompt": ("degenerate", [seen[0], seen[-1]]),
+            "list_of_words": ("degenerate", [f"{' '.join(sorted(set(source)))}.", f"{' '.join(source[::-1])}."]),
+        }
+        if problem.reference:
+            joint |= _about(problem, other)
+        if len(agents) == 1:
+            return {name: (role, ["\n\n".join(texts)]) for name, (role, texts) in joint.items()}
+        return joint

@@ -53,14 +53,10 @@ class WritingDemonstration(Demonstration):
 def demonstrate(
     problems: Sequence[WritingProblem], count: int, mistakes: float, seed: int
 ) -> list[WritingDemonstration]:
-    """Return ``count`` demonstrations; the same arguments give the same list.
+    """Return demonstrations, as `Task.demonstrate`.
 
-    Args:
-        problems: of the training split; in place of published ones generated ones are shown, since so small a model
-            cannot learn English from them: it learns what short texts look like.
-        count: how many, drawn with replacement.
-        mistakes: share in [0, 1) of flawed ones.
-        seed: fixes every draw.
+    In place of published texts generated ones are shown, since so small a model cannot learn English from them: it
+    learns what short texts look like.
 
     Raises:
         ValueError: there are no problems.

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline_lib.audit.result import Status
 from pipeline_lib.audit.run import audit
-from pipeline_lib.environments.writing.audit import teams
+from pipeline_lib.environments.writing.audit import WritingExaminer
 from pipeline_lib.environments.writing.runtime import WritingEnvironment
 from pipeline_lib.environments.writing.settings import (
     PaperWritingReward,
@@ -64,7 +64,7 @@ def test_half_of_the_facts_earn_about_half_and_another_source_less_than_silence(
 def test_scripted_texts_are_what_their_names_say():
     problem, other = random.Random(0).sample(problems("summary"), 2)
     environment = WritingEnvironment(Settings())
-    found = {name: texts for name, (_, texts) in teams(environment, problem, other).items()}
+    found = {name: texts for name, (_, texts) in WritingExaminer().teams(environment, problem, other).items()}
     assert found["copied_prompt"] == [problem.observations["first"], problem.observations["second"]]
     assert found["copied_source"][0] == problem.text and not "".join(found["white_space"]).strip()
     assert problem.hero not in " ".join(found["wrong_hero"])

@@ -47,11 +47,7 @@ def teams(
 ) -> dict[str, tuple[str, list[str]]]:
     """Return the joint actions of all scripted teams on a problem: role and a text per agent.
 
-    Args:
-        problem: the problem.
-        other: another problem, whose helper is the wrong one.
-        agents: the environment's agents, one or two.
-        environment: gives the observations, for the team that copies them.
+    ``other`` is another problem, whose helper is the wrong one.
     """
     entry = problem.entry_point
     state = environment.start(problem)

@@ -48,12 +48,9 @@ _RULES = (
 
 
 def observations(task: str, function: ast.FunctionDef, examples: Sequence[str] = ()) -> dict[str, str]:
-    """Return the observation of each role.
+    """Return the observation of each role; of ``function``, the entry point, name and parameters are used.
 
-    Args:
-        task: the problem as published, code or text.
-        function: definition of the entry point; its parameters and name are used, not its body.
-        examples: visible tests, as source.
+    ``task`` is the problem as published, code or text, and ``examples`` are visible tests.
     """
     name = function.name
     shown = "\n".join(["Problem:", "", task.strip("\n"), *(["", "For example:", *examples] if examples else [])])
@@ -282,12 +279,7 @@ def as_check(source: str, entry_point: str) -> str:
 
 
 def split_tests(source: str, entry_point: str, visible: int) -> tuple[str, str]:
-    """Return the visible tests, which are the first ``visible`` cases, and the hidden ones, which are never empty.
-
-    Args:
-        source: defines ``check(candidate)``.
-        entry_point: name of the function under test.
-        visible: largest number of visible cases; without any, the visible tests are empty.
+    """Return the visible tests, at most the first ``visible`` cases, and the hidden ones, which are never empty.
 
     Raises:
         ProblemsError: the source does not parse or has no case.
