@@ -248,7 +248,7 @@ class Task(ABC):
 
     def reward_code(self, settings: Any) -> str:
         """Return the location of the reward's code, ``package.module:Class``; an edit there requires a new audit."""
-        reward = getattr(settings, "reward", None)
+        reward: Any = getattr(settings, "reward", None)
         if getattr(reward, "kind", "") == "custom":
             return str(reward.path)
         return self.rewarded_in or f"{type(self).__module__}:{type(self).__qualname__}"

@@ -136,7 +136,7 @@ def build_program(texts: tuple[str, ...], entry_point: str) -> Program:
         raise ValueError(f"a program is written by one or two agents, got {len(texts)} texts")
     main = _part(texts[-1], entry_point, entry_point)
     if len(texts) == 1:
-        return Program(main.source, (), (main.source,), (main.role,), **main.usage)
+        return Program(main.source, (), (main.source,), (main.role,), (), **main.usage)
     helper = _part(texts[0], HELPER, entry_point)
     sources: tuple[str, ...] = (helper.source, main.source)
     conflicts: tuple[str, ...] = ()
