@@ -97,8 +97,6 @@ def _as_the_file_says(pairs: Pairs[P]) -> dict[str, list[P]]:
     return splits
 
 
-P = TypeVar("P", bound=Problem)
-
 #: Upper ends of the shares of families that train, validation and test draw from.
 FAMILY_SHARES = {"train": 0.7, "validation": 0.8, "test": 1.0}
 

@@ -54,6 +54,7 @@ def test_imports_constants_classes_decorators_and_further_functions_survive():
     )
     program = build(helper, main)
     assert run(program.code)(2.5) == 8
+    assert program.roles[1].functions == ("add", "main")
 
 
 def test_future_imports_come_first_wherever_they_were_written():

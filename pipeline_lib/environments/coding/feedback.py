@@ -19,7 +19,7 @@ another agent's text, except what its code made the visible tests report.
 - ``critic``: what an agent's own base, which nobody trains, would write in the agent's place.  The base reads exactly
   what the agent would read without it.  It has no prompt of its own: a base that has seen later turns repairs the code,
   a chat model does the same, and a plain language model could not follow a request for a review.  Environments do not
-  sample, so what a critic writes is not known here (`CodingSettings.criticised`).
+  sample, so what a critic writes is not known here (`CodingEnvironment.criticised`).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline_lib.environments.coding.extraction import Extracted, ParseError, extract
-from pipeline_lib.environments.coding.scopes import bindings, import_name, module_references, rename, walk_own
+from pipeline_lib.environments.coding.scopes import Function, bindings, import_name, module_references, rename, walk_own
 from pipeline_lib.environments.coding.usage import MainModule, definitions, follow, is_thin_wrapper
 
 #: Name of the function that the helper agent writes.
@@ -75,12 +75,14 @@ class Role:
         function: name of the function expected of the agent.
         defined: it is there, as a function, lambda, class or import.
         returns: it is there and returns (or yields) something other than a bare None.
+        functions: all functions the agent defined at the top level.
         error: what could not be parsed in the agent's text.
     """
 
     function: str
     defined: bool
     returns: bool
+    functions: tuple[str, ...]
     error: ParseError | None
 
 
@@ -173,7 +175,7 @@ def _part(text: str, function: str, entry_point: str) -> _Part:
     except ValueError:
         # The tree holds a formatted string that has no source form in this version of Python.
         error = ParseError(1, 1, "cannot be written as source")
-    return _Part(Role(function, False, False, error), "", frozenset(), {})
+    return _Part(Role(function, False, False, (), error), "", frozenset(), {})
 
 
 def _usage(body: Sequence[ast.stmt], entry_point: str) -> dict[str, bool]:
@@ -195,7 +197,8 @@ def _role(extracted: Extracted, function: str) -> Role:
     node = meaning.get(follow(meaning, function))
     no_function = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.Name)
     defined = node is not None and not isinstance(node, no_function)
-    return Role(function, defined, defined and _returns_value(node), extracted.error)
+    functions = tuple(name for name, value in meaning.items() if isinstance(value, Function))
+    return Role(function, defined, defined and _returns_value(node), functions, extracted.error)
 
 
 def _returns_value(node: ast.AST | None) -> bool:
