@@ -55,7 +55,8 @@ def text_field(fields: Mapping[str, Any], name: str, where: str = "") -> str:
     """
     value = fields.get(name)
     if value is None or value == "":
-        raise ProblemsError(f"the field {where}{name} is missing; it has {', '.join(sorted(map(str, fields)))}")
+        filled = sorted(str(field) for field, content in fields.items() if content not in (None, ""))
+        raise ProblemsError(f"the field {where}{name} is missing; it has {', '.join(filled)}")
     if not isinstance(value, str):
         raise ProblemsError(f"the field {where}{name} must be a text, got {_short(value)}")
     return value

@@ -50,7 +50,7 @@ def test_settings_that_do_not_go_together_are_refused(tmp_path: Path):
     text = "environment: {kind: writing}\nproblems: {sizes: {train: 8}}\ntrain: {problems_per_step: 32}\n"
     with pytest.raises(SettingsError, match=r"train.problems_per_step \(32\) is more than problems.sizes.train \(8\)"):
         params_of(tmp_path, text)
-    with pytest.raises(SettingsError, match="leave no text to train on"):
+    with pytest.raises(SettingsError, match="leave no problem to train on"):
         params_of(tmp_path, "environment: {kind: writing}\nproblems: {kind: tldr, validation: 0.5, test: 0.5}\n")
     with pytest.raises(SettingsError, match=r"environment\.reward"):
         params_of(tmp_path, "environment: {kind: writing, reward: {kind: paper, variant: newest}}\n")
