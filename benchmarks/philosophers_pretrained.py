@@ -23,7 +23,7 @@ from benchmarks.philosophers_frontier import PUBLISHED
 from benchmarks.training import ROOT
 from pipeline_lib import storage
 from pipeline_lib.environments.philosophers.play import scripted_records
-from pipeline_lib.environments.philosophers.runtime import Philosophers, make_reward
+from pipeline_lib.environments.philosophers.runtime import PhilosophersEnvironment, make_reward
 from pipeline_lib.environments.philosophers.scenarios import dpbench
 from pipeline_lib.environments.philosophers.scripted import SCRIPTS
 from pipeline_lib.evaluation.episodes import EpisodeRecord
@@ -79,7 +79,7 @@ def settings(model: str, mode: str) -> Params:
 def played(model: str, mode: str, folder: Path) -> tuple[list[EpisodeRecord], float]:
     """Return the episodes of a model and the seconds that they took; plays those that no file holds yet."""
     params = settings(model, mode)
-    environment = Philosophers(params.environment)
+    environment = PhilosophersEnvironment(params.environment)
     scenario = dpbench(PHILOSOPHERS)
     here = folder / f"{Path(model).name.lower()}-{storage.digest([params.policy.model_dump(mode='json'), mode])[:8]}"
     prepare(params.environment.kind, params.problems, here / "problems")
