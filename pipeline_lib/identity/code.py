@@ -9,11 +9,15 @@ The code of users counts as a whole: every file of every top-level package that 
 read.  Nobody has to guess what ``import_module(name)`` finds.  Of a module that an import statement names, comments,
 docstrings and formatting do not count.  All other files count by their bytes: data, and texts that end in ``.py``.  If
 the package reads docstrings or source files, all of its files count by their bytes.  A module alone, or a folder
-without ``__init__.py``, may stand beside anything, such as outputs of stages: there the Python files of the folder
-count, and the files whose names are written in modules that are imported.
+without ``__init__.py``, may stand beside anything: there only the Python files of the folder count.
 
-Not found: hidden files; modules on a path that is added to ``sys.path`` at run time; of modules outside a package,
-imports of a computed name and files of a computed name.  Use `named_code` for classes that settings name by a string.
+Files outside the package count if a module of it that is imported names them: in literal strings, part by part or as a
+whole, from its own folder, from the folder of the package or from the working directory.  What the chain writes itself
+(outputs in ``dvc.yaml``, and ``dvc.lock``) does not count: else no result would ever be up to date.  So a file that the
+module writes itself, and names, must be hidden.
+
+Not found: hidden files; files of a computed name; modules on a path that is added to ``sys.path`` at run time; of
+modules outside a package, imports of a computed name.  Use `named_code` for classes that settings name by a string.
 """
 
 from __future__ import annotations
@@ -23,13 +27,17 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import re
+import stat
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from pipeline_lib.identity.syntax import Syntax, SyntaxCache, file_names
 from pipeline_lib.storage import digest, file_digest
@@ -172,7 +180,11 @@ def _top_level(name: str, installed: bool) -> Path | None:
     found = _located(name, tuple(sys.path))
     if found is None or installed or (name in OWN and found.parent == Path(__file__).parents[2]):
         return found  # a wheel may have installed our own
-    return None if any(found.is_relative_to(folder) for folder in _library_folders()) else found
+    return None if _is_installed(found) else found
+
+
+def _is_installed(base: Path) -> bool:
+    return any(base.is_relative_to(folder) for folder in _library_folders())
 
 
 @functools.lru_cache(maxsize=512)
@@ -255,9 +267,10 @@ def _user_code(
     reached = {*imports, *entered}
     reached |= {package for module in reached for package in _packages_of(module)}
     as_text = any(syntax.reads_source for syntax in parsed.values())
-    if not (base / "__init__.py").is_file():
+    regular = (base / "__init__.py").is_file()
+    if not regular or not _is_installed(base):
         for module in _reached_inside(entered, parsed, sources):
-            files |= _named_files(sources[module], base.parent)
+            files |= _named_files(sources[module], base)
     for module, path in sources.items():
         is_code = module in parsed and module in reached and not as_text
         files[module] = parsed[module].digest if is_code else file_digest(path)
@@ -296,13 +309,52 @@ def _reached_inside(entered: Iterable[str], parsed: Mapping[str, Syntax], source
     return found
 
 
-def _named_files(path: Path, root: Path) -> dict[str, str]:
-    """Return the digests of the files that a module names, in its folder, in ``root``, or in a folder that it names."""
-    names = file_names(path)
-    around = {path.parent, root}
-    around |= {place / name for place in around for name in names if (place / name).is_dir()}
-    found = {place / name for place in around for name in names if (place / name).is_file()} - {path}
-    return {os.path.relpath(file, root): file_digest(file) for file in found}
+def _named_files(module: Path, base: Path) -> dict[str, str]:
+    """Return the digests, by path, of the files that a module names outside its package, without those of the chain.
+
+    Args:
+        module: its file.
+        base: folder of its package; of a module in no package, its path without ending.
+    """
+    names, here, root = sorted(file_names(module)), Path.cwd(), base.parent
+    folders: dict[str, Path] = {}  # by what they really are: a link may lead back
+    waiting = [module.parent, root, here]
+    waiting += [place / name for name in names if name.startswith("..") for place in waiting]
+    while waiting:
+        place = Path(os.path.normpath(waiting.pop(0)))
+        if _is(stat.S_ISDIR, place) and os.path.realpath(place) not in folders:
+            folders[os.path.realpath(place)] = place
+            waiting += [place / name for name in names if not name.startswith("..") and _is(stat.S_ISDIR, place / name)]
+    counted = base if (base / "__init__.py").is_file() else module
+    outside, written = (counted, *map(Path, ("/proc", "/sys", "/dev"))), _written_by_the_chain(here)
+    found: dict[str, str] = {}
+    for file in {os.path.normpath(place / name) for place in folders.values() for name in names}:
+        if _is(stat.S_ISREG, Path(file)) and not any(Path(file).is_relative_to(place) for place in outside):
+            own, beside = os.path.relpath(file, here), os.path.relpath(file, root)
+            if own.startswith(".."):
+                own = file if beside.startswith("..") else f"{root.name}/{beside}"
+            if not written.match(own):
+                found[own] = file_digest(Path(file))
+    return found
+
+
+def _is(kind: Callable[[int], bool], path: Path) -> bool:
+    """Return whether there is a file of this kind; a name that no file can have, or that nobody may read, is none."""
+    try:
+        return kind(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _written_by_the_chain(project: Path) -> re.Pattern[str]:
+    """Return a pattern of the relative paths that DVC and the stages of a project write."""
+    try:
+        stages = yaml.safe_load((project / "dvc.yaml").read_text(encoding="utf-8"))["stages"].values()
+    except (OSError, KeyError, TypeError, AttributeError, yaml.YAMLError):
+        stages = ()
+    outputs = [out for stage in stages for kind in ("outs", "metrics") for out in stage.get(kind, ())]
+    paths = ["dvc.lock", *(out if isinstance(out, str) else next(iter(out)) for out in outputs)]
+    return re.compile("|".join(".*".join(map(re.escape, re.split(r"\$\{.*?\}", path))) + "(/|$)" for path in paths))
 
 
 def _covers(names: Iterable[str], name: str) -> bool:

@@ -91,14 +91,21 @@ def _imports(tree: ast.AST) -> Iterator[str]:
 
 
 def file_names(path: Path) -> set[str]:
-    """Return the literal strings in a source file that may be relative paths of files or folders, none of them hidden.
+    """Return the literal strings in a source file that may be paths of files or folders, none of them hidden.
+
+    One that begins with a slash may also be the end of a path (``f"{folder}/table.json"``), and is returned so, too.
 
     Raises:
         SyntaxError: it is not valid Python.
     """
-    texts = _texts(ast.parse(path.read_bytes(), filename=str(path)))
-    plausible = {text for text in texts if 0 < len(text) <= 200 and text.isprintable() and text[0] not in "/~"}
-    return {text for text in plausible if not any(part.startswith(".") for part in text.split("/"))}
+    texts = set(_texts(ast.parse(path.read_bytes(), filename=str(path))))
+    plausible = {text for text in texts if 0 < len(text) <= 200 and text.isprintable() and text.strip("/")}
+    plausible |= {text.strip("/") for text in plausible}
+    return {text for text in plausible if not any(_hides(part) for part in text.split("/"))}
+
+
+def _hides(part: str) -> bool:
+    return part.startswith(".") and part not in (".", "..")
 
 
 def _texts(tree: ast.AST) -> Iterator[str]:

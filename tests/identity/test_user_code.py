@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from pipeline_lib.identity import code
 from pipeline_lib.identity.code import named_code
 
+ROOT = Path(__file__).parents[2]
 TASK = "from lab_of_mine.settings import LabSettings\nclass Lab:\n    settings = LabSettings\n"
 FILES = {
     "__init__.py": "",
@@ -129,6 +131,13 @@ def test_a_module_alone_finds_what_it_names(package: Path) -> None:
         ("tables/one.json", "(Path(__file__).parent / 'tables' / 'one.json').read_text()"),
         ("tables/one.json", "open('{folder}tables/one.json').read()"),
         ("rules.txt", "exec(open('{folder}rules.txt').read())"),
+        ("rules.txt", "open('./{folder}rules.txt').read()"),
+        ("a/b/c.txt", "open(Path(__file__).parent / 'a' / 'b' / 'c.txt').read()"),
+        ("c.txt", "open(Path(__file__).parent / 'texts' / '..' / 'c.txt').read()"),
+        ("../c.txt", "open(os.path.join(os.path.dirname(__file__), '..', 'c.txt')).read()"),
+        ("../beside/c.txt", "(Path(__file__).parent / '../beside/c.txt').read_text()"),
+        ("c.txt", "open(f'{{HERE}}/c.txt').read()"),
+        ("c.txt", "open('{absolute}').read(), '" + "я" * 200 + "'"),
     ],
 )
 def test_a_module_in_no_package_finds_the_files_that_it_names(
@@ -136,7 +145,10 @@ def test_a_module_in_no_package_finds_the_files_that_it_names(
 ) -> None:
     place = package.parent / folder
     (place / file).parent.mkdir(parents=True, exist_ok=True)
-    (place / "reads_of_mine.py").write_text(f"VALUE = {reading.format(folder=folder and folder + '/')}\n")
+    (place / "texts").mkdir(exist_ok=True)
+    (place / "itself").symlink_to(place)
+    written = reading.format(folder=folder and folder + "/", absolute=place / file)
+    (place / "reads_of_mine.py").write_text(f"VALUE = {written}\nNAMES = 'itself', '/', '.'\n")
     (place / file).write_text("1")
     (place / "output.json").write_text("1")
     name = f"{folder and folder + '.'}reads_of_mine:Lab"
@@ -145,6 +157,31 @@ def test_a_module_in_no_package_finds_the_files_that_it_names(
     assert named_code(name).digest == before
     (place / file).write_text("2")
     assert named_code(name).digest != before
+
+
+def test_a_package_finds_the_files_that_it_names_outside(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = package.parent / "project"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    (package / "task.py").write_text("VALUE = open('table.json').read()\n" + TASK)
+    for file in (elsewhere / "table.json", package.parent / "table.json"):
+        before = digest()
+        file.write_text("1")
+        assert digest() != before, file
+
+
+def test_what_the_chain_writes_does_not_count_whoever_names_it(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(package.parent)
+    shutil.copy(ROOT / "dvc.yaml", "dvc.yaml")
+    listed = ["dvc.lock", "report/index.html", "results/metrics.json", "results/test/cost.json", "data/problems/a"]
+    listed += ["models/trained/team-0/step-1/a", "results/identity/train.json"]
+    own = ["data/mine.json", "reports.txt", "dvc.lock.txt", "results/mine.json", "models/trained.txt"]
+    (package.parent / "alone_of_mine.py").write_text(f"NAMES = {[*listed, *own, 'results', 'metrics.json']}\n")
+    for name in (*listed, *own):
+        before = named_code("alone_of_mine:Lab").digest
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text("1")
+        assert (named_code("alone_of_mine:Lab").digest == before) == (name in listed), name
 
 
 def test_only_modules_that_are_imported_name_files_of_a_folder_without_init(package: Path) -> None:
