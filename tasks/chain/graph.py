@@ -25,6 +25,7 @@ from pipeline_lib.settings import Params, SettingsError, load_params
 from pipeline_lib.storage import digest, write_json
 from tasks.runtime.arguments import ArgumentError, meant
 from tasks.runtime.exit_status import SETTINGS_STATUS
+from tasks.services.ended import ended
 from tasks.services.interrupted import mend_locks, mend_record
 from tasks.services.process_environment import child_environment, places
 
@@ -151,7 +152,7 @@ def ask(project: Path, *arguments: str) -> str:
     if done.returncode != 0:
         words = (done.stderr.strip() or done.stdout.strip()).partition("Having any troubles?")[0].strip()
         words = words.removeprefix("ERROR: ").removeprefix("unexpected error - ")
-        raise ChainError(_without_git(project) or f"dvc {' '.join(arguments)}: {words}")
+        raise ChainError(_without_git(project) or f"dvc {' '.join(arguments)}: {words or ended(done.returncode)}")
     return done.stdout
 
 
@@ -264,7 +265,7 @@ def _identities_changed(project: Path) -> bool:
     if done.returncode == SETTINGS_STATUS:
         raise SettingsError(done.stderr.strip().removeprefix("error: "))
     if done.returncode != 0:
-        raise ChainError(f"python -m flows.identity: {done.stderr.strip()}")
+        raise ChainError(f"python -m flows.identity: {done.stderr.strip() or ended(done.returncode)}")
     if done.stderr.strip():
         log.warning("%s", done.stderr.strip())  # as of results that were committed by hand
     return bool(done.stdout.strip())

@@ -10,16 +10,19 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pipeline_lib import evaluation
-from pipeline_lib.environment_api.registry import find
+from pipeline_lib import environments, evaluation
+from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.evaluation.plan import Plan, make_plan
 from pipeline_lib.evaluation.selection import select
 from pipeline_lib.evaluation.verdict import BASE, FIRST_TURN, LAST, SINGLE_AGENT, summarise_test
-from pipeline_lib.identity.code import code_of
+from pipeline_lib.identity.code import OWN, code_of, named_code
+from pipeline_lib.identity.content import DigestCache
+from pipeline_lib.identity.references import references_of
 from pipeline_lib.problems.splits import load_manifest
 from pipeline_lib.storage import digest
 from pipeline_lib.training.checkpoint_folders import planned_steps
 from tasks.experiment.arms import PROBLEMS
+from tasks.services.process_environment import places
 
 if TYPE_CHECKING:
     from pipeline_lib.settings import Params
@@ -43,6 +46,7 @@ def plan_of(params: Params) -> Plan:
         {split: entry["digest"] for split, entry in splits.items()},
         {
             "environment": params.environment.model_dump(mode="json"),
+            "code": _environment_code(params),
             "sampling": {name: getattr(params.rollouts, name) for name in SAMPLING} | _own_temperatures(params),
             "limits": params.sandbox.limits.model_dump(mode="json"),
         },
@@ -59,7 +63,27 @@ def plan_of(params: Params) -> Plan:
 def _statistics() -> str:
     """Return the digest of the code of selection and test: whoever changes it after a look looks again."""
     files = code_of(select.__module__, summarise_test.__module__).files
-    return f"code {digest({name: found for name, found in files.items() if name.startswith(evaluation.__name__)})[:16]}"
+    return _short({name: found for name, found in files.items() if name.startswith(evaluation.__name__)})
+
+
+def _environment_code(params: Params) -> str:
+    """Return the digest of the environment's code, and of code and files that its settings name: what judges episodes.
+
+    Of this library only environments count: what else they use is the same for all.
+    """
+    code = named_code(task_class(params.environment.kind).__module__).files
+    named = references_of(params.environment, DigestCache(places().home / "digests.json"))
+    parts = [code, *named.code.values()]
+    own = {name: found for part in parts for name, found in part.items() if _is_of_environments(name)}
+    return _short([own, named.content])
+
+
+def _is_of_environments(name: str) -> bool:
+    return name.startswith(environments.__name__) or name.partition(".")[0].partition("/")[0] not in OWN
+
+
+def _short(value: Any) -> str:
+    return f"code {digest(value)[:16]}"
 
 
 def _own_temperatures(params: Params) -> dict[str, Any]:

@@ -16,19 +16,25 @@ origin does not have, so every record has a second ref, ``refs/symposium-kept/..
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 from pipeline_lib import storage
 from tasks.services.process_environment import project_root
 
+log = logging.getLogger("symposium.stage")
+
 PLANS, SWEEPS, LOOKS = "plans", "sweeps", "looks"
 
 _SHARED, _KEPT = "refs/symposium", "refs/symposium-kept"
 _ORIGIN_S = 20.0
+_HELD_S = 3.0  # git holds the lock of a ref for milliseconds
 
 #: Key of git's configuration with which a workspace says to which project it belongs.
 PROJECT = "symposium.project"
@@ -58,7 +64,7 @@ def record(kind: str, identity: str, value: dict[str, Any]) -> None:
     for ref in (f"{_KEPT}/{name}", f"{_SHARED}/{name}"):
         try:
             if ref not in known:
-                _git(where, "update-ref", ref, blob, "")  # "": only if there is none
+                _write_refs(where, "update-ref", ref, blob, "")  # "": only if there is none
         except RecordsError:
             if ref not in _refs(where, name):  # else another process was first
                 raise
@@ -112,7 +118,7 @@ def _fetch_from_origin(where: Path) -> str:
         there = _git(where, "ls-remote", "origin", f"{_SHARED}/{LOOKS}/*", timeout_s=_ORIGIN_S, **quiet).splitlines()
         if there:
             fetch = ("fetch", "--quiet", "--no-prune", "--no-tags", "--no-write-fetch-head", "origin", pattern)
-            _git(where, *fetch, timeout_s=_ORIGIN_S, **quiet)
+            _write_refs(where, *fetch, timeout_s=_ORIGIN_S, **quiet)
     except RecordsError as error:
         said = str(error).splitlines()[0]
         return f"looks that only origin has are not counted, because it cannot be asked ({said})"
@@ -132,6 +138,30 @@ def _refs(where: Path, name: str) -> dict[str, str]:
     """Return the refs of a record, or of all records of a kind, with their objects."""
     listed = _git(where, "for-each-ref", "--format=%(refname) %(objectname)", f"{_SHARED}/{name}", f"{_KEPT}/{name}")
     return dict(line.split(" ") for line in listed.splitlines())
+
+
+def _write_refs(where: Path, *arguments: str, **options: Any) -> None:
+    """Run a git command that writes refs; if it fails, again without the locks that a killed git left, if any."""
+    try:
+        _git(where, *arguments, **options)
+    except RecordsError:
+        if not _removed_locks(where):
+            raise
+        _git(where, *arguments, **options)
+
+
+def _removed_locks(where: Path) -> bool:
+    """Remove locks of records that nobody holds any more; return whether there were any, held or not."""
+    found = False
+    for refs in (_KEPT, _SHARED):
+        for lock in Path(where, _git(where, "rev-parse", "--git-path", refs).strip()).rglob("*.lock"):
+            found = True
+            with contextlib.suppress(FileNotFoundError):  # its owner has finished
+                while (age := time.time() - lock.stat().st_mtime) < _HELD_S:
+                    time.sleep(min(0.1, _HELD_S - age))
+                lock.unlink()
+                log.warning("%s was left by an interrupt; it was removed, which loses nothing", lock)
+    return found
 
 
 def _git(where: Path, *arguments: str, given: str = "", timeout_s: float | None = None, **variables: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -99,4 +100,12 @@ def test_a_copy_without_git_is_told_what_to_do(tmp_path: Path, monkeypatch: pyte
     (tmp_path / ".dvc").mkdir()
     (tmp_path / "dvc.yaml").write_text("stages: {}\n")
     with pytest.raises(chain.ChainError, match=r"is not a git repository.*`git init`, `git add -A`, `git commit"):
+        chain.ask(tmp_path, "status", "--json")
+
+
+def test_a_killed_dvc_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dvc.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    with pytest.raises(chain.ChainError, match=r"dvc status --json: killed by signal 9 \(SIGKILL\)"):
         chain.ask(tmp_path, "status", "--json")

@@ -6,11 +6,35 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_lib.evaluation.plan import changes
 from pipeline_lib.problems.prepare import prepare
 from pipeline_lib.settings.compose import validate_params
 from tasks.experiment.arms import PROBLEMS
 from tasks.experiment.plans import plan_of
 from tasks.identity.stages import identity_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_code_and_files_of_the_environment_belong_to_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("SYMPOSIUM_HOME", str(tmp_path / "home"))
+    module, text = tmp_path / "meeting_of_mine.py", (ROOT / "tests/symposium/rendezvous.py").read_text()
+    module.write_text(text + "\nTABLE = 'table.json'\n")
+    sizes = {"train": 32, "validation": 2, "test": 2}
+    settings = {"problems": {"sizes": sizes}, "environment": {"kind": "meeting_of_mine:Rendezvous"}}
+    params = validate_params({**settings, "seeds": {"single_agent": []}}, Path("params.yaml"))
+    prepare(params.environment.kind, params.problems, PROBLEMS)
+    before = plan_of(params)
+    module.write_text(module.read_text() + "# a comment\n")
+    (tmp_path / "unnamed.json").write_text("1")
+    assert plan_of(params) == before
+    for file, new in ((tmp_path / "table.json", "1"), (module, text.replace("left == right", "placed"))):
+        file.write_text(new)
+        (change,) = changes(before.to_json(), plan_of(params).to_json())
+        assert change.words().startswith("play.code from code ")
+        before = plan_of(params)
 
 
 def test_a_change_of_one_agents_temperature_changes_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.looks import records as store
 from tasks.looks.records import LOOKS, PLANS, PROJECT, RecordsError, counted_since, record, records
 
 
@@ -69,6 +70,27 @@ def test_a_fetch_that_prunes_deletes_no_record(project: Path) -> None:
     assert records(LOOKS) == [look("here")], "the first one stays"
     git(project, "push", "-q", "origin", "refs/symposium/*:refs/symposium/*")
     assert "refs/symposium/looks/" in git(project.parent / "origin.git", "for-each-ref")
+
+
+def test_a_lock_that_a_killed_git_left_is_in_nobodys_way(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of 150 kills of ``git update-ref`` 7 left one, and then the look was never counted."""
+    monkeypatch.setattr(store, "_HELD_S", 0.2)
+    for number, folder in enumerate(("symposium", "symposium-kept")):
+        lock = project / f".git/refs/{folder}/looks/{number}{'a' * 63}.lock"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
+        record(LOOKS, f"{number}{'a' * 63}", look("here"))
+        assert len(records(LOOKS)) == 1 + number and not lock.exists()
+        assert f"{lock} was left by an interrupt; it was removed" in caplog.text
+    copy = project.parent / "copy"
+    git(project, "clone", "-q", ".", str(copy))
+    monkeypatch.chdir(copy)
+    lock = copy / f".git/refs/symposium/looks/0{'a' * 63}.lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    assert "origin has 2 looks" in counted_since() and len(records(LOOKS)) == 2
 
 
 def test_a_clone_counts_what_origin_has_and_says_so(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
