@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pipeline_lib.settings.evaluate import EvaluateSettings, Guard
 
 
+#: Values, ranges and margins up to this size can be computed with: the statistics use fourth powers.
+GREATEST = 1e50
 _ROUNDING = 1e-9
 
 
@@ -36,7 +38,7 @@ def value_of(record: EpisodeRecord, metric: str) -> float | None:
     """Return a metric of one episode, ``reward`` among them; None if the infrastructure lost it (its reward is None).
 
     Raises:
-        EvaluationError: the value is NaN or infinite, or the episode has no such metric.
+        EvaluationError: the value is NaN or beyond `GREATEST`, or the episode has no such metric.
     """
     if record.reward is None:
         return None
@@ -49,10 +51,11 @@ def value_of(record: EpisodeRecord, metric: str) -> float | None:
             f"episode {record.sample} of problem {record.problem} has no metric '{metric}'; it has: "
             f"reward, {', '.join(sorted(record.metrics)) or 'nothing else'}. Set evaluate.metric to one of these"
         )
-    if not math.isfinite(value):
+    if not abs(value) <= GREATEST:
         raise EvaluationError(
             f"'{metric}' of episode {record.sample} of problem {record.problem} is {value}; a reward that is not a "
-            "number is a defect of the environment (a lost episode has reward None). Correct it and evaluate again"
+            f"number up to {GREATEST:g} is a defect of the environment (a lost episode has reward None). Correct it "
+            "and evaluate again"
         )
     return float(value)
 

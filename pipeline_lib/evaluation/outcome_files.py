@@ -26,6 +26,7 @@ from typing import Any
 from pipeline_lib import storage
 from pipeline_lib.environment_api.metrics import Metric
 from pipeline_lib.evaluation.episodes import EpisodeRecord
+from pipeline_lib.evaluation.metrics import GREATEST
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.table import Table, tabulate
 
@@ -160,9 +161,6 @@ def _table(
     trained = {seed: records for seed, records in episodes.items() if seed is not None}
     return tabulate(trained or episodes[None], "reward", name)
 
-
-#: Values, ranges and margins up to this size can be computed with: the statistics use fourth powers.
-GREATEST = 1e50
 
 #: Words for a value that is not there.
 _MISSING = {"", "na", "n/a", "nan", "none", "null"}
