@@ -27,6 +27,9 @@ SEE_ABOVE = " (see above)"
 REFUSED = "refused: "
 """First word of the message of a stage that succeeded with the result to refuse."""
 _ADVICE = "the disk is full: free some space and run the same command again (no file is half-written)"
+_GONE = (
+    "the Prefect server of this run does not answer any more, as after a kill; run the same command again to continue"
+)
 _logged: list[BaseException] = []
 
 
@@ -73,6 +76,8 @@ def _end(error: BaseException) -> NoReturn:
         sys.exit(TERMINATED_STATUS if isinstance(error, Terminated) else INTERRUPT_STATUS)
     if is_explained(error):
         sys.stderr.write(f"{ERROR}{explanation(error)}\n")
+    elif _server_is_gone(error):
+        sys.stderr.write(f"{ERROR}{_GONE}\n")
     elif error in _logged:
         sys.stderr.write(f"error: {type(error).__name__}: {error}{SEE_ABOVE}\n")
     else:
@@ -86,6 +91,20 @@ def _behind(error: BaseException) -> BaseException:
     while found is not None and type(found).__module__.startswith(("prefect.", "httpx")):
         found = found.__cause__ or found.__context__
     return found if found is not None and is_explained(found) else error
+
+
+def _server_is_gone(error: BaseException) -> bool:
+    """Return whether an error says that Prefect's server does not answer, and nothing else is behind it."""
+    kinds: set[str] = set()
+    found: BaseException | None = error
+    while found is not None:
+        ours = type(found).__module__.partition(".")[0] in {"prefect", "httpx", "httpcore", "anyio"}
+        # The last one is Prefect's, a RuntimeError.
+        if not (ours or isinstance(found, OSError) or str(found).startswith("Failed to reach API at")):
+            return False
+        kinds |= {kind.__name__ for kind in type(found).__mro__ if kind.__module__ == "httpx"}
+        found = found.__cause__ or found.__context__
+    return "TransportError" in kinds
 
 
 def is_explained(error: BaseException) -> bool:

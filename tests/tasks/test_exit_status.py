@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 
+import httpx
 import pytest
 from prefect.exceptions import PrefectException
 from safetensors import SafetensorError
@@ -54,6 +55,26 @@ def test_an_error_that_prefect_cannot_record_is_told_all_the_same(capsys: pytest
     told = capsys.readouterr().err
     assert ended.value.code == 1 and told.count("\n") == 1
     assert "'data/problems/train.jsonl'; the disk is full: free some space" in told
+
+
+def test_a_server_that_is_gone_is_told_in_words_unless_a_defect_is_behind(capsys: pytest.CaptureFixture[str]):
+    def ask() -> None:
+        try:
+            httpx.get("http://127.0.0.1:1/api")
+        except httpx.ConnectError as error:
+            raise RuntimeError("Failed to reach API at http://127.0.0.1:1/api/") from error
+
+    with pytest.raises(SystemExit) as ended, explained():
+        ask()
+    told = capsys.readouterr().err
+    assert ended.value.code == 1 and told.count("\n") == 1 and "the Prefect server of this run does not answer" in told
+    with pytest.raises(SystemExit), explained():
+        try:
+            ask()
+        except RuntimeError:
+            raise ValueError("a defect")  # noqa: B904
+    told = capsys.readouterr().err
+    assert "Traceback" in told and "ValueError: a defect" in told
 
 
 def test_a_crash_that_nobody_expected_has_its_traceback_once(capsys: pytest.CaptureFixture[str]):
