@@ -23,15 +23,15 @@ def params_of(folder: Path, text: str):
 
 
 @pytest.mark.parametrize(
-    ("preset", "task", "reward"),
+    ("preset", "given", "task", "reward"),
     [
-        ("writing", "summary", "sound"),
-        ("writing-introduction", "introduction", "sound"),
-        ("writing-paper", "summary", "paper"),
+        ("writing", "", "summary", "sound"),
+        ("writing", "problems: {task: introduction}\n", "introduction", "sound"),
+        ("writing-paper", "", "summary", "paper"),
     ],
 )
-def test_a_preset_brings_everything_that_goes_with_it(tmp_path: Path, preset: str, task: str, reward: str):
-    params = params_of(tmp_path, f"environment: {preset}\n")
+def test_a_preset_brings_everything_that_goes_with_it(tmp_path: Path, preset: str, given: str, task: str, reward: str):
+    params = params_of(tmp_path, f"environment: {preset}\n{given}")
     assert (params.environment.kind, params.problems.task, params.environment.reward.kind) == ("writing", task, reward)
     assert params.evaluate.metric == "coverage" and params.policy.vocabulary == 1024
     assert [guard.metric for guard in params.evaluate.guards] == ["inventions", "complete"]

@@ -25,9 +25,9 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("preset", ["writing", "writing-introduction"])
-def test_some_updates_from_warm_start_tell_more_and_invent_less(tmp_path: Path, preset: str):
-    (tmp_path / "params.yaml").write_text(f"environment: {preset}\n")
+@pytest.mark.parametrize("task", ["summary", "introduction"])
+def test_some_updates_from_warm_start_tell_more_and_invent_less(tmp_path: Path, task: str):
+    (tmp_path / "params.yaml").write_text(f"environment: writing\nproblems: {{task: {task}}}\n")
     params = load_params(tmp_path / "params.yaml", ROOT / "conf")
     problems = tmp_path / "problems"
     prepare(params.environment.kind, params.problems, problems)
