@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline_lib.environment_api.task import Problem
+from pipeline_lib.evaluation.crossplay import Guest
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.results import EvaluationError
 from pipeline_lib.evaluation.transcripts import TranscriptRecorder
@@ -61,6 +62,33 @@ def evaluate_team(
         for number, transcript in enumerate(recorder.transcripts):
             recorder.add_prompts(number, episodes[number], player.team)
             records[number] = replace(records[number], shown=transcript)
+    return records
+
+
+def roots_of(place: int, guests: int, problems: Sequence[Problem], samples: int, seed: int) -> list[Root]:
+    """Return the episodes of guest number ``place``.
+
+    Every episode of the team (``samples`` per problem) has one guest; they take turns, beginning with another one on
+    every problem, so that all of them meet as many problems and draws as the numbers allow.
+    """
+    number = {problem.id: at for at, problem in enumerate(problems)}
+    return [
+        root
+        for root in paired(problems, samples, seed)
+        if (number[root.problem.id] + getattr(root.chance, "sample", 0)) % guests == place
+    ]
+
+
+def evaluate_guest(player: Player, guest: Guest, roots: Sequence[Root]) -> list[EpisodeRecord]:
+    """Play the episodes of a guest, who already is in the player's team.
+
+    Each record's ``details`` has ``guest``, with ``agent`` and ``run``; draws are those of the team's own episode of
+    the same number.
+    """
+    records = []
+    for root, decisions in zip(roots, player.play(roots).episodes(), strict=True):
+        record = record_of(root.problem, getattr(root.chance, "sample", 0), decisions, player.environment.retries)
+        records.append(replace(record, details={**record.details, "guest": guest._asdict()}))
     return records
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SELECTED, BASE, LAST, FIRST_TURN = "selected", "base", "last", "first turn"
 SINGLE_AGENT = "single-agent GRPO"
+CROSS_PLAY = "cross-play"
 
 
 def compare(
@@ -109,6 +110,7 @@ def summarise_test(
         LAST: "the last checkpoint",
         FIRST_TURN: "its own first turn",
         SINGLE_AGENT: "the trained single agent",
+        CROSS_PLAY: "teams with an agent of another training run",
     }
     own = {FIRST_TURN: {seed: first_turns(episodes) for seed, episodes in selected.items()}} if has_attempts else {}
     measured = {

@@ -12,7 +12,7 @@ caller that writes a checkpoint does that.  Weights are safetensors; nothing is 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,10 +59,10 @@ def save_team(team: Team, folder: Path) -> None:
     write_json(folder / RECORD, {"format": _FORMAT, "uses": dict(team.uses), "policies": policies})
 
 
-def restore_team(team: Team, folder: Path) -> None:
-    """Load saved weights into a team that was loaded with the same policy settings.
+def restore_team(team: Team, folder: Path, only: Collection[str] | None = None) -> None:
+    """Load saved weights into a team that was loaded with the same policy settings, or ``only`` those of some policies.
 
-    Every policy's version is incremented, so that engines with the old weights raise an error.
+    The version of each of these policies is incremented, so that engines with the old weights raise an error.
 
     Raises:
         PolicyError: there is no saved team, or it has other policies, another model or another base.
@@ -78,8 +78,9 @@ def restore_team(team: Team, folder: Path) -> None:
             f"{folder / RECORD}: holds policies {sorted(saved)}, the team has {sorted(team.policies)}; "
             "load the team with the settings it was saved with (policy.parameters, environment.team)"
         )
-    loaded = {name: _read(policy, folder / name, saved[name]) for name, policy in team.policies.items()}
-    for name, policy in team.policies.items():
+    wanted = {name: policy for name, policy in team.policies.items() if only is None or name in only}
+    loaded = {name: _read(policy, folder / name, saved[name]) for name, policy in wanted.items()}
+    for name, policy in wanted.items():
         own = _weights(policy) if loaded[name] else {}
         with torch.no_grad():
             for key, value in loaded[name].items():

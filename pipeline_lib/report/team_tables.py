@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipeline_lib.evaluation.crossplay import BASE_GUEST
 from pipeline_lib.evaluation.results import Estimate
 from pipeline_lib.evaluation.verdict import BASE, SINGLE_AGENT
 from pipeline_lib.report.data import ReportData
@@ -50,6 +51,26 @@ def subteams(data: ReportData) -> Table:
     """Return the mean of the primary metric for every subteam that was played, the whole team first."""
     rows = [[" + ".join(present) or "nobody", data.info.text(mean)] for present, mean in data.subteams.items()]
     return Table(("who acts", data.info.label), rows)
+
+
+def cross_play(data: ReportData) -> Table:
+    """Return a row for each trained team and agent that was replaced, a column for each run that guests came from."""
+    cells = {(cell.seed, cell.agent, str(cell.run)): cell.mean for cell in data.cross_play}
+    runs = sorted({str(cell.run) for cell in data.cross_play if cell.agent}, key=lambda run: (run == BASE_GUEST, run))
+    rows = []
+    for seed, agent in dict.fromkeys((cell.seed, cell.agent) for cell in data.cross_play if cell.agent):
+        means = [cells.get((seed, "", str(seed))), *(cells.get((seed, agent, run)) for run in runs)]
+        rows.append([f"run {seed}", agent, *(_with_interval(data, found) for found in means)])
+    names = ["of the base" if run == BASE_GUEST else f"of run {run}" for run in runs]
+    return Table(("team", "agent", "its own", *names), rows)
+
+
+def _with_interval(data: ReportData, found: Estimate | None) -> str | None:
+    if found is None or found.value is None:
+        return None
+    if found.low is None or found.high is None:
+        return data.info.text(found.value)
+    return f"{data.info.text(found.value)} ({data.info.text(found.low)} to {data.info.text(found.high)})"
 
 
 def _cells(data: ReportData, estimate: Estimate | None) -> tuple[Any, Any]:

@@ -77,6 +77,12 @@ class EvaluateSettings(Section):
         "show who contributes how much (Shapley values up to four agents, and removal); 0 for none",
     )
 
+    cross_play: bool = Field(
+        False,
+        description="also test teams in which one agent comes from another training run, or from the base: do agents "
+        "understand the task, or only each other? One more comparison, and as many episodes as two more teams",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _default_k(cls, values: Any) -> Any:

@@ -132,6 +132,22 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
+    def _agents_can_be_exchanged(self) -> Params:
+        if not self.evaluate.cross_play:
+            return self
+        if len(self.seeds.train) < 2:
+            raise ValueError(
+                "evaluate.cross_play exchanges agents between training runs, and seeds.train has "
+                f"{len(self.seeds.train)}; give it two seeds or more"
+            )
+        if self.policy.parameters == "shared":
+            raise ValueError(
+                "evaluate.cross_play exchanges agents between training runs, and with policy.parameters shared all "
+                "agents are one policy; set policy.parameters to separate"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _fidelity_can_be_measured(self) -> Params:
         if not self.train.fidelity_every:
             return self

@@ -46,15 +46,15 @@ def read_checkpoint(folder: Path) -> dict[str, Any]:
     return record
 
 
-def load_checkpoint(folder: Path, team: Team) -> int:
-    """Load a verified checkpoint into a team and return its step.
+def load_checkpoint(folder: Path, team: Team, only: Collection[str] | None = None) -> int:
+    """Load a verified checkpoint into a team, or ``only`` that of some policies, and return its step.
 
     Raises:
         CorruptFileError: a file is missing or differs.
         PolicyError: the weights are of another team.
     """
     record = read_checkpoint(folder)
-    restore_team(team, folder)
+    restore_team(team, folder, only)
     return int(record["step"])
 
 

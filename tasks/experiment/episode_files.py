@@ -46,6 +46,7 @@ def swept(arm: str, seed: int) -> dict[int, list[EpisodeRecord]]:
 def tested_file(arm: str, which: str, seed: int | None = None) -> Path:
     """Return the file of a team's test episodes.
 
-    ``which`` is ``base``, ``selected``, ``last``, ``subteams`` (of the selected team) or the name of a protocol.
+    ``which`` is ``base``, ``selected``, ``last``, the name of a protocol, or a variation of the selected team:
+    ``subteams``, ``guests`` (an agent of another training run) or ``base-guests`` (an agent of the base).
     """
     return TESTED / (f"{arm}-{which}.jsonl" if seed is None else f"{arm}-{which}-{seed}.jsonl")

@@ -14,7 +14,7 @@ from pipeline_lib import environments, evaluation
 from pipeline_lib.environment_api.registry import find, task_class
 from pipeline_lib.evaluation.plan import Plan, make_plan
 from pipeline_lib.evaluation.selection import select
-from pipeline_lib.evaluation.verdict import BASE, FIRST_TURN, LAST, SINGLE_AGENT, summarise_test
+from pipeline_lib.evaluation.verdict import BASE, CROSS_PLAY, FIRST_TURN, LAST, SINGLE_AGENT, summarise_test
 from pipeline_lib.identity.code import OWN, code_of, named_code
 from pipeline_lib.identity.content import DigestCache
 from pipeline_lib.identity.references import references_of
@@ -121,7 +121,8 @@ def comparisons(params: Params) -> tuple[str, ...]:
     """Return the names of the teams that the selected one is compared with, the primary first."""
     single = (SINGLE_AGENT, UNTRAINED_SINGLE_AGENT) if params.seeds.single_agent else ()
     own = (FIRST_TURN,) if has_attempts(params) else ()
-    return (BASE, LAST, *single, *(UNTRAINED[protocol] for protocol in params.evaluate.baselines), *own)
+    mixed = (CROSS_PLAY,) if params.evaluate.cross_play else ()
+    return (BASE, LAST, *single, *(UNTRAINED[protocol] for protocol in params.evaluate.baselines), *mixed, *own)
 
 
 def has_attempts(params: Params) -> bool:

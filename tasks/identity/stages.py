@@ -85,7 +85,10 @@ STAGES: dict[str, Spec] = {
     "sweep": Spec("flows.sweep", _SWEEPING, arm=TEAM),
     "sweep_single": Spec("flows.sweep", _SWEEPING, arm=SINGLE),
     "select": Spec("flows.select", _PLANNING),
-    "test": Spec("flows.test", (*_PLAYING, "evaluate.baselines", "evaluate.contributions", "evaluate.test", "seeds")),
+    "test": Spec(
+        "flows.test",
+        (*_PLAYING, "evaluate.baselines", "evaluate.contributions", "evaluate.cross_play", "evaluate.test", "seeds"),
+    ),
     "verdict": Spec("flows.verdict", _PLANNING),
     "report": Spec("flows.report", tuple(Params.model_fields)),
 }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
@@ -14,9 +15,10 @@ from pipeline_lib.assembly.teams import base_team, sampling_of
 from pipeline_lib.environment_api.metrics import with_reward
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.environments.make import make_environment
+from pipeline_lib.evaluation.crossplay import BASE_GUEST, guests
 from pipeline_lib.evaluation.episodes import EpisodeRecord
 from pipeline_lib.evaluation.metrics import check_ranges
-from pipeline_lib.evaluation.run import evaluate_subteams, evaluate_team, refuse_losses
+from pipeline_lib.evaluation.run import evaluate_guest, evaluate_subteams, evaluate_team, refuse_losses, roots_of
 from pipeline_lib.play import Player
 from pipeline_lib.policies.store import team_digest
 from pipeline_lib.problems.splits import load_manifest, load_split
@@ -33,6 +35,8 @@ from tasks.identity.stages import contents, playing
 from tasks.runtime.caching import CachedTask, Identity
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pipeline_lib.policies.policy import Team
     from pipeline_lib.rollouts.engine import Engine
 
@@ -86,13 +90,14 @@ class Evaluator:
     def base(self, protocol: str = "") -> Evaluated:
         """Return the untrained team's episodes, as it is trained or by another protocol."""
         title = f"base, {protocol.replace('_', ' ')}" if protocol else "base"
+        played = make_protocol(protocol) if protocol else self._protocol
 
-        def put() -> None:
+        def play() -> list[EpisodeRecord]:
             if any(policy.version for policy in self._team.policies.values()):  # a checkpoint was put over it
                 self._team, self._held = self._untrained(), {}
+            return self._whole_team(played)
 
-        played = make_protocol(protocol) if protocol else self._protocol
-        return self._evaluate(put, self._base, f"{self._arm} {title}", played)
+        return self._evaluate(play, self._base, f"{self._arm} {title}", played)
 
     def checkpoint(self, seed: int, step: int, subteams: int = 0) -> Evaluated:
         """Return the episodes of a checkpoint, which is verified by digest before it is used.
@@ -102,11 +107,43 @@ class Evaluator:
         folder = step_folder(trained_folder(self._arm, seed), step)
         digest = str(read_checkpoint(folder)["team"])
 
-        def put() -> None:
+        def play() -> list[EpisodeRecord]:
             load_checkpoint(folder, self._team)
+            if subteams:
+                return evaluate_subteams(self._player(), self.problems, subteams, self._samples.seed)
+            return self._whole_team(self._protocol)
 
         title = f"{self._arm} {seed} step {step}{', subteams' if subteams else ''}"
-        return self._evaluate(put, digest, title, self._protocol, subteams)
+        more = {"samples": subteams, "subteams": True} if subteams else {}
+        return self._evaluate(play, digest, title, self._protocol, more)
+
+    def with_guests(self, seed: int, step: int, others: Mapping[int, int]) -> Evaluated:
+        """Return the episodes of a checkpoint with one agent of another run at a time.
+
+        Args:
+            seed, step: of the checkpoint.
+            others: steps of the other runs' checkpoints by seed; empty: the guests are the base's.
+        """
+        own = step_folder(trained_folder(self._arm, seed), step)
+        folders: dict[int | str, Path] = {
+            other: step_folder(trained_folder(self._arm, other), at) for other, at in others.items()
+        }
+        folders = folders or {BASE_GUEST: step_folder(trained_folder(self._arm, seed), 0)}
+        invited = guests(list(self._team.policies), list(folders))
+        digests = [str(read_checkpoint(folder)["team"]) for folder in (own, *folders.values())]
+        samples = self._samples
+
+        def play() -> list[EpisodeRecord]:
+            records = []
+            for place, guest in enumerate(invited):
+                load_checkpoint(own, self._team)
+                load_checkpoint(folders[guest.run], self._team, {guest.agent})
+                roots = roots_of(place, len(invited), self.problems, samples.samples, samples.seed)
+                records += evaluate_guest(self._player(), guest, roots)
+            return records
+
+        title = f"{self._arm} {seed} step {step}, {'guests' if others else 'guests of the base'}"
+        return self._evaluate(play, storage.digest([digests, invited]), title, self._protocol, {"guests": True})
 
     def _untrained(self) -> Team:
         return base_team(self._params, BASE, self._environment, self.problems)
@@ -124,25 +161,33 @@ class Evaluator:
         self._held = {name: policy.version for name, policy in policies.items()}
         return self._engine
 
-    def _evaluate(
-        self, put: Callable[[], None], digest: str, title: str, protocol: Protocol, subteams: int = 0
-    ) -> Evaluated:
-        """Return the episodes of the team with this digest; ``put`` loads its weights into memory.
+    def _player(self, protocol: Protocol | None = None) -> Player:
+        """Return what plays the team in memory."""
+        engine = self._engine_with_team()
+        return Player(self._environment, self._team, engine, sampling_of(self._params), protocol or self._protocol)
 
-        With ``subteams`` > 0: so many episodes per problem of each of its subteams.  Episodes of which the
-        infrastructure lost too many are not remembered: EvaluationError.
+    def _whole_team(self, protocol: Protocol) -> list[EpisodeRecord]:
+        samples = self._samples
+        return evaluate_team(self._player(protocol), self.problems, samples.samples, samples.seed, self._keep_texts)
+
+    def _evaluate(
+        self,
+        play: Callable[[], list[EpisodeRecord]],
+        digest: str,
+        title: str,
+        protocol: Protocol,
+        more: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Evaluated:
+        """Return the episodes of the teams with this digest, which ``play`` loads into memory and plays.
+
+        ``more`` says how, where they do not play as a whole team.  Episodes of which the infrastructure lost too many
+        are not remembered: EvaluationError.
         """
         params, samples = self._params, self._samples
 
         def compute() -> dict[str, Any]:
             started = time.perf_counter()
-            put()
-            engine = self._engine_with_team()
-            player = Player(self._environment, self._team, engine, sampling_of(params), protocol)
-            if subteams:
-                records = evaluate_subteams(player, self.problems, subteams, samples.seed)
-            else:
-                records = evaluate_team(player, self.problems, samples.samples, samples.seed, self._keep_texts)
+            records = play()
             refuse_losses(records, params.sandbox.infra_error_share, title)
             return {
                 "episodes": [record.to_json() for record in records],
@@ -154,12 +199,13 @@ class Evaluator:
             problems=self.manifest["digest"],
             seed=samples.seed,
             settings={
-                "samples": subteams or samples.samples,
-                "subteams": bool(subteams),
+                "samples": samples.samples,
+                "subteams": False,
                 "texts": self._keep_texts,
                 "protocol": protocol.name,
                 "environment": result_settings(self._section),
                 "playing": playing(params),
+                **more,
             },
         )
         value = EVALUATE(identity, compute, title)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_lib import storage
 from pipeline_lib.evaluation.plan import as_planned, check_plan, read_plan
 from pipeline_lib.evaluation.sentences import Caveat, counted
-from pipeline_lib.evaluation.verdict import add_plan_and_looks, summarise_test
+from pipeline_lib.evaluation.verdict import CROSS_PLAY, add_plan_and_looks, summarise_test
 from pipeline_lib.monitors.history import endings
 from tasks.experiment.arms import PLAN_FILE, RESULTS, SINGLE, TEAM, seeds_of, training_rows
 from tasks.experiment.compute import compare_compute
@@ -39,6 +39,8 @@ def judge(params: Params, run: StageRun) -> str:
         baselines[UNTRAINED_SINGLE_AGENT] = read_episodes(tested_file(SINGLE, "base"))
     for protocol in params.evaluate.baselines:
         baselines[UNTRAINED[protocol]] = read_episodes(tested_file(TEAM, protocol))
+    if params.evaluate.cross_play:
+        baselines[CROSS_PLAY] = {seed: read_episodes(tested_file(TEAM, "guests", seed)) for seed in seeds}
     tested = summarise_test(
         selected={seed: read_episodes(tested_file(TEAM, "selected", seed)) for seed in seeds},
         base=read_episodes(tested_file(TEAM, "base")),

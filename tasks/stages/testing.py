@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def test_teams(params: Params, run: StageRun) -> None:
     """Write the test episodes of base, selected and last checkpoint of every arm and seed to ``results/test/``.
 
-    The base of the team also plays the baseline protocols, and the selected teams play without some of their agents.
+    The base of the team also plays the baseline protocols, and the selected teams play without some of their agents,
+    and with guests (`evaluate.cross_play`).
     Before the first episode is played or read from the cache, git records the look at the test split (`looking`); an
     interrupted one counts too.
     """
@@ -32,7 +33,7 @@ def test_teams(params: Params, run: StageRun) -> None:
     total = sum(1 + 2 * len(seeds_of(params, arm)) for arm in ARMS if seeds_of(params, arm))
     total += len(params.evaluate.baselines)
     episodes = params.evaluate.contributions
-    total += len(seeds_of(params, TEAM)) if episodes else 0
+    total += len(seeds_of(params, TEAM)) * (bool(episodes) + 2 * params.evaluate.cross_play)
     done = 0
     costs: dict[str, Any] = {}
     bounds: list[tuple[float, float]] = []
@@ -61,6 +62,11 @@ def test_teams(params: Params, run: StageRun) -> None:
                 keep(tested_file(arm, "last", seed), team.checkpoint(seed, last))
                 if arm == TEAM and episodes:
                     keep(tested_file(arm, "subteams", seed), team.checkpoint(seed, selected, episodes))
+                if arm == TEAM and params.evaluate.cross_play:
+                    steps = {other: int(found["step"]) for other, found in selection[arm]["seeds"].items()}
+                    others = {int(other): step for other, step in steps.items() if int(other) != seed}
+                    keep(tested_file(arm, "guests", seed), team.with_guests(seed, selected, others))
+                    keep(tested_file(arm, "base-guests", seed), team.with_guests(seed, selected, {}))
     storage.write_json(TESTED / "cost.json", costs)
     write_bounds(bounds)
     end_look(look)

@@ -1,0 +1,129 @@
+"""Teams with an agent of another training run: who plays, with which weights, and what is said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline_lib.assembly.teams import base_team
+from pipeline_lib.environment_api.metrics import Metric
+from pipeline_lib.evaluation.crossplay import BASE_GUEST, Guest, cells, guests
+from pipeline_lib.evaluation.run import roots_of
+from pipeline_lib.policies.warm_start import build_base
+from pipeline_lib.problems.prepare import prepare
+from pipeline_lib.problems.splits import load_split
+from pipeline_lib.settings import Params, SettingsError, load_params
+from pipeline_lib.settings.evaluate import SampleSettings
+from pipeline_lib.training.checkpoint_folders import step_folder
+from pipeline_lib.training.checkpoints import load_checkpoint, write_checkpoint
+from tasks.experiment.arms import BASE, PROBLEMS, TEAM, environment_section, trained_folder
+from tasks.experiment.plans import comparisons, family_size
+from tasks.stages import evaluation
+from tasks.stages.evaluation import evaluator
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = """
+environment: philosophers
+problems: {kind: scenarios, sizes: {train: 4, validation: 2, test: 3}, family: {philosophers: [3], held: 0.1}}
+policy: {warm_start: {steps: 1, batch: 2}, adapter: {kind: lora, rank: 2, targets: [q_proj]}, parameters: separate}
+seeds: {train: [0, 1, 2], single_agent: []}
+evaluate: {cross_play: true}
+"""
+SAMPLES = SampleSettings(samples=4, seed=1000)
+
+
+def settings(text: str = SETTINGS) -> Params:
+    Path("params.yaml").write_text(text)
+    return load_params(Path("params.yaml"), ROOT / "conf")
+
+
+@pytest.fixture
+def params(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+    """A project with a checkpoint of step 0 and step 1 of three runs."""
+    monkeypatch.chdir(tmp_path)
+    params = settings()
+    prepare(params.environment.kind, params.problems, PROBLEMS)
+    build_base(params.policy, PROBLEMS, BASE)
+    monkeypatch.setattr(evaluation, "EVALUATE", lambda identity, compute, title: compute())
+    environment = evaluation.make_environment(environment_section(params, TEAM), params.sandbox)
+    for seed in params.seeds.train:
+        team = base_team(params, BASE, environment, load_split(PROBLEMS, "train"))
+        write_checkpoint(trained_folder(TEAM, seed), 0, team)
+        generator = torch.Generator().manual_seed(seed)
+        for policy in team.policies.values():
+            for _, weights in policy.trainable():
+                weights.data += 0.5 * torch.randn(weights.shape, generator=generator)
+        write_checkpoint(trained_folder(TEAM, seed), 1, team)
+    return params
+
+
+def test_every_episode_is_that_of_a_team_put_together_by_hand(params: Params) -> None:
+    environment = evaluation.make_environment(environment_section(params, TEAM), params.sandbox)
+    problems = load_split(PROBLEMS, "test")
+    by_hand: dict[Guest, dict[tuple[str, int], Any]] = {}
+    for number, guest in enumerate(guests(["P0", "P1", "P2"], [1, 2, BASE_GUEST])):
+        team = base_team(params, BASE, environment, problems)
+        names = list(team.policies)
+        guest = Guest(names[int(guest.agent[1])], guest.run)
+        load_checkpoint(step_folder(trained_folder(TEAM, 0), 1), team)
+        run, step = (0, 0) if guest.run == BASE_GUEST else (int(guest.run), 1)
+        other = base_team(params, BASE, environment, problems)
+        load_checkpoint(step_folder(trained_folder(TEAM, run), step), other)
+        for (_, mine), (_, theirs) in zip(
+            team.policies[guest.agent].trainable(), other.policies[guest.agent].trainable(), strict=True
+        ):
+            mine.data.copy_(theirs.data)
+        write_checkpoint(trained_folder(TEAM, 10 + number), 1, team)
+        with evaluator(params, TEAM, "test", SAMPLES) as alone:
+            played = alone.checkpoint(10 + number, 1).episodes
+        by_hand[guest] = {(record.problem, record.sample): record for record in played}
+    with evaluator(params, TEAM, "test", SAMPLES) as teams:
+        mixed = teams.with_guests(0, 1, {1: 1, 2: 1}).episodes
+        beside_base = teams.with_guests(0, 1, {}).episodes
+        own = teams.checkpoint(0, 1).episodes
+    for found in (mixed, beside_base):
+        assert sorted((r.problem, r.sample) for r in found) == sorted((r.problem, r.sample) for r in own)
+        for record in found:
+            expected = by_hand[Guest(**record.details["guest"])][record.problem, record.sample]
+            assert (record.metrics, record.reward, record.tokens) == (
+                expected.metrics,
+                expected.reward,
+                expected.tokens,
+            )
+    assert {Guest(**record.details["guest"]) for record in mixed} == {g for g in by_hand if g.run != BASE_GUEST}
+    by_number = {(r.problem, r.sample): r.metrics for r in own}
+    assert any(r.metrics != by_number[r.problem, r.sample] for r in mixed), "guests play like the team: nothing is seen"
+    table = cells({0: [*own, *mixed]}, "meals_share", Metric("meals", share=True), 0.95)
+    for cell in table:
+        records = [r for r in mixed if r.details["guest"] == {"agent": cell.agent, "run": cell.run}] or own
+        by_problem = {r.problem: [s.metrics["meals_share"] for s in records if s.problem == r.problem] for r in records}
+        assert cell.mean.value == pytest.approx(mean(mean(values) for values in by_problem.values()))
+    assert len(table) == 1 + 6
+
+
+@pytest.mark.parametrize(("invited", "samples"), [(4, 8), (3, 4), (6, 2), (1, 1)])
+def test_guests_take_turns_and_share_all_episodes(invited: int, samples: int) -> None:
+    problems = [type("Problem", (), {"id": f"p{n}"})() for n in range(12)]
+    every: list[tuple[str, int]] = []
+    for place in range(invited):
+        roots = roots_of(place, invited, problems, samples, 7)
+        assert abs(len(roots) - 12 * samples / invited) < 1, "the guests play as often as each other"
+        every += [(root.problem.id, root.chance.sample) for root in roots]  # type: ignore[attr-defined]
+    assert sorted(every) == sorted((f"p{n}", sample) for n in range(12) for sample in range(samples))
+
+
+def test_it_is_one_more_comparison_of_the_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with_guests, without = settings(), settings(SETTINGS.replace("cross_play: true", "cross_play: false"))
+    assert set(comparisons(with_guests)) - set(comparisons(without)) == {"cross-play"}
+    assert family_size(with_guests) == family_size(without) + 1
+    for old, new, words in (
+        ("train: [0, 1, 2]", "train: [0]", r"seeds.train has 1; give it two seeds or more"),
+        ("parameters: separate", "parameters: shared", r"all agents are one policy; set policy.parameters to separate"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            settings(SETTINGS.replace(old, new))
