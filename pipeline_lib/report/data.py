@@ -11,6 +11,7 @@ from pipeline_lib.environment_api.metrics import Metric, Metrics, describe
 from pipeline_lib.evaluation.attempts import TurnGain
 from pipeline_lib.evaluation.contributions import Contribution
 from pipeline_lib.evaluation.crossplay import Cell
+from pipeline_lib.evaluation.results import Estimate
 from pipeline_lib.evaluation.schemes import SchemeUse
 from pipeline_lib.evaluation.verdict import BASE, SELECTED
 from pipeline_lib.report.viewer import TestedTeam
@@ -76,8 +77,6 @@ class ReportData:
     contributions: Sequence[Contribution] = ()
     #: Mean of the primary metric of each subteam, by the names of the agents that are present.
     subteams: Mapping[tuple[str, ...], float] = field(default_factory=dict)
-    #: Teams in which one agent comes from another training run or the base; empty if they were not played.
-    cross_play: Sequence[Cell] = ()
     contribution_episodes: int = 0  #: number of episodes per problem of each subteam; 0 if that was not measured
     called: str = ""  #: name that a person gave the run; empty: none
     note: str = ""  #: what the run is for, as that person wrote it
@@ -104,6 +103,12 @@ class ReportData:
     def metric(self) -> str:
         """The primary metric."""
         return str(self.verdict["metric"])
+
+    @property
+    def cross_play(self) -> list[Cell]:
+        """Teams in which one agent comes from another training run or the base; empty if they were not played."""
+        found = self.verdict.get("cross_play", [])
+        return [Cell(**{**cell, "mean": Estimate(**cell["mean"])}) for cell in found]
 
     @property
     def info(self) -> Metric:

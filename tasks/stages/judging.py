@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipeline_lib import storage
+from pipeline_lib.environment_api.metrics import describe
+from pipeline_lib.evaluation.crossplay import cells
 from pipeline_lib.evaluation.plan import as_planned, check_plan, read_plan
+from pipeline_lib.evaluation.results import to_json
 from pipeline_lib.evaluation.sentences import Caveat, counted
 from pipeline_lib.evaluation.verdict import CROSS_PLAY, add_plan_and_looks, summarise_test
 from pipeline_lib.monitors.history import endings
@@ -20,6 +23,7 @@ from tasks.runtime.tracked_run import record_verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pipeline_lib.evaluation.episodes import EpisodeRecord
     from pipeline_lib.evaluation.table import Episodes
     from pipeline_lib.settings import Params
     from tasks.runtime.stage import StageRun
@@ -59,6 +63,10 @@ def judge(params: Params, run: StageRun) -> str:
         compute = compare_compute(params)
         found = tested["comparisons"][SINGLE_AGENT]
         found |= {"compute": compute, "sentence": f"{found['sentence']} {compute['sentence']}"}
+    if params.evaluate.cross_play:
+        mixed = {seed: [*read_episodes(tested_file(TEAM, "selected", seed)), *with_guests(seed)] for seed in seeds}
+        info = describe(params.evaluate.metric, tested_metrics(params.environment.kind))
+        tested["cross_play"] = to_json(cells(mixed, params.evaluate.metric, info, 1 - params.verdict.alpha))
     updates = {seed: training_rows(TEAM, seed) for seed in seeds}
     ended = endings(updates)
     caveats = [
@@ -73,6 +81,11 @@ def judge(params: Params, run: StageRun) -> str:
     record_verdict(run.whole, result)
     run.markdown("verdict", in_markdown(result))
     return "\n".join(result["lines"])
+
+
+def with_guests(seed: int) -> list[EpisodeRecord]:
+    """Return the test episodes of a run's team with guests, of the other runs and of the base."""
+    return [record for kind in ("guests", "base-guests") for record in read_episodes(tested_file(TEAM, kind, seed))]
 
 
 def bound(

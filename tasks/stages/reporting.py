@@ -12,7 +12,6 @@ from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import find
 from pipeline_lib.evaluation.attempts import turn_gains
 from pipeline_lib.evaluation.contributions import contributions, subteam_means
-from pipeline_lib.evaluation.crossplay import cells
 from pipeline_lib.evaluation.metrics import summarise_team
 from pipeline_lib.evaluation.schemes import scheme_use
 from pipeline_lib.evaluation.verdict import BASE, CROSS_PLAY, LAST, SELECTED
@@ -31,7 +30,6 @@ from tasks.identity.stages import whole
 from tasks.runtime.tracked_run import record_costs, record_report
 
 if TYPE_CHECKING:
-    from pipeline_lib.evaluation.episodes import EpisodeRecord
     from pipeline_lib.settings import Params
     from tasks.runtime.stage import StageRun
 
@@ -64,7 +62,6 @@ def gather(params: Params, name: str) -> ReportData:
     base = next(team.episodes for team in tested if team.name == BASE)
     selected = {team.seed: team.episodes for team in tested if team.name == SELECTED and team.seed is not None}
     every = [episode for episodes in selected.values() for episode in episodes]
-    mixed = {seed: [*episodes, *with_guests(params, seed)] for seed, episodes in selected.items()}
     return ReportData(
         name=name,
         called=os.environ.get(TITLE, ""),
@@ -108,14 +105,7 @@ def gather(params: Params, name: str) -> ReportData:
         contributions=contributions(subteams, metric, describe(metric, metrics), level),
         subteams=subteam_means(subteams, metric),
         contribution_episodes=params.evaluate.contributions,
-        cross_play=cells(mixed, metric, describe(metric, metrics), level) if params.evaluate.cross_play else (),
     )
-
-
-def with_guests(params: Params, seed: int) -> list[EpisodeRecord]:
-    """Return the test episodes of a run's team with guests, of the other runs and of the base, if there are any."""
-    kinds = ("guests", "base-guests") if params.evaluate.cross_play else ()
-    return [record for kind in kinds for record in read_episodes(tested_file(TEAM, kind, seed))]
 
 
 def about(params: Params) -> About:
