@@ -54,15 +54,15 @@ def subteams(data: ReportData) -> Table:
 
 
 def cross_play(data: ReportData) -> Table:
-    """Return a row for each trained team and agent that was replaced, a column for each run that guests came from."""
+    """Return a row for each trained team and agent, and a column for each run that this agent comes from."""
     cells = {(cell.seed, cell.agent, str(cell.run)): cell.mean for cell in data.cross_play}
     runs = sorted({str(cell.run) for cell in data.cross_play if cell.agent}, key=lambda run: (run == BASE_GUEST, run))
     rows = []
     for seed, agent in dict.fromkeys((cell.seed, cell.agent) for cell in data.cross_play if cell.agent):
-        means = [cells.get((seed, "", str(seed))), *(cells.get((seed, agent, run)) for run in runs)]
-        rows.append([f"run {seed}", agent, *(_with_interval(data, found) for found in means)])
+        means = [cells.get((seed, "" if run == str(seed) else agent, run)) for run in runs]
+        rows.append([f"run {seed}, {agent}", *(_with_interval(data, found) for found in means)])
     names = ["of the base" if run == BASE_GUEST else f"of run {run}" for run in runs]
-    return Table(("team", "agent", "its own", *names), rows)
+    return Table(("team, agent", *names), rows)
 
 
 def _with_interval(data: ReportData, found: Estimate | None) -> str | None:
@@ -70,7 +70,8 @@ def _with_interval(data: ReportData, found: Estimate | None) -> str | None:
         return None
     if found.low is None or found.high is None:
         return data.info.text(found.value)
-    return f"{data.info.text(found.value)} ({data.info.text(found.low)} to {data.info.text(found.high)})"
+    low, high = data.info.text(found.low), data.info.text(found.high)
+    return f"{data.info.text(found.value)} ({low.removesuffix(' %')} to {high.removesuffix(' %')})"
 
 
 def _cells(data: ReportData, estimate: Estimate | None) -> tuple[Any, Any]:
