@@ -54,6 +54,15 @@ class Metric:
             return f"{round(100 * value, 1) + 0.0:+.1f} points"  # adding 0 turns -0.0 into +0.0
         return f"{value + 0.0:+.3g}"
 
+    def judges_nothing(self, margin: float) -> str:
+        """Return why no difference of this metric can exceed ``margin`` (in its unit); an empty text if one can."""
+        if self.low is None or self.high is None or margin < self.high - self.low:
+            return ""
+        return (
+            f"{margin:g} is not less than the whole range of {self.label}, {self.low:g} to {self.high:g}, so any two "
+            f"teams would be equivalent{'; 0.05 is 5 points' if self.share else ''}"
+        )
+
 
 #: A share that describes how a team behaves.
 behaviour = partial(Metric, share=True, behaviour=True)

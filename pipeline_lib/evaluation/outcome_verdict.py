@@ -359,6 +359,8 @@ def _settings(asked: Asked, info: Metric) -> VerdictSettings:
         )
     if asked.margin is not None and asked.margin > GREATEST:
         raise OutcomesError(f"--margin: {asked.margin:g} is too large to compute with; use another unit")
+    if asked.margin is not None and (reason := info.judges_nothing(asked.margin)):
+        raise OutcomesError(f"--margin: {reason}")
     given = {"alpha": asked.alpha, "margin": asked.margin, "power": asked.power}
     try:
         return VerdictSettings(**{name: value for name, value in given.items() if value is not None})

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
+from pipeline_lib.environment_api.metrics import describe
 from pipeline_lib.environment_api.registry import UnknownEnvironmentError, find
 from pipeline_lib.settings.audit import AuditSettings
 from pipeline_lib.settings.base import Section
@@ -108,6 +109,8 @@ class Params(Section):
             raise ValueError(
                 f"evaluate.metric: lower values of {self.evaluate.metric} are better; choose another metric"
             )
+        if reason := describe(self.evaluate.metric, known).judges_nothing(self.verdict.margin):
+            raise ValueError(f"verdict.margin: {reason}")
         if (
             self.policy.kind == "pretrained"
             and self.policy.warm_start is not None

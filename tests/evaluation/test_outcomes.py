@@ -322,6 +322,7 @@ DAMAGED: list[tuple[str, str, bytes | str, dict[str, Any], str]] = [
     ("a huge value", "o.csv", TABLE + "p99,a,1e51\n", {}, r"column 'value': 1e\+51 is too large to compute with"),
     ("an endless range", "o.csv", TABLE, {"metric_range": (0.0, math.inf)}, "--metric-range: 0 to inf is too large"),
     ("a huge margin", "o.csv", TABLE, {"margin": math.inf}, "--margin: inf is too large"),
+    ("an idle margin", "o.csv", TABLE, {"margin": 5.0}, "--margin: 5 is not less than the whole range of value, 0 to"),
     ("out of range", "o.csv", TABLE + "p99,a,1.5\n", {"metric_range": SHARE}, "line 26: 'value' is 1.5, outside the"),
     ("no problem", "o.csv", TABLE + ",a,1\n", {}, "line 26, column 'problem': the cell is empty"),
     ("no system", "o.csv", TABLE + "p99, ,1\n", {}, "line 26, column 'system': the cell is empty"),
