@@ -12,7 +12,7 @@ of training (key ``with``: ``with: {rollouts: {max_new_tokens: 1}, train: {steps
 names itself replaces them; values of the section override them.
 
 ``kind`` selects the variant of a section.  Values of another kind than the preset's replace the preset, because they
-have other keys.
+have other keys; with the preset of an environment goes what it brings for other sections.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ def compose(sections: Mapping[str, Any], conf: Path, source: Path | str = "setti
     presets = {name: _read_preset(conf / name, preset) for name, preset in names.items()}
     if "environment" in presets:
         brought = _brought_along(presets["environment"], origin["environment"])
+        if _of_another_kind(presets["environment"], given.get("environment")):
+            brought = {}
         origin = {**dict.fromkeys(brought, origin["environment"]), **origin}
         presets = {**brought, **presets}
     result = {**presets, **given}
@@ -100,9 +102,14 @@ def _override(below: Any, above: Any) -> Any:
     """Return ``below`` with the values of ``above``; only ``above`` if the two have different kinds."""
     if not isinstance(below, Mapping) or not isinstance(above, Mapping):
         return above
-    if "kind" in below and above.get("kind", below["kind"]) != below["kind"]:
+    if _of_another_kind(below, above):
         return dict(above)
     return {**below, **{key: _override(below.get(key), value) for key, value in above.items()}}
+
+
+def _of_another_kind(below: Mapping[str, Any], above: Any) -> bool:
+    """Return whether ``above`` names another kind than ``below``, and therefore replaces it."""
+    return isinstance(above, Mapping) and "kind" in below and above.get("kind", below["kind"]) != below["kind"]
 
 
 def _with_default_kind(value: Any, default: Any) -> Any:

@@ -140,6 +140,8 @@ def test_values_of_another_kind_replace_a_preset(tmp_path: Path):
     given = {"kind": "pretrained", "models": ["some/model"]}
     found = compose({"environment": "philosophers", "policy": given}, ROOT / "conf")
     assert found.policy == compose({"policy": given}, ROOT / "conf").policy
+    writing = compose({"environment": {"preset": "coding-quick", "kind": "writing"}}, ROOT / "conf")
+    assert writing == compose({"environment": {"kind": "writing"}}, ROOT / "conf"), "what the preset brought stayed"
     lora = compose({"policy": {"preset": "embedded-lora", "adapter": {"rank": 8}}}, ROOT / "conf").policy
     assert (lora.adapter.kind, lora.adapter.rank, lora.adapter.alpha) == ("lora", 8, 192)
     assert compose({"environment": {"reward": {"structure": 0.3}}}, ROOT / "conf").environment.reward.kind == "sound"
@@ -380,6 +382,8 @@ def test_settings_are_immutable():
             "environment: {kind: coding, team: single}",
             ["sequential_pipeline", "a single agent has no other agents to read"],
         ),
+        ("verdict: {margin: 5}", ["verdict.margin: 5 is not less than the whole range of hidden tests passed, 0 to 1"]),
+        ("verdict: {margin: 1}", ["any two teams would be equivalent; 0.05 is 5 points"]),
         ("policy: qwen2.5-coder-3b-lroa", ["no preset", "did you mean 'qwen2.5-coder-3b-lora'"]),
         ("train: [", ["not valid YAML"]),
         ("- a", ["expected sections"]),
