@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import resource
 import shutil
 import signal
 import tempfile
@@ -68,6 +69,14 @@ def _a_run_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """The name and note that a test gives its run are not those of the next test's."""
     for variable in (TITLE, NOTE):
         monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _time_without_limit() -> Iterator[None]:
+    """A test that leaves a limit of CPU time behind would end this process, without a word, in one that takes long."""
+    limit = resource.getrlimit(resource.RLIMIT_CPU)
+    yield
+    assert resource.getrlimit(resource.RLIMIT_CPU) == limit, "this process is ended when it has used so much CPU time"
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import socket
 import struct
 import threading
@@ -27,6 +28,14 @@ LIMITS = Limits(cpu_s=60.0, call_cpu_s=60.0, wall_s=60.0, reply_kb=64)  # nothin
 BRIEF = Limits(cpu_s=0.05, call_cpu_s=0.02, wall_s=0.08, reply_kb=64)
 TESTS = "def check(candidate):\n" + "".join(f"    assert candidate({n}) == {n * 7919 + 13}\n" for n in range(4))
 JOB = plan_job(Job("fuzz", "", TESTS, "f"))
+
+
+@pytest.fixture(autouse=True)
+def _own_limit() -> Iterator[None]:
+    """`run_plan` leaves its limit in force, as its process ends soon; this one goes on to other tests."""
+    limit = resource.getrlimit(resource.RLIMIT_CPU)
+    yield
+    resource.setrlimit(resource.RLIMIT_CPU, limit)
 
 
 class Scripted:
