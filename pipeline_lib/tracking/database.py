@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 from pipeline_lib.locks import locked
+from pipeline_lib.storage import CorruptFileError
 from pipeline_lib.tracking.addresses import LOCK
 
 log = logging.getLogger("symposium.tracking")
@@ -27,6 +28,9 @@ def make_database(uri: str, home: Path) -> None:
     Args:
         uri: address of the tracking store; one that is no SQLite file is left alone.
         home: folder for the file in which the tables are made.
+
+    Raises:
+        CorruptFileError: the file is no database any more.
     """
     if not uri.startswith(SQLITE):
         return
@@ -47,7 +51,7 @@ def make_database(uri: str, home: Path) -> None:
 
 
 def has_run(path: Path) -> bool:
-    """Return whether a database has a run, and therefore all its tables."""
+    """Return whether a database has a run, and therefore all its tables; raises as `make_database`."""
     return bool(_first(path, "select 1 from runs"))
 
 
@@ -64,6 +68,10 @@ def _first(path: Path, query: str) -> object:
             return (database.execute(query).fetchone() or [None])[0]
         except sqlite3.OperationalError:  # there is no such table
             return None
+        except sqlite3.DatabaseError as error:
+            raise CorruptFileError(
+                f"{path} is damaged ({error}): move it away; a new one is made, and what waits is sent to it"
+            ) from error
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_lib.storage import CorruptFileError
 from pipeline_lib.tracking.connection import connect
 from pipeline_lib.tracking.database import has_run
 
@@ -52,6 +53,14 @@ def test_a_whole_database_and_one_with_runs_stay(home: Path, caplog: pytest.LogC
     with pytest.raises(Exception, match="out-of-date database schema"):
         connect(f"sqlite:///{database}?again", home)
     assert has_run(database) and database.stat().st_ino == inode and not caplog.text
+
+
+def test_a_damaged_database_is_told_with_what_to_do(home: Path) -> None:
+    database = home / "mlflow.db"
+    for content in (b"no database" * 500, database.read_bytes()[:60000]):
+        database.write_bytes(content)
+        with pytest.raises(CorruptFileError, match=r"mlflow.db is damaged \(.*\): move it away"):
+            connect(f"sqlite:///{database}", home)
 
 
 def test_a_kill_while_it_is_made_leaves_nothing_in_the_way(tmp_path: Path) -> None:
